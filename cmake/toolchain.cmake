@@ -26,6 +26,8 @@ endif()
 add_library(tessera_options INTERFACE)
 target_compile_options(tessera_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow>
+  # Indexes and sizes are signed and need no casts. GCC has this warning off in C++.
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-sign-conversion>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_WERROR}>>:-Werror>
   # GCC 12 sees an overflow in fmt 9's compile-time parser that is not there.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)

@@ -26,7 +26,8 @@ Optimizers are sampled, too, and now and then adapters, a frozen embedding or a 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
     of 1 to 3 with one micro-batch and a zero_group;
-    of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3; with and without offload.
+    of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3; with and without offload;
+    with tensor parallelism, of tp_comm_overlap off and on, in 1, 2 and 4 chunks.
 
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
 first layout, stopped and gone on with as it was, is bit for bit what it is unbroken.
@@ -45,7 +46,8 @@ import sys
 import tempfile
 import time
 
-from small_runs import SKIPPED, RandomTexts, metrics, mpirun, run_tessera, unigram_tokenizer
+from small_runs import (SKIPPED, RandomTexts, metrics, mpirun, optimizer_kinds, run_tessera,
+                        unigram_tokenizer)
 
 RUN = """\
 run: {{ name: layouts, directory: {folder}, seed: 7, threads: 1 }}
@@ -63,6 +65,9 @@ for kind in ["bf16", "bf16_sr", "fp16"]:
     BOUNDS[kind + ", sums too"] = {k: 2 * v for k, v in BOUNDS[kind].items()}
 EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
+# Optimizers whose steps are as small as a gradient that is but a rounding, given a large epsilon.
+# The others may take its sign.
+EXACT_SIZES = ("adamw", "adafactor", "sgd")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 
@@ -97,7 +102,18 @@ def draw_model(rng, tensor, chunks, family=None):
                      vocabulary=311)
     if family == "neox":
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
+    model.update(draw_kinds(rng, model))
     return {f"model.{key}": value for key, value in model.items()}
+
+
+def draw_kinds(rng, model):
+    """Layers of several kinds, now and then: some without rotary embedding, some of another width."""
+    some = [layer for layer in range(model["layers"]) if rng.random() < 0.4]
+    if not some or model["family"] == "t5" or rng.random() < 0.6:
+        return {}
+    if model["family"] != "gpt2" and rng.random() < 0.5:
+        return {"no_rope_layers": some}
+    return {"wide_layers": some, "wide_feed_forward": 24 * rng.randint(1, 8)}
 
 
 def rounding_of(case):
@@ -160,7 +176,7 @@ def draw(rng, precision=None, family=None):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return {**model, **optimizer, **tuning, "precision": precision,
+    return with_groups(without_overlap({**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
@@ -168,7 +184,31 @@ def draw(rng, precision=None, family=None):
             "compiler.fuse_residual_norm": rng.random() < 0.8,
             **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng, precision),
             **draw_ramp(rng, data * micro),
-            "layout.offload": rng.choice(["none", "none", "activations", "activations:1"])}
+            "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
+            "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))
+
+
+def without_overlap(case):
+    """The case without what overlapped collectives of tensor ranks do not support."""
+    if case["model.family"] == "t5" or case["layout.recompute"].startswith("full"):
+        case["compiler.tp_comm_overlap"] = False
+    return case
+
+
+def with_groups(case):
+    """A third of the cases with other optimizers for some weights, drawn from the case itself."""
+    rng = random.Random(json.dumps(case))
+    if rng.random() < 2 / 3:
+        return case
+    factored = "sgd" if copies_heads(case, case["layout.tensor"]) else "adafactor"
+    square = EPSILON[case["precision"]] ** 2
+    groups = rng.sample([
+        "{match: ['*norm*'], kind: sgd, beta1: 0.9}",
+        f"{{match: [embed.*], kind: {factored}, epsilon: {square:.1e}}}",
+        "{match: ['*.mlp.*'], learning_rate_multiplier: 0.5, weight_decay: 0.2, decay: all}",
+        "{match: [embed.*, '*.attn.*'], kind: sgd, beta1: 0}"], rng.randint(1, 3))
+    return {**case, "optimizer.groups": f"[{', '.join(groups)}]"}
 
 
 def draw_ramp(rng, together):
@@ -193,23 +233,25 @@ def optimizer_of(kind, precision):
     if kind in ("adamw", "adafactor"):  # one adds it to a root, the other to a square
         epsilon = EPSILON[precision]
         keys["optimizer.epsilon"] = epsilon if kind == "adamw" else epsilon ** 2
-    if kind == "lion":
+    if kind not in EXACT_SIZES:
         keys["optimizer.learning_rate"] = 1e-4
     return keys
 
 
 def draw_optimizer(rng, family, precision):
-    """Lion, which takes the sign of a gradient, where no gradient is zero but for roundings: GPT-2's
-    and NeoX's key biases have such."""
-    kind = rng.choice(["adamw"] * 4 + ["adafactor"] * 2 + ["sgd", "lion"])
-    return optimizer_of("adamw" if kind == "lion" and family != "llama" else kind, precision)
+    """An optimizer that takes the sign of a gradient where no gradient is zero but for roundings:
+    GPT-2's and NeoX's key biases have such."""
+    others = sorted(set(optimizer_kinds()) - {"adamw", "adafactor"}, reverse=True)
+    kind = rng.choice(["adamw"] * 4 + ["adafactor"] * 2 + others)
+    signs = kind not in EXACT_SIZES
+    return optimizer_of("adamw" if signs and family != "llama" else kind, precision)
 
 
 def draw_tuning(rng, optimizer):
     """Adapters or a frozen embedding, now and then. An adapter's second matrix starts at zero, so
-    under Lion it is a sum of signs, and one that a rounding turns is far above any bound."""
+    where updates are signs it is a sum of them, and one that a rounding turns is far above any bound."""
     tuning = rng.choice([{}] * 6 + [{"lora.rank": 4}, {"optimizer.freeze": "[embed.*]"}])
-    signs = optimizer["optimizer.kind"] == "lion"
+    signs = optimizer["optimizer.kind"] not in EXACT_SIZES
     return {} if signs and "lora.rank" in tuning else tuning
 
 
@@ -326,8 +368,22 @@ def overlap_cases(rng):
     return [variants(draw(rng, "fp32"), "layout.overlap", [0, 1, 3])]
 
 
+def tensor_overlap_cases(rng):
+    """Micro-batches of four sequences on two tensor ranks."""
+    case = draw_where(rng, lambda c: c["layout.tensor"] == 2 and c["model.family"] != "t5"
+                      and not c["layout.recompute"].startswith("full"))
+    case["batch.global"] = case["batch.global"] // case["batch.micro"] * 4
+    case["batch.micro"] = 4
+    case = {key: value for key, value in case.items() if not key.startswith("batch.ramp")}
+    return [[{**case, "compiler.tp_comm_overlap": chunks > 0,
+              "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]]
+
+
 def offload_cases(rng):
-    return [variants(draw(rng, "fp32"), "layout.offload", ["none", "activations", "activations:1"])]
+    """Activations may go to the host, with each precision."""
+    copies = ["none", "activations", "activations:1"]
+    precision = rng.choice(["fp32", "fp32", "bf16", "bf16_sr"])
+    return [variants(draw(rng, precision), "layout.offload", copies)]
 
 
 # How it is run.
@@ -516,7 +572,8 @@ class Check:
     def bits(self, count):
         for index in self.indices(count):
             for name, draw_cases in (("zero", zero_cases), ("schedules", schedule_cases),
-                                     ("overlap", overlap_cases), ("offload", offload_cases)):
+                                     ("overlap", overlap_cases), ("offload", offload_cases),
+                                     ("tensor overlap", tensor_overlap_cases)):
                 for first, *others in draw_cases(self.rng(name, index)):
                     self.same_bits(f"{name} {index}", first, others)
         print(f"bits: {self.failures} of {self.cases} differ")

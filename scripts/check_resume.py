@@ -2,6 +2,7 @@
 """Killed runs equal an unbroken one, bit for bit: in every recorded loss and the final checkpoint.
 
     scripts/check_resume.py [--text FILE] [--random 50] [--steps 40] [--precision fp32]
+                            [--offload none]
 
 1. A run of 40 steps in one go.
 2. The same run, killed with SIGKILL at `--random` random moments and started again each time.
@@ -29,6 +30,7 @@ model: {{ family: neox, layers: 2, hidden: 64, heads: 4, vocabulary: 512, contex
 data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{work}/train],
         sequence_length: 64 }}
 batch: {{ global: 8, micro: 4 }}
+layout: {{ offload: {offload} }}
 optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1, clip_norm: 1.0 }}
 schedule: {{ kind: cosine, steps: {steps}, warmup_steps: 2, floor: 0.1 }}
 precision: {precision}
@@ -44,7 +46,7 @@ class Check:
         self.run_file = work / "run.yaml"
         self.run_file.write_text(RUN.format(work=work, steps=options.steps,
                                             precision=options.precision,
-                                            threads=options.threads))
+                                            threads=options.threads, offload=options.offload))
         self.whole = None
         self.failures = 0
 
@@ -142,6 +144,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--offload", default="none", help="layout.offload")
     parser.add_argument("--threads", type=int, default=1, help="so small a model is no faster with more")
     options = parser.parse_args()
     require_files(options.tessera, options.library, options.text)

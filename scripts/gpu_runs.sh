@@ -136,7 +136,8 @@ part_offload() {
   make_data || return 1
   # shellcheck disable=SC2046
   train kept 1 $(small llama) model.layers=8 &&
-    train copied 1 $(small llama) model.layers=8 layout.offload=activations && same kept copied 0
+    train copied 1 $(small llama) model.layers=8 layout.offload=activations && same kept copied 0 &&
+    train moved 1 $(small llama) model.layers=8 layout.offload=activations+optimizer && same kept moved 0
 }
 
 # A device's checkpoint, scored and gone on with in words by both.

@@ -1,10 +1,18 @@
 """Shared by the checks that train small models: texts, data, and what a run leaves."""
 import hashlib
 import json
+import pathlib
 import random
+import re
 import subprocess
 
 SKIPPED = 77  # exit code of a check that cannot run here
+
+
+def optimizer_kinds():
+    """The optimizers, as docs/configuration.md lists them, which the program writes."""
+    text = (pathlib.Path(__file__).resolve().parent.parent / "docs/configuration.md").read_text()
+    return re.search(r"`optimizer\.kind` \| (\S+) \|", text).group(1).replace("\\", "").split("|")
 
 
 def mpirun(seconds):

@@ -60,7 +60,7 @@ BENCHMARK(cast)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void initialise_normal(benchmark::State& state) {
   const Tensor y({kN});
-  for (auto _ : state) kernels::initialise_normal(y, {.key = 1});
+  for (auto _ : state) kernels::initialise_normal(y, {.key = 1}, omp_get_max_threads());
   using benchmark::Counter;
   state.counters["elements/s"] =
       Counter(static_cast<double>(kN) * static_cast<double>(state.iterations()), Counter::kIsRate);

@@ -27,9 +27,9 @@ class Tensor {
       : view_{nullptr, dtype, std::move(shape)}, buffer_("bench", view_.bytes()) {
     view_.data = buffer_.data();
     if (dtype == DType::kF32 || dtype == DType::kBF16) {
-      kernels::fill(view_, 0.5f);
+      kernels::fill(view_, 0.5f, omp_get_max_threads());
     } else {
-      launch(kernels::Cpu(), {}, kernels::ClearArgs{view_});
+      launch(kernels::Cpu(), {.threads = omp_get_max_threads()}, kernels::ClearArgs{view_});
     }
   }
   operator TensorView() const { return view_; }  // NOLINT: what kernels take

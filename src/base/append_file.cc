@@ -1,3 +1,6 @@
+// An append-only file behind a bounded queue. Every record first enters the queue and leaves it
+// only after a complete write, so a failure never reorders records and a later call retries the
+// rest.
 #include "base/append_file.h"
 
 #include <fcntl.h>
@@ -15,6 +18,8 @@ namespace {
 constexpr size_t kMostLate = size_t{16} << 20;
 
 bool is_removed(int fd) {
+  // A log rotation or a clean-up may unlink the file while it is open. Writes would then succeed
+  // into a file without a name, so each call checks the link count.
   struct stat s {};
   return ::fstat(fd, &s) != 0 || s.st_nlink == 0;
 }
@@ -35,6 +40,8 @@ void AppendFile::append(std::string_view record) {
   late_.emplace_back(record);
   late_bytes_ += record.size();
   write_late();
+  // One record is always kept, even a larger one: dropping it would lose a record that the next
+  // call could write.
   while (late_bytes_ > kMostLate && late_.size() > 1) {
     late_bytes_ -= late_.front().size();
     late_.pop_front();
@@ -45,6 +52,7 @@ void AppendFile::append(std::string_view record) {
 void AppendFile::sync() {
   const std::lock_guard lock(mutex_);
   write_late();
+  // EINVAL: the path is a pipe or a terminal, which has nothing to flush.
   if (fd_ >= 0 && !failing_ && ::fdatasync(fd_) != 0 && errno != EINVAL)
     failed(fmt::format("cannot be flushed to the disk: {}", std::strerror(errno)));
 }
@@ -84,6 +92,8 @@ void AppendFile::reopen() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   std::error_code ignored;  // open() below reports why
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
+  // O_APPEND moves to the end in the same step as the write, so several processes may share the
+  // file.
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
   struct stat s {};
@@ -97,6 +107,8 @@ void AppendFile::reopen() {
 }
 
 void AppendFile::write_whole(std::string_view record) {
+  // A regular file can be truncated back to its length before the record, which is what makes a
+  // record appear whole or not at all. Other files, such as pipes, keep the part that was written.
   struct stat before {};
   const bool known = ::fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);
   for (size_t at = 0; at < record.size();) {

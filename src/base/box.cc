@@ -1,3 +1,6 @@
+// Boxes of row-major arrays: intersection, copy, the test that boxes tile a shape, and the division
+// of a flat range into boxes. Checkpoints of any layout are read and written through these
+// functions.
 #include "base/box.h"
 
 #include <algorithm>
@@ -13,9 +16,7 @@ Shape Box::extents() const {
   return Shape(std::move(n));
 }
 
-Box whole_box(const Shape& shape) {
-  return {std::vector<int64_t>(static_cast<size_t>(shape.rank()), 0), shape.dims()};
-}
+Box whole_box(const Shape& shape) { return {std::vector<int64_t>(shape.rank(), 0), shape.dims()}; }
 
 bool is_inside(const Box& box, const Shape& shape) {
   const auto rank = static_cast<size_t>(shape.rank());
@@ -36,7 +37,7 @@ Box intersection(const Box& a, const Box& b) {
 
 namespace {
 
-// Where element `at` of the global value lies in a dense array that holds `box`.
+// Returns the offset of element `at` of the global value in a dense array that holds `box`.
 int64_t flat_index(const Box& box, const std::vector<int64_t>& at) {
   int64_t i = 0;
   for (size_t d = 0; d < at.size(); ++d)
@@ -44,8 +45,9 @@ int64_t flat_index(const Box& box, const std::vector<int64_t>& at) {
   return i;
 }
 
-// The number of trailing dimensions that `common` spans wholly in both boxes, and one more: a run
-// of consecutive elements in both arrays.
+// Returns how many outer dimensions copy_box has to iterate over. Trailing dimensions that `common`
+// spans completely in both boxes are contiguous in both arrays, and so is the next dimension
+// outside of them, of which `common` may span a part. One memcpy copies all of these.
 size_t outer_dimensions(const Box& common, const Box& a, const Box& b) {
   size_t d = common.begin.size();
   const auto spans = [&](const Box& box, size_t i) {
@@ -66,8 +68,8 @@ void copy_box(const Box& common, const Box& from_box, const std::byte* from, con
   std::vector<int64_t> at = common.begin;
   for (;;) {
     std::memcpy(to + flat_index(to_box, at) * element_bytes,
-                from + flat_index(from_box, at) * element_bytes,
-                static_cast<size_t>(run * element_bytes));
+                from + flat_index(from_box, at) * element_bytes, run * element_bytes);
+    // Advances the outer indices like an odometer, last dimension first.
     size_t d = outer;
     while (d > 0 && ++at[d - 1] == common.end[d - 1]) {
       at[d - 1] = common.begin[d - 1];
@@ -85,9 +87,13 @@ bool meet(const Box& a, const Box& b) {
   return true;
 }
 
-// Returns true if no two of these boxes, none of which is empty, have an element in common. Boxes
-// that share an interval of dimension d are compared in the dimensions after it alone, so that a
-// grid takes time n log n; other arrangements are compared pair by pair and are limited.
+// Returns true if no two of these boxes, none of which is empty, have an element in common.
+//
+// The boxes are sorted by their interval in dimension d and divided into groups whose intervals
+// overlap. Boxes of different groups are disjoint. If all boxes of a group have the same interval,
+// the group is decided by the later dimensions alone, so a grid takes O(n log n) per dimension.
+// Other groups are compared pair by pair; above the limit the answer is false, which a caller
+// treats as an invalid file.
 bool disjoint(std::span<const Box*> boxes, size_t d) {
   constexpr size_t kMostPairwise = 4096;
   if (boxes.size() <= 1) return true;
@@ -123,6 +129,7 @@ bool tile(std::span<const Box> boxes, const Shape& shape) {
   std::vector<const Box*> filled;
   for (const Box& box : boxes) {
     if (!is_inside(box, shape)) return false;
+    // This also keeps `covered` from overflowing, whatever the boxes of a damaged file are.
     const int64_t elements = box.elements();
     if (elements > all - covered) return false;
     covered += elements;
@@ -139,20 +146,22 @@ std::vector<Box> boxes_of_range(const Shape& shape, int64_t first, int64_t last)
         last, to_string(shape));
   std::vector<Box> boxes;
   while (first < last) {
-    // The largest block of whole trailing dimensions that begins at `first`, repeated while it
-    // fits and stays within the dimension outside of it.
+    // Takes the largest block of whole trailing dimensions that begins at `first` and fits, then
+    // repeats it along the next outer dimension as often as it fits. Greedy is optimal here: blocks
+    // grow up to the middle of the range and shrink after it, by one dimension at a time.
     int d = shape.rank();
     int64_t block = 1;
     while (d > 0 && first % (block * shape[d - 1]) == 0 && block * shape[d - 1] <= last - first)
       block *= shape[--d];
     Box box = whole_box(shape);
+    // Converts the block's number to the indices of the outer dimensions 0 to d - 1.
     int64_t rest = first / block, count = 1;
     for (int i = d - 1; i >= 0; --i) {
       const int64_t at = rest % shape[i];
       rest /= shape[i];
       if (i == d - 1) count = std::min((last - first) / block, shape[i] - at);
-      box.begin[static_cast<size_t>(i)] = at;
-      box.end[static_cast<size_t>(i)] = at + (i == d - 1 ? count : 1);
+      box.begin[i] = at;
+      box.end[i] = at + (i == d - 1 ? count : 1);
     }
     boxes.push_back(std::move(box));
     first += count * block;

@@ -1,3 +1,6 @@
+// Reads, checks, prints and compares configurations by their list of fields (base/config.h). A
+// field is found by its path, such as "optimizer.beta1"; a document is walked once, and every
+// member is either a leaf of that name, a group that some leaf is below, or an unknown key.
 #include "base/config.h"
 
 #include <fmt/ranges.h>
@@ -36,6 +39,7 @@ std::vector<std::string> split(std::string_view s, char separator) {
   return parts;
 }
 
+// One value counts as a list of one, as in `data.train: corpus.bin`.
 template <class T>
 void read_list(const Tree& tree, std::vector<T>& value, const Place& place) {
   const Tree::List* list = tree.as_list();
@@ -84,6 +88,7 @@ class Reader {
                            [&](const Field& f) { return f.path.starts_with(path + '.'); })) {
       read(member, path);
     } else {
+      // find_field() does not find this path: it throws the error, which names the nearest key.
       std::string full = path;
       const Tree& at = first_leaf(member, full);
       find_field(fields_, full, place_of(source_, at.key_line, at.key_column));
@@ -95,6 +100,8 @@ class Reader {
   Places& places_;
 };
 
+// Lists the leaves below `t` in the order of the document, each as text. An empty object counts as
+// a leaf, so that differences() reports a group that became empty.
 void flatten(const Tree& t, const std::string& path, std::map<std::string, std::string>& out,
              std::vector<std::string>& order) {
   if (const Tree::Members* members = t.as_members(); members != nullptr && !members->empty()) {
@@ -108,6 +115,13 @@ void flatten(const Tree& t, const std::string& path, std::map<std::string, std::
 }
 
 }  // namespace
+
+Place place_within(const Place& list, int line, int column) {
+  const size_t last = list.at.rfind(':');
+  const size_t file = last == std::string::npos ? last : list.at.rfind(':', last - 1);
+  if (line == 0 || file == std::string::npos) return list;
+  return {fmt::format("{}:{}:{}", list.at.substr(0, file), line, column), list.path};
+}
 
 void wrong_value(const Tree& found, std::string_view wanted, const Place& place) {
   throw Error(with_place(
@@ -123,12 +137,16 @@ void read_value(const Tree& tree, bool& value, const Place& place) {
 void read_value(const Tree& tree, int64_t& value, const Place& place) {
   const auto* i = std::get_if<int64_t>(&tree.value);
   const auto* x = std::get_if<double>(&tree.value);
+  // A number in 1e5 notation is a double in the tree. Up to 2^53 every integer has its own double,
+  // so the value is exact; above it two integers could read as the same number.
   if (i == nullptr && x == nullptr) wrong_value(tree, "an integer, in digits alone", place);
-  const double size = i != nullptr ? static_cast<double>(*i) : *x;
-  if (!(std::abs(size) <= kExactIntegers))
-    wrong_value(tree, "an integer of at most 53 bits", place);
-  if (size != std::trunc(size)) wrong_value(tree, "an integer", place);
-  value = static_cast<int64_t>(size);
+  constexpr auto kMost = static_cast<int64_t>(kExactIntegers);
+  // A double of that size may be another number, rounded.
+  const bool fits = i != nullptr ? *i >= -kMost && *i <= kMost : std::abs(*x) < kExactIntegers;
+  if (!fits)
+    wrong_value(tree, fmt::format("an integer of at most 53 bits, {} to {}", -kMost, kMost), place);
+  if (i == nullptr && *x != std::trunc(*x)) wrong_value(tree, "an integer", place);
+  value = i != nullptr ? *i : static_cast<int64_t>(*x);
 }
 
 void read_value(const Tree& tree, double& value, const Place& place) {
@@ -186,7 +204,7 @@ Tree write_value(const std::vector<int64_t>& x) {
 std::string enum_name(std::string_view names, int i) {
   const std::vector<std::string> entries = split(names, '|');
   CHECK(i >= 0 && static_cast<size_t>(i) < entries.size(), "entry {} of {}", i, names);
-  return entries[static_cast<size_t>(i)];
+  return entries[i];
 }
 
 std::string text_of(const Range& r) {
@@ -198,6 +216,7 @@ std::string text_of(const Range& r) {
 
 void check_ranges(std::span<const Field> fields, KeyErrors& errors) {
   for (const Field& f : fields) {
+    // Only numbers have ranges.
     if (!f.range.bounded()) continue;
     const Tree written = f.write();
     const auto* integer = std::get_if<int64_t>(&written.value);
@@ -218,15 +237,67 @@ Override parse_override(const std::string& argument) {
   return {argument.substr(0, equals), argument.substr(equals + 1)};
 }
 
+namespace {
+
+// Returns the place after the quoted text that begins at `at`; npos if it has no end.
+size_t end_of_quoted(std::string_view text, size_t at) {
+  const char quote = text[at];
+  for (size_t i = at + 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || i + 1 == text.size() || text[i + 1] != quote) return i + 1;
+      ++i;  // '' in a text in single quotes
+    }
+  }
+  return text.npos;
+}
+
+// Returns the innermost bracket or quote that `text` opens and does not close; '\0': there is none.
+// Within a plain text they mean nothing.
+char left_open(std::string_view text) {
+  std::string open;
+  bool begins = true;  // a value
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (begins && (c == '"' || c == '\'')) {
+      i = end_of_quoted(text, i);
+      if (i == text.npos) return c;
+      begins = false;
+      continue;
+    }
+    const bool opens = begins && (c == '[' || c == '{');
+    if (opens) open += c;
+    if ((c == ']' || c == '}') && !open.empty()) {
+      if ((open.back() == '[') != (c == ']')) return open.back();
+      open.pop_back();
+    }
+    begins = opens || (!open.empty() && (c == ',' || c == ':')) || (begins && c == ' ');
+    ++i;
+  }
+  return open.empty() ? '\0' : open.back();
+}
+
+}  // namespace
+
 void read_override(std::span<const Field> fields, const Override& override, Places& places) {
   const std::string source = "command line";
   const auto leaf = std::find_if(fields.begin(), fields.end(),
                                  [&](const Field& f) { return f.path == override.path; });
+  // Text is not parsed as YAML, because a path or a name may contain characters that YAML
+  // interprets, such as ": " or "#". A quoted text is parsed, for its escapes.
   const std::string& text = override.text;
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
-  Tree value = leaf != fields.end() && leaf->text && !quoted
-                   ? Tree(text)
-                   : parse_yaml(text, fmt::format("{}: {}={}", source, override.path, text));
+  const bool is_plain = leaf != fields.end() && leaf->text && !quoted;
+  if (const char open = left_open(text); open != '\0' && !is_plain)
+    throw Error(
+        "{}: {}={}: '{}' is not closed. Close it, and put the argument in quotes: the shell "
+        "divides "
+        "it "
+        "at spaces.",
+        source, override.path, text, open);
+  Tree value = is_plain ? Tree(text)
+                        : parse_yaml(text, fmt::format("{}: {}={}", source, override.path, text));
   if (leaf != fields.end()) {
     leaf->read(value, {source, override.path});
     places[override.path] = source;
@@ -238,6 +309,8 @@ void read_override(std::span<const Field> fields, const Override& override, Plac
         "{}.KEY=VALUE",
         source, override.path, text, override.path, override.path);
   Tree tree = std::move(value);  // a group: model={layers: 2, hidden: 8}
+  // Wraps the group in one object per name of the path, from the innermost outward, so that it is
+  // read and checked like a group in a file.
   for (const std::vector<std::string> names = split(override.path, '.');
        const std::string& name : std::vector(names.rbegin(), names.rend())) {
     Tree outer = Tree::object();
@@ -254,6 +327,7 @@ Tree write_fields(std::span<const Field> fields) {
     const std::vector<std::string> names = split(f.path, '.');
     for (size_t i = 0; i + 1 < names.size(); ++i) {
       const Tree* group = at->find(names[i]);
+      // find() is const, but `root` is not, so the cast is safe.
       at = group != nullptr ? const_cast<Tree*>(group) : &at->set(names[i], Tree::object());
     }
     at->set(names.back(), f.write());
@@ -266,6 +340,7 @@ std::vector<Change> differences(const Tree& before, const Tree& after) {
   std::vector<std::string> old_order, order;
   flatten(before, "", old_values, old_order);
   flatten(after, "", new_values, order);
+  // In the order of `after`, then the keys that only `before` has.
   for (const std::string& path : old_order)
     if (!new_values.contains(path)) order.push_back(path);
   const auto value = [](const std::map<std::string, std::string>& values, const std::string& path) {

@@ -36,6 +36,9 @@ struct Place {
   std::string at, path;
 };
 
+// Returns the place of an element of a list at that line and column (0: unknown).
+Place place_within(const Place& list, int line, int column);
+
 // Throws Error("run.yaml:9:12: batch.micro: found the text 'four', wanted an integer").
 [[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
 

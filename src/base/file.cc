@@ -1,3 +1,10 @@
+// Reading with errors that name the file, atomic replacement by rename, and mapped files.
+//
+// The order in commit() is what makes a write survive a crash: the data is flushed under the
+// temporary name, then renamed, then the directory is flushed. Without the first flush, a file
+// system may write the rename before the data, and a crash would leave an empty file under the
+// final name. Without the last, the crash may undo the rename after the caller was informed that it
+// happened.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -17,6 +24,8 @@ namespace {
 
 constexpr size_t kBuffer = size_t{1} << 20;  // one system call a MiB
 
+// The callers pass O_NONBLOCK where a FIFO is not allowed: opening a FIFO then returns at once,
+// without waiting for a writer, and the status shows that it is not a file.
 // Opened without waiting: a FIFO that has no writer opens at once.
 class Descriptor {
  public:
@@ -53,7 +62,7 @@ void require_file(const struct stat& s, const Path& path) {
   throw NotAFile("{}: is a {}, expected a file", path.string(), kind_of(s.st_mode));
 }
 
-// Reads to the end, `hint` bytes at first.
+// Reads to the end. `hint` is the expected size in bytes.
 std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
   std::string text(hint + 1, '\0');  // + 1: sees the end
   size_t used = 0;
@@ -78,6 +87,7 @@ void write_all(int fd, const char* data, size_t bytes, const Path& path,
     const ssize_t n = ::write(fd, data, bytes);
     if (n < 0 && errno == EINTR) continue;
     const int code = n < 0 ? errno : 0;
+    // ENOSPC: the disk is full. EDQUOT: the user's quota is.
     if ((code == ENOSPC || code == EDQUOT) && make_space && make_space()) continue;
     if (n < 0) throw FileError(path, "cannot be written", code);
     data += n;
@@ -112,8 +122,12 @@ void write_file(const Path& path, std::string_view bytes) {
 }
 
 FileWriter::FileWriter(Path path) : path_(std::move(path)) {
+  // Checked before anything is written: commit() could not rename a file over a folder, and it must
+  // not replace a device such as /dev/null.
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0 && !S_ISLNK(there.st_mode)) require_file(there, path_);
+  // O_EXCL and O_NOFOLLOW: the file is new, and no link that another user placed is followed. The
+  // name is random, so a collision is unlikely, and the loop tries another.
   do {
     part_ = temporary_name(path_);
     fd_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -153,6 +167,8 @@ void FileWriter::commit() {
   prepare();
   if (::rename(part_.c_str(), path_.c_str()) != 0)
     throw FileError(path_, "cannot be put in its place", errno);
+  // NFS may report a failed write only at close(), after which the descriptor is invalid, whatever
+  // close() returned.
   const int fd = std::exchange(fd_, -1);
   if (::close(fd) != 0) throw FileError(path_, "cannot be closed", errno);
   const Path folder = path_.has_parent_path() ? path_.parent_path() : Path(".");
@@ -166,6 +182,7 @@ MappedFile::MappedFile(const Path& path) : path_(path) {
   require_file(status, path);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // nothing to map
+  // MAP_SHARED, so that the pages are those of the page cache and all ranks of a host share them.
   void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) throw FileError(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(at);

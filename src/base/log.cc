@@ -1,3 +1,5 @@
+// The log of a run, with spdlog for levels, patterns and time stamps. The two sinks are our own, so
+// that lines of a full disk are kept until they can be written (append_file.h).
 #include "base/log.h"
 
 #include <spdlog/logger.h>
@@ -97,6 +99,8 @@ void Log::open(const Path& file) {
 }
 
 void Log::write(LogLevel level, std::string_view text) {
+  // Values in a message may come from a file or from another host, so terminal control characters
+  // are escaped.
   const std::string line = prefix_of(level) + printable(text);
   sinks_->terminal.log(level_of(level), line);
   sinks_->file.log(level_of(level), line);

@@ -1,4 +1,7 @@
-// A table of mappings that the handler of SIGBUS looks through, without locks or memory of its own.
+// Converts SIGBUS on watched mappings into errors. The handler looks the address up in a fixed
+// table of atomics, because a signal handler may take no lock and allocate no memory. It maps a
+// page of zeros over the page that failed, so that the interrupted load completes, and records the
+// failure for require_mapped_reads().
 #include "base/mapped_fault.h"
 
 #include <sys/mman.h>
@@ -23,7 +26,7 @@ struct Mapping {
   std::array<char, 512> path{};
 };
 
-// A signal handler gets no argument of ours, so it looks up the mappings here.
+// The table is global, because a signal handler receives no argument from the program.
 std::array<Mapping, 4096> mappings;
 std::array<char, 512> failed_path;  // of the first read that failed
 std::atomic<int64_t> failed_byte{-1};
@@ -35,10 +38,13 @@ bool replace_page(uintptr_t address) {
   for (Mapping& m : mappings) {
     const uintptr_t begin = m.begin.load();
     if (address < begin || address >= m.end.load()) continue;
+    // MAP_FIXED replaces the page atomically; when the handler returns, the load is repeated on the
+    // new page.
     const uintptr_t first = address / page * page;
     void* at = ::mmap(reinterpret_cast<void*>(first), page, PROT_READ,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (at == MAP_FAILED) return false;
+    // Only the first failure is recorded; later ones have the same cause, as a rule.
     if (failed_byte.load() < 0) {
       failed_path = m.path;
       failed_byte.store(static_cast<int64_t>(first - begin));
@@ -50,7 +56,8 @@ bool replace_page(uintptr_t address) {
 
 void on_bus_error(int, siginfo_t* info, void*) {
   const int error = errno;
-  // Not a watched mapping: the previous handler is restored, and the instruction fails again.
+  // The address is in no watched mapping. The previous handler is restored, and the same
+  // instruction fails again under it: a defect of the program still ends it with a core dump.
   if (!replace_page(reinterpret_cast<uintptr_t>(info->si_addr)))
     ::sigaction(SIGBUS, &before, nullptr);
   errno = error;
@@ -77,8 +84,10 @@ void watch_mapping(const void* begin, size_t bytes, std::string_view path) {
   if (unused == mappings.end()) return;
   unused->path.fill('\0');
   std::memcpy(unused->path.data(), path.data(), std::min(path.size(), unused->path.size() - 1));
+  // `end` is stored last: the handler sees either a free entry or a complete one.
   const auto from = reinterpret_cast<uintptr_t>(begin);
   unused->begin.store(from);
+  // A mapping ends at a page boundary, also where the file does not.
   unused->end.store((from + bytes + page - 1) / page * page);
 }
 
@@ -90,6 +99,7 @@ void forget_mapping(const void* begin) {
 
 void require_mapped_reads() {
   if (failed_byte.load() < 0) return;
+  // The lock orders concurrent callers: the exchange lets one of them report the failure.
   const std::lock_guard lock(changing);
   const int64_t byte = failed_byte.exchange(-1);
   if (byte < 0) return;

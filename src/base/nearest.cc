@@ -1,4 +1,5 @@
-// Which known name was meant: the messages about unknown keys.
+// Spelling suggestions: finds the known key that is nearest to a mistyped one, by edit distance
+// with discounts for the ways in which people shorten or misplace keys.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,7 +10,9 @@
 namespace tessera {
 namespace {
 
-// Levenshtein's distance: insertions, deletions and replacements from a to b.
+// Returns the Levenshtein distance: the minimum number of insertions, deletions and replacements
+// that turn `a` into `b`. One row of the dynamic program is kept, so it takes O(|a|·|b|) time and
+// O(|b|) memory.
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -17,6 +20,7 @@ int edit_distance(std::string_view a, std::string_view b) {
     int diagonal = row[0];
     row[0] = static_cast<int>(i) + 1;
     for (size_t j = 0; j < b.size(); ++j) {
+      // Here row[j + 1] is still the cost of the row above, and `diagonal` the one left of it.
       const int changed = diagonal + (a[i] == b[j] ? 0 : 1);
       diagonal = row[j + 1];
       row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
@@ -38,7 +42,9 @@ bool is_subsequence(std::string_view a, std::string_view of) {
   return i == a.size();
 }
 
-// How far a typed name is from a known one; abbreviations count little.
+// Returns the distance between a typed name and a known one. An abbreviation costs at most 1 or 2:
+// the initials ("lr" for learning_rate), the beginning or the end, or letters in order ("wrmp" for
+// warmup).
 int name_distance(std::string_view typed, std::string_view known) {
   int d = edit_distance(typed, known);
   if (typed.size() >= 2 && initials(known) == typed) d = std::min(d, 1);
@@ -53,7 +59,8 @@ std::pair<std::string_view, std::string_view> section_and_leaf(std::string_view 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-// A wrong section costs little when the leaf is right: people move keys.
+// Returns the distance between two paths. A wrong or missing section costs little if the leaf is
+// right: keys move between sections, and people leave the section out.
 int path_distance(std::string_view typed, std::string_view known) {
   constexpr int kMoved = 3;
   const auto [typed_section, typed_leaf] = section_and_leaf(typed);
@@ -64,6 +71,7 @@ int path_distance(std::string_view typed, std::string_view known) {
   return std::min(parts, edit_distance(typed, known));
 }
 
+// Accepts up to half of the letters as wrong, at least 2: beyond that a suggestion would mislead.
 int tolerance(std::string_view typed) {
   return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
 }
@@ -77,6 +85,8 @@ std::string nearest(std::string_view typed, std::span<const std::string> names) 
   std::string best;
   for (const std::string& name : names) {
     const int d = path_distance(typed, name);
+    // Of equally near names the first one wins, so the answer does not depend on a later list
+    // entry.
     if (d < least) {
       least = d;
       best = name;
@@ -87,6 +97,7 @@ std::string nearest(std::string_view typed, std::span<const std::string> names) 
 
 const Field& find_field(std::span<const Field> fields, std::string_view path,
                         const std::string& at) {
+  constexpr size_t kFewKeys = 32;  // a file of another kind than a run file
   std::vector<std::string> paths, of_section;
   const std::string section = std::string(section_and_leaf(path).first) + '.';
   for (const Field& f : fields) {
@@ -100,7 +111,8 @@ const Field& find_field(std::span<const Field> fields, std::string_view path,
       : !of_section.empty()
           ? fmt::format("Known in '{}': {}", section.substr(0, section.size() - 1),
                         fmt::join(of_section, ", "))
-          : std::string("All keys: tessera config explain");
+      : fields.size() <= kFewKeys ? fmt::format("Known: {}", fmt::join(paths, ", "))
+                                  : std::string("All keys: tessera config explain");
   throw Error("{}{}unknown key '{}'. {}", at, at.empty() ? "" : ": ", path, advice);
 }
 

@@ -1,5 +1,16 @@
-// An exclusive lock file: a kernel record lock where the file system has one, and a record of the
-// owner that the owner keeps up to date.
+// An exclusive lock file that works with and without kernel record locks (owner_lock.h).
+//
+// With record locks, the kernel decides who owns the file, and the record in it only names the
+// owner. A second host is the exception: a file server may hold a lock for a crashed host, or may
+// not share locks between hosts, so a record of another boot must also have stopped renewing its
+// time.
+//
+// Without record locks, exclusive creation of the file decides, which is atomic on local disks and
+// on NFS from version 3. A file that an ended owner left is replaced under a claim, a second file
+// that is created exclusively, so that of several processes one replaces it.
+//
+// All ages are differences of times that the same file server assigned. Clocks of two hosts are
+// never compared.
 #include "base/owner_lock.h"
 
 #include <fcntl.h>
@@ -15,58 +26,15 @@
 #include <utility>
 
 #include "base/temporary.h"
-#include "base/tree.h"
 
 namespace tessera {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::string_view kMark = "{\"tessera_lock\":";
 constexpr auto kShortly = std::chrono::milliseconds(20);
 constexpr int kShortWaits = 3000;  // a minute in all: a killed process frees its memory first
 constexpr double kOldClaim_s = 10;
-
-int64_t number(const Tree& t, const char* key) {
-  const Tree* member = t.find(key);
-  const auto* n = member ? std::get_if<int64_t>(&member->value) : nullptr;
-  return n ? *n : 0;
-}
-
-std::string text(const Tree& t, const char* key) {
-  const Tree* member = t.find(key);
-  const std::string* s = member ? member->as_string() : nullptr;
-  return s ? *s : "";
-}
-
-std::string to_text(const LockOwner& o) {
-  Tree t;
-  t.set("tessera_lock", Tree(int64_t{1}));
-  t.set("host", Tree(o.host));
-  t.set("pid", Tree(o.process.pid));
-  t.set("started", Tree(o.started));
-  t.set("boot", Tree(int64_t{o.boot}));
-  t.set("machine", Tree(int64_t{o.process.machine}));
-  t.set("process_start", Tree(o.process.start));
-  t.set("token", Tree(o.token));
-  return to_json(t) + "\n";
-}
-
-// Returns nothing if a crash left no complete record.
-std::optional<LockOwner> owner_of(const std::string& record, const Path& file) {
-  try {
-    const Tree t = parse_json(record, file.string());
-    if (t.find("tessera_lock") == nullptr) return std::nullopt;
-    return LockOwner{
-        text(t, "host"),
-        {static_cast<uint32_t>(number(t, "machine")), number(t, "pid"), number(t, "process_start")},
-        static_cast<uint32_t>(number(t, "boot")),
-        text(t, "started"),
-        text(t, "token")};
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
 
 std::string utc(std::time_t seconds) {
   std::tm parts{};
@@ -74,12 +42,6 @@ std::string utc(std::time_t seconds) {
   std::array<char, 32> text;
   text[std::strftime(text.data(), text.size() - 1, "%Y-%m-%d %H:%M:%S UTC", &parts)] = '\0';
   return text.data();
-}
-
-bool may_be_ours(const std::string& record) {
-  const bool empty = std::all_of(record.begin(), record.end(), [](char c) { return c == '\0'; });
-  const size_t n = std::min(record.size(), kMark.size());
-  return empty || std::string_view(record).substr(0, n) == kMark.substr(0, n);
 }
 
 }  // namespace
@@ -110,7 +72,9 @@ class OwnerLock::Handle {
 
   int error() const { return error_; }  // of opening; 0: it is open
 
-  // Returns 0, or the errno of the failure.
+  // Takes the record lock without waiting. Returns 0, or the errno of the failure. The lock is of
+  // the open file description (F_OFD_SETLK) and not of the process: closing another descriptor of
+  // the same file, which POSIX record locks would treat as a release, does not release it.
   int lock() const {
     struct flock whole {};
     whole.l_type = F_WRLCK;
@@ -118,11 +82,18 @@ class OwnerLock::Handle {
     return ::fcntl(fd_, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
   }
 
-  bool has_the_name() const {
+  // Returns true if the open file is still the one that the name refers to. Between open() and
+  // lock() its owner may have removed it and a third process created another; a lock on the removed
+  // one is void.
+  bool has_the_name() const { return is_at(AT_FDCWD, file_) == 0; }
+  // Returns 0 if this file is at that path, ESTALE if another one is, or the errno of the failure.
+  int is_at(int folder, const Path& path) const {
     struct stat own {
     }, named{};
-    return ::fstat(fd_, &own) == 0 && ::lstat(file_.c_str(), &named) == 0 &&
-           own.st_ino == named.st_ino && own.st_dev == named.st_dev;
+    if (::fstat(fd_, &own) != 0 ||
+        ::fstatat(folder, path.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0)
+      return errno;
+    return own.st_ino == named.st_ino && own.st_dev == named.st_dev ? 0 : ESTALE;
   }
 
   std::string read() const {
@@ -135,11 +106,13 @@ class OwnerLock::Handle {
   void write(const std::string& record) const {
     const ssize_t n = ::pwrite(fd_, record.data(), record.size(), 0);
     if (n < 0) throw FileError(file_, "cannot be written", errno);
+    // The record is short enough to be written by one call, over the longer one of an earlier
+    // owner; the rest is cut off after it.
     if (::ftruncate(fd_, static_cast<off_t>(record.size())) != 0 || ::fsync(fd_) != 0)
       throw FileError(file_, "cannot be written", errno);
   }
 
-  // Uses the clock of the host that stores the file.
+  // Sets the modification time to the current time of the host that stores the file.
   void renew() const {
     const struct timespec now[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
     ::futimens(fd_, now);
@@ -154,9 +127,51 @@ class OwnerLock::Handle {
   int fd_, error_ = 0;
 };
 
+// The folder of the lock file, held open: it remains known after it was renamed or removed.
+class OwnerLock::Folder {
+ public:
+  explicit Folder(const Path& file)
+      : path_(file.has_parent_path() ? file.parent_path() : Path(".")),
+        fd_(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
+  ~Folder() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const Path& path() const { return path_; }
+  int fd() const { return fd_; }
+
+  enum class Fate : uint8_t { kInPlace, kRenamed, kRemoved };
+  // A failure that does not show what happened counts as kInPlace.
+  Fate fate() const {
+    struct stat own {
+    }, named{};
+    if (fd_ < 0) return Fate::kInPlace;
+    const bool stale = ::fstat(fd_, &own) != 0 && errno == ESTALE;
+    if (stale || own.st_nlink == 0) return Fate::kRemoved;
+    if (::stat(path_.c_str(), &named) != 0)
+      return errno == ENOENT || errno == ENOTDIR ? Fate::kRenamed : Fate::kInPlace;
+    return own.st_ino == named.st_ino && own.st_dev == named.st_dev ? Fate::kInPlace
+                                                                    : Fate::kRenamed;
+  }
+  // The name that it has now.
+  Path present_name() const {
+    std::error_code error;
+    const Path name = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd_), error);
+    return error ? Path() : name;
+  }
+
+ private:
+  Path path_;
+  int fd_;
+};
+
 namespace {
 
-// The file as a new open() shows it: a network file system updates its cached attributes then.
+// The file as a new open() shows it. A network file system revalidates its cached attributes at
+// open (close-to-open consistency), so polling an open descriptor would not see the owner's
+// renewals.
 struct Look {
   bool there = false;
   std::string record;
@@ -195,12 +210,15 @@ double time_there_s(const Path& file) {
 OwnerLock::OwnerLock(Path file, OwnerLockOptions options)
     : file_(std::move(file)), options_(std::move(options)) {
   own_ = {host_of_this_process(), this_process(), this_boot(), "", temporary_name("").string()};
+  // Every attempt ends in kTaken, in kAgain (another process changed the file meanwhile), or in an
+  // error that names the owner.
   for (int tries = 0;; ++tries) {
     if (tries == kShortWaits) refuse(owner_of(look_at(file_).record, file_));
     const Step step = options_.record_locks ? try_record_lock() : try_exclusive_file();
     if (step == Step::kTaken) break;
     std::this_thread::sleep_for(kShortly);
   }
+  folder_ = std::make_unique<Folder>(file_);
   heartbeat_ = std::thread([this] { renew(); });
 }
 
@@ -211,8 +229,10 @@ OwnerLock::~OwnerLock() {
   }
   ends_.notify_all();
   heartbeat_.join();
-  // A process that opened this file before its removal detects that with has_the_name().
-  if (handle_->has_the_name()) ::unlink(file_.c_str());
+  // A process that opened this file before its removal detects that with has_the_name(). The folder
+  // may have another name by now.
+  const Path name = file_.filename();
+  if (handle_->is_at(folder_->fd(), name) == 0) ::unlinkat(folder_->fd(), name.c_str(), 0);
 }
 
 // Opens the file, or creates it. Returns whether this call created it.
@@ -223,6 +243,7 @@ bool OwnerLock::open_file() {
     return false;
   }
   handle_ = std::make_unique<Handle>(file_, file_, O_RDWR | O_CREAT | O_EXCL);
+  // Another process created the file between the two calls, or removed it again: start over.
   if (handle_->error() == EEXIST) return open_file();
   if (handle_->error() != 0) throw FileError(file_, "cannot be created", handle_->error());
   return true;
@@ -234,12 +255,13 @@ OwnerLock::Step OwnerLock::try_record_lock() {
   const std::string record = handle_->read();
   const std::optional<LockOwner> owner = owner_of(record, file_);
   if (error == EACCES || error == EAGAIN) {
-    // A new owner that has not written its record yet; one that was killed and has not ended; one
-    // that has just released the lock.
+    // Not an owner to report yet: one that has not written its record, one that was killed and is
+    // still exiting, or one that has just released the lock and removed the file.
     const bool passes = (!owner && may_be_ours(record)) || (owner && is_exiting(owner->process)) ||
                         !handle_->has_the_name();
     if (passes) return Step::kAgain;
-    // After a crash of the owner's host, a file server keeps the lock for a while.
+    // The owner's host crashed or is unreachable: a file server keeps its lock until a lease ends.
+    // Wait once for that, or for a renewal.
     if (owner && owner->boot != own_.boot && !std::exchange(waited_, true)) {
       has_ended(*owner);
       return Step::kAgain;
@@ -252,6 +274,7 @@ OwnerLock::Step OwnerLock::try_record_lock() {
     write_record();
     return Step::kTaken;
   }
+  // Checked now and again after a wait: only a lock on the file that has the name counts.
   if (!handle_->has_the_name()) return Step::kAgain;
   require_lock_file(record);
   // This process holds the record lock, so an owner of this boot has ended.
@@ -269,6 +292,8 @@ OwnerLock::Step OwnerLock::try_exclusive_file() {
     return Step::kTaken;
   }
   if (handle_->error() != EEXIST) throw FileError(file_, "cannot be created", handle_->error());
+  // The file exists. Read its record, find out whether the owner still runs, and take the file over
+  // only if the record has not changed since.
   const Look before = look_at(file_);
   if (!before.there) return Step::kAgain;
   require_lock_file(before.record);
@@ -276,6 +301,7 @@ OwnerLock::Step OwnerLock::try_exclusive_file() {
   const Running now = owner ? running(owner->process) : Running::kUnknown;
   if (now == Running::kYes && is_exiting(owner->process)) return Step::kAgain;
   if (now == Running::kYes) refuse(owner);
+  // A record that is incomplete has no process to look up. Its file's age decides.
   if (now == Running::kUnknown && !has_ended(owner.value_or(LockOwner{}))) return Step::kAgain;
   return take_over(before.record);
 }
@@ -304,8 +330,11 @@ OwnerLock::Step OwnerLock::take_over(const std::string& record) {
     if (old.there && time_there_s(file_) - old.time_s > kOldClaim_s) ::unlink(claim.name.c_str());
     return Step::kAgain;
   }
+  // The claim is held, so no other process replaces the file, unless it did before: then its record
+  // differs.
   if (look_at(file_).record != record) return Step::kAgain;
   const Path fresh = temporary_name(file_);
+  // The new file has its record before it gets the name, so no process ever sees it empty.
   handle_ = std::make_unique<Handle>(file_, fresh, O_RDWR | O_CREAT | O_EXCL);
   if (handle_->error() != 0) throw FileError(fresh, "cannot be created", handle_->error());
   write_record();
@@ -323,6 +352,8 @@ void OwnerLock::require_lock_file(const std::string& record) const {
 // Waits until the owner has not renewed the file for `stale_s`. Returns false if the file was
 // removed. Throws Error if the owner renews it.
 bool OwnerLock::has_ended(const LockOwner& owner) {
+  // An age is clamped, because the owner may have renewed the file since, or the server's clock may
+  // have been set.
   const Look first = look_at(file_);
   const double age = std::clamp(time_there_s(file_) - first.time_s, 0.0, options_.stale_s);
   const double poll_s = std::min(0.5, options_.heartbeat_s / 4);
@@ -352,14 +383,81 @@ void OwnerLock::refuse(const std::optional<LockOwner>& owner) const {
 
 void OwnerLock::write_record() {
   handle_->renew();
+  // The start is the file server's time, as all times here are.
   own_.started = utc(handle_->time());
   handle_->write(to_text(own_));
 }
 
 void OwnerLock::renew() {
   std::unique_lock lock(mutex_);
-  while (!ends_.wait_for(lock, Seconds(options_.heartbeat_s), [&] { return ending_; }))
+  while (!ends_.wait_for(lock, Seconds(options_.heartbeat_s), [&] { return ending_; })) {
     handle_->renew();
+    try {
+      check();
+    } catch (const Error&) {  // the next require_owned() reports it
+    }
+  }
+}
+
+void OwnerLock::require_owned() {
+  const std::lock_guard lock(mutex_);
+  check();
+}
+
+std::string OwnerLock::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+std::optional<Path> OwnerLock::renamed_folder() const {
+  const std::lock_guard lock(mutex_);
+  const Path name = folder_->present_name();
+  if (name.empty() || folder_->fate() != Folder::Fate::kRenamed) return std::nullopt;
+  if (handle_->is_at(AT_FDCWD, name / file_.filename()) != 0) return std::nullopt;
+  return name;
+}
+
+void OwnerLock::check() {
+  if (!lost_.empty()) throw LostOwnership(lost_);
+  try {
+    const Folder::Fate fate = folder_->fate();
+    if (fate == Folder::Fate::kRenamed)
+      throw LostOwnership(
+          "{}: the directory was renamed to {} while process {} used it. This process stops. Stop "
+          "a process before you rename its directory.",
+          options_.subject, folder_->present_name().string(), own_.process.pid);
+    if (fate == Folder::Fate::kRemoved) return take_again();
+    const int found = handle_->is_at(AT_FDCWD, file_);
+    if (found == ENOENT || found == ESTALE) take_again();
+  } catch (const LostOwnership& e) {
+    lost_ = e.what();
+    throw;
+  }
+}
+
+// The creation of the file decides who owns it.
+void OwnerLock::take_again() {
+  std::error_code ignored;  // the file cannot be created then
+  std::filesystem::create_directories(folder_->path(), ignored);
+  auto fresh = std::make_unique<Handle>(file_, file_, O_RDWR | O_CREAT | O_EXCL);
+  const int locked = fresh->error() == 0 && options_.record_locks ? fresh->lock() : 0;
+  const bool other = fresh->error() == EEXIST || locked == EAGAIN || locked == EACCES;
+  if (other) {
+    const std::optional<LockOwner> owner = owner_of(look_at(file_).record, file_);
+    throw LostOwnership(
+        "{}: {} was removed while process {} used it, and {} has created it again and owns it. "
+        "This process stops.",
+        options_.subject, file_.string(), own_.process.pid,
+        owner ? fmt::format("process {} on {}", owner->process.pid, owner->host)
+              : "another process");
+  }
+  if (fresh->error() != 0) return;  // a full disk, for example: the next check tries again
+  handle_ = std::move(fresh);
+  folder_ = std::make_unique<Folder>(file_);
+  try {
+    write_record();
+  } catch (const FileError&) {  // the file without a record counts while the record lock is held
+  }
 }
 
 }  // namespace tessera

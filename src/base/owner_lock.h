@@ -7,6 +7,9 @@
 // owner in a record counts as ended if
 //   - its process is of this boot, and the record lock is free or the process no longer runs, or
 //   - its process is of another boot, and the file's time has not changed for `stale_s`.
+//
+// People remove lock files, and rename or remove folders in use, so the owner asks require_owned()
+// before it writes something that must not be mixed with the files of another owner.
 #pragma once
 
 #include <condition_variable>
@@ -18,17 +21,9 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/process_identity.h"
+#include "base/lock_record.h"
 
 namespace tessera {
-
-struct LockOwner {
-  std::string host;
-  ProcessIdentity process;
-  uint32_t boot = 0;    // of its host
-  std::string started;  // when it took the lock, as text for people
-  std::string token;    // differs for each taking
-};
 
 struct OwnerLockOptions {
   std::string subject;  // what is locked: "run directory runs/a"
@@ -36,6 +31,11 @@ struct OwnerLockOptions {
   double heartbeat_s = 15, stale_s = 120;
   bool record_locks = true;                          // false: as on a file system that has none
   std::function<void(const std::string&)> say = {};  // before a wait
+};
+
+// The process no longer owns what its lock protects: waiting does not help.
+class LostOwnership : public Error {
+  using Error::Error;
 };
 
 class OwnerLock {
@@ -49,8 +49,19 @@ class OwnerLock {
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
 
+  // Creates the file again if it was removed alone, or with its folder. Throws LostOwnership if it
+  // is the file of another owner, or if the folder was renamed; then every later call throws, too.
+  // An error of the file system is not a loss. Thread safe.
+  void require_owned();
+  // The message of the LostOwnership that require_owned() has thrown, or empty.
+  std::string lost() const;
+  // The folder of the file under its present name, if it was renamed and still has the lock of this
+  // process.
+  std::optional<Path> renamed_folder() const;
+
  private:
   class Handle;
+  class Folder;
   enum class Step : uint8_t { kTaken, kAgain };
 
   bool open_file();
@@ -62,15 +73,19 @@ class OwnerLock {
   [[noreturn]] void refuse(const std::optional<LockOwner>& owner) const;
   void write_record();
   void renew();
+  void check();
+  void take_again();
 
   Path file_;
   OwnerLockOptions options_;
   LockOwner own_;
   std::unique_ptr<Handle> handle_;
-  std::mutex mutex_;
+  std::unique_ptr<Folder> folder_;
+  mutable std::mutex mutex_;  // guards all but file_ once the lock is taken
   std::condition_variable ends_;
   bool ending_ = false;
   bool waited_ = false;  // for a file server to release the lock of a host that crashed
+  std::string lost_;     // why this process no longer owns the lock
   std::thread heartbeat_;
 };
 

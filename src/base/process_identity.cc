@@ -1,4 +1,5 @@
-// Identifies processes by boot, namespace, id and start time, as /proc shows them.
+// Identifies a process by boot, PID namespace, PID and start time, as /proc shows them. A PID alone
+// is not enough: it is reused, it differs between containers, and it repeats after a reboot.
 #include "base/process_identity.h"
 
 #include <signal.h>
@@ -33,7 +34,9 @@ struct Status {
   int64_t start = 0;
 };
 
-// /proc/PID/stat: the name in parentheses may contain spaces; fields are counted after it.
+// Parses /proc/PID/stat (proc(5)). Field 2, the name in parentheses, may contain spaces and
+// parentheses, so fields are counted from the last ')'. Field 3 is the state, 9 the flags, 22 the
+// start time in clock ticks since the boot.
 std::optional<Status> status_of(int64_t pid) {
   const std::string text = first_bytes("/proc/" + std::to_string(pid) + "/stat");
   const size_t name = text.rfind(')');
@@ -50,6 +53,7 @@ std::optional<Status> status_of(int64_t pid) {
   return s;
 }
 
+// The boot id is a random UUID that the kernel creates at every boot.
 std::string boot_text() {
   std::string text = first_bytes("/proc/sys/kernel/random/boot_id");
   return text.empty() ? host_of_this_process() : text;
@@ -60,11 +64,12 @@ uint32_t hash(std::string_view text) {
   return static_cast<uint32_t>(h ^ (h >> 32));
 }
 
+// Two containers on one host share the boot id but not their PIDs, so the namespace is part of it.
 uint32_t this_machine() {
   std::string text = boot_text();
   std::array<char, 64> space;
   const ssize_t n = ::readlink("/proc/self/ns/pid", space.data(), space.size());
-  if (n > 0) text.append(space.data(), static_cast<size_t>(n));
+  if (n > 0) text.append(space.data(), n);
   return hash(text);
 }
 
@@ -86,9 +91,12 @@ ProcessIdentity this_process() {
 Running running(const ProcessIdentity& process) {
   if (process.machine != this_machine()) return Running::kUnknown;
   if (process.pid <= 0) return Running::kNo;
+  // Signal 0 only tests existence. EPERM means that the process exists and belongs to another user.
   if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return Running::kNo;
   const std::optional<Status> status = status_of(process.pid);
+  // Without /proc the start time is unknown. The safe answer is that the process still runs.
   if (!status || process.start == 0) return Running::kYes;
+  // Z: a zombie, whose parent has not collected it. X: dead.
   const bool ended = status->state == 'Z' || status->state == 'X';
   return status->start == process.start && !ended ? Running::kYes : Running::kNo;
 }
@@ -97,6 +105,7 @@ bool is_exiting(const ProcessIdentity& process) {
   const Running now = running(process);
   if (now != Running::kYes) return now == Running::kNo;
   const std::optional<Status> status = status_of(process.pid);
+  // A killed process with much memory can take seconds to free it; it holds its locks until then.
   return status && (status->flags & kExiting) != 0;
 }
 

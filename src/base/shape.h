@@ -15,8 +15,8 @@ class Shape {
   explicit Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {}
 
   int rank() const { return static_cast<int>(dims_.size()); }
-  int64_t operator[](int d) const { return dims_[static_cast<size_t>(d < 0 ? d + rank() : d)]; }
-  int64_t& operator[](int d) { return dims_[static_cast<size_t>(d < 0 ? d + rank() : d)]; }
+  int64_t operator[](int d) const { return dims_[d < 0 ? d + rank() : d]; }
+  int64_t& operator[](int d) { return dims_[d < 0 ? d + rank() : d]; }
   const std::vector<int64_t>& dims() const { return dims_; }
 
   int64_t elements() const { return product(0, rank()); }

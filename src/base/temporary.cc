@@ -1,5 +1,5 @@
 // Temporary names carry the identity of their process, so that a later process can find out whether
-// they are still being written.
+// the file is still being written. A random suffix separates threads and names of the same process.
 #include "base/temporary.h"
 
 #include <sys/random.h>
@@ -37,7 +37,7 @@ bool take_number(std::string_view& text, int base, uint64_t& value) {
   return error == std::errc() && at == one.data() + one.size() && !one.empty();
 }
 
-// The newest time of a file, or of a folder and what is directly in it.
+// Returns the newest modification time of a file, or of a folder and its direct entries.
 std::optional<fs::file_time_type> last_written(const Path& path) {
   std::error_code error;
   fs::file_time_type newest = fs::last_write_time(path, error);
@@ -86,6 +86,8 @@ bool is_abandoned(const Path& temporary, const ProcessIdentity& maker, const Pat
 void remove_abandoned(const Path& path, const Path& fresh) {
   const std::string name = path.filename().string();
   std::error_code error;
+  // The directory is read to its end before anything is removed: removing entries while a directory
+  // is read may skip others.
   const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
   std::vector<Path> abandoned;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {

@@ -1,3 +1,5 @@
+// The tree of a parsed document, and its output as JSON (RFC 8259). The parsers are in tree_json.cc
+// and tree_yaml.cc.
 #include "base/tree.h"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ void append_json_string(std::string& out, std::string_view s) {
     const size_t n = utf8_length(s, i);
     const char c = s[i];
     if (n == 0) {
+      // RFC 8259 requires UTF-8, so a byte that is not UTF-8 becomes the replacement character.
       out += "\xef\xbf\xbd";  // U+FFFD
     } else if (c == '"' || c == '\\') {
       out += '\\';
@@ -24,6 +27,8 @@ void append_json_string(std::string& out, std::string_view s) {
     } else if (c == '\t') {
       out += "\\t";
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
+      // Control characters U+0000 to U+001F must be escaped in JSON; U+007F to U+009F (C1) need not
+      // be, but terminals act on them.
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else if (n == 2 && c == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<uint8_t>(s[i + 1])));
@@ -35,6 +40,7 @@ void append_json_string(std::string& out, std::string_view s) {
   out += '"';
 }
 
+// A double keeps a point or an exponent, so that it is read back as a double and not as an integer.
 std::string number(double x) {
   std::string s = fmt::format("{}", x);
   if (s.find_first_of(".en") == std::string::npos) s += ".0";
@@ -44,7 +50,7 @@ std::string number(double x) {
 void break_line(std::string& out, int indent, int depth) {
   if (indent == 0) return;
   out += '\n';
-  out.append(static_cast<size_t>(indent * depth), ' ');
+  out.append(indent * depth, ' ');
 }
 
 void append_json(std::string& out, const Tree& t, int indent, int depth) {
@@ -57,6 +63,7 @@ void append_json(std::string& out, const Tree& t, int indent, int depth) {
   } else if (const auto* i = std::get_if<int64_t>(&t.value)) {
     out += fmt::format("{}", *i);
   } else if (const auto* d = std::get_if<double>(&t.value)) {
+    // JSON has no NaN and no infinity.
     out += std::isfinite(*d) ? number(*d) : "null";
   } else if (const auto* s = t.as_string()) {
     append_json_string(out, *s);
@@ -97,6 +104,7 @@ Tree& Tree::set(std::string_view name, Tree member) {
   if (is_null()) value = Members{};
   auto* members = std::get_if<Members>(&value);
   CHECK(members != nullptr, "member '{}' is set on a tree that is no object", name);
+  // A linear search keeps the members in order; objects here have few of them.
   for (auto& m : *members)
     if (m.first == name) return m.second = std::move(member);
   return members->emplace_back(std::string(name), std::move(member)).second;

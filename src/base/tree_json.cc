@@ -1,4 +1,7 @@
-// Reads and writes trees as JSON (nlohmann-json), with the line and column of each value.
+// Parses JSON with nlohmann-json's event (SAX) interface and builds a tree with the line and column
+// of every value. The events carry no positions, so the parser reads through an iterator that
+// records how far it has come, and the position of a token is found from the end of the token
+// before it.
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxDepth = 256;
 
-// Reads characters for the parser and tells how far it has come: the events carry no positions.
+// An input iterator that records the position of the parser in `*seen`.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -60,6 +63,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return add(Tree()); }
   bool boolean(bool x) override { return add(Tree(x)); }
   bool number_integer(number_integer_t x) override { return add(Tree(int64_t{x})); }
+  // Integers above 2^63 - 1 become doubles, as in the YAML reader.
   bool number_unsigned(number_unsigned_t x) override {
     const bool fits = x <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     return add(fits ? Tree(static_cast<int64_t>(x)) : Tree(static_cast<double>(x)));
@@ -84,6 +88,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
     const char* end = text_.data() + text_.size();
+    // After an error the parser has read the offending character, except at the end of the text.
     advance(std::min(std::max(seen_ - (seen_ == end ? 0 : 1), scanned_), end));
     std::string reason = e.what();  // "[json.exception…] parse error at line 1, column 2: why"
     const size_t colon = reason.find(": ");
@@ -99,7 +104,9 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     std::unordered_set<std::string> names;
   };
 
-  // Moves (line_, column_) on to `to`; columns count characters, not bytes.
+  // Advances (line_, column_) to the character `to`. Every character is scanned once, so positions
+  // cost O(size) in total. Columns count characters: continuation bytes of UTF-8 (10xxxxxx) are
+  // skipped.
   void advance(const char* to) {
     for (; scanned_ < to; ++scanned_) {
       if (*scanned_ == '\n') {
@@ -111,9 +118,9 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
-  // The place of the token just read: the first character after the token before it that is no
-  // space and no separator. (After a number the parser has read one character too many, which is
-  // one of those.)
+  // Finds the position of the token just read: the first character after the previous token that is
+  // neither white space nor a separator. (After a number the parser has read one character too
+  // many, which is one of those.)
   void find_place(int* line, int* column) {
     const char* p = token_end_ == nullptr ? text_.data() : token_end_;
     while (p < seen_ && std::string_view(" \t\r\n,:").find(*p) != std::string_view::npos) ++p;
@@ -133,6 +140,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool add(Tree t) {
+    // A list or an object received its position when it was opened.
     if (t.line == 0) place(t);
     if (open_.empty()) {
       root_ = std::move(t);
@@ -152,6 +160,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  // A list or an object is added to its parent at its end, when it is complete.
   bool close() {
     token_end_ = seen_;
     Tree t = std::move(open_.back().tree);

@@ -1,4 +1,8 @@
-// Reads and writes trees as YAML 1.2 (yaml-cpp), with the line and column of each value.
+// Parses YAML 1.2 with yaml-cpp's event interface and builds a tree with the line and column of
+// every value; also writes YAML. Plain scalars follow the core schema (YAML 1.2.2, section 10.3),
+// except that octal and hexadecimal numbers and the capitalized forms of .inf and .nan are text.
+// Aliases and tags are rejected: a run file does not need them, and nested aliases can expand
+// exponentially.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -52,6 +56,8 @@ Tree plain_scalar(const std::string& s) {
   const char* begin = s.data() + (s[0] == '+' ? 1 : 0);
   const char* end = s.data() + s.size();
   int64_t whole = 0;
+  // An integer that does not fit into int64 falls through and becomes a double. from_chars does not
+  // accept a leading '+', which is why `begin` skips it.
   if (std::from_chars(begin, end, whole).ptr == end && s.find_first_of(".eE") == s.npos &&
       std::from_chars(begin, end, whole).ec == std::errc())
     return Tree(whole);
@@ -61,7 +67,8 @@ Tree plain_scalar(const std::string& s) {
   return Tree(x);
 }
 
-// The library counts lines, and bytes within them, from 0; negative where it knows no place.
+// Converts the library's positions, which count lines and bytes from 0 and are negative if unknown,
+// to lines and columns in characters from 1.
 class Lines {
  public:
   explicit Lines(std::string_view text) : text_(text), starts_{0} {
@@ -69,7 +76,7 @@ class Lines {
       starts_.push_back(at + 1);
   }
   int line(const YAML::Mark& mark) const { return mark.line + 1; }
-  // Whether it is behind the text.
+  // Returns true if the position is past the end of the text.
   bool is_behind(const YAML::Mark& mark) const {
     const auto line = static_cast<size_t>(std::max(mark.line, 0));
     return line >= starts_.size() || (line + 1 == starts_.size() && starts_[line] == text_.size());
@@ -78,6 +85,8 @@ class Lines {
     const auto line = static_cast<size_t>(mark.line);
     if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
     const size_t begin = starts_[line], to = begin + static_cast<size_t>(mark.column);
+    // A position before the last one, or on another line, restarts the count at the begin of its
+    // line.
     if (counted_to_ < begin || counted_to_ > to) {
       counted_to_ = begin;
       characters_ = 0;
@@ -91,12 +100,14 @@ class Lines {
  private:
   std::string_view text_;
   std::vector<size_t> starts_;
-  // Places come in order: those of a line, from its begin to here, are counted once.
+  // Events come in the order of the text. The characters of the current line up to here are counted
+  // once, so a long line takes linear time.
   size_t counted_to_ = 0, characters_ = 0;
 };
 
-// What a scalar says. The library gives the escapes \_ and \N (U+00A0, U+0085) as bytes of Latin-1,
-// the only ones that are no UTF-8 in a text that was.
+// Returns the text of a scalar as UTF-8. yaml-cpp writes the escapes \_ and \N (U+00A0, U+0085) as
+// single bytes of Latin-1. The document was valid UTF-8, so every invalid byte comes from these,
+// and U+0080 to U+00BF are encoded as 0xC2 and the same byte.
 std::string mended(const std::string& s) {
   std::string out;
   for (size_t i = 0; i < s.size();) {
@@ -124,9 +135,11 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& bytes) override {
     const std::string text = mended(bytes);
+    // The library passes the tag "?" for a plain scalar and "!" for a quoted one.
     const bool plain = tag == "?" || tag.empty();
     if (!plain && tag != "!") fail(mark, fmt::format("the tag {} is not read here.", tag));
     Level* level = open_.empty() ? nullptr : &open_.back();
+    // Keys and values of a mapping arrive as the same events, in turn.
     if (level != nullptr && level->tree.as_members() != nullptr && !level->has_key) {
       take_key(*level, mark, text);
       return;
@@ -157,6 +170,7 @@ class TreeBuilder : public YAML::EventHandler {
     throw Error("{}:{}:{}: {}", source_, lines_.line(mark), lines_.column(mark), what);
   }
 
+  // YAML 1.2 forbids duplicate keys, but the library accepts them; the last one would win silently.
   void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
     if (name.size() > kMaxKey)
       fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
@@ -214,6 +228,8 @@ class TreeBuilder : public YAML::EventHandler {
   Tree root_;
 };
 
+// Returns true if the text can be written without quotes and is read back as the same text. The
+// rule is narrower than YAML's, so that no special character needs a case here.
 bool stays_plain(const std::string& s) {
   const auto letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/';
@@ -242,9 +258,11 @@ bool is_scalar(const Tree& t) {
 
 void append_yaml(std::string& out, const Tree& t, size_t indent);
 
-// What follows "key:" or "-": on the same line where it is one value or a list of them.
+// Appends the value after "key:" or "-": on the same line if it is a scalar or a list of scalars,
+// otherwise indented on the next lines.
 void append_value(std::string& out, const Tree& t, size_t indent, bool in_list) {
   const auto* list = t.as_list();
+  // An empty list or object counts as a scalar: [] and {} are written on the line.
   if (is_scalar(t)) {
     out += ' ' + scalar_text(t) + '\n';
   } else if (list != nullptr && std::all_of(list->begin(), list->end(), is_scalar)) {
@@ -252,6 +270,7 @@ void append_value(std::string& out, const Tree& t, size_t indent, bool in_list) 
     for (const Tree& e : *list) out += (&e == list->data() ? "" : ", ") + scalar_text(e);
     out += "]\n";
   } else if (in_list) {  // "- key: value", the rest below it
+    // The first line of the element follows the "- ", which takes the place of its indentation.
     std::string inner;
     append_yaml(inner, t, indent + 2);
     out += ' ' + inner.substr(indent + 2);
@@ -278,6 +297,7 @@ void append_yaml(std::string& out, const Tree& t, size_t indent) {
   }
 }
 
+// Throws for the first byte that is not UTF-8. mended() relies on a text that is.
 void require_utf8(std::string_view text, const std::string& source) {
   int line = 1, column = 1;
   for (size_t i = 0; i < text.size(); ++column) {
@@ -293,8 +313,8 @@ void require_utf8(std::string_view text, const std::string& source) {
   }
 }
 
-// The text with the mark of a document's end behind it where its last line is blank: there the
-// library takes the end of a file for the end of a quoted text.
+// Returns the text with a document end marker ("...") appended if its last line is blank. Otherwise
+// the library accepts the end of the file as the end of an unterminated quoted text.
 std::string with_end(std::string_view text) {
   std::string out(text);
   if (text.empty() || text.find_last_not_of(" \t\r\n") + 1 == text.size()) return out;
@@ -321,6 +341,8 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
+    // The appended marker lies past the end of the text, so this error means an unterminated quote
+    // there.
     const bool quoted = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && lines.is_behind(e.mark);
     throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),
                 quoted ? "a quoted text has no end" : e.msg);

@@ -1,3 +1,5 @@
+// Decodes the lengths of UTF-8 characters by the table of well-formed byte sequences (Unicode
+// standard, table 3-7; RFC 3629).
 #include "base/utf8.h"
 
 #include <algorithm>
@@ -10,8 +12,10 @@ size_t utf8_length(std::string_view s, size_t i) {
   const uint8_t a = at(i), b = at(i + 1);
   const auto follows = [](uint8_t x) { return (x & 0xc0) == 0x80; };
   if (a < 0x80) return 1;
+  // 0xC0 and 0xC1 could only begin overlong forms of ASCII, and 0xF5 to 0xFF exceed U+10FFFF.
   if (a >= 0xc2 && a <= 0xdf) return follows(b) ? 2 : 0;
   if (a >= 0xe0 && a <= 0xef) {
+    // U+D800 to U+DFFF are the surrogates of UTF-16, which UTF-8 must not encode.
     const bool overlong = a == 0xe0 && b < 0xa0, surrogate = a == 0xed && b > 0x9f;
     return follows(b) && follows(at(i + 2)) && !overlong && !surrogate ? 3 : 0;
   }

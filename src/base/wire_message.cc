@@ -1,3 +1,7 @@
+// Reads and writes protobuf's wire format (protobuf.dev/programming-guides/encoding), without a
+// schema compiler: a message is a sequence of fields, each a tag (number << 3 | kind), followed by
+// a varint, 4 or 8 bytes (little-endian), or a length and that many bytes. Lengths are checked
+// against the bytes that are left before they are used.
 #include "base/wire_message.h"
 
 #include <bit>
@@ -7,6 +11,7 @@
 namespace tessera {
 namespace {
 
+// Base 128, lowest group first; bit 7 marks that another byte follows.
 void append_varint(std::string& out, uint64_t value) {
   for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
   out += static_cast<char>(value);
@@ -27,6 +32,7 @@ void WireReader::refuse(size_t at, const std::string& why) const {
   throw Error("{}: byte {}: {}", source_, at, why);
 }
 
+// Little-endian groups of 7 bits; the high bit of a byte states that another one follows.
 uint64_t WireReader::varint() {
   const size_t start = next_;
   uint64_t value = 0;
@@ -53,6 +59,7 @@ bool WireReader::next(WireField& out) {
   out = {};
   out.at = base_ + next_;
   const uint64_t tag = varint();
+  // Field numbers begin at 1 and have at most 29 bits; larger tags mean that this is not a message.
   if (tag >> 3 == 0 || tag >> 32 != 0) refuse(out.at, "no protobuf field begins here");
   out.number = static_cast<uint32_t>(tag >> 3);
   out.kind = static_cast<WireField::Kind>(tag & 7);
@@ -87,6 +94,7 @@ bool WireReader::next(WireField& out) {
 }
 
 WireReader WireReader::inside(const WireField& field) const {
+  // Positions in errors are offsets in the file, also within nested messages.
   const auto offset = static_cast<size_t>(field.bytes.data() - message_.data());
   return WireReader(field.bytes, source_, base_ + offset);
 }

@@ -1,3 +1,6 @@
+// Averages the weights of checkpoints (Polyak averaging of the end of a run). Sums are in double,
+// because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by one slab
+// of one tensor.
 #include "checkpoint/average.h"
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// Names of optimizer state and of master weights contain a bar, as in "w|moment1".
 bool is_weight(const StoredTensor& t) { return t.name.find('|') == std::string::npos; }
 
 void check_same(const CheckpointReader& a, const CheckpointReader& b) {
@@ -27,13 +31,15 @@ void check_same(const CheckpointReader& a, const CheckpointReader& b) {
   }
 }
 
-// Elements [first, first + count) of the mean of a tensor.
+// Computes elements [first, first + count) of the mean of a tensor.
 void fill_mean(std::span<CheckpointReader> readers, const StoredTensor& t, int64_t first,
                int64_t count, float* out) {
-  std::vector<double> sum(static_cast<size_t>(count)), term(sum.size());
+  // The flat range is read as boxes, since a checkpoint is addressed by boxes.
+  std::vector<double> sum(count), term(sum.size());
   for (CheckpointReader& r : readers) {
     int64_t at = 0;
     for (const Box& box : boxes_of_range(t.shape, first, first + count)) {
+      // Reads as f64, whatever the stored type: widening is exact.
       r.read(t.name, box.begin, box.end, {term.data() + at, DType::kF64, box.extents()});
       at += box.elements();
     }
@@ -55,6 +61,8 @@ Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
   std::vector<CheckpointReader> readers;
   for (const Path& p : checkpoints) readers.emplace_back(p);
   for (size_t i = 1; i < readers.size(); ++i) check_same(readers[0], readers[i]);
+  // The header (step, tokens, configuration) is that of the latest one, whatever the order of
+  // arguments.
   const auto last = std::max_element(readers.begin(), readers.end(), [](auto& a, auto& b) {
     return a.header().step < b.header().step;
   });

@@ -1,3 +1,5 @@
+// Compares two checkpoints tensor by tensor, in slabs. Tensors that are divided alike and have the
+// same checksums are not read, so comparing two copies costs only their indexes.
 #include "checkpoint/compare.h"
 
 #include <algorithm>
@@ -13,7 +15,7 @@ namespace {
 
 constexpr int64_t kSlab = int64_t{1} << 20;  // elements compared at a time
 
-// Both are split in the same way and every checksum agrees: they are read no further.
+// Returns true if both tensors are divided in the same way and all checksums agree.
 bool same_pieces(const StoredTensor& a, const StoredTensor& b) {
   return std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
                     [](const StoredPiece& p, const StoredPiece& q) {
@@ -29,9 +31,11 @@ void add_values(std::span<const double> a, std::span<const double> b, TensorDiff
                 Sums& sums) {
   for (size_t i = 0; i < a.size(); ++i) {
     sums.first += a[i] * a[i];
+    // Equal bits are equal values, NaN included; -0 and +0 count as different.
     if (std::memcmp(&a[i], &b[i], sizeof(double)) == 0) continue;
     ++d.elements;
     const double gap = std::abs(a[i] - b[i]);
+    // A difference with NaN on one side is reported as infinite.
     d.largest =
         std::max(d.largest, std::isnan(gap) ? std::numeric_limits<double>::infinity() : gap);
     sums.differences += gap * gap;
@@ -39,7 +43,7 @@ void add_values(std::span<const double> a, std::span<const double> b, TensorDiff
 }
 
 std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType type, int64_t n) {
-  std::vector<double> out(static_cast<size_t>(n));
+  std::vector<double> out(n);
   convert(bytes.data(), type, reinterpret_cast<std::byte*>(out.data()), DType::kF64, n);
   return out;
 }
@@ -52,7 +56,7 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
     const int64_t last = std::min(at + kSlab, t.shape.elements());
     for (const Box& box : boxes_of_range(t.shape, at, last)) {
       const int64_t n = box.elements();
-      std::vector<std::byte> x(static_cast<size_t>(n * bytes)), y(x.size());
+      std::vector<std::byte> x(n * bytes), y(x.size());
       a.read(t.name, box.begin, box.end, {x.data(), t.dtype, box.extents()});
       b.read(t.name, box.begin, box.end, {y.data(), t.dtype, box.extents()});
       if (is_float(t.dtype)) {
@@ -60,11 +64,10 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
         continue;
       }
       for (int64_t i = 0; i < n; ++i)
-        d.elements +=
-            std::memcmp(&x[static_cast<size_t>(i * bytes)], &y[static_cast<size_t>(i * bytes)],
-                        static_cast<size_t>(bytes)) != 0;
+        d.elements += std::memcmp(&x[i * bytes], &y[i * bytes], bytes) != 0;
     }
   }
+  // The norm of the difference, relative to that of the first tensor.
   d.relative = sums.differences > 0 ? std::sqrt(sums.differences / sums.first) : 0;
   return d;
 }

@@ -1,3 +1,6 @@
+// Converts element types through float, element by element, with loads that need no alignment:
+// tensors of mapped files begin at any byte. The source type is a template argument, so that the
+// inner loop has no branch on it.
 #include "checkpoint/convert.h"
 
 #include <bit>
@@ -28,11 +31,14 @@ T load(const std::byte* at) {
   return x;
 }
 
+// All formats but f64 are subsets of f32, so a conversion through f32 rounds once. From f64 to a
+// 16-bit type it may round twice.
 float load_float(DType type, const std::byte* from, int64_t i) {
   if (type == DType::kF32) return load<float>(from + i * 4);
   if (type == DType::kF64) return static_cast<float>(load<double>(from + i * 8));
   const auto bits = load<uint16_t>(from + i * 2);
   if (type == DType::kF16) return float_from_f16(bits);
+  // bf16 is the upper half of an f32.
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
@@ -66,7 +72,7 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, int64_t n
 
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, int64_t n) {
   if (from_type == to_type) {
-    if (n > 0) std::memcpy(to, from, static_cast<size_t>(n * size_of(from_type)));
+    if (n > 0) std::memcpy(to, from, n * size_of(from_type));
     return;
   }
   CHECK(is_float(from_type) && is_float(to_type), "{} cannot become {}", name_of(from_type),

@@ -1,3 +1,7 @@
+// Crash-safe creation, replacement and removal of folders, out of rename(2), which is atomic, and
+// fsync of the parent folder, which makes a rename survive a crash. A folder is filled under a
+// temporary name and becomes visible by a rename; it is removed by renaming it to a temporary name
+// first. A crash therefore leaves a folder that is whole or one whose name shows that it is not.
 #include "checkpoint/durable.h"
 
 #include <fcntl.h>
@@ -51,6 +55,7 @@ void make_folder(const Path& folder) {
     throw Error("{}: cannot create directory: a path in it is a file. Choose another path.",
                 folder.string());
   if (error) throw Error("{}: cannot be created: {}", folder.string(), error.message());
+  // Without this, a crash may lose the new folder and everything that was flushed into it.
   sync_folder(above);
 }
 
@@ -62,6 +67,8 @@ Path make_part_folder(const Path& place) {
     part = temporary_name(place);
   }
   sync_folder(parent_of(place));
+  // Only folders of processes that have ended are removed; `part` supplies the current time of the
+  // file system (base/temporary.h).
   remove_abandoned(place, part);
   return part;
 }
@@ -69,6 +76,8 @@ Path make_part_folder(const Path& place) {
 void put_folder(const Path& part, const Path& place) {
   const bool replaces = ::access(place.c_str(), F_OK) == 0;
   if (!replaces) return put_new_folder(part, place);
+  // RENAME_EXCHANGE swaps the two names atomically, so `place` always names a whole checkpoint.
+  // Afterwards `part` names the old one.
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
     // Some network file systems cannot exchange two names in one step. Two renames leave a moment
     // without `place`, but both folders are whole under their other names.
@@ -86,6 +95,7 @@ void put_folder(const Path& part, const Path& place) {
 }
 
 void put_new_folder(const Path& part, const Path& place) {
+  // rename() replaces an empty folder and fails for one that has entries.
   if (::rename(part.c_str(), place.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
       throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
@@ -95,6 +105,8 @@ void put_new_folder(const Path& part, const Path& place) {
 }
 
 void move_folder(const Path& folder, const Path& place) {
+  // RENAME_NOREPLACE is atomic. The fallback below checks first, which leaves a short race with
+  // another process that creates `place`.
   if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, place.c_str(), RENAME_NOREPLACE) == 0) return;
   const bool unsupported = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
   if (!unsupported)
@@ -106,6 +118,8 @@ void move_folder(const Path& folder, const Path& place) {
 }
 
 void remove_folder(const Path& folder) {
+  // After the rename the folder no longer counts as a checkpoint, so a crash while its files are
+  // removed leaves nothing that looks like one.
   const Path part = temporary_name(folder);
   rename_folder(folder, part);
   sync_folder(parent_of(folder));

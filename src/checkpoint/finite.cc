@@ -1,4 +1,6 @@
-// Tests exponent bits: all ones mean NaN or infinity in every IEEE format.
+// Finds NaN and infinity by testing exponent bits: all ones mean NaN or infinity in every IEEE
+// format. A block is first only counted, in a loop without branches that the compiler vectorizes;
+// the position is searched only in the first block that has one.
 #include "checkpoint/finite.h"
 
 #include <algorithm>
@@ -52,12 +54,13 @@ std::string kind_of(const std::byte* element, DType dtype) {
   return std::isnan(x) ? "nan" : (x > 0 ? "inf" : "-inf");
 }
 
-// The flat index, in an array of shape `shape`, of element `i` of the box.
+// Returns the flat index, in an array of shape `shape`, of element `i` of the box.
 int64_t index_in(const Shape& shape, const Box& box, int64_t i) {
   int64_t flat = 0, scale = 1;
   const Shape extents = box.extents();
   for (int d = shape.rank() - 1; d >= 0; --d) {
     const auto at = static_cast<size_t>(d);
+    // Mixed radix: the last dimension varies fastest, in the box and in the array.
     flat += (box.begin[at] + i % extents[d]) * scale;
     i /= extents[d];
     scale *= shape[d];
@@ -71,7 +74,7 @@ NonFinite find_in(CheckpointReader& checkpoint, const StoredTensor& t) {
   std::vector<std::byte> slab;
   for (int64_t at = 0; at < t.shape.elements(); at += kSlab)
     for (const Box& box : boxes_of_range(t.shape, at, std::min(at + kSlab, t.shape.elements()))) {
-      slab.resize(static_cast<size_t>(box.elements() * size_of(t.dtype)));
+      slab.resize(box.elements() * size_of(t.dtype));
       checkpoint.read(t.name, box.begin, box.end, {slab.data(), t.dtype, box.extents()});
       const NonFinite here = find_non_finite(slab.data(), t.dtype, box.elements());
       if (here && !found) {
@@ -87,6 +90,7 @@ NonFinite find_in(CheckpointReader& checkpoint, const StoredTensor& t) {
 
 NonFinite find_non_finite(const std::byte* data, DType dtype, int64_t count) {
   NonFinite found;
+  // The mask of exponent bits of each format.
   if (dtype == DType::kF32) found = find<uint32_t>(data, 0x7f800000u, count);
   if (dtype == DType::kF64) found = find<uint64_t>(data, 0x7ff0000000000000u, count);
   if (dtype == DType::kBF16) found = find<uint16_t>(data, 0x7f80u, count);
@@ -117,6 +121,8 @@ std::string describe(const NonFinite& found, const std::string& name, const Shap
 }
 
 void require_finite(CheckpointReader& checkpoint, const std::string& name, const TensorView& view) {
+  // The values in memory may be of another type than the stored ones, so a conversion can have
+  // overflowed. The stored tensor decides which of the two happened.
   const NonFinite here = find_non_finite(view.as<std::byte>(), view.dtype, view.elements());
   if (!here) return;
   const StoredTensor* stored = checkpoint.find(name);

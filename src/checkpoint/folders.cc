@@ -1,3 +1,9 @@
+// Classifies the entries of a checkpoints folder by their names, finds the latest whole checkpoint,
+// and prunes old ones.
+//
+// Names carry the state: <step> is a finished save, <step>.…part a save in progress or left by a
+// killed process, <step>.damaged one that an earlier start rejected. Only entries that a save can
+// have made are ever removed, because users keep other files in this folder.
 #include "checkpoint/folders.h"
 
 #include <algorithm>
@@ -18,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The step that a folder's name says; nothing if it is no decimal number as we write them.
+// Returns the step that a folder's name states; nothing unless it is a decimal number without
+// leading zeros, as saves write it.
 std::optional<int64_t> step_of(std::string_view name) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -34,6 +41,7 @@ bool is_saved_file(std::string name) {
   if (const auto t = parse_temporary(name)) name = t->base;
   if (name.ends_with(kPart)) name.resize(name.size() - kPart.size());
   if (name == kIndexFile || name == kTokenizerFile || name == kSentencePieceFile) return true;
+  // "pieces-RANK.bin" and "pieces-RANK.json".
   const size_t dash = name.find('-'), dot = name.rfind('.');
   if (dash == name.npos || dot == name.npos || dot < dash) return false;
   const auto rank = step_of(std::string_view(name).substr(dash + 1, dot - dash - 1));
@@ -80,7 +88,8 @@ int64_t bytes_in(const Path& folder) {
   return bytes;
 }
 
-// Opening a reader checks the index and every size; nothing else is read.
+// Examines one entry. Opening a reader checks the index and the size of every file; nothing else is
+// read.
 FoundCheckpoint look_at(const CheckpointNames::Entry& entry) {
   FoundCheckpoint found{entry.path, entry.step, 0, ""};
   try {
@@ -95,6 +104,7 @@ FoundCheckpoint look_at(const CheckpointNames::Entry& entry) {
 }
 
 bool is_whole(const CheckpointNames::Entry& entry, SeenCheckpoints* seen) {
+  // A checkpoint does not change once it is whole, so each one is examined once per run.
   if (seen != nullptr)
     if (const auto at = seen->find(entry.path); at != seen->end()) return at->second;
   bool whole = false;
@@ -111,6 +121,7 @@ void remove_unfinished(const CheckpointNames& names, const Path& fresh,
                        std::vector<Path>& removed) {
   for (const auto& [step, path] : names.unfinished) {
     const std::optional<TemporaryName> t = parse_temporary(path.filename().string());
+    // A save of another process that still runs is left alone.
     if (t && !is_abandoned(path, t->maker, fresh)) continue;
     remove_folder(path);
     removed.push_back(path);
@@ -127,6 +138,8 @@ std::vector<CheckpointNames::Entry> in_order_of_worth(const CheckpointNames& nam
       if (e.step == *step) own.push_back(e);
   for (auto e = names.finished.rbegin(); e != names.finished.rend(); ++e) {
     const bool saved = std::find(rule.saved.begin(), rule.saved.end(), e->step) != rule.saved.end();
+    // A checkpoint that is newer than the latest save of this process belongs to another branch of
+    // the run, such as one that was resumed from an earlier step. It neither counts nor is removed.
     const bool newer = !rule.saved.empty() && e->step > rule.saved.back();
     if (!saved && !newer) others.push_back(*e);
   }
@@ -150,6 +163,7 @@ CheckpointNames names_in(const Path& dir) {
       names.finished.push_back({*step, path});
       continue;
     }
+    // Also "<step>.damaged-2" and so on.
     const size_t damaged = name.find(kDamaged);
     if (damaged != name.npos) {
       if (const auto step = step_of(name.substr(0, damaged)))
@@ -191,12 +205,15 @@ std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir) {
 LatestCheckpoint find_latest(const Path& checkpoints_dir) {
   LatestCheckpoint latest;
   const CheckpointNames names = names_in(checkpoints_dir);
+  // Newest first, until one is whole.
   for (auto at = names.finished.rbegin(); at != names.finished.rend(); ++at) {
     FoundCheckpoint c = look_at(*at);
     if (c.broken.empty()) {
       latest.found = std::move(c);
       return latest;
     }
+    // Damaged ones are skipped and reported; a system error in look_at() is thrown, since the
+    // newest checkpoint may be whole.
     latest.skipped.push_back(std::move(c));
   }
   return latest;
@@ -219,6 +236,7 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   const Path inside = argument / "checkpoints";
   std::vector<Path> found;
   const CheckpointNames names = names_in(fs::is_directory(inside, error) ? inside : argument);
+  // names.finished rises by step, so the newest comes first here.
   for (const auto& e : names.finished) found.insert(found.begin(), e.path);
   if (found.empty() && !names.damaged.empty())
     throw Error("{}: all checkpoints are damaged; the newest is {}.", argument.string(),
@@ -256,6 +274,7 @@ Path rename_damaged(const Path& checkpoint) {
   for (int n = 2; fs::symlink_status(place, error).type() != fs::file_type::not_found; ++n)
     place = fmt::format("{}{}-{}", checkpoint.string(), kDamaged, n);
   move_folder(checkpoint, place);
+  // The new name must reach the disk, or a crash would bring the damaged checkpoint back.
   sync_folder(checkpoint.parent_path());
   return place;
 }

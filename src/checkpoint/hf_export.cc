@@ -1,4 +1,8 @@
-// Writes the weights of a checkpoint as a Hugging Face folder.
+// Writes the weights of a checkpoint as a Hugging Face folder, which transformers can load:
+// safetensors files, config.json, generation_config.json and the tokenizer's files. Tensors are
+// renamed, transposed and converted on the way, in bounded memory: a tensor that is stored in one
+// piece is read from the mapped file directly. The folder is filled under a temporary name and
+// renamed at the end.
 #include <algorithm>
 #include <array>
 
@@ -35,7 +39,8 @@ ModelConfig without_padding(ModelConfig model, int64_t tokenizer_vocabulary) {
   return model;
 }
 
-// The tensors of `exported`, as parts of those of `stored`.
+// Returns the tensors of `exported` as parts of those of `stored`: without the padding of the
+// vocabulary, the first rows.
 std::vector<HfTensor> exported_tensors(const ModelConfig& stored, const ModelConfig& exported) {
   std::vector<HfTensor> names = hf_tensors(exported);
   const std::vector<HfTensor> whole = hf_tensors(stored);
@@ -61,10 +66,14 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
   const auto fill = [&](size_t i) {
     const StoredTensor& t = *stored[i];
     const Shape part = names[i].part();
+    // The pages of the tensor before are checked and released, so the export of a large model does
+    // not fill memory with mapped pages.
     require_mapped_reads();  // of the tensor before
     release_pages(last);
     std::span<const std::byte> bytes = last = {};
     const auto part_bytes = static_cast<size_t>(part.elements() * size_of(t.dtype));
+    // A tensor stored in one piece is taken from the mapped file without a copy. If only its first
+    // rows are exported (a padded vocabulary), they are a prefix of its bytes.
     if (t.pieces.size() == 1 && is_first_rows(names[i], t.shape)) {
       last = reader.whole(t);
       bytes = last.first(part_bytes);
@@ -94,14 +103,14 @@ void write_tokenizer(const Path& folder, const CheckpointHeader& header, const s
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
-// One id as a number, several as a list.
+// Returns one id as a number, several as a list.
 Tree ids_of(const std::vector<int32_t>& ids) {
   Tree list = Tree::list();
   for (const int32_t id : ids) list.push(Tree(int64_t{id}));
   return ids.size() == 1 ? Tree(int64_t{ids[0]}) : list;
 }
 
-// transformers makes a tokenizer of its class for each family of such a model.
+// Writes a SentencePiece model. transformers has a tokenizer class per family of such a model.
 void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
                          const ModelConfig& model, const std::optional<SentencePieceIds>& ids) {
   const HfTextRules texts = hf_text_rules(header);
@@ -119,14 +128,16 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
     config.set("add_bos_token", Tree(texts.begin.has_value()));
     config.set("add_eos_token", Tree(texts.end.has_value()));
   }
-  // transformers would add as many behind the pieces; as in mT5's, they are among them.
+  // transformers adds `extra_ids` sentinels after the pieces. A model that has its own among the
+  // pieces, as mT5's has, must not get others.
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   complete_tokenizer_config(header, false, config);
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
-// By reading back what is written of it, for a model whose other values cannot be refused.
+// Returns the dropout settings that transformers would not apply as the run did. They are found by
+// writing a config of a minimal model with these settings and reading it back.
 std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
   ModelConfig small;
   apply_family(model.family, small);
@@ -146,13 +157,14 @@ std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
   };
   compare("dropout", model.dropout, back.dropout);
   compare("attention_dropout", model.attention_dropout, back.attention_dropout);
-  // Where it only follows the first, that is said already.
+  // The dropout of embeddings is compared only if it is set; otherwise it follows the first, which
+  // has been compared.
   if (model.embedding_dropout >= 0 || back.embedding_dropout >= 0)
     compare("embedding_dropout", model.dropout_of_embeddings(), back.dropout_of_embeddings());
   return unsaid;
 }
 
-// Removes the unfinished folder unless it was put in its place.
+// The temporary folder of an export. Removes it unless it was renamed to its place.
 class PartFolder {
  public:
   explicit PartFolder(const Path& place) : place_(place), part_(make_part_folder(place)) {}
@@ -183,6 +195,7 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
   const Tree root = parse_json(tokenizer_json, source);
   const Tree* added = root.find("added_tokens");
   if (!added || !added->as_list()) return std::nullopt;
+  // The spellings are tried in the order of the list, whatever the order of the tokens.
   for (const char* spelling : kEndOfText)
     for (const Tree& token : *added->as_list()) {
       const Tree *content = token.find("content"), *id = token.find("id");
@@ -208,11 +221,18 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         checkpoint.string(), checkpoint.string());
   HfExport result;
   const ModelConfig stored = stored_model(reader);
+  if (!stored.no_rope_layers.empty() || !stored.wide_layers.empty())
+    throw Error(
+        "{}: its layers are of several kinds (model.no_rope_layers, model.wide_layers), which the "
+        "class of transformers for family {} cannot express. Export is not supported for this "
+        "model; use Tessera's eval and generate.",
+        checkpoint.string(), name_of_entry(stored.family));
   result.model = without_padding(stored, options.tokenizer_vocabulary);
   const auto names = exported_tensors(stored, result.model);
-  result.tensors = static_cast<int64_t>(names.size());
+  result.tensors = std::ssize(names);
   for (const HfTensor& t : names) result.parameters += t.part().elements();
 
+  // From here on files are written, under a temporary name.
   PartFolder part(place);
   result.files = write_weights(reader, names, part.path(), options);
   const std::string& tokenizer = reader.header().tokenizer;
@@ -233,6 +253,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
   result.unsaid = unsaid_dropout(result.model);
   Tree generation = hf_generation_config(result.model, result.end_of_text);
+  // Ids that the imported model or the run's own texts use override the families' defaults.
   for (Tree* said : {&config, &generation}) {
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
     if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));

@@ -1,4 +1,5 @@
-// Makes a checkpoint of a Hugging Face folder.
+// Makes a checkpoint of a Hugging Face folder, piece by piece: each part of a tensor of theirs is
+// transposed, converted to f32 and written as one piece of ours, and its pages are released.
 #include "checkpoint/hf_folder.h"
 
 #include "base/printable.h"
@@ -32,6 +33,8 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   result.skipped = source.skipped;
   result.has_tokenizer = !source.header.tokenizer.empty();
 
+  // The writer makes the checkpoint under a temporary name and renames it in commit(), so an import
+  // that fails leaves nothing that looks like a checkpoint.
   CheckpointWriter writer(checkpoint, {}, Existing::kIsKept);
   const auto add = [&](const StateTensor& t, const FillPiece& fill) {
     try {

@@ -1,3 +1,7 @@
+// Reads a Hugging Face folder as if it were a checkpoint. config.json gives the model, hf_tensors()
+// lists for each of our tensors the name and the transposition of theirs, and the files are mapped,
+// so a box is read without converting the rest. All faults of a folder are collected into one
+// error.
 #include "checkpoint/hf_source.h"
 
 #include <algorithm>
@@ -19,13 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One of our tensors and where it lies in the folder.
+// One of our tensors and its place in the folder.
 struct Match {
   HfTensor names;
   SafetensorsFolder::Found found;
 };
 
-// The file's name of a tensor: as it should be, or without the prefix of the whole model.
+// Returns the name of a tensor in the files: the full one, or without the prefix of the whole
+// model, which files of the bare model lack.
 std::string name_in(const SafetensorsFolder& files, const std::string& full,
                     std::string_view prefix) {
   if (full.starts_with(prefix) && !files.find(full)) return full.substr(prefix.size());
@@ -44,7 +49,8 @@ void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
         fmt::format("{}: is stored as {}, wanted F32, BF16 or F16", entry.name, entry.type));
 }
 
-// Versions of transformers differ in which of the two they use.
+// Checks a stored copy of tied embeddings: versions of transformers differ in which of the two they
+// use, so different contents would give different models.
 void check_copy(const SafetensorsFolder::Found& copy, const std::vector<Match>& matches,
                 std::vector<std::string>& faults) {
   for (const Match& m : matches)
@@ -73,6 +79,8 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   }
   for (const std::string& name : files.names()) {
     if (used.contains(name)) continue;
+    // Extra tensors are errors, except buffers that are computed here and copies of tied
+    // embeddings.
     if (hf_is_embedding(model, name)) check_copy(*files.find(name), matches, faults);
     if (hf_is_buffer(model, name) || hf_is_embedding(model, name))
       skipped.push_back(name);
@@ -96,7 +104,8 @@ CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const P
   std::error_code error;
   if (fs::exists(hf_folder / kTokenizerFile, error))
     header.tokenizer = read_file(hf_folder / kTokenizerFile);
-  // Beside such a model tokenizer.json is what somebody made of it.
+  // A tokenizer.json next to a SentencePiece model is a conversion of it; the model is the
+  // original.
   for (const char* name : {kSentencePieceFile, "spiece.model"}) {
     if (!fs::exists(hf_folder / name, error)) continue;
     std::string bytes = read_file(hf_folder / name);
@@ -108,7 +117,8 @@ CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const P
   return header;
 }
 
-// Our tensors by name, each with the pieces that stand next to each other in `matches`.
+// Lists our tensors by name. A tensor of ours may consist of several of theirs (query, key and
+// value in one), which become adjacent pieces of it; the sort is stable to keep their order.
 void add_tensors(std::vector<Match> matches, const std::string& source, HfSource& out) {
   std::stable_sort(matches.begin(), matches.end(),
                    [](const Match& a, const Match& b) { return a.names.ours < b.names.ours; });
@@ -125,12 +135,12 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
     p.end = m.names.end();
-    p.bytes = static_cast<int64_t>(m.found.bytes.size());
+    p.bytes = std::ssize(m.found.bytes);
     out.pieces.back().push_back({m.found.bytes, m.names.view, std::move(m.names.axes)});
   }
 }
 
-// transformers believes this file before config.json.
+// Checks generation_config.json, which transformers reads in preference to config.json.
 void check_generation(const Path& folder, const FamilyRule& family) {
   const Path file = folder / "generation_config.json";
   std::error_code error;
@@ -159,6 +169,7 @@ HfSource open_hf(const Path& folder) {
   out.model = model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const FamilyRule& family = rule_of(out.model.family);
+  // Files of some families without a head mean that it is tied to the embedding.
   if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
       !out.files->find(std::string(family.hf_head))) {
     out.model.tied_embeddings = true;
@@ -174,6 +185,7 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
               std::byte* to, int64_t element_bytes) {
   if (!from.moves())
     return copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
+  // Transposed pieces are gathered run by run along the last dimension of ours.
   const size_t rank = common.begin.size();
   const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
   const Shape from_extents = from_box.extents(), to_extents = to_box.extents();

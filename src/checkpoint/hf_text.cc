@@ -1,3 +1,5 @@
+// Carries the text-related settings of a Hugging Face folder (stop ids, chat templates, tokenizer
+// and generation settings) through a checkpoint, so that an export states what the import stated.
 #include "checkpoint/hf_text.h"
 
 #include <algorithm>
@@ -24,7 +26,7 @@ const Tree* given(const Tree& tree, std::string_view key) {
   return t && !t->is_null() ? t : nullptr;
 }
 
-// One id, or a list of them.
+// Returns one id, or a list of ids, as a list.
 Tree as_list(const Tree& ids) {
   if (ids.as_list()) return ids;
   Tree list = Tree::list();
@@ -32,7 +34,8 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-// By tokenizer_config.json, and by the template where that says nothing.
+// Reads which tokens surround a text: from tokenizer_config.json, or from the template of
+// tokenizer.json where that states nothing.
 void read_around(const Path& folder, const Tree& config, Tree& state) {
   const Tree said = read_if_there(folder / "tokenizer_config.json");
   TextTemplate around;
@@ -72,7 +75,7 @@ void set_if_filled(const char* key, Tree object, Tree& state) {
   if (object.as_members() && !object.as_members()->empty()) state.set(key, std::move(object));
 }
 
-// A header is JSON, which holds only UTF-8.
+// Reads a text file. A header is JSON, which holds only UTF-8.
 Tree text_of(const Path& file) {
   std::string text = read_file(file);
   for (size_t at = 0, n = 0; at < text.size(); at += n) {
@@ -91,6 +94,7 @@ void read_templates(const Path& folder, Tree& state) {
   std::vector<Path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder / kTemplateFolder, error))
     if (entry.path().extension() == ".jinja") files.push_back(entry.path());
+  // The order of a directory depends on the file system.
   std::sort(files.begin(), files.end());
   Tree several = Tree::object();
   for (const Path& file : files) several.set(file.stem().string(), text_of(file));
@@ -132,6 +136,8 @@ std::vector<int32_t> ids_in(const Tree* list) {
 
 void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree& state) {
   const Tree generation = read_if_there(folder / "generation_config.json");
+  // If there is a generation_config.json, config.json is not consulted, even if the former names no
+  // ids.
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
@@ -147,6 +153,7 @@ void write_chat_templates(const CheckpointHeader& header, const Path& folder) {
   if (!several || !several->as_members()) return;
   make_folder(folder / kTemplateFolder);
   for (const auto& [name, one] : *several->as_members())
+    // A name from a file must not lead out of the folder.
     if (one.as_string() && name.find('/') == name.npos)
       write_file(folder / kTemplateFolder / (name + ".jinja"), *one.as_string());
 }
@@ -171,6 +178,7 @@ void complete_generation_config(const CheckpointHeader& header, Tree& config) {
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {
   HfTextRules r;
+  // The stop ids of fine-tuning data override those of the imported model.
   r.stops = ids_in(given(header.state, kEndsKey));
   if (!given(header.state, "imported_from")) return r;
   if (const Tree* begin = given(header.state, "begin")) r.begin = as_id(*begin);

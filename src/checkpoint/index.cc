@@ -1,3 +1,9 @@
+// Writes and parses index.json, and checks everything in it that does not need the data files.
+//
+// A parsed index is safe to use: every piece is inside its tensor and its file, begins at an
+// aligned offset, has the bytes of its box, and the pieces of a tensor cover it exactly once. The
+// text ends in the XXH3 checksum of all bytes before it, which is checked first, so a truncated or
+// edited index is reported as such and not as a parse error.
 #include "checkpoint/index.h"
 
 #include <algorithm>
@@ -61,7 +67,8 @@ StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   return p;
 }
 
-// Every product of extents stays in range, whichever of them are zero.
+// Checks that every product of extents stays in range, whichever of them are zero: zeros count as 1
+// here, because other code multiplies parts of the shape.
 void check_shape(const StoredTensor& t, const std::string& place) {
   if (t.shape.rank() > kMaxRank)
     throw Error("{}: '{}' has {} dimensions, expected at most {}", place, t.name, t.shape.rank(),
@@ -74,7 +81,7 @@ void check_shape(const StoredTensor& t, const std::string& place) {
   }
 }
 
-// An integer of the header that has a range.
+// Returns an integer of the header that has a range.
 int64_t ranged_member(const Tree& object, std::string_view name, int64_t least, int64_t most,
                       const std::string& source) {
   const int64_t n = integer_member(object, name, source);
@@ -112,7 +119,7 @@ StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
   return t;
 }
 
-// What can only be seen when all pieces are together.
+// Checks what needs all pieces together: order, files and coverage.
 void check_cover(const CheckpointIndex& index, const std::string& source) {
   const std::string* before = nullptr;
   for (const StoredTensor& t : index.tensors) {
@@ -123,7 +130,8 @@ void check_cover(const CheckpointIndex& index, const std::string& source) {
     for (const StoredPiece& p : t.pieces) {
       boxes.push_back({p.begin, p.end});
       const bool known = p.file < static_cast<int>(index.files.size());
-      const int64_t file_bytes = known ? index.files[static_cast<size_t>(p.file)].bytes : 0;
+      const int64_t file_bytes = known ? index.files[p.file].bytes : 0;
+      // Compared without a sum, which could overflow.
       if (!known || p.bytes > file_bytes || p.offset > file_bytes - p.bytes)
         throw Error("{}: a piece of '{}' lies at byte {} of file {}, outside of what it has",
                     source, t.name, p.offset, p.file);
@@ -163,7 +171,7 @@ Tree header_tree(const CheckpointIndex& index) {
   return root;
 }
 
-// A part of the header with keys of its own; null means that it has none.
+// Returns a part of the header that has keys of its own; null means that it is absent.
 Tree section_member(const Tree& root, std::string_view name, const std::string& source) {
   const Tree& found = member(root, name, source);
   if (!found.is_null() && !found.as_members())
@@ -184,7 +192,8 @@ CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   return h;
 }
 
-// The text before the tail, if the tail's checksum is its own.
+// Checks the tail: `,"xxh3":"<16 digits>"}` and a line end. Its length is fixed, so the checksum is
+// found without parsing.
 void check_tail(std::string_view text, const std::string& source) {
   const bool has_tail = text.size() > kTailBytes && text.ends_with(kTailEnd) &&
                         text.substr(text.size() - kTailBytes).starts_with(kTailStart);
@@ -203,7 +212,7 @@ void check_tail(std::string_view text, const std::string& source) {
         source, found, stated);
 }
 
-// Names lead nowhere but into the checkpoint's own folder.
+// Checks a file name: it must not lead out of the checkpoint's folder.
 void check_file_name(const std::string& name, const Tree& place, const std::string& source) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos)
@@ -246,7 +255,7 @@ std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string&
 }
 
 std::string to_text(const CheckpointIndex& index) {
-  // One tensor a line, so that people can look at it.
+  // One tensor per line, so that people can read it.
   std::string body = to_json(header_tree(index));
   body.pop_back();  // the closing brace
   body += ",\n\"tensors\":[";
@@ -257,6 +266,7 @@ std::string to_text(const CheckpointIndex& index) {
     body += one.substr(1, one.size() - 2);
     separator = ",\n";
   }
+  // The checksum covers the text up to here; the tail completes the JSON object.
   body += "]";
   const std::string checksum = checksum_text(checksum_of(body));
   return body.append(kTailStart).append(checksum).append(kTailEnd);
@@ -269,6 +279,7 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
     throw Error("{}: found the format '{}', wanted '{}'", source,
                 text_member(root, "format", source), kFormatName);
   const int64_t format = integer_member(root, "format_version", source);
+  // An unknown format is not damage: the file is whole, and another version can read it.
   if (format != kCheckpointFormat)
     throw OtherFormat(
         "{}: format {}, but this program reads format {}. It was written by version {}: "

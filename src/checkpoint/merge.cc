@@ -1,3 +1,5 @@
+// Adds LoRA adapters (Hu et al. 2021) to the weights: W + alpha / rank * B A, streamed over flat
+// ranges of W, so only the adapters, which are small, are held in memory.
 #include "checkpoint/merge.h"
 
 #include <algorithm>
@@ -25,7 +27,7 @@ double number_of(const Tree& t) {
   return x == nullptr ? 0 : *x;
 }
 
-// alpha / rank of the run that trained them.
+// Returns alpha / rank of the run that trained the adapters.
 double scale_of(const CheckpointReader& r) {
   const Tree* lora = r.header().config.find("lora");
   const Tree *rank = lora ? lora->find("rank") : nullptr,
@@ -37,22 +39,24 @@ double scale_of(const CheckpointReader& r) {
 }
 
 std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
-  std::vector<float> values(static_cast<size_t>(t.shape.elements()));
+  std::vector<float> values(t.shape.elements());
   r.read(t.name, {values.data(), DType::kF32, t.shape});
   return values;
 }
 
-// A weight and its adapter as matrices: [rows, columns], [rows, rank], [rank, columns].
+// The adapter of a weight, with the weight as a matrix: W is [rows, columns], b [rows, rank] and a
+// [rank, columns]. Dimensions of W other than the input are flattened.
 struct Adapter {
   int64_t rank = 0, columns = 0;
   std::vector<float> a, b;
 
   void add(double scale, int64_t first, int64_t count, float* w) const {
+    // A flat range begins and ends anywhere in a row; each turn handles the part in one row.
     for (int64_t i = 0; i < count;) {
       const int64_t row = (first + i) / columns, column = (first + i) % columns;
       const int64_t n = std::min(count - i, columns - column);
       for (int64_t k = 0; k < rank; ++k) {
-        const double factor = scale * static_cast<double>(b[static_cast<size_t>(row * rank + k)]);
+        const double factor = scale * static_cast<double>(b[row * rank + k]);
         const float* from = a.data() + k * columns + column;
         for (int64_t j = 0; j < n; ++j)
           w[i + j] = static_cast<float>(static_cast<double>(w[i + j]) +
@@ -68,6 +72,7 @@ Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const StoredTenso
   Adapter x;
   x.rank = a.shape.rank() > 0 ? a.shape[0] : 0;
   x.columns = a.shape.elements() / std::max<int64_t>(x.rank, 1);
+  // The sizes come from a file; their product must not overflow.
   int64_t elements = 0;
   const bool fits = b != nullptr && x.rank > 0 && b->shape.rank() > 0 && b->shape[-1] == x.rank &&
                     !__builtin_mul_overflow(b->shape.elements() / x.rank, x.columns, &elements) &&
@@ -98,6 +103,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   CheckpointWriter writer(out, {}, Existing::kIsKept);
   Merged made;
   for (const StoredTensor& t : reader.tensors()) {
+    // Optimizer state belongs to the adapters' run and has no meaning for the merged weights.
     if (is_adapter(t) || t.name.find('|') != std::string::npos) continue;
     const StoredTensor* a = reader.find(without_weight(t.name) + kAdapterA);
     Adapter adapter;
@@ -120,6 +126,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   }
   CheckpointHeader header = reader.header();
   header.version = version;
+  // Rank 0 means no adapters, so a run that starts from this checkpoint does not expect them.
   Tree lora = *header.config.find("lora");
   lora.set("rank", Tree(int64_t{0}));
   header.config.set("lora", std::move(lora));

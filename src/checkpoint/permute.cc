@@ -1,3 +1,5 @@
+// Transposes a dense array of any rank, one flat range of the result at a time. Along the last
+// dimension of the result the source has a constant stride, so each row is one strided gather.
 #include "checkpoint/permute.h"
 
 #include <algorithm>
@@ -9,15 +11,16 @@
 namespace tessera {
 namespace {
 
+// A fixed size lets the compiler turn memcpy into one load and one store.
 template <int64_t kBytes>
 void gather(const std::byte* from, int64_t stride, int64_t n, std::byte* out) {
   for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * kBytes, from + i * stride, kBytes);
 }
 
-// n elements that lie `stride` bytes apart.
+// Copies n elements that are `stride` bytes apart.
 void gather_any(const std::byte* from, int64_t stride, int64_t n, int64_t bytes, std::byte* out) {
   if (stride == bytes) {
-    std::memcpy(out, from, static_cast<size_t>(n * bytes));
+    std::memcpy(out, from, n * bytes);
     return;
   }
   switch (bytes) {
@@ -40,7 +43,7 @@ void copy_permuted(const std::byte* from, const Shape& shape, std::span<const in
   const auto rank = static_cast<size_t>(shape.rank());
   CHECK(axes.size() == rank, "{} axes for {}", axes.size(), to_string(shape));
   if (rank == 0 || count == 0) {
-    if (count > 0) std::memcpy(out, from, static_cast<size_t>(element_bytes));
+    if (count > 0) std::memcpy(out, from, element_bytes);
     return;
   }
   std::vector<int64_t> extents(rank), strides(rank);  // of P, in bytes of `from`
@@ -52,6 +55,8 @@ void copy_permuted(const std::byte* from, const Shape& shape, std::span<const in
   while (count > 0) {
     const int64_t column = first % row, n = std::min(row - column, count);
     const std::byte* at = from + column * strides.back();
+    // The offset of the row in the source: its number, decomposed into indices, last dimension
+    // first.
     int64_t rest = first / row;
     for (size_t k = rank - 1; k-- > 0; rest /= extents[k]) at += rest % extents[k] * strides[k];
     gather_any(at, strides.back(), n, element_bytes, out);

@@ -1,4 +1,8 @@
-// CheckpointReader: checks the index against the data files and reads tensors or parts of them.
+// CheckpointReader: checks the index against the data files, and reads tensors or boxes of them.
+//
+// Data files are mapped. The checksum of a piece is verified once, when the piece is first read, so
+// that damage is found before any value is used. A Hugging Face folder is read through the same
+// interface, without checksums.
 #include <algorithm>
 #include <cerrno>
 
@@ -18,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Calls `read` for a file of a checkpoint. A missing file, or something that is not a file, counts
-// as damage; a system error does not.
+// as damage, after which an older checkpoint may be used. A system error does not: the file may be
+// whole and only unreachable now.
 template <class Read>
 auto of_checkpoint(Read&& read) {
   try {
@@ -52,8 +57,7 @@ CheckpointIndex read_index(const Path& path) {
 
 std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
   std::string text = of_checkpoint([&] { return read_file(path); });
-  if (static_cast<int64_t>(text.size()) != index.tokenizer_bytes ||
-      checksum_of(text) != index.tokenizer_checksum)
+  if (std::ssize(text) != index.tokenizer_bytes || checksum_of(text) != index.tokenizer_checksum)
     throw DamagedCheckpoint(
         "{}: {} bytes with checksum {}, but the index says {} bytes with {}: it was changed "
         "or damaged after it was written. Put the right file back, or use another "
@@ -80,6 +84,7 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
     hf_ = std::make_unique<HfSource>(open_hf(folder));
     header_ = hf_->header;
     tensors_ = hf_->tensors;
+    // There are no checksums to verify.
     for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), true);
     return;
   }
@@ -91,7 +96,7 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
   tensors_ = std::move(index.tensors);
   for (const StoredFile& f : index.files) {
     files_.push_back(of_checkpoint([&] { return MappedFile(folder / f.name); }));
-    check_size(folder / f.name, static_cast<int64_t>(files_.back().bytes().size()), f.bytes);
+    check_size(folder / f.name, std::ssize(files_.back().bytes()), f.bytes);
   }
   if (index.has_tokenizer) {
     const bool pieces = is_there(folder / kSentencePieceFile);
@@ -105,6 +110,7 @@ CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 
 const StoredTensor* CheckpointReader::find(std::string_view name) const {
+  // The index is sorted by name.
   const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                    [](const auto& t, std::string_view n) { return t.name < n; });
   return at != tensors_.end() && at->name == name ? &*at : nullptr;
@@ -112,13 +118,14 @@ const StoredTensor* CheckpointReader::find(std::string_view name) const {
 
 std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor, size_t piece) {
   const StoredPiece& p = tensor.pieces[piece];
-  if (hf_) return hf_->pieces[static_cast<size_t>(&tensor - tensors_.data())][piece].bytes;
-  const MappedFile& file = files_[static_cast<size_t>(p.file)];
-  const auto bytes =
-      file.bytes().subspan(static_cast<size_t>(p.offset), static_cast<size_t>(p.bytes));
+  if (hf_) return hf_->pieces[&tensor - tensors_.data()][piece].bytes;
+  const MappedFile& file = files_[p.file];
+  const auto bytes = file.bytes().subspan(p.offset, p.bytes);
   const auto t = static_cast<size_t>(&tensor - tensors_.data());
+  // Computed only once per piece. The read of all bytes also brings them into the page cache.
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);
+  // A page that could not be read became zeros; report that rather than a wrong checksum.
   require_mapped_reads();
   if (found != p.checksum)
     throw DamagedCheckpoint(
@@ -151,20 +158,22 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
   if (converts && !(is_float(out.dtype) && is_float(t->dtype)))
     throw Error("{}: '{}' is {}, wanted {}", folder_.string(), name, name_of(t->dtype),
                 name_of(out.dtype));
+  // A box is gathered in the stored type and converted at the end, in one pass.
   std::vector<std::byte> as_stored;
-  if (converts) as_stored.resize(static_cast<size_t>(box.elements() * size_of(t->dtype)));
+  if (converts) as_stored.resize(box.elements() * size_of(t->dtype));
   std::byte* to = converts ? as_stored.data() : static_cast<std::byte*>(out.data);
+  // The boxes of a checkpoint and of this rank may differ in any way: each piece contributes its
+  // intersection, and the pieces cover the tensor, so the box is filled completely.
   for (size_t i = 0; i < t->pieces.size(); ++i) {
     const Box piece{t->pieces[i].begin, t->pieces[i].end};
     const Box common = intersection(piece, box);
     if (common.elements() == 0) continue;
     const auto mapped = checked(*t, i);
     if (hf_)
-      copy_box(common, piece, hf_->pieces[static_cast<size_t>(t - tensors_.data())][i], box, to,
-               size_of(t->dtype));
+      copy_box(common, piece, hf_->pieces[t - tensors_.data()][i], box, to, size_of(t->dtype));
     else
       copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
-    if (common == piece) release_pages(mapped);  // read to its end: not wanted again
+    if (common == piece) release_pages(mapped);  // read completely, not needed again
   }
   require_mapped_reads();
   if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());
@@ -172,7 +181,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
 
 std::span<const std::byte> CheckpointReader::whole(const StoredTensor& tensor) {
   if (tensor.pieces.size() != 1) return {};
-  if (hf_ && hf_->pieces[static_cast<size_t>(&tensor - tensors_.data())][0].moves()) return {};
+  if (hf_ && hf_->pieces[&tensor - tensors_.data()][0].moves()) return {};
   return checked(tensor, 0);
 }
 
@@ -182,7 +191,7 @@ int64_t CheckpointReader::verify() {
     for (size_t p = 0; p < tensors_[t].pieces.size(); ++p) {
       if (seen_[t][p]) continue;
       const auto piece = checked(tensors_[t], p);
-      bytes += static_cast<int64_t>(piece.size());
+      bytes += std::ssize(piece);
       release_pages(piece);
     }
   return bytes;

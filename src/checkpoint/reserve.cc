@@ -1,6 +1,9 @@
+// Holds disk space with a file of allocated blocks. fallocate() reserves blocks without writing
+// them, so a reserve of any size takes no time where the file system supports it.
 #include "checkpoint/reserve.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,12 +21,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "reserve-", kSuffix = ".part";
 
-// File systems without fallocate (NFS 3) get the bytes written.
+// Writes zeros, for file systems without fallocate (NFS 3). fsync reports a full disk that the
+// server only notices when it writes.
 int write_zeros(int fd, int64_t bytes) {
   const std::vector<char> zeros(size_t{1} << 20);
   while (bytes > 0) {
     const auto most = std::min<int64_t>(bytes, std::ssize(zeros));
-    const ssize_t n = ::write(fd, zeros.data(), static_cast<size_t>(most));
+    const ssize_t n = ::write(fd, zeros.data(), most);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
     bytes -= n;
@@ -36,7 +40,8 @@ int allocate(int fd, int64_t bytes) {
   return errno == EOPNOTSUPP ? write_zeros(fd, bytes) : errno;
 }
 
-// Returns true for a file that Reserve left: by its name, and by the zeros at its beginning.
+// Returns true for a file that Reserve left: by its name, and by the zeros at its start. A user's
+// file of that name is not removed.
 bool is_reserve(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
@@ -66,19 +71,27 @@ std::string Reserve::take() {
   if (held_ || bytes_ <= 0) return "";
   std::error_code error;
   made_folder_ |= fs::create_directories(folder_, error);
+  // O_EXCL: a file that exists is not ours to resize or remove.
   const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return std::strerror(errno);
   const int failed = allocate(fd, bytes_);
+  struct stat s {};
+  if (::fstat(fd, &s) == 0) device_ = s.st_dev, inode_ = s.st_ino;
   ::close(fd);
   if (failed != 0) {
     ::unlink(file_.c_str());
-    return std::strerror(failed);
+    return std::strerror(failed) + std::string(failed == EFBIG ? " (ulimit -f)" : "");
   }
   held_ = true;
   return "";
 }
 
-bool Reserve::release() { return std::exchange(held_, false) && ::unlink(file_.c_str()) == 0; }
+bool Reserve::release() {
+  if (!std::exchange(held_, false)) return false;
+  struct stat s {};
+  const bool own = ::lstat(file_.c_str(), &s) == 0 && s.st_dev == device_ && s.st_ino == inode_;
+  return own && ::unlink(file_.c_str()) == 0;
+}
 
 void remove_old_reserves(const Path& folder) {
   std::error_code ignored;

@@ -26,6 +26,7 @@ class Reserve {
   Path folder_, file_;
   int64_t bytes_;
   bool made_folder_ = false, held_ = false;
+  uint64_t device_ = 0, inode_ = 0;  // of the file: another run may have put its own there since
 };
 
 // Removes the reserves that a killed run left in `folder`.

@@ -1,4 +1,7 @@
-// Reads safetensors files: the header is checked before any byte of a tensor is used.
+// Reads safetensors files: 8 bytes (little-endian) with the size of the header, a JSON header with
+// type, shape and data_offsets of each tensor, then the data. The header is checked completely
+// before any byte of a tensor is used: offsets must tile the data without gap or overlap, as the
+// format requires, and each size must equal that of shape and type.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -45,7 +48,7 @@ const TypeRow* type_row(std::string_view name) {
   return at != kTypes.end() ? at : nullptr;
 }
 
-// Bytes of a tensor; throws Error where the product leaves 63 bits.
+// Returns the bytes of a tensor. Throws Error if the product does not fit in 63 bits.
 int64_t bytes_of(const SafetensorsEntry& e, int64_t bits, const std::string& source) {
   int64_t bytes = bits / 8;
   for (const int64_t n : e.shape.dims())
@@ -76,12 +79,14 @@ SafetensorsEntry entry_from_tree(const std::string& name, const Tree& tree,
   return e;
 }
 
-// By position, without gap or overlap, up to the last byte.
+// Sorts the entries by position and checks that they cover the data without gap or overlap.
 void check_order(std::vector<SafetensorsEntry>& entries, int64_t data_bytes,
                  const std::string& source) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
+  // Sorted by their begins, the entries tile the data if and only if each begins at the end of the
+  // one before it.
   int64_t at = 0;
   for (const SafetensorsEntry& e : entries) {
     if (e.begin != at)
@@ -103,6 +108,7 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
   const std::string source = path.string();
   const auto all = file_.bytes();
   refuse_lfs_pointer({reinterpret_cast<const char*>(all.data()), all.size()}, source);
+  // The size is compared with the limit before anything is parsed or allocated.
   uint64_t header_bytes = 0;
   if (all.size() < sizeof(header_bytes))
     throw Error("{}: {} bytes are too few for a safetensors file", source, all.size());
@@ -134,8 +140,7 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
 }
 
 std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
-  return file_.bytes().subspan(data_ + static_cast<size_t>(entry.begin),
-                               static_cast<size_t>(entry.end - entry.begin));
+  return file_.bytes().subspan(data_ + static_cast<size_t>(entry.begin), entry.end - entry.begin);
 }
 
 SafetensorsFolder::SafetensorsFolder(const Path& folder) {
@@ -149,6 +154,7 @@ SafetensorsFolder::SafetensorsFolder(const Path& folder) {
     add_file(one);
     return;
   }
+  // Reading a pickle would execute code from the file.
   for (const char* old : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (fs::exists(folder / old, error))
       throw Error(
@@ -178,10 +184,12 @@ void SafetensorsFolder::open_indexed(const Path& folder, const Path& index) {
   std::map<std::string, size_t> opened;
   for (const auto& [name, file] : *map.as_members()) {
     const std::string& file_name = text_of(file, name, source);
+    // A name with a slash could refer to a file outside the folder.
     if (file_name.empty() || file_name.find('/') != std::string::npos)
       throw Error("{}: '{}' is no name of a file of this folder", place_of(source, file),
                   file_name);
     const auto [at, first] = opened.try_emplace(file_name, opened.size());
+    // Each file is opened once, at its first tensor. The map must agree with the files themselves.
     if (first) add_file(folder / file_name);
     const auto found = where_.find(name);
     if (found == where_.end() || found->second.first != at->second)

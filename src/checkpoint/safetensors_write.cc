@@ -1,4 +1,5 @@
-// Writes safetensors files.
+// Writes safetensors files. All offsets follow from types and shapes, so the header is written
+// first and the data is streamed after it.
 #include <algorithm>
 
 #include "base/error.h"
@@ -59,7 +60,7 @@ void write_safetensors(const Path& path, std::span<const SafetensorsPlan> tensor
     const FillPiece fill_piece = fill(i);
     for (int64_t first = 0; first < elements; first += step) {
       const int64_t count = std::min(step, elements - first);
-      chunk.resize(static_cast<size_t>(count * element_bytes));
+      chunk.resize(count * element_bytes);
       fill_piece(first, count, chunk.data());
       file.write(chunk.data(), chunk.size());
     }
@@ -71,6 +72,8 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
                                                   std::span<const SafetensorsPlan> tensors,
                                                   int64_t max_file_bytes,
                                                   const std::function<FillPiece(size_t)>& fill) {
+  // Fills files greedily up to the limit; a larger tensor has a file of its own. File names contain
+  // the number of files, so the division is planned before anything is written.
   std::vector<size_t> starts{0};  // of the files, in tensors
   int64_t bytes = 0, total = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -97,6 +100,7 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
   metadata.set("total_size", Tree(total));
   root.set("metadata", std::move(metadata));
   root.set("weight_map", std::move(map));
+  // transformers finds the file of each tensor through this index.
   write_file(folder / "model.safetensors.index.json", to_json(root, 2) + "\n");
   return names;
 }

@@ -1,28 +1,54 @@
+// A save on a thread of its own, while training continues.
+//
+// States: kWriting until this rank's pieces are on the disk, kWritten until every rank is (the
+// caller finds out between steps and calls publish()), then kOver, or kFailed from any of them.
+// `read_` becomes true as soon as the tensors have been copied to the file's buffers, which is when
+// the next update may overwrite them; flushing to the disk continues after that. The thread takes
+// part in no collective: publish() informs it that the other ranks have written.
 #include "checkpoint/saving.h"
+
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
+#include "base/owner_lock.h"
 #include "base/printable.h"
 
 namespace tessera {
 namespace {
 
-Error told(int64_t step, const Error& error) {
+bool is_full(const Error& error) {
   const auto* failed = dynamic_cast<const FileError*>(&error);
-  const bool full = failed != nullptr && (failed->code() == ENOSPC || failed->code() == EDQUOT);
+  return failed != nullptr && (failed->code() == ENOSPC || failed->code() == EDQUOT);
+}
+
+std::string advice_for(const Error& error) {
+  const auto* failed = dynamic_cast<const FileError*>(&error);
+  if (is_full(error)) return " Free disk space, or keep fewer checkpoints (checkpoint.keep).";
+  if (failed == nullptr || failed->code() != EFBIG) return "";
+  struct rlimit most {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY)
+    return " The file system does not store files of this size. Choose another run.directory.";
+  return fmt::format(
+      " Files of this process may have at most {} bytes. Raise the limit (ulimit -f).",
+      most.rlim_cur);
+}
+
+// Adds the step, and what to do about a full disk or a limit of file sizes.
+Error told(int64_t step, const Error& error) {
   return Error("step {} could not be saved: {} Earlier checkpoints are unchanged.{}", step,
-               sentence(error.what()),
-               full ? " Free disk space, or keep fewer checkpoints (checkpoint.keep)." : "");
+               sentence(error.what()), advice_for(error));
 }
 
 NumericError not_saved(int64_t step, const NumericError& error) {
   return NumericError("the state after step {} is not saved: {}", step, error.what());
 }
 
-// Waiting does not help against these.
+// Returns true for errors that waiting does not cure: permissions, names, read-only file systems. A
+// full disk or an unreachable server may be available again at the next save.
 bool is_lasting(int code) {
   static constexpr std::array kLasting = {EACCES,       EFBIG,   EISDIR, ELOOP,
                                           ENAMETOOLONG, ENOTDIR, EPERM,  EROFS};
@@ -45,6 +71,8 @@ Saving::Saving(SaveRequest request)
 Saving::~Saving() {
   {
     const std::lock_guard lock(mutex_);
+    // With one rank may_publish_ is set from the start, and the destructor waits for the save to
+    // finish. With several, the other ranks may never agree, so an unpublished save is abandoned.
     given_up_ = !may_publish_;
   }
   changed_.notify_all();
@@ -60,6 +88,7 @@ void Saving::set(SaveState state) {
   {
     const std::lock_guard lock(mutex_);
     state_ = state;
+    // On every end, so that no waiter depends on the way it ended.
     read_ = true;
     if (state == SaveState::kOver || state == SaveState::kFailed) ended_s_ = now_s();
   }
@@ -81,13 +110,16 @@ void Saving::work() {
     }
     set(SaveState::kOver);
   } catch (const NumericError& error) {
+    // The results are stored before set() takes the mutex, so a reader that sees kFailed sees them
+    // too.
     const NumericError failure = not_saved(step(), error);
     non_finite_ = failure.what();
     failed_ = std::make_exception_ptr(failure);
   } catch (const FileError& error) {
-    lasting_ = is_lasting(error.code());
+    failure_code_ = error.code();
     failed_ = std::make_exception_ptr(told(step(), error));
   } catch (const Error& error) {
+    if (dynamic_cast<const LostOwnership*>(&error) != nullptr) failure_code_ = EPERM;
     failed_ = std::make_exception_ptr(told(step(), error));
   } catch (...) {
     failed_ = std::current_exception();
@@ -109,6 +141,7 @@ void Saving::write() {
   for (const StateTensor& t : request_.tensors) {
     writer_->add(t);
     const std::lock_guard lock(mutex_);
+    // Between tensors, so that giving up does not have to wait for all of them.
     if (given_up_) return;
   }
   {
@@ -143,6 +176,7 @@ void Saving::publish() {
 }
 
 void Saving::wait() {
+  // After join() there is no other thread, so failed_ needs no lock.
   if (thread_.joinable()) thread_.join();
   if (failed_) std::rethrow_exception(failed_);
 }
@@ -151,6 +185,8 @@ std::string Saving::non_finite() const {
   const std::lock_guard lock(mutex_);
   return state_ == SaveState::kFailed ? non_finite_ : "";
 }
+
+bool Saving::failure_is_lasting() const { return is_lasting(failure_code_); }
 
 double Saving::seconds() const {
   const std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 // rank it needs nobody to tell it.
 #pragma once
 
+#include <cerrno>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -67,7 +68,9 @@ class Saving {
   double seconds() const;  // from the start until it was over
   // Once it is over: whether a later try would fail too, and a warning about old checkpoints that
   // could not be removed (empty: none).
-  bool failure_is_lasting() const { return lasting_; }
+  bool failure_is_lasting() const;
+  bool disk_was_full() const { return failure_code_ == ENOSPC || failure_code_ == EDQUOT; }
+  const std::optional<KeepRule>& keep() const { return request_.keep; }
   const std::string& warning() const { return warning_; }
 
  private:
@@ -86,7 +89,7 @@ class Saving {
   double began_s_ = 0, ended_s_ = 0;
   std::exception_ptr failed_;
   std::string non_finite_;
-  bool lasting_ = false;  // set before kFailed
+  int failure_code_ = 0;  // errno of the failure, if it has one; set before kFailed
   std::string warning_;   // set before kOver
   std::thread thread_;
 };

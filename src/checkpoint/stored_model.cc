@@ -1,4 +1,5 @@
-// Checks the model in a checkpoint's header against the model's rules and the stored tensors.
+// Checks the model in a checkpoint's header against the model's rules and against the stored
+// tensors.
 #include "checkpoint/stored_model.h"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoi
   std::vector<const StoredTensor*> stored;
   std::vector<std::string> faults;
   for (const HfTensor& t : names) {
+    // Mixed-precision runs keep an f32 master copy; it is the exact weight.
     const StoredTensor* found = checkpoint.find(t.ours + "|master");
     if (!found) found = checkpoint.find(t.ours);
     if (!found)

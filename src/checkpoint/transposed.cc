@@ -9,8 +9,8 @@ namespace tessera {
 FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
                      std::vector<int> axes, DType to_type) {
   const int64_t bytes = size_of(from_type);
-  CHECK(static_cast<int64_t>(from.size()) == shape.elements() * bytes, "{} bytes for {}",
-        from.size(), to_string(shape));
+  CHECK(std::ssize(from) == shape.elements() * bytes, "{} bytes for {}", from.size(),
+        to_string(shape));
   bool moves = false;
   for (size_t k = 0; k < axes.size(); ++k) moves |= axes[k] != static_cast<int>(k);
   if (!moves)
@@ -22,7 +22,7 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
       copy_permuted(from.data(), shape, order, bytes, first, count, out);
       return;
     }
-    std::vector<std::byte> chunk(static_cast<size_t>(count * bytes));
+    std::vector<std::byte> chunk(count * bytes);
     copy_permuted(from.data(), shape, order, bytes, first, count, chunk.data());
     convert(chunk.data(), from_type, out, to_type, count);
   };

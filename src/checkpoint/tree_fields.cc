@@ -1,3 +1,5 @@
+// Typed access to the members of a parsed JSON object. Every failure names the file, line and
+// column.
 #include "checkpoint/tree_fields.h"
 
 #include <array>

@@ -1,4 +1,9 @@
-// CheckpointWriter: all ranks write their pieces, rank 0 merges the index and renames the folder.
+// CheckpointWriter: every rank writes its pieces to a file of its own, then rank 0 merges the lists
+// of pieces into the index and renames the folder.
+//
+// Order of a save, for crash safety: each rank flushes its pieces file and then writes its list;
+// when all ranks are done, rank 0 writes the index, flushes the folder, and renames it from its
+// temporary name to <step>. A folder of that name is therefore always complete.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -20,7 +25,8 @@ namespace fs = std::filesystem;
 // Bytes hashed and written at a time: large enough for the disk, small enough for the cache.
 constexpr int64_t kChunk = int64_t{4} << 20;
 
-// Calls this rank's part of a collective action. Throws on every rank if it failed on one of them.
+// Calls this rank's part of a collective action. If it failed on any rank, throws on every rank, so
+// that no rank waits for one that has given up.
 template <class F>
 void on_all(const SaveGroup& group, F part) {
   if (group.ranks == 1) return part();
@@ -49,7 +55,8 @@ void refuse_non_finite(const NonFinite& found, const StateTensor& t) {
                                        to_string(Shape(box.begin))));
 }
 
-// Brings the pieces of one name together; sorted by name.
+// Merges the pieces of all ranks by name, sorted by name. Every tensor must be covered exactly
+// once: a missing or duplicate piece is a defect of the sharding.
 std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
   std::map<std::string, StoredTensor> by_name;
   for (StoredTensor& t : pieces) {
@@ -79,6 +86,8 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existi
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   std::string part;
   std::exception_ptr failed;
+  // Rank 0 creates the folder and broadcasts its name. On failure it broadcasts an empty name, so
+  // that the other ranks do not wait forever.
   try {
     if (group_.rank == 0) part = make_part_folder(folder_).string();
   } catch (...) {
@@ -102,9 +111,10 @@ StoredPiece& CheckpointWriter::begin_piece(const StateTensor& tensor) {
   const Box box = box_of(tensor);
   CHECK(is_inside(box, tensor.shape), "the piece of '{}' lies outside of {}", tensor.name,
         to_string(tensor.shape));
+  // Pieces are aligned, so that readers can use mapped tensors with vector loads.
   static constexpr std::array<char, kPieceAlignment> kZeros{};
   const int64_t misplaced = file_->written() % kPieceAlignment;
-  if (misplaced > 0) file_->write(kZeros.data(), static_cast<size_t>(kPieceAlignment - misplaced));
+  if (misplaced > 0) file_->write(kZeros.data(), kPieceAlignment - misplaced);
   StoredPiece piece{
       box.begin, box.end, group_.rank, file_->written(), box.elements() * size_of(tensor.dtype), 0};
   tensors_.push_back({tensor.name, tensor.dtype, tensor.shape, {std::move(piece)}});
@@ -115,6 +125,7 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   const auto* data = static_cast<const std::byte*>(tensor.data.data);
   CHECK(tensor.data.dtype == tensor.dtype, "'{}' is {}, its data {}", tensor.name,
         name_of(tensor.dtype), name_of(tensor.data.dtype));
+  // A rank may own no element of a divided tensor. A tensor without elements is still stored.
   if (box_of(tensor).elements() == 0 && tensor.shape.elements() > 0) return;  // owns nothing of it
   StoredPiece& piece = begin_piece(tensor);
   CHECK(tensor.data.bytes() == piece.bytes, "the piece of '{}' has {} bytes, its data {}",
@@ -122,13 +133,16 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   Checksum checksum;
   NonFinite non_finite;
   const int64_t element_bytes = size_of(tensor.dtype);
+  // One pass over the memory for three jobs: the test for NaN and infinity, the checksum, and the
+  // copy.
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
     const int64_t n = std::min(kChunk, piece.bytes - at);
     tessera::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
                  at / element_bytes);
     checksum.add({data + at, static_cast<size_t>(n)});
-    file_->write(data + at, static_cast<size_t>(n));
+    file_->write(data + at, n);
   }
+  // After the loop, so that the message counts all such elements of the piece.
   refuse_non_finite(non_finite, tensor);
   piece.checksum = checksum.value();
 }
@@ -138,12 +152,12 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
   StoredPiece& piece = begin_piece(tensor);
   const int64_t element_bytes = size_of(tensor.dtype), elements = piece.bytes / element_bytes;
   const int64_t step = std::min(kChunk / element_bytes, std::max<int64_t>(elements, 1));
-  std::vector<std::byte> chunk(static_cast<size_t>(step * element_bytes));
+  std::vector<std::byte> chunk(step * element_bytes);
   Checksum checksum;
   NonFinite non_finite;
   for (int64_t first = 0; first < elements; first += step) {
     const int64_t count = std::min(step, elements - first);
-    const std::span<std::byte> bytes(chunk.data(), static_cast<size_t>(count * element_bytes));
+    const std::span<std::byte> bytes(chunk.data(), count * element_bytes);
     fill(first, count, bytes.data());
     tessera::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
     checksum.add(bytes);
@@ -153,13 +167,14 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
   piece.checksum = checksum.value();
 }
 
-// Rank 0: what all ranks wrote, the tokenizer, and last the index.
+// Writes the index on rank 0: the pieces of all ranks and the tokenizer. The index comes last.
 void CheckpointWriter::write_index(const CheckpointHeader& header) {
   CheckpointIndex index;
   index.header = header;
   index.header.ranks = group_.ranks;
   for (int rank = 0; rank < group_.ranks; ++rank) {
     const Path path = part_ / pieces_file(rank), list = part_ / piece_list_file(rank);
+    // Rank 0 sees the other ranks' files only on a shared file system.
     std::error_code error;
     const auto bytes = fs::file_size(path, error);
     if (error)
@@ -171,12 +186,13 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
     if (rank == 0) continue;
     auto theirs = tensors_from_tree(parse_json(read_file(list), list.string()), list.string());
     std::move(theirs.begin(), theirs.end(), std::back_inserter(tensors_));
+    // The lists were only needed for the merge.
     fs::remove(list, error);
   }
   index.tensors = merge(std::move(tensors_));
   if (!header.tokenizer.empty()) {
     index.has_tokenizer = true;
-    index.tokenizer_bytes = static_cast<int64_t>(header.tokenizer.size());
+    index.tokenizer_bytes = std::ssize(header.tokenizer);
     index.tokenizer_checksum = checksum_of(header.tokenizer);
     write_file(part_ / tokenizer_file_name(header.tokenizer), header.tokenizer);
   }
@@ -195,8 +211,11 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
   CHECK(finished_ && !published_ && group_.rank == 0, "{} is published by rank {}",
         folder_.string(), group_.rank);
   write_index(header);
+  // The names in the folder reach the disk before the rename makes the folder visible.
   sync_folder(part_);
   std::error_code none;
+  // Only a folder with an index counts as a checkpoint to replace; anything else of that name is an
+  // error.
   if (existing_ == Existing::kIsReplaced && fs::exists(folder_ / kIndexFile, none))
     put_folder(part_, folder_);
   else

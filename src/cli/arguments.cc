@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "base/config.h"
 
@@ -20,6 +22,19 @@ std::string key_with_dashes(const std::string& argument) {
   const size_t equals = key.find('=');
   if (key.substr(0, equals).find('.') == key.npos) return "";
   return equals == key.npos ? key + "=VALUE" : key;
+}
+
+// Reads a whole decimal number: no octal or hexadecimal one, and nothing that is not finite.
+template <class T>
+bool read_number(std::string_view text, T& value) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  T read = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if constexpr (std::is_floating_point_v<T>)
+    if (!std::isfinite(read)) return false;
+  value = read;
+  return true;
 }
 
 std::string columns(const std::vector<Line>& lines) {
@@ -58,16 +73,21 @@ struct Arguments::Parser {
   template <class T>
   void add_option(T& value, const char* name, const char* of, const char* help, bool must) {
     const bool has_default = !must && !CLI::detail::to_string(value).empty();
-    CLI::Option* o = app.add_option(name, value)->required(must);
-    if constexpr (std::is_same_v<T, std::vector<std::string>>) o->allow_extra_args(false);
     std::string text = help;
     if constexpr (std::is_arithmetic_v<T>) {
+      const CLI::callback_t read = [&value](const CLI::results_t& given) {
+        return read_number(given.back(), value);
+      };
+      app.add_option(name, read)->required(must);
       if (has_default) text += fmt::format(" (default {})", value);
       numbers.push_back({name, std::is_integral_v<T> ? "an integer, in digits alone"
                                                      : "a number, such as 0.1 or 1e-3"});
+    } else {
+      CLI::Option* o = app.add_option(name, value)->required(must);
+      if constexpr (std::is_same_v<T, std::vector<std::string>>) o->allow_extra_args(false);
+      if constexpr (std::is_same_v<T, std::string>)
+        if (has_default) text += fmt::format(" (default {})", value);
     }
-    if constexpr (std::is_same_v<T, std::string>)
-      if (has_default) text += fmt::format(" (default {})", value);
     if (must) usage += fmt::format(" {} {}", name, of);
     options.push_back({fmt::format("{} {}", name, of), text});
     names.emplace_back(name);
@@ -151,7 +171,7 @@ bool Arguments::parse(Args args) {
     for (const Line& n : parser_->numbers)
       if (const size_t at = std::string_view(e.what()).find(n.left + " = ");
           at != std::string::npos)
-        fail(fmt::format("{}: wanted {}", e.what() + at, n.help));
+        fail(fmt::format("{}: expected {}", e.what() + at, n.help));
     fail(e.what());
   } catch (const CLI::ArgumentMismatch& e) {
     fail(parser_->mismatch(args, e.what()));

@@ -1,5 +1,10 @@
-// tessera bench: what this machine can do, measured, into hardware.yaml.
-#include <omp.h>
+// tessera bench: measures what this machine can do and writes it as hardware.yaml, which `tessera
+// plan --cluster` reads.
+//
+// GEMMs, memory, the ops of a training step and the links are measured in turn, each by
+// all ranks at the same time (a barrier comes before each), since ranks of one host share its
+// caches and memory bandwidth: a rank that measured alone would report a rate that no training step
+// reaches. Rank 0 writes the means of all ranks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,8 +29,10 @@
 namespace tessera {
 namespace {
 
-// The model whose products are measured beside 2048^3: Pythia-70M, 4 x 512 tokens.
-constexpr double kSeconds[] = {0.02, 0.1, 0.3};  // of one product or sweep, by Depth
+// kSeconds is the time for one GEMM or one pass over memory. Besides 2048^3, the GEMMs are
+// those of Pythia-70M with 4 sequences of 512 tokens: the shapes of a model's layers reach other
+// rates than a cube does.
+constexpr double kSeconds[] = {0.02, 0.1, 0.3};  // of one GEMM or pass, by Depth
 constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
@@ -55,8 +62,10 @@ Measured measure_type(DType type, const CpuFeatures& cpu, int threads, Depth dep
   return m;
 }
 
-// What was measured needs no share of a specification. Links that nobody measured, between ranks of
-// one machine, are copies through memory: into a buffer and out of it.
+// The figures are measured, so the efficiencies that a vendor's specification needs are 1. Links
+// that could not be measured (one rank, or one host) are assumed to be copies through memory: each
+// byte is copied into a shared buffer and out of it, and is thus read twice and written twice. The
+// measured rate of a copy counts both directions, so the link has a quarter of it.
 constexpr double kMeasured = 1, kCopies = 4, kPollingS = 1e-4;
 
 struct MachineRates {
@@ -72,7 +81,7 @@ double best_of(const std::vector<Measured>& types, DType type) {
   return 0;
 }
 
-// The means of all ranks, which measure at the same time.
+// Replaces the rates of this rank with the means over all ranks.
 void average(World& world, MachineRates& r) {
   std::vector<double> x = {r.memory.read, r.memory.copy, r.memory.triad};
   for (const Measured& m : r.types) x.push_back(m.best);
@@ -144,7 +153,7 @@ void print_ops(const StepRates& steps) {
   fmt::print("\n");
 }
 
-// Before half a minute of measuring.
+// Called before the measurements, which take half a minute, so that a wrong path fails at once.
 void check_out(const std::string& out) {
   if (out.empty()) return;
   const Path folder = std::filesystem::absolute(out).parent_path();
@@ -167,7 +176,6 @@ void check_kernels(bool kernels, bool names_device, const std::string& out) {
 
 int bench_kernels(const std::string& device, int64_t threads, bool quick, bool json) {
   const int team = threads > 0 ? static_cast<int>(threads) : read_cpu_features().cores;
-  omp_set_num_threads(team);
   return print_kernels(device, team, kSeconds[quick ? 0 : 1], json);
 }
 
@@ -199,7 +207,6 @@ int verb_bench(Args args) {
   r.links = measure_links(*world);
   if (threads == 0) threads = std::max<int64_t>(cpu.cores / r.links.ranks_per_host, 1);
   const auto team = static_cast<int>(threads);
-  omp_set_num_threads(team);
   for (const DType type : {DType::kF32, DType::kBF16}) {
     world->barrier();
     r.types.push_back(measure_type(type, cpu, team, depth));

@@ -1,3 +1,9 @@
+// tessera bench --kernels: how near each kernel comes to the limit of its device.
+//
+// A kernel that computes little is limited by memory: its share is its bytes per second divided by
+// the rate of a plain copy, which is measured in the same process. Attention is limited by
+// arithmetic and is compared with the fastest GEMM of its type (the roofline model,
+// Williams et al. 2009, with measured roofs).
 #include "cli/bench_table.h"
 
 #include <chrono>
@@ -22,11 +28,10 @@ struct Limits {
   double copy = 0, bf16 = 0, f32 = 0;  // bytes and operations a second
 };
 
-Limits limits_of(const PreparedKernels& kernels, double seconds) {
-  return {kernels.on_gpu() ? measure_copy(kernels, kCopied, now_s, seconds)
-                           : measure_memory(kernels.cpu(), kernels.threads(), seconds).copy,
-          measure_matrix_rate(kernels, DType::kBF16, now_s),
-          measure_matrix_rate(kernels, DType::kF32, now_s)};
+Limits limits_of(const kernels::Backend& device, const CpuFeatures& cpu, double seconds) {
+  return {device.has_streams() ? measure_copy(device, kCopied, now_s, seconds)
+                               : measure_memory(cpu, device.threads(), seconds).copy,
+          device.matrix_rate(DType::kBF16, now_s), device.matrix_rate(DType::kF32, now_s)};
 }
 
 double share_of(const KernelRate& r, const Limits& l) {
@@ -78,13 +83,12 @@ void print_table(const std::string& device, const Limits& l, const std::vector<K
 int print_kernels(const std::string& device, int threads, double seconds, bool json) {
   const CpuFeatures cpu = read_cpu_features();
   const std::optional<GpuFeatures> gpu = gpu_named(device, *self_world());
-  const auto kernels = gpu ? std::make_unique<PreparedKernels>(cpu, threads, *gpu)
-                           : std::make_unique<PreparedKernels>(cpu, threads);
-  const Limits limits = limits_of(*kernels, seconds);
+  const std::unique_ptr<kernels::Backend> backend = kernels::backend_of(cpu, threads, gpu);
+  const Limits limits = limits_of(*backend, cpu, seconds);
   KernelSizes sizes;
   if (!gpu) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
-  const std::vector<KernelRate> rates = measure_kernels(*kernels, sizes, now_s, seconds);
-  const std::string& name = gpu ? gpu->model : cpu.model;
+  const std::vector<KernelRate> rates = measure_kernels(*backend, sizes, now_s, seconds);
+  const std::string name = backend->model();
   if (json)
     fmt::print("{}\n", to_json(as_tree(name, limits, rates)));
   else

@@ -1,4 +1,6 @@
-// Shows how far a build of a dataset is.
+// The progress line of a build. Standard error gets it: standard output is for the result. The time
+// left assumes that the bytes still to be read take as long as those before, and is shown from 1 %
+// on, where the rate is no longer dominated by the start.
 #include "cli/build_line.h"
 
 #include <unistd.h>

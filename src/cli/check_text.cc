@@ -53,21 +53,23 @@ std::vector<Program> read_stages(const std::vector<std::string>& files) {
   return programs;
 }
 
-int print_findings(const std::vector<Program>& stages) {
-  const std::vector<std::string> wrong = prove(stages);
+}  // namespace
+
+void print_verdict(std::span<const Program> programs, const std::vector<std::string>& findings) {
   size_t calls = 0, frames = 0;
-  for (const Program& p : stages) {
+  for (const Program& p : programs) {
     calls += p.schedule.size();
     frames += p.frames.size();
   }
-  fmt::print(
-      "check     {} calls on {} frames: {}\n", calls, frames,
-      wrong.empty() ? "data flow verified, no deadlock" : fmt::format("{} findings", wrong.size()));
-  for (const std::string& w : wrong) fmt::print(stderr, "  {}\n", w);
-  return wrong.empty() ? 0 : 1;
+  fmt::print("check     {} calls on {} frames: {}\n", calls, frames,
+             findings.empty() ? "data flow verified, no deadlock"
+                              : fmt::format("{} findings", findings.size()));
 }
 
-}  // namespace
+int print_findings(const std::vector<std::string>& findings) {
+  for (const std::string& f : findings) fmt::print(stderr, "  {}\n", f);
+  return findings.empty() ? 0 : 1;
+}
 
 // The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
 // runs in a child process, and the parent reports how it ended.
@@ -79,7 +81,9 @@ int check_text(const std::vector<std::string>& files) {
   if (child == 0) {
     const rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
-    const int code = print_findings(stages);
+    const std::vector<std::string> findings = prove(stages);
+    print_verdict(stages, findings);
+    const int code = print_findings(findings);
     std::fflush(nullptr);
     _exit(code);
   }

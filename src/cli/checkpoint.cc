@@ -29,8 +29,7 @@ std::string mebibytes(int64_t bytes) {
 
 std::string with_commas(int64_t n) {
   std::string s = std::to_string(n);
-  for (auto at = static_cast<int64_t>(s.size()) - 3; at > 0; at -= 3)
-    s.insert(static_cast<size_t>(at), 1, ',');
+  for (auto at = std::ssize(s) - 3; at > 0; at -= 3) s.insert(static_cast<size_t>(at), 1, ',');
   return s;
 }
 
@@ -44,7 +43,8 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// What an argument holds: the checkpoint itself, or all of a folder of them.
+// Returns the checkpoint that the argument names, or all in a run directory or its checkpoints
+// folder. A damaged checkpoint is returned, too, with the reason in `broken`.
 std::vector<FoundCheckpoint> all_at(const Path& argument) {
   std::error_code error;
   if (fs::exists(argument / kIndexFile, error)) {
@@ -102,7 +102,7 @@ int list(Args args) {
       t.set("version", Tree(h.version));
       t.set("model", h.model);
       t.set("ranks", Tree(int64_t{h.ranks}));
-      t.set("tensors", Tree(static_cast<int64_t>(reader.tensors().size())));
+      t.set("tensors", Tree(std::ssize(reader.tensors())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
                           with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
@@ -169,17 +169,19 @@ int verify(Args args) {
   root.set("checkpoints", std::move(all));
   root.set("broken", Tree(int64_t{broken}));
   if (json) fmt::print("{}\n", to_json(root));
+  // Damage has precedence: a checkpoint with NaN is as the run saved it, but damaged bytes may be
+  // restored from a copy.
   if (damaged > 0) return 1;
   return broken > 0 ? kNumericExitCode : 0;
 }
 
-// A header's own lines as one tree, for the comparison key by key.
+// The fields of a header as one tree, so that differences() can compare them key by key.
 Tree header_tree(const CheckpointHeader& h) {
   Tree t;
   t.set("step", Tree(h.step));
   t.set("tokens", Tree(h.tokens));
   t.set("version", Tree(h.version));
-  t.set("tokenizer_bytes", Tree(static_cast<int64_t>(h.tokenizer.size())));
+  t.set("tokenizer_bytes", Tree(std::ssize(h.tokenizer)));
   t.set("model", h.model);
   t.set("config", h.config);
   t.set("state", h.state);
@@ -230,7 +232,7 @@ int diff(Args args) {
   }
   root.set("header", std::move(keys));
   root.set("tensors", std::move(values));
-  root.set("compared", Tree(static_cast<int64_t>(a.tensors().size())));
+  root.set("compared", Tree(std::ssize(a.tensors())));
   if (json)
     fmt::print("{}\n", to_json(root));
   else
@@ -300,7 +302,8 @@ int import_folder(Args args) {
   return 0;
 }
 
-// transformers would add a token for a name that is no piece.
+// Returns the special tokens for the tokenizer's configuration. A name that is not a piece of the
+// model is left out: transformers would add a new token for it, beyond the embedding's rows.
 std::vector<std::pair<std::string, std::string>> special_pieces(const SentencePieceModel& model) {
   std::vector<std::pair<std::string, std::string>> names;
   const std::pair<const char*, std::string> controls[] = {{"bos_token", model.begin_name},
@@ -325,6 +328,8 @@ std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader
   const bool encodes = rule_of(model.family).encodes;
   const HfTextRules texts = hf_text_rules(reader.header());
   SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(), special_pieces(pieces)};
+  // A tokenizer.json goes with the model where transformers' own class for the SentencePiece file
+  // would lose the byte fallback, or would take a unigram model for BPE (data/unigram_json.h).
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = unigram_tokenizer_json(
         pieces,
@@ -341,7 +346,9 @@ void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
   options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
 }
 
-// Whether transformers' class for the family would cut texts into other words.
+// Returns true if transformers' tokenizer class for the family ignores the rule of our
+// tokenizer.json for splitting text into words, so that AutoTokenizer would give other ids than
+// training did.
 bool cuts_words_otherwise(const Path& checkpoint, const ModelConfig& model) {
   if (!rule_of(model.family).hf_cuts_words) return false;
   const CheckpointReader reader(checkpoint);

@@ -25,7 +25,7 @@ int checkpoint_average(Args args) {
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
-    t.set("averaged", Tree(static_cast<int64_t>(paths.size())));
+    t.set("averaged", Tree(std::ssize(paths)));
     t.set("tensors", Tree(made.tensors));
     t.set("parameters", Tree(made.parameters));
     fmt::print("{}\n", to_json(t));

@@ -25,7 +25,7 @@ namespace {
 Tree as_tree(const Program& p) {
   Tree t;
   t.set("program", Tree(p.name));
-  t.set("calls", Tree(static_cast<int64_t>(p.schedule.size())));
+  t.set("calls", Tree(std::ssize(p.schedule)));
   t.set("arena_bytes", Tree(p.bytes));
   t.set("host_bytes", Tree(p.host_bytes));
   // What `tessera train` takes and touches before step 1.
@@ -142,18 +142,14 @@ void check_modes(const Choices& c) {
 
 int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
   const std::vector<Program> stages = compile_stages(request, target);
-  const Program& p = stages[static_cast<size_t>(stage_of(stages[0].mesh, c.rank))];
-  const std::vector<std::string> wrong = prove(stages);
+  const Program& p = stages[stage_of(stages[0].mesh, c.rank)];
+  const std::vector<std::string> wrong = prove(stages, &target);
   if (c.json) fmt::print("{}\n", to_json(as_tree(p)));
   if (c.text && !c.json) fmt::print("{}", print(p));
   if (c.summary && !c.json) fmt::print("{}", summary(p));
   if (c.stages && !c.json) fmt::print("{}", summary(stages));
-  if (!c.json && !c.text)
-    fmt::print("check     {} calls on {} frames: {}\n", p.schedule.size(), p.frames.size(),
-               wrong.empty() ? "data flow verified, no deadlock"
-                             : fmt::format("{} findings", wrong.size()));
-  for (const std::string& w : wrong) fmt::print(stderr, "  {}\n", w);
-  return wrong.empty() ? 0 : 1;
+  if (!c.json && !c.text) print_verdict({&p, 1}, wrong);
+  return print_findings(wrong);
 }
 
 }  // namespace

@@ -1,4 +1,8 @@
 // tessera config explain KEY | print RUN
+//
+// Both are derived from the field lists (`fields()`) of the configuration structs, from which the
+// parser reads files, too, so that the documentation and the program cannot disagree.
+// docs/configuration.md is the output of `explain --markdown`.
 #include "base/config.h"
 
 #include <algorithm>
@@ -24,7 +28,7 @@ std::string default_of(const Field& f) {
   return s != nullptr && !s->empty() ? *s : to_json(value);
 }
 
-// "integer", "number in [0, 1]", "integer of 1 or more"
+// The type with its range as text: "integer", "number in [0, 1]", "integer of 1 or more".
 std::string type_of(const Field& f) {
   const Range& r = f.range;
   if (!r.bounded()) return f.type;
@@ -33,7 +37,8 @@ std::string type_of(const Field& f) {
   return fmt::format("{} {}{}", f.type, values, r.or_zero ? ", or 0" : "");
 }
 
-// All keys, those of a section, or one; throws Error that names the nearest.
+// Returns all fields, those of a section, or one. Throws Error that names the nearest key if there
+// is none.
 std::vector<Field> selected(const std::vector<Field>& fields, const std::string& key) {
   std::vector<Field> out;
   for (const Field& f : fields)
@@ -174,7 +179,7 @@ RunConfig resolved(RunConfig config) {
   return config;
 }
 
-// The model section of a checkpoint, as part of a run file.
+// Returns the model section of a checkpoint, as a run file would have it.
 Tree model_section(const std::string& folder) {
   const CheckpointReader reader(resolve_checkpoint(folder));
   Tree section;

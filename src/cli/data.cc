@@ -1,4 +1,8 @@
-// tessera data build | inspect PREFIX; explain is in data_explain.cc
+// tessera data build | inspect PREFIX (explain is in data_explain.cc)
+//
+// `build` only parses arguments and reports; data/dataset_builder.cc does the work. `inspect` reads
+// the whole dataset: opening it has checked that index and data agree, and the pass over all ids
+// finds the largest one, which must be below the vocabulary of the model.
 #include <algorithm>
 #include <filesystem>
 #include <thread>
@@ -93,7 +97,9 @@ void print_result(const BuildResult& result, const std::string& out, double seco
   print_sources(result);
 }
 
-// Returns nothing if a signal arrived before the end.
+// Builds the dataset. Returns nothing if a signal arrived before the end: the progress callback is
+// the only place where the builder calls out, so an exception from it unwinds the build, whose
+// destructors remove the partial files.
 std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
                                                 const BuildOptions& options, BuildLine& line,
                                                 const StopSignals& signals) {
@@ -174,21 +180,22 @@ struct LengthsAndIds {
 LengthsAndIds look_through(const IndexedDataset& data) {
   LengthsAndIds l;
   std::vector<int32_t> lengths;
-  lengths.reserve(static_cast<size_t>(data.sequences()));
+  lengths.reserve(data.sequences());
   for (int64_t s = 0; s < data.sequences(); ++s) {
     lengths.push_back(static_cast<int32_t>(data.length(s)));
     l.empty += data.length(s) == 0;
   }
   if (!lengths.empty()) {
-    const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size()) / 2;
+    const auto middle = lengths.begin() + std::ssize(lengths) / 2;
     std::nth_element(lengths.begin(), middle, lengths.end());
     l.median = *middle;
     const auto [low, high] = std::minmax_element(lengths.begin(), lengths.end());
     l.shortest = *low;
     l.longest = *high;
   }
+  // Reads in blocks, since a dataset may be larger than memory.
   std::vector<int32_t> ids(size_t{1} << 16);
-  for (int64_t from = 0; from < data.tokens(); from += static_cast<int64_t>(ids.size())) {
+  for (int64_t from = 0; from < data.tokens(); from += std::ssize(ids)) {
     ids.resize(std::min(ids.size(), static_cast<size_t>(data.tokens() - from)));
     data.read(from, ids);
     l.largest_id = std::max(l.largest_id, *std::max_element(ids.begin(), ids.end()));
@@ -204,7 +211,7 @@ void print_document(const IndexedDataset& data, int64_t document, const std::str
   }
   const int64_t from = data.first_token(data.first_sequence(document));
   const int64_t to = data.first_token(data.first_sequence(document + 1));
-  std::vector<int32_t> ids(static_cast<size_t>(to - from));
+  std::vector<int32_t> ids(to - from);
   data.read(from, ids);
   const std::string text = tokenizer.empty() ? "" : load_tokenizer(tokenizer)->decode(ids);
   if (json) {

@@ -1,4 +1,10 @@
-// tessera data explain RUN|PREFIX
+// tessera data explain RUN|PREFIX: from which documents, and which bytes of them, a sample comes.
+//
+// The order of samples is a function of seed and epoch, not a stored list (data/samples.h). So
+// the command rebuilds the state that training would have and asks it for the origin of one sample;
+// no data before that sample is read. If the run has a checkpoint whose data have changed since
+// (weights or sets), the position in it states from which sample on the present data apply, and
+// earlier samples cannot be explained.
 #include "cli/verbs.h"
 
 #include <algorithm>
@@ -22,7 +28,7 @@
 namespace tessera {
 namespace {
 
-// The subject of `explain`: the data of a run, or a single dataset.
+// What is explained: the data of a run, or a single dataset.
 struct Subject {
   std::string name, tokenizer;
   DatasetSpec spec;
@@ -33,7 +39,7 @@ struct Subject {
   std::string checkpoint = {};               // that stores it
 };
 
-// The position from which `tessera train` with this configuration would continue.
+// Sets the position from which `tessera train` with this configuration would continue, if it would.
 void find_position(const RunConfig& run, Subject& subject) {
   const StartingPoint start = find_start(run);
   if (start.candidates.empty() || start.load != Load::kAll) return;
@@ -70,7 +76,8 @@ Subject subject_of(const std::string& name, const RunConfig& run) {
   return subject;
 }
 
-// The data of the subject, with its position and its batches.
+// Opens the data of the subject at its position, and adds what the data determine to its batch
+// shape.
 TrainingData open_data(Subject& subject) {
   TrainingData data(subject.spec);
   subject.batch = with_row_lengths(std::move(subject.batch), data);
@@ -89,7 +96,7 @@ void require_known(const TrainingData& data, const Subject& subject, int64_t sam
 }
 
 Tree tokens_of(TrainingData& data, int64_t sample) {
-  std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
+  std::vector<int32_t> ids(data.sample_tokens());
   data.read(sample, ids);
   return list_of(ids);
 }
@@ -147,7 +154,8 @@ Tree tree_of(const PieceOrigin& o) {
   return t;
 }
 
-// The beginning and the end of a text on one line.
+// Returns the beginning and the end of a text on one line. Cuts are moved to boundaries of UTF-8
+// characters: bytes 10xxxxxx continue a character.
 std::string excerpt(const std::string& text) {
   constexpr size_t kSide = 40;
   std::string s = text;
@@ -180,6 +188,7 @@ void print_piece(const PieceOrigin& o, bool with_text) {
 
 void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, bool locate,
                     bool json) {
+  // A dataset has no last sample, since epochs repeat; the limit only rejects typing errors.
   constexpr int64_t kMany = int64_t{1} << 32;
   const int64_t samples = subject.steps > 0 ? subject.batch.samples_before(subject.steps) : kMany;
   if (sample < 0 || sample >= samples)

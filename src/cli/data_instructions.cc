@@ -1,4 +1,6 @@
-// Shows the rows of instruction data: which examples are in them, and which tokens have a loss.
+// Shows the rows of instruction data: which examples are packed in a row, and which tokens have a
+// loss. The rows are made by the class that training uses (TrainingRows), so that what is shown is
+// what the model sees, after the chat template, truncation and packing.
 #include "cli/data_instructions.h"
 
 #include "cli/arguments.h"
@@ -12,7 +14,8 @@
 namespace tessera {
 namespace {
 
-// The text of an example with [ and ] around what has a loss.
+// Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
+// tokens is decoded at once: a character may be divided between tokens.
 std::string marked(const Tokenizer& tokenizer, const InstructionData& data, int64_t example) {
   const auto ids = data.ids(example);
   const auto learned = data.learned(example);

@@ -1,4 +1,10 @@
-// tessera doctor: what this machine has, what is slow or missing, what to do.
+// tessera doctor: what this machine has, what is slow or missing, and what to do about it.
+//
+// Each check reads one fact (CPUID, /proc, /sys, the environment, the GPU driver) and returns a
+// line with advice if the fact makes training slow or impossible. Nothing is measured on a single
+// rank; `tessera bench` does that. Under mpirun, all ranks measure the same GEMM at the
+// same time and the links between pairs of them, and rank 0 names the outliers, which is how a slow
+// node is found before a job is started on it.
 #include <gnu/libc-version.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -23,7 +29,7 @@
 namespace tessera {
 namespace {
 
-// One line of the report; advice is empty where all is well.
+// A line of the report. The advice is empty if nothing is wrong.
 struct Finding {
   std::string topic, text, advice;
 };
@@ -99,6 +105,7 @@ Finding memory(const CpuFeatures& f) {
 
 Finding huge_pages() {
   const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  // The active mode is in brackets: "always [madvise] never".
   const size_t from = line.find('['), to = line.find(']');
   if (from == std::string::npos || to == std::string::npos)
     return {"huge pages", "the system does not say", ""};
@@ -119,6 +126,7 @@ Finding disk() {
   return {"disk", text, ""};
 }
 
+// CUDA encodes a version as 1000 * major + 10 * minor.
 std::string cuda_version(int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); }
 
 Finding gpu() {
@@ -144,7 +152,8 @@ Finding gpu() {
   }
 }
 
-// The files of the shared libraries that this process runs with: their names hold the versions.
+// Returns the file names of the shared libraries that are mapped into this process, as they contain
+// the versions: what is loaded, which may differ from what was compiled against.
 std::string libraries() {
   std::ifstream in("/proc/self/maps");
   std::set<std::string> names;
@@ -209,7 +218,7 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
   return root;
 }
 
-// Under mpirun: every rank measures, the first one tells.
+// Compares the ranks that mpirun started. Every rank measures, and rank 0 prints.
 int examine_ranks(bool json, const RankPlace& place) {
   const CpuFeatures features = read_cpu_features();
   const std::unique_ptr<World> world = mpi_world();

@@ -1,4 +1,10 @@
-// tessera eval CHECKPOINT
+// tessera eval CHECKPOINT: perplexity on datasets, results in tasks, or raw logits.
+//
+// The loss on a dataset is the mean over tokens of -ln p; perplexity is its exponential. Both
+// depend on the tokenizer, so bits per byte (the total loss / ln 2 / bytes of text) is printed,
+// too: it compares models with different vocabularies. Samples have the length of the training run
+// and, for an encoder-decoder model, the span corruption of its validation, so that the loss can
+// be compared with the one in its log.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -24,15 +30,15 @@ namespace {
 
 constexpr int64_t kMostTokenFileBytes = int64_t{4} << 30;
 
-// [[ids…], …], all of one length.
+// Reads a JSON file [[id, …], …] whose rows have one length. Returns all ids in a row-major array.
 std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
   sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
   for (int64_t r = 0; r < sequences; ++r) {
-    const Tree& row = (*rows)[static_cast<size_t>(r)];
-    const auto before = static_cast<int64_t>(ids.size());
+    const Tree& row = (*rows)[r];
+    const auto before = std::ssize(ids);
     const Tree::List* list = row.as_list();
     for (const Tree& id : list != nullptr ? *list : Tree::List{row}) {
       const auto* n = std::get_if<int64_t>(&id.value);
@@ -41,7 +47,9 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
                     id.column, to_json(id));
       ids.push_back(static_cast<int32_t>(*n));
     }
-    if (list == nullptr || (r > 0 && (static_cast<int64_t>(ids.size()) - before) * r != before))
+    // Row r has the length of the first row if and only if the r rows before it have r times its
+    // length.
+    if (list == nullptr || (r > 0 && (std::ssize(ids) - before) * r != before))
       throw Error("{}:{}:{}: wanted rows of token ids, all of one length.", file, row.line,
                   row.column);
   }
@@ -51,7 +59,7 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
 
 void write_logits(const std::string& file, std::span<const float> logits, int64_t sequences,
                   int64_t length) {
-  const auto vocabulary = static_cast<int64_t>(logits.size()) / (sequences * length);
+  const auto vocabulary = std::ssize(logits) / (sequences * length);
   const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
   write_safetensors(file, plan, [&](size_t) -> FillPiece {
     return [&](int64_t first, int64_t count, std::byte* out) {
@@ -71,8 +79,8 @@ void save_logits(CheckpointReader& reader, const std::string& logits_file,
   if (rows != sequences)
     throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
                 sequences);
-  const int64_t each = static_cast<int64_t>(ids.size()) / sequences;
-  LogitsModel m(reader, sequences, each, options, static_cast<int64_t>(source.size()) / sequences);
+  const int64_t each = std::ssize(ids) / sequences;
+  LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
   write_logits(logits_file, m.read(ids, source), sequences, each);
 }
 
@@ -96,7 +104,7 @@ Tree as_tree(const ExampleScore& s) {
   return t;
 }
 
-// The results of one task, for people as lines, and as a tree.
+// Prints the results of one task as a line unless `quiet`, and returns them as a tree.
 Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   Tree t, metrics = Tree::object();
   std::string line = fmt::format("{:<20}", name);
@@ -107,15 +115,16 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
     metrics.set(m.name, std::move(one));
     line += fmt::format("  {} {:.4f} ± {:.4f}", m.name, m.value, m.error);
   }
-  if (!quiet)
-    fmt::print("{}  {}\n", line, counted(static_cast<int64_t>(r.examples.size()), "example"));
+  if (!quiet) fmt::print("{}  {}\n", line, counted(std::ssize(r.examples), "example"));
   t.set("task", Tree(name));
-  t.set("examples", Tree(static_cast<int64_t>(r.examples.size())));
+  t.set("examples", Tree(std::ssize(r.examples)));
   t.set("metrics", std::move(metrics));
   return t;
 }
 
-// Sets `value` to the number or the flag at config.section.key of the run, if there is one.
+// Sets `value` to the number or the flag at config.section.key of the run, if there is one. The
+// configuration in a checkpoint is read as a tree, not as a RunConfig: another version of the
+// program may have written it, with keys that this one does not know.
 template <class T>
 void take_value(const Tree& config, const char* section, const char* key, T& value) {
   const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
@@ -134,8 +143,8 @@ void corrupt_as_trained(const Tree& config, const Tokenizer& tokenizer, DatasetS
   take_value(config, "data", "mean_span", spec.spans->how.mean_span);
 }
 
-// The length of the samples that the run trained on; the model's context where the header does not
-// have it (an imported model) or it is longer.
+// Returns the length of the samples that the run trained on, or the model's context if the header
+// does not have it (an imported model) or has a larger one.
 int64_t trained_length(const CheckpointReader& reader, const ModelConfig& model) {
   int64_t length = 0;
   take_value(reader.header().config, "data", "sequence_length", length);
@@ -163,7 +172,7 @@ void require_inputs(const std::vector<std::string>& sets, const std::vector<std:
   for (const std::string& file : tasks) require_file("--task", file, kTaskHint);
 }
 
-// Throws Error for a set whose ids stand for other texts than the checkpoint's.
+// Throws Error for a dataset whose ids mean other texts in the tokenizer of the checkpoint.
 void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool foreign) {
   const std::string found =
       foreign ? ""
@@ -202,6 +211,7 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
           "{}: the loss on {} is not finite, though every weight is. Evaluate with --precision "
           "fp32, or use another checkpoint.",
           reader.folder().string(), set);
+    // Only `samples` of the set may have been scored: its bytes in proportion to the tokens.
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));
@@ -211,7 +221,7 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
   }
 }
 
-// Runs the tasks on the ranks that were started; only rank 0 speaks.
+// Runs the tasks on all ranks. Only rank 0 prints and writes.
 void run_tasks(const TaskChoice& choice, const std::string& examples_file, CheckpointReader& reader,
                const ModelOptions& options, World& world, bool json, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
@@ -291,7 +301,7 @@ int verb_eval(Args args) {
   if (tasks.files.empty() && !examples_file.empty())
     throw UsageError("eval: --examples is for --task.");
   require_inputs(sets, tasks.files);
-  // Tasks are for all ranks; what needs one rank alone is not started as several.
+  // Tasks are divided among the ranks. What needs one rank alone is not started as several.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
   const ModelOptions options = {precision_named(precision), threads_or_all(threads),

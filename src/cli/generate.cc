@@ -1,4 +1,4 @@
-// tessera generate CHECKPOINT
+// tessera generate CHECKPOINT: continues a prompt and prints each token as it is chosen.
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -13,13 +13,16 @@
 namespace tessera {
 namespace {
 
-// Prints only whole characters: a token may end in the middle of one.
+// Writes only whole UTF-8 characters: with byte-level tokens, a token may end within a character.
+// The incomplete tail of what was added stays until the next tokens complete it.
 class TokenStream {
  public:
   void add(std::string_view bytes) {
     pending_ += bytes;
     size_t end = pending_.size();
     size_t start = end;
+    // Skips back over continuation bytes (10xxxxxx) to the lead byte, whose high bits state how
+    // many bytes its character has. Bytes that are not UTF-8 are not held back.
     while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
     if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
       const auto lead = static_cast<unsigned char>(pending_[start - 1]);

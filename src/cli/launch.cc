@@ -1,4 +1,9 @@
 // tessera launch RUN -n N [--hosts F] [--restart N] [--on-loss stop|smaller] [key=value …]
+//
+// A loop of attempts. An attempt starts mpirun or srun, watches the ranks by their heartbeats until
+// all have ended, and reports how it ended (launch/supervise.h). After a loss, launch/restart.h
+// decides whether and when to start again; the next attempt resumes from the newest whole
+// checkpoint, with fewer ranks if hosts were lost and --on-loss is `smaller`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,7 +72,7 @@ bool read_arguments(Args args, LaunchArguments& l) {
 
 JobSize size_of_job(const LaunchArguments& l) {
   JobSize s;
-  s.global = 0;  // of a program that is not ours nothing is known: any number of ranks divides it
+  s.global = 0;  // unknown for a foreign program: any number of ranks divides 0
   if (!l.program.empty()) return s;
   const RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
@@ -131,8 +136,9 @@ std::vector<std::string> Launch::program() const {
   return p;
 }
 
-// Whether mpirun starts all ranks here: it has no list of hosts, neither from us nor from a batch
-// system or its own configuration.
+// Returns true if mpirun starts all ranks on this host: it has no list of hosts, neither from us
+// nor from a batch system or its own configuration. The ranks then report over the loopback
+// interface, which no firewall blocks and no other host can reach.
 bool Launch::starts_on_this_host() const {
   if (srun_ || !world_.hosts.empty() || !l_.more.empty()) return false;
   constexpr std::array kHostLists = {"SLURM_JOB_ID",
@@ -176,14 +182,15 @@ AttemptOptions Launch::options() const {
   return o;
 }
 
-// In pieces, so that a signal ends it.
+// Waits. Returns false if a signal ended the wait, which is checked every 50 ms.
 bool Launch::pause(double seconds) const {
   for (const double until = steady_s() + seconds; steady_s() < until && !stop_.requested();)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return !stop_.requested();
 }
 
-// After a loss: whether there is another attempt, in which world, and the pause before it.
+// Called after a loss. Decides whether there is another attempt and with which ranks, and waits for
+// the pause before it. Returns false if there is none.
 bool Launch::prepare_next() {
   const Restart next = after_loss(restarts_, ends_);
   if (!next.again) {

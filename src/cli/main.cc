@@ -37,7 +37,8 @@ void tell(std::string_view text) {
   tessera::print_to(stderr, fmt::format("tessera: {}\n", tessera::printable(text)));
 }
 
-// OpenMP keeps data of each thread of a team on the stack, which overflows with a million threads.
+// OpenMP keeps data of each thread of a team on the stack of the thread that starts it, which
+// overflows with a million threads.
 void bound_threads() {
   if (omp_get_max_threads() <= tessera::kMostThreads) return;
   tell(fmt::format("warning: OMP_NUM_THREADS is more than {} and is ignored.",

@@ -1,4 +1,4 @@
-// The option --force.
+// The option --force of the commands that write files.
 #include "cli/output_file.h"
 
 namespace tessera {

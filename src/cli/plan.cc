@@ -1,14 +1,21 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+//
+// Compiles the run for every pipeline stage as training would, and simulates one step of the
+// compiled programs on the machine's figures (plan/simulate.h): nothing is executed, so the machine
+// need not exist. If the layout does not fit, or to propose a faster one, the neighbors of the
+// layout (plan/neighbours.h) are simulated as well; --search looks at all layouts (plan/search.h).
 #include <limits>
 
 #include "base/count.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
+#include "cli/output_file.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "compile/compile.h"
+#include "data/source_list.h"
 #include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/draw.h"
@@ -51,7 +58,7 @@ std::string memory_text(const Prediction& p) {
          (host == 0 ? "" : fmt::format(" and {} of the host's", bytes_text(host)));
 }
 
-// What would be better: neighbours that take less time.
+// Prints the neighboring layouts that take less time.
 void propose(const Plan& plan, const Prediction& now) {
   const std::vector<Tried> tried = try_neighbours(plan.request, plan.hardware, plan.software,
                                                   plan.target, kWorthwhile * now.step_s, plan.ramp);
@@ -64,7 +71,8 @@ void propose(const Plan& plan, const Prediction& now) {
   show("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
 }
 
-// What fits instead; throws Error, since this does not.
+// Throws Error for a run that does not fit, with the layouts that do: neighbors first; if none
+// fits, the least number of devices.
 [[noreturn]] void refuse(const Plan& plan, const Prediction& p) {
   const MemoryPlan& m = p.fullest().memory;
   const DeviceFigures& d = plan.hardware.device;
@@ -85,7 +93,8 @@ void propose(const Plan& plan, const Prediction& now) {
                      std::numeric_limits<double>::infinity(), plan.ramp);
   bool offloads = false;
   for (size_t i = 0; i < tried.size(); ++i) {
-    // The fastest; and one that computes nothing twice, however slow the link to the host is.
+    // Shows the fastest ones, and one that offloads and thus computes nothing twice, however slow
+    // the link to the host is.
     const bool offload = tried[i].keys.find("layout.offload") != std::string::npos;
     if (i >= kProposals && (offloads || !offload)) continue;
     offloads = offloads || offload;
@@ -104,8 +113,9 @@ void propose(const Plan& plan, const Prediction& now) {
       text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
-// Flags that do not go together.
-void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg) {
+// Throws UsageError for options that contradict each other.
+void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg, bool force) {
+  if (!svg.empty()) refuse_existing(svg, force);
   if (devices > 0 && !searches)
     throw UsageError(
         "plan --devices {}: only --search chooses a layout for a number of devices; "
@@ -122,7 +132,7 @@ void check_flags(bool searches, int64_t devices, bool offload, const std::string
 int verb_plan(Args args) {
   std::string run, cluster, software, svg;
   std::vector<std::string> overrides, figures;
-  bool json = false, search_all = false, offload = false;
+  bool json = false, search_all = false, offload = false, force = false;
   int64_t devices = 0;
   Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
               "tessera plan run.yaml --cluster a100-80gb");
@@ -136,6 +146,7 @@ int verb_plan(Args args) {
   a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
   a.flag(offload, "--offload", "for --search: look at each layout with layout.offload, too");
   a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
+  add_force(a, force);
   a.json(json);
   if (!a.parse(args)) return 0;
   if (devices < 0 || devices > kMostDevices)
@@ -156,7 +167,7 @@ int verb_plan(Args args) {
   plan.subject = subject_of(config);
   plan.ramp = config.batch.ramp;
   const bool searches = search_all || config.layout_search.search;
-  check_flags(searches, devices, offload, svg);
+  check_flags(searches, devices, offload, svg, force);
   if (searches) {
     const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
     SearchRequest asked = search_request(config, plan.software, ranks);

@@ -1,3 +1,5 @@
+// Prints what a search over layouts finds, and applies its best to a run (`layout.search: true`).
+// The search itself, which is exhaustive with proved bounds, is in plan/search.h.
 #include "cli/plan_search.h"
 
 #include <algorithm>
@@ -20,7 +22,8 @@
 namespace tessera {
 namespace {
 
-// Of this thread.
+// Processor time of this process, in seconds. It measures what the search costs, whatever else the
+// machine does.
 double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 [[noreturn]] void nothing_fits(const SearchResult& r, int64_t devices, const Hardware& hardware,
@@ -55,7 +58,7 @@ void print_json(const SearchResult& r, const Hardware& hardware, double seconds)
   fmt::print("{}\n", to_json(t));
 }
 
-// Layouts that take the same time and memory, as shown, are one row.
+// Prints the best layouts. Neighbors in the list with the same figures, as printed, become one row.
 void print_rows(const std::vector<Found>& best) {
   const auto figures = [](const Prediction& p) {
     return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
@@ -133,6 +136,8 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   const SearchResult found =
       search(search_request(resolved, {}, ranks), kernels.target(), hardware, {});
   if (found.best.empty()) nothing_fits(found, ranks, hardware);
+  // The keys go to the run as given, not to `resolved`: what depends on the layout is resolved
+  // again. Explicit stages would belong to another layout.
   std::istringstream keys(keys_of(found.best[0].candidate));
   for (std::string key; keys >> key;) overrides.push_back(key);
   overrides.push_back("layout.stages=[]");

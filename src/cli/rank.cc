@@ -1,3 +1,6 @@
+// The place of this process in its run, from the environment that its starter set: the rank and the
+// number of ranks are needed before MPI is initialized, for the heartbeat and for messages that
+// only rank 0 prints.
 #include "cli/rank.h"
 
 #include <unistd.h>
@@ -15,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Open MPI's names first: under srun both may be there, and then they agree.
+// Open MPI's names come first: under srun both may be set, and then they agree.
 constexpr std::array kRank = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
 constexpr std::array kRanks = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
@@ -43,7 +46,8 @@ double wall_s() {
 }  // namespace
 
 RankPlace read_rank_place() {
-  // A job script's own environment has a SLURM_PROCID too: without tasks of a step it counts not.
+  // The environment of a job script has a SLURM_PROCID, too. Without a number of tasks of a step
+  // this process is not a rank, and the variable is ignored.
   const int ranks = first_number(kRanks, 1);
   return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
 }

@@ -1,3 +1,6 @@
+// Opens the RUN of a command line. The layers of a configuration, in order of precedence: the
+// command line, the keys of --small, the run file, the preset, the defaults. A run directory counts
+// as its run.yaml with `run.directory` set to it, so that the run can be moved.
 #include "cli/run_file.h"
 
 #include "base/error.h"
@@ -27,14 +30,16 @@ bool is_readable(const std::string& prefix) {
   return std::filesystem::exists(prefix + ".idx", error);
 }
 
-// Whether data.split leaves enough of every data set for validation; true where a set cannot be
-// read, which is reported elsewhere.
+// Returns true if data.split leaves enough of every dataset for validation. A dataset that cannot
+// be read counts as sufficient here, since the run reports it later.
 bool split_suffices(const RunConfig& config) {
   constexpr int kValidation = 1;
   for (const DataSource& source : config.data.train) {
     if (!is_readable(source.prefix)) continue;
     const IndexedDataset data(source.prefix);
     const SequenceRange range = split_range(config.data.split, kValidation, data.sequences());
+    // The split asks for a validation part at all if it has one in a large dataset; a sample needs
+    // two tokens, an input and its target.
     const bool asked = split_range(config.data.split, kValidation, 1'000'000).size() > 0;
     if (asked && data.first_token(range.end) - data.first_token(range.begin) < 2) return false;
   }
@@ -77,6 +82,7 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
                    DataUse use) {
   std::vector<std::string> overrides(given.begin(), given.end());
   Path path = argument;
+  // A run directory with a trailing slash has an empty last component.
   if (std::filesystem::is_directory(path)) {
     if (!path.has_filename()) path = path.parent_path();
     overrides.insert(overrides.begin(), "run.directory=" + path.string());
@@ -85,6 +91,9 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
   const RunFile file = read_run_file(path);
   RunConfig config = load_run(file, overrides);
   if (small) {
+    // The keys of --small come from the file without overrides and are placed before them, so that
+    // the command line still has the last word. The configuration is loaded once more if validation
+    // data are missing.
     std::vector<std::string> keys = small_twin(load_run(file, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
     config = load_run(file, keys);

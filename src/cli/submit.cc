@@ -1,4 +1,8 @@
 // tessera submit RUN --nodes N [--tasks-per-node N] [--time T] [--print] [key=value …]
+//
+// Writes one sbatch script, which runs `tessera launch` with srun inside the allocation, and
+// submits it. The run file is opened first, so that a mistake is reported now and not after hours
+// in the queue. The script is kept in the run directory, for people to read, edit and resubmit.
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -116,6 +120,7 @@ BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
   job.folder = absolute(config.run.directory);
   job.leave_s = static_cast<int>(s.leave_s);
   job.requeues = static_cast<int>(s.requeues);
+  // Absolute paths: the job starts in a folder that the site decides.
   job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
                 absolute(s.run)};
   job.launch.insert(job.launch.end(), s.overrides.begin(), s.overrides.end());

@@ -22,7 +22,7 @@
 namespace tessera {
 namespace {
 
-// Documents that are worked on at a time; what a slow reader or a small machine can bear.
+// Limits of one batch of documents, for bounded memory and for early output of a slow input.
 constexpr size_t kBatchBytes = size_t{16} << 20;
 constexpr size_t kBatchDocuments = size_t{1} << 16;
 
@@ -36,12 +36,12 @@ Split split_named(const std::string& name) {
   throw UsageError("--split is '{}', wanted {}", name, enum_names(Split{}));
 }
 
-// Some documents, and views of their texts.
+// A batch of documents, and views of their texts.
 struct Batch {
   std::vector<Document> documents;
   std::vector<std::string_view> texts;
 
-  // False: the stream is at its end, and nothing was read.
+  // Returns false if the stream is at its end and nothing was read.
   bool read(DocumentStream& stream) {
     documents.clear();
     texts.clear();
@@ -56,7 +56,7 @@ struct Batch {
   }
 };
 
-// What is no UTF-8 in all that was read, for people.
+// Counts the bytes that are not UTF-8 in all that was read, and describes the first of them.
 class InvalidBytes {
  public:
   void add(const EncodeReport& report, const Batch& batch, const DocumentStream& stream) {
@@ -67,7 +67,7 @@ class InvalidBytes {
         place -= std::ssize(batch.documents[d].text);
       }
       const Document& found = batch.documents[d];
-      const std::string& file = stream.sources()[static_cast<size_t>(found.source)];
+      const std::string& file = stream.sources()[found.source];
       const auto end = found.text.begin() + place;
       first_ = fmt::format("{}:{} (byte {} of the file)", file == "-" ? "standard input" : file,
                            found.line + std::count(found.text.begin(), end, '\n'),
@@ -150,7 +150,7 @@ WordSplit word_split(const std::string& name) {
   throw UsageError("--words is '{}', wanted gpt2, qwen2 or llama3", name);
 }
 
-// Lines with their ends, as Hugging Face's trainer reads files.
+// Counts the words of lines, which include their ends as in Hugging Face's trainer.
 void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& invalid) {
   Batch batch;
   while (batch.read(stream)) {
@@ -269,7 +269,7 @@ int train(Args args) {
   return 0;
 }
 
-// Ids of a document as a line, or as a list of JSON.
+// Appends the ids of a document: a line, or the inside of a JSON list.
 void append_ids(const std::vector<int32_t>& ids, char separator, std::string& out) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += separator;
@@ -328,7 +328,7 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
     t.set("encode_s", Tree(totals.encode_s));
     t.set("cpu_s", Tree(totals.cpu_s));
     totals.invalid.put(t);
-    // The object was begun with its list of ids.
+    // The JSON object began with its list of ids, so the brace of this one is dropped.
     fmt::print("{}{}\n", o.summary ? "{" : "],", to_json(t).substr(1));
   } else if (o.summary) {
     fmt::print("  documents  {}\n", format_count(totals.documents));
@@ -344,7 +344,7 @@ int encode(Args args) {
   EncodeOptions o;
   if (!parse_encode(args, o)) return 0;
   const DocumentOptions options{.split = split_named(o.split), .key = o.key, .any_bytes = true};
-  std::vector<EncodeCache> caches(static_cast<size_t>(threads_or_all(o.threads)));
+  std::vector<EncodeCache> caches(threads_or_all(o.threads));
   const auto tokenizer = load_tokenizer(o.tokenizer);
   DocumentStream stream(list_sources(o.inputs), options);
 

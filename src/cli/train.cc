@@ -1,4 +1,10 @@
-// tessera train RUN [key=value …]
+// tessera train RUN [key=value …]: one rank of a training run.
+//
+// The order matters on several ranks. The heartbeat starts first, so that `tessera launch` hears of
+// every later error; then the configuration is read by each rank, MPI is initialized,
+// and the ranks compare version and configuration before any of them writes in the run directory.
+// Rank 0 then locks the directory for all. An error on one rank ends all of them (give_up), because
+// the others would wait in a collective for ever.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -34,8 +40,8 @@ double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// mpirun and srun give ranks a terminal of their own, whatever their own output goes to: behind
-// them whole lines are right.
+// mpirun and srun give each rank a terminal even if their own output goes to a file or a pipe, so
+// under them whole lines are printed instead of a line that is rewritten.
 Progress::Output output_of(std::FILE* file, const RankPlace& place) {
   const bool behind = place.ranks > 1 || std::getenv(kHomeVariable) != nullptr;
   Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
@@ -54,6 +60,13 @@ void print_outcome(const TrainOutcome& outcome) {
   fmt::print("{}\n", to_json(t));
 }
 
+// Who sends SIGQUIT expects that the process ends by it, with a core dump.
+void end_as_asked(const TrainOutcome& outcome) {
+  if (!outcome.interrupted || outcome.signal != SIGQUIT) return;
+  std::fflush(stdout);
+  std::raise(SIGQUIT);
+}
+
 std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
   const Layout& l = config.layout;
   const int64_t wanted = mesh_of(l).ranks();
@@ -67,7 +80,7 @@ std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
   return started == 1 ? self_world() : mpi_world();
 }
 
-// All ranks are the same program with the same configuration, or none begins.
+// Throws Error unless all ranks are the same program with the same configuration.
 void require_agreement(World& world, const RankPlace& place, const std::string& config) {
   world.barrier();  // so that clocks are read at about the same time
   const RankFacts own{place.rank, place.host, version(), config, wall_s()};
@@ -81,13 +94,14 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
-// Time for the watcher to hear what other ranks say, before it ends them all.
+// How long a rank that failed waits before it aborts all: the watcher hears what the other ranks
+// report, and normally ends them first.
 constexpr std::chrono::seconds kUntilEnded(3);
 
 constexpr const char* kNoMemory = "out of memory: the system gave no more";
 
-// Tells the watcher, or people where nobody watches, and ends all ranks. False: there is one rank
-// and nobody watches, so that the error is main's to tell.
+// Reports the error to the watcher, or on standard error if there is none, and ends all ranks.
+// Returns false if there is only one rank and no watcher: then main() prints the error.
 bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* world) {
   const bool told = heartbeat.fail(error, code);
   const bool alone = world == nullptr || world->size() == 1;
@@ -101,7 +115,8 @@ bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* wo
   return told;
 }
 
-// Rank 0 owns the directory for all ranks.
+// Locks the run directory on rank 0, for all ranks. The barrier keeps the others from reading or
+// writing in it before that.
 std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& config,
                                     World& world) {
   std::unique_ptr<OwnerLock> lock;
@@ -118,17 +133,20 @@ std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& co
   return lock;
 }
 
-TrainOutcome train_in(const RunFolder& folder, const RunConfig& config,
-                      const TrainOptions& options) {
+TrainOutcome train_in(const RunFolder& folder, const RunConfig& config, TrainOptions options) {
   const bool writes_log = options.world->rank() == 0;
   const std::unique_ptr<OwnerLock> lock = lock_for(folder, config, *options.world);
+  options.owner = RunOwner(lock.get(), config.run.directory);
+  const auto failed = [&](std::string_view error) {
+    if (lock == nullptr || lock->lost().empty()) folder.failed(error, writes_log);
+  };
   try {
     return train(config, options);
   } catch (const std::bad_alloc&) {
-    folder.failed(kNoMemory, writes_log);
+    failed(kNoMemory);
     throw;
   } catch (const std::exception& e) {
-    folder.failed(e.what(), writes_log);
+    failed(e.what());
     throw;
   }
 }
@@ -179,6 +197,7 @@ int verb_train(Args args) {
     const TrainOutcome outcome = train_in(folder, config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);
+    end_as_asked(outcome);
     return 0;
   } catch (const std::bad_alloc&) {
     if (!give_up(kNoMemory, 1, *heartbeat, world.get())) throw;

@@ -18,7 +18,7 @@ ModelOptions options_of(const RunConfig& c) {
 }
 
 TaskMetrics metrics_of(const Task& task, const TaskResult& r) {
-  TaskMetrics out{task.name, static_cast<int64_t>(r.examples.size()), {}};
+  TaskMetrics out{task.name, std::ssize(r.examples), {}};
   for (const Metric& m : r.metrics) out.figures.push_back({m.name, m.value, m.error});
   return out;
 }

@@ -1,4 +1,11 @@
-// tessera tune RUN [--ranks N] [--trials N] [--knob KEY=A,B …] [--cluster C] [--simulate] [--json]
+// tessera tune RUN [-n RANKS] [--trials N] [--knob KEY=A,B …] [--cluster C] [--simulate] [--json]
+//
+// Bayesian optimization over the points of a discrete space (plan/tune.h): each trial is a short
+// run of this program as a child process, and its median step time goes to a surrogate that
+// proposes the next points. With --cluster, the simulator's predictions are the prior. Every result
+// is stored as soon as it is known, so a stopped tuning loses only the trials in progress.
+// --simulate replaces the child processes with a simulator whose figures are off by --perturb, to
+// test the method itself.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -177,7 +184,7 @@ void Tuning::begin(size_t point) {
                                       folder, steady_s())});
 }
 
-// False where somebody wants it to end.
+// Waits for the end of a trial. Returns false if a signal asked for the end of the tuning.
 bool Tuning::wait_for_one(const StopSignals& stop) {
   for (; !stop.requested(); std::this_thread::sleep_for(std::chrono::milliseconds(20)))
     for (size_t i = 0; i < running_.size(); ++i) {
@@ -192,7 +199,7 @@ bool Tuning::wait_for_one(const StopSignals& stop) {
   return false;
 }
 
-// Returns the keys that make the run of a point, as a shell takes them.
+// Returns the keys that make the run of a point, quoted for a shell.
 std::string Tuning::keys(size_t point) const {
   std::vector<std::string> all = t_.run.keys;
   for (const std::string& key : keys_of(t_.run, space_, space_.points[point])) all.push_back(key);
@@ -206,6 +213,7 @@ void Tuning::report() const {
   for (const PastTrial& p : past_)
     if (p.point == *best) seconds = p.result.seconds;
   std::vector<double> worth(space_.knobs.size(), 0);
+  // Exact Shapley values take time exponential in the number of knobs.
   if (space_.knobs.size() <= kMostShapleyKnobs)
     worth = importance(shapley(space_, tuner_->expected()));
   Tree t, knobs = Tree::object();
@@ -214,7 +222,7 @@ void Tuning::report() const {
   t.set("keys", Tree(keys(*best)));
   t.set("step_s", Tree(seconds));
   t.set("importance", std::move(knobs));
-  t.set("points", Tree(static_cast<int64_t>(space_.points.size())));
+  t.set("points", Tree(std::ssize(space_.points)));
   t.set("history", as_tree(space_, past_));
   if (t_.json) {
     fmt::print("{}\n", to_json(t));
@@ -234,6 +242,8 @@ int Tuning::go() {
   const auto wanted = static_cast<size_t>(t_.trials);
   const StopSignals stop;
   for (;;) {
+    // Running trials count as trials, so that no more than --trials are started; ask() may return
+    // fewer points than are free when the space is exhausted. Simulated trials end within begin().
     const size_t open = past_.size() + running_.size();
     const size_t free = std::min(static_cast<size_t>(t_.at_once) - running_.size(),
                                  wanted - std::min(open, wanted));

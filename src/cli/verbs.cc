@@ -1,3 +1,4 @@
+// The table of all commands, the help made from it, and the selection of one by name.
 #include "cli/verbs.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
-// tessera verify RUN: the run's own layout beside one rank.
+// tessera verify RUN: does the run's layout compute what one rank computes?
+//
+// Trains some steps twice, on one rank and on all ranks of the layout, with the same data and
+// initial weights, and compares losses, gradient norms and digests of every value of a step. Both
+// runs are correct roundings of the same mathematics, in which only the order of summation differs,
+// so they agree within a bound that grows with depth. The first value in the order of computation
+// that differs names the place of the error.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +20,11 @@
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/request.h"
+#include "compile/schedule/offload.h"
 #include "launch/command.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"
+#include "train/trained_part.h"
 
 namespace tessera {
 namespace {
@@ -25,13 +33,14 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-// How closely losses and norms of gradients must agree.
+// The largest allowed differences of losses and of gradient norms, relative to those of one rank.
 struct Bound {
   double losses = 0, norms = 0;
 };
 
-// Sums in another order: errors of a unit in the last place a layer add up like a random walk. The
-// factors are those of correct runs with room to spare; bf16 is summed in f32 and rounded seldom.
+// Sums in another order: errors of one unit in the last place per layer add up like a random walk,
+// so they grow with the square root of the depth. The factors are the differences of correct runs
+// with a margin; with bf16 and fp16, sums are in f32 and rounded seldom.
 Bound bound_of(const CompileRequest& r) {
   const double walk = std::sqrt(static_cast<double>(r.model.all_layers()) + 1);
   double values = 0.2 * 0x1p-9 * walk;
@@ -44,7 +53,7 @@ std::vector<std::string> program() {
   return {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
 }
 
-// Runs the command with its output in `log`. Throws Error with the end of it.
+// Runs the command with its output in `log`. Throws Error with the end of that output if it fails.
 void run(const std::vector<std::string>& command, const Path& log) {
   const std::string line =
       quote_words(command) + " >" + quote_words({log.string()}) + " 2>&1 </dev/null";
@@ -88,7 +97,7 @@ class Verification {
         config_(resolved(open_run(run_, overrides_))),
         bound_(bound_of(compile_request(config_, Purpose::kTrain))) {}
 
-  // 0 where nothing differs beyond the bound, else 1.
+  // Returns 0 if nothing differs by more than the bound, and 1 otherwise.
   int go() {
     require_layout(config_, "verify");
     const int64_t ranks = mesh_of(config_.layout).ranks();
@@ -109,8 +118,9 @@ class Verification {
   }
 
  private:
-  // One rank takes the micro-batches of all data ranks as one; with the vocabulary divided it
-  // computes the head in the same parts, so that these can be compared.
+  // Returns the keys that make a run on one rank the same computation. It takes the micro-batches
+  // of all data ranks as one; if the vocabulary is divided among tensor ranks, it computes the head
+  // unfused, which has the same intermediate values, so that these can be compared.
   std::vector<std::string> alone() const {
     std::vector<std::string> keys = {
         "layout.data=1",
@@ -127,9 +137,33 @@ class Verification {
     return keys;
   }
 
-  // Where a gradient is nothing but rounding, a smaller one makes steps of any size of it.
-  double epsilon() const {
-    return std::max(config_.optimizer.epsilon, config_.precision == Precision::kFp32 ? 1e-5 : 1e-3);
+  // Optimizers such as AdamW divide by a running norm of the gradient + epsilon. If a gradient is
+  // only rounding noise, a small epsilon turns the noise into steps of full size, which would
+  // differ between the runs although neither is wrong.
+  std::vector<std::string> epsilons() const {
+    const OptimizerSection& o = config_.optimizer;
+    const double least = config_.precision == Precision::kFp32 ? 1e-5 : 1e-3;
+    std::vector<std::string> keys = {
+        fmt::format("optimizer.epsilon={}", std::max(o.epsilon, least))};
+    std::vector<OptimizerGroupSection> groups = o.groups;
+    for (OptimizerGroupSection& g : groups)
+      g.settings.set("epsilon", Tree(std::max(settings_of(g, o).epsilon, least)));
+    if (!groups.empty()) keys.push_back("optimizer.groups=" + to_json(write_value(groups)));
+    return keys;
+  }
+
+  // What compare_values() allows weights that are updated by signs.
+  std::function<double(std::string_view)> signs() const {
+    const auto by_sign = [](const OptimizerPolicy& o) { return traits_of(o.kind).by_sign; };
+    const CompileRequest r = compile_request(config_, Purpose::kTrain);
+    if (!by_sign(r.optimizer) &&
+        std::none_of(r.groups.begin(), r.groups.end(),
+                     [&](const OptimizerGroup& g) { return by_sign(g.policy); }))
+      return {};
+    return [this](std::string_view weight) {
+      const OptimizerSection o = optimizer_of(config_, weight);
+      return traits_of(o.kind).by_sign ? 2 * o.learning_rate : 0.0;
+    };
   }
 
   void train(const std::string& name, int ranks, const std::vector<std::string>& layout) const {
@@ -141,13 +175,20 @@ class Verification {
     start.program.push_back(run_);
     start.program.insert(start.program.end(), overrides_.begin(), overrides_.end());
     start.program.insert(start.program.end(), layout.begin(), layout.end());
+    for (const std::string& key : epsilons()) start.program.push_back(key);
+    // A run with optimizer state on the host cannot dump its values.
+    if (const std::string& o = config_.layout.offload; parse_offload(o).optimizer)
+      start.program.push_back("layout.offload=" + (o.find("activations") == o.npos
+                                                       ? std::string("none")
+                                                       : std::string("activations")));
+    // Everything that would make the runs differ, or that verification does not need, is turned
+    // off.
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
-          "run.dump_values=" + into.string(), fmt::format("optimizer.epsilon={}", epsilon()),
-          std::string("compiler.products=stored"), std::string("checkpoint.resume=never"),
-          std::string("checkpoint.every_steps=0"), std::string("checkpoint.at_steps=[]"),
-          std::string("checkpoint.keep_every_steps=0"), std::string("metrics.every_steps=1"),
-          std::string("metrics.validate_every_steps=0"),
+          "run.dump_values=" + into.string(), std::string("compiler.products=stored"),
+          std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
+          std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
+          std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
     run(ranks == 1 ? start.program : start_command(start), folder_ / (name + ".log"));
@@ -186,8 +227,7 @@ class Verification {
     for (int64_t r = 0; r < mesh_of(config_.layout).ranks(); ++r)
       ranks.push_back(records("many", r));
     ValueBounds bounds = value_bounds(compile_request(config_, Purpose::kTrain));
-    if (config_.optimizer.kind == OptimizerKind::kLion)
-      bounds.signs = 2 * config_.optimizer.learning_rate;
+    bounds.signs = signs();
     const ValueComparison c = tessera::compare_values(records("one", 0), ranks, bounds);
     if (!c.first) {
       fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",

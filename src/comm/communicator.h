@@ -1,17 +1,16 @@
 // A group of ranks and the transfers between them.
 //
-// No call here waits: a transfer is started, moves on only inside progress(), and is over when
-// done() says so. Until then its memory belongs to it: two that are under way at once share none
-// that either writes. Collectives of a communicator are first in,
-// first out, and every rank of the group starts the same ones in the same order; so are its sends,
-// and its receives. The three lines do not wait for each other.
+// No call here waits. A transfer is started, advances only inside progress(), and is complete when
+// done() returns true. Until then its memory belongs to it: two transfers in flight share no memory
+// that either of them writes. Collectives of a communicator complete in the order in which they
+// were started, and every rank of the group starts the same ones in the same order. The same holds
+// for its sends, and for its receives. The three queues do not wait for each other.
 //
-// Results depend on nothing but the inputs: element i of a sum is ((x0 + x1) + x2) + … in the order
-// of the group's ranks, in f32 for f32 and bf16 (rounded once, at the end) and f64 for f64,
-// whatever the timing, the size of the pieces that travel, or the addresses.
+// Results depend only on the inputs: element i of a sum is ((x0 + x1) + x2) + … in the order of the
+// group's ranks, in f32 for f32 and bf16 (rounded once, at the end) and in f64 for f64. Timing,
+// message sizes and addresses do not matter.
 //
-// A part: of `whole`, n elements, rank r's part is [r · share, (r + 1) · share) as far as it
-// exists.
+// Parts: of `whole`, n elements, rank r has [r · share, (r + 1) · share), as far as it exists.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +39,7 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   const std::vector<int64_t>& ranks() const { return ranks_; }  // their numbers in the world
-  int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
+  int64_t size() const { return std::ssize(ranks_); }
   int64_t rank() const { return rank_; }  // which of them this is
 
   // f32, bf16 or f64; `out` is `in` or elsewhere.

@@ -1,3 +1,6 @@
+// Backoff for a thread that must poll: 20 rounds without a pause, 200 that yield the processor,
+// then 50 µs of sleep per round. A message that is about to arrive is found at once, and a long
+// wait leaves the core to the threads that compute.
 #include "comm/idle.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
-// Ranks as processes of MPI 3.1. Every message is one of point to point, non-blocking, and nothing
-// here waits but through Idle (start, end and the making of groups apart): an MPI call that waits
-// would burn a core that others compute on.
+// Ranks as MPI 3.1 processes. Every message is a non-blocking point-to-point message. A blocking
+// MPI call would spin on a core that other threads compute on, so waiting goes through Idle, except
+// at startup, at shutdown and where groups are created.
 #include <mpi.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void check(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   throw Error("{} failed: {}. Another rank has probably ended; its own message says why.", call,
-              std::string(text.data(), static_cast<size_t>(length)));
+              std::string(text.data(), length));
 }
 
 void wait(MPI_Request request) {
@@ -41,11 +41,20 @@ int as_int(int64_t n) {
   return static_cast<int>(n);
 }
 
-// Transfers that follow each other: their steps are one stream, numbered through.
+// A FIFO of transfers. Their steps form one numbered sequence, of which [finished_, started_) are
+// in flight:
+//
+//   transfer A: steps 0 … 4      transfer B: steps 5 … 9
+//   0  1  2 | 3  4  5  6 | 7  8  9
+//           ^ finished_  ^ started_ <= finished_ + kStepsInFlight
+//
+// A step of B may start before A is complete, so the link does not idle between transfers. Steps
+// finish in order, which fixes the order of sums and lets step k reuse the staging slot of step k -
+// kStepsInFlight.
 class Line {
  public:
-  // The messages of a line carry its tag, so that lines of a communicator never mix. Sends and
-  // receives face each other, hence one tag for both.
+  // The messages of a queue carry its tag, so that the queues of a communicator never mix. A send
+  // matches a receive of the peer, hence both have one tag.
   Line(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
 
   void push(Ticket ticket, Transfer transfer) {
@@ -54,8 +63,8 @@ class Line {
     waiting_.push_back({ticket, first, std::move(transfer)});
   }
 
-  // Moves what is in flight on. Calls over(ticket) for what has finished, sent(bytes) for what has
-  // left.
+  // Advances the steps in flight. Calls over(ticket) for each finished transfer and sent(bytes) for
+  // each message handed to MPI.
   template <class Over, class Sent>
   bool progress(const Over& over, const Sent& sent) {
     if (waiting_.empty()) return false;
@@ -94,10 +103,8 @@ class Line {
   };
 
   static int64_t slot(int64_t step) { return step % kStepsInFlight; }
-  std::vector<Posted>& posted(int64_t step) { return posted_[static_cast<size_t>(slot(step))]; }
-  const std::vector<Posted>& posted(int64_t step) const {
-    return posted_[static_cast<size_t>(slot(step))];
-  }
+  std::vector<Posted>& posted(int64_t step) { return posted_[slot(step)]; }
+  const std::vector<Posted>& posted(int64_t step) const { return posted_[slot(step)]; }
 
   template <class Over>
   bool close_finished(const Over& over) {
@@ -114,6 +121,8 @@ class Line {
     const int64_t before = started_;
     for (const Waiting& w : waiting_)
       for (; started_ < w.end(); ++started_) {
+        // The steps after a barrier overwrite what steps before it still send: see
+        // all_reduce_transfer().
         const int64_t barrier = w.first + w.transfer.barrier;
         if (started_ == finished_ + kStepsInFlight) return started_ > before;
         if (w.transfer.barrier > 0 && started_ >= barrier && finished_ < barrier)
@@ -141,15 +150,15 @@ class Line {
     }
   }
 
-  // Whether all messages of a step have come and gone.
+  // Returns true if all messages of a step are complete.
   bool arrived(int64_t step) {
     requests_.clear();
     for (const Posted& p : posted(step)) requests_.push_back(p.request);
     int flag = 1;
     if (!requests_.empty())
-      check(MPI_Testall(as_int(static_cast<int64_t>(requests_.size())), requests_.data(), &flag,
-                        MPI_STATUSES_IGNORE),
-            "MPI_Testall");
+      check(
+          MPI_Testall(as_int(std::ssize(requests_)), requests_.data(), &flag, MPI_STATUSES_IGNORE),
+          "MPI_Testall");
     return flag != 0;
   }
 
@@ -171,7 +180,7 @@ class MpiCommunicator : public Communicator {
         sends_(comm, 2),
         receives_(comm, 2) {}
   ~MpiCommunicator() override {
-    // Freeing is collective: where an exception passes, the others will not come.
+    // Freeing is collective. After an exception the other ranks do not take part.
     if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
   }
 
@@ -205,7 +214,7 @@ class MpiCommunicator : public Communicator {
     for (const Line* line : {&collectives_, &sends_, &receives_}) line->missing(peers);
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-    for (int64_t& p : peers) p = ranks()[static_cast<size_t>(p)];
+    for (int64_t& p : peers) p = ranks()[p];
     return peers;
   }
 
@@ -229,9 +238,9 @@ class MpiCommunicator : public Communicator {
 class MpiWorld : public World {
  public:
   MpiWorld() {
-    // Open MPI sends long messages over TCP as writes to the other side's memory, and then reaches
-    // 60 % of a link; as plain messages all of it (docs/decisions/progress.md). Who has set it
-    // otherwise knows why.
+    // Open MPI sends long messages over TCP as writes to the remote memory, which reaches 60 % of a
+    // link's bandwidth; plain messages reach all of it (docs/decisions/progress.md). A value that
+    // the user has set is kept.
     ::setenv("OMPI_MCA_btl_tcp_flags", "9", 0);  // send, without a copy
     int given = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
@@ -246,7 +255,7 @@ class MpiWorld : public World {
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;
     check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
-    hosts_ = all_gather(std::string(name.data(), static_cast<size_t>(length)));
+    hosts_ = all_gather(std::string(name.data(), length));
   }
   ~MpiWorld() override {
     if (std::uncaught_exceptions() > 0) return;
@@ -265,7 +274,7 @@ class MpiWorld : public World {
     MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
     check(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
-    check(MPI_Group_incl(all, as_int(static_cast<int64_t>(members.size())), members.data(), &some),
+    check(MPI_Group_incl(all, as_int(std::ssize(members)), members.data(), &some),
           "MPI_Group_incl");
     check(MPI_Comm_create_group(comm_, some, 0, &comm), "MPI_Comm_create_group");
     MPI_Group_free(&some);
@@ -284,35 +293,34 @@ class MpiWorld : public World {
   std::vector<std::string> all_gather(const std::string& own) override {
     const auto n = static_cast<size_t>(size_);
     std::vector<int> lengths(n), starts(n, 0);
-    const int length = as_int(static_cast<int64_t>(own.size()));
+    const int length = as_int(std::ssize(own));
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_, &request),
           "MPI_Iallgather");
     wait(request);
     for (size_t r = 1; r < n; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
-    std::string joined(static_cast<size_t>(starts.back() + lengths.back()), '\0');
+    std::string joined(starts.back() + lengths.back(), '\0');
     check(MPI_Iallgatherv(own.data(), length, MPI_CHAR, joined.data(), lengths.data(),
                           starts.data(), MPI_CHAR, comm_, &request),
           "MPI_Iallgatherv");
     wait(request);
     std::vector<std::string> out;
-    for (size_t r = 0; r < n; ++r)
-      out.push_back(joined.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(lengths[r])));
+    for (size_t r = 0; r < n; ++r) out.push_back(joined.substr(starts[r], lengths[r]));
     return out;
   }
 
   void broadcast(std::string& bytes, int64_t root) override {
-    auto length = static_cast<int64_t>(bytes.size());
+    auto length = std::ssize(bytes);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(&length, 1, MPI_INT64_T, as_int(root), comm_, &request), "MPI_Ibcast");
     wait(request);
-    bytes.resize(static_cast<size_t>(length));
+    bytes.resize(length);
     check(MPI_Ibcast(bytes.data(), as_int(length), MPI_CHAR, as_int(root), comm_, &request),
           "MPI_Ibcast");
     wait(request);
   }
 
-  // By hand, so that the order of the sum is that of the ranks.
+  // Computed here from gathered terms, so that the sum has the order of the ranks.
   void all_reduce(std::span<double> x, Reduction r) override {
     const size_t n = x.size();
     std::vector<double> all(n * static_cast<size_t>(size_));

@@ -1,3 +1,7 @@
+// Sums and maxima of several arrays in a fixed order, ((x_0 + x_1) + x_2) + …, which makes results
+// independent of the transport and of timing. The arrays are added in blocks of 1,024 elements, so
+// that the running sums stay in the L1 cache while the terms stream through. 16-bit terms are added
+// in f32 and rounded once per element.
 #include "comm/reduce.h"
 
 #include <algorithm>
@@ -7,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // elements added at a time: their sums stay in the first cache
+constexpr int64_t kBlock = 1024;  // elements per block: their sums stay in the L1 cache
 
 template <class Sum, class Term>
 void first(const Term* x, int64_t n, Sum* sum) {
@@ -22,6 +26,7 @@ void next(const Term* x, int64_t n, Reduction r, Sum* sum) {
   }
   for (int64_t i = 0; i < n; ++i) {
     const auto y = static_cast<Sum>(x[i]);
+    // A NaN in the sum stays; a NaN in y makes both comparisons false and is taken.
     sum[i] = sum[i] > y || sum[i] != sum[i] ? sum[i] : y;
   }
 }

@@ -14,8 +14,7 @@ namespace {
 void copy(const TensorView& from, const TensorView& to, int64_t elements) {
   CHECK(from.dtype == to.dtype && from.elements() >= elements && to.elements() >= elements,
         "{} elements from {} to {}", elements, from.elements(), to.elements());
-  if (from.data != to.data)
-    std::memcpy(to.data, from.data, static_cast<size_t>(elements * size_of(from.dtype)));
+  if (from.data != to.data) std::memcpy(to.data, from.data, elements * size_of(from.dtype));
 }
 
 class SelfCommunicator : public Communicator {
@@ -36,10 +35,11 @@ class SelfCommunicator : public Communicator {
                        .out = part.as<std::byte>(),
                        .out_type = part.dtype,
                        .add = how.add});
+    // Padding of the last shard becomes zero, as in the other worlds.
     const int64_t beyond = part.elements() - whole.elements();
     if (beyond > 0 && !how.add)
       std::memset(part.as<std::byte>() + whole.elements() * size_of(part.dtype), 0,
-                  static_cast<size_t>(beyond * size_of(part.dtype)));
+                  beyond * size_of(part.dtype));
     return over();
   }
   Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t) override {

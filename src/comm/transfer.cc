@@ -1,3 +1,16 @@
+// Collectives as steps of point-to-point messages (transfer.h). Every rank sends its pieces
+// directly to every other rank instead of around a ring: a ring adds in an order that differs per
+// element, while here each rank holds all terms of its part and adds them in the order of ranks.
+// The bytes per rank are those of a ring, (n - 1) / n of the whole for each of reduce-scatter and
+// all-gather.
+//
+//   whole, 3 ranks:   | part 0: piece 0, piece 1, … | part 1: … | part 2: … |
+//   step c of reduce_scatter on rank 1:
+//     sends     piece c of parts 0 and 2 to ranks 0 and 2
+//     receives  piece c of part 1 from both, into the staging slot of the step
+//     adds      term of rank 0 + own term + term of rank 2
+//
+// The staging memory is divided into kStepsInFlight slots of one piece per peer.
 #include "comm/transfer.h"
 
 #include <algorithm>
@@ -9,9 +22,11 @@
 namespace tessera {
 namespace {
 
-// Of messages that need no staging: long enough to cost nothing, short enough for MPI's int.
+// Size of messages that need no staging: large enough that their fixed cost is negligible, and
+// within MPI's int counts.
 constexpr int64_t kPieceBytes = 1 << 20;
-// Below this an all_reduce is one step: the second would cost more than the bytes it saves.
+// Below this an all_reduce is a single step: a second one would cost more time than the bytes it
+// saves.
 constexpr int64_t kSmallBytes = 8 << 10;
 constexpr int64_t kAlignment = 16;  // elements
 
@@ -20,13 +35,13 @@ std::byte* at(const TensorView& x, int64_t element) {
   return static_cast<std::byte*>(x.data) + element * size_of(x.dtype);
 }
 
-// [begin, end) of the whole.
+// Elements [begin, end) of the whole.
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
 
-// n elements in parts of `share`, and each part in pieces.
+// n elements in parts of `share`, each part in pieces.
 struct Parts {
   int64_t n = 0, share = 0, piece = 0;
 
@@ -41,7 +56,8 @@ struct Parts {
   int64_t steps() const { return divide(std::min(n, share), piece); }
 };
 
-// Every rank but the own, starting behind it, so that not all send to the same one first.
+// Calls f for every other rank, starting with the next one, so that not all send to the same rank
+// first.
 template <class F>
 void each_peer(const Member& m, const F& f) {
   for (int64_t k = 1; k < m.size; ++k) f((m.rank + k) % m.size);
@@ -59,14 +75,14 @@ int64_t staged_bytes(const Member& m) {
   return staging_bytes(m.size) / kStepsInFlight / peers / kLine * kLine;
 }
 
-// Where the piece of a peer waits for its turn in the sum.
+// Returns where the piece of a peer is stored until it is added.
 std::byte* staged(const Member& m, const Step& step, int64_t peer) {
   const int64_t bytes = staging_bytes(m.size) / kStepsInFlight;
   const int64_t place = peer < m.rank ? peer : peer - 1;
   return m.staging + step.slot * bytes + staged_bytes(m) * place;
 }
 
-// All terms in rank order: the own one from `own`.
+// Adds all terms in the order of ranks; `own` is this rank's term.
 void add_up(const Member& m, const Step& step, const std::byte* own, Reduce r) {
   std::vector<const std::byte*> terms;
   for (int64_t rank = 0; rank < m.size; ++rank)
@@ -77,10 +93,11 @@ void add_up(const Member& m, const Step& step, const std::byte* own, Reduce r) {
 
 void clear_beyond(const TensorView& part, int64_t count) {
   if (part.elements() > count)
-    std::memset(at(part, count), 0,
-                static_cast<size_t>((part.elements() - count) * size_of(part.dtype)));
+    std::memset(at(part, count), 0, (part.elements() - count) * size_of(part.dtype));
 }
 
+// Every rank sends its whole operand to all others and adds all of them: n - 1 times the bytes, but
+// one message latency instead of two.
 Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorView& out,
                           Reduction r) {
   Transfer t;
@@ -113,6 +130,7 @@ Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const
   t.steps = parts.steps();
   t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     const int64_t bytes = parts.cut(m.rank, step.index).size() * size_of(whole.dtype);
+    // Receives are posted first, so that a message finds its buffer when it arrives.
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), bytes, d, true); });
     each_peer(m, [&](int64_t d) {
       const Range c = parts.cut(d, step.index);
@@ -153,8 +171,7 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
   };
   t.finish = [=](const Step& step) {
     std::byte* place = at(whole, parts.part(m.rank).begin);
-    if (step.index == 0 && place != part.data)
-      std::memcpy(place, part.data, static_cast<size_t>(own * size));
+    if (step.index == 0 && place != part.data) std::memcpy(place, part.data, own * size);
   };
   return t;
 }
@@ -164,6 +181,7 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
   CHECK(in.elements() == out.elements() && in.dtype == out.dtype, "all_reduce of {} {} to {} {}",
         in.elements(), name_of(in.dtype), out.elements(), name_of(out.dtype));
   if (in.bytes() <= std::min(kSmallBytes, staged_bytes(m))) return small_all_reduce(m, in, out, r);
+  // Two phases: reduce-scatter, then all-gather of the parts.
   const int64_t share = divide(divide(in.elements(), m.size), kAlignment) * kAlignment;
   const Parts parts = {in.elements(), share, 1};
   const Range own = parts.part(m.rank);
@@ -172,7 +190,7 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
   const Transfer gather = all_gather_transfer(m, part, out, share);
   Transfer t;
   t.steps = reduce.steps + gather.steps;
-  t.barrier = reduce.steps;  // parts come back to where the terms were sent from
+  t.barrier = reduce.steps;  // the gather overwrites the terms that the first phase sends
   t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     if (step.index < reduce.steps) return reduce.messages(step, to);
     gather.messages({step.index - reduce.steps, step.slot}, to);

@@ -1,5 +1,7 @@
 #include "compile/compile.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "compile/blocks.h"
 #include "compile/layout_check.h"
@@ -58,9 +60,17 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
   return programs;
 }
 
-void check_weight_names(const CompileRequest& request) {
+void check_weight_names(const CompileRequest& request) { trained_weights(request); }
+
+std::vector<std::string> trained_weights(const CompileRequest& request) {
   State state;
-  run_passes(state, context_of(request, {}), passes_through("freeze"));
+  run_passes(state, context_of(request, {}), passes_through("assign_optimizers"));
+  std::vector<std::string> names;
+  for (const Value& v : state.graph.values)
+    if (v.role == Role::kWeight && !v.frozen &&
+        std::find(names.begin(), names.end(), known_name(v)) == names.end())
+      names.push_back(known_name(v));
+  return names;
 }
 
 PipelineShape pipeline_of(const CompileRequest& request) {
@@ -74,7 +84,7 @@ double model_flops(const CompileRequest& request) {
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)
-      flops += cost_of(op, g.values).flops.model * static_cast<double>(b.layers);
+      flops += cost_of(op, g.values).flops.model * static_cast<double>(b.count());
   return 3 * flops;  // the backward computes two products for each of the forward's
 }
 

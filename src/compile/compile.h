@@ -23,9 +23,12 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,
                       const PassObserver& observe = {});
 
-// Throws Error if a pattern of adapters or frozen weights matches no weight, or lora.rank exceeds a
-// weight's smaller side; compile() throws the same.
+// Throws Error if a pattern of adapters, frozen weights or optimizer groups matches no weight, or
+// lora.rank exceeds a weight's smaller side; compile() throws the same.
 void check_weight_names(const CompileRequest& request);
+// Returns the weights that the run trains, as checkpoints name them ("layer.attn.qkv.weight" for
+// all layers), each once. Throws as check_weight_names() does.
+std::vector<std::string> trained_weights(const CompileRequest& request);
 
 // What the stages of the pipeline do: the schedule that compile() follows.
 PipelineShape pipeline_of(const CompileRequest& request);

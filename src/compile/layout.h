@@ -37,7 +37,7 @@ struct Layout {
   int64_t overlap = 1;
   std::string recompute =
       "none";                    // none | selective | full | full:N (the first N layers of a stage)
-  std::string offload = "none";  // none | activations | activations:N
+  std::string offload = "none";  // see parse_offload
 
   static void fields(auto& self, auto&& visit) {
     visit("data", self.data, "ranks that hold different sequences", at_least(1));
@@ -63,8 +63,9 @@ struct Layout {
     visit("recompute", self.recompute,
           "none | selective | full | full:N (the first N layers of a stage)");
     visit("offload", self.offload,
-          "none | activations | activations:N (of the first N layers of a stage): what waits in "
-          "the host's memory for its backward");
+          "none | activations | activations:N (of the first N layers of a stage) | optimizer | "
+          "activations+optimizer: what is in the host's memory: activations until their backward, "
+          "master weights and moments until their update");
   }
 };
 
@@ -82,6 +83,8 @@ struct CompilerOptions {
   ProductType products = ProductType::kStored;
   int64_t bucket_bytes = 0;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
+  bool tp_comm_overlap = false;
+  int64_t tp_comm_chunks = 4;
   bool poison = false;
 
   static void fields(auto& self, auto&& visit) {
@@ -116,6 +119,10 @@ struct CompilerOptions {
           at_least(0));
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
+    visit("tp_comm_overlap", self.tp_comm_overlap,
+          "run the collectives of tensor parallelism beside the computation of a layer");
+    visit("tp_comm_chunks", self.tp_comm_chunks,
+          "chunks of sequences of a layer with tp_comm_overlap, at most; 1: none", at_least(1));
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");
   }
 };

@@ -1,5 +1,6 @@
 #include "compile/layout_check.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -32,7 +33,7 @@ void check_sizes(const Layout& l) {
 
 void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  int64_t common = std::gcd(m.heads, inner);
+  int64_t common = std::gcd(std::gcd(m.heads, inner), m.wide_feed_forward);
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
   const auto divides = [&](const char* what, int64_t n, const char* way_out) {
     if (n % l.tensor != 0)
@@ -41,6 +42,7 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
   };
   divides("heads", m.heads, "");
   divides("feed_forward", inner, "");
+  divides("wide_feed_forward", m.wide_feed_forward, "");
   if (l.sequence_parallel && l.tensor > 1)
     for (const int64_t tokens : {batch.tokens, batch.source})
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
@@ -77,7 +79,7 @@ void check_pipeline(const ModelConfig& m, const Layout& l) {
         "that schedule.",
         l.interleave);
   if (l.stages.empty()) return;
-  if (static_cast<int64_t>(l.stages.size()) != chunks)
+  if (std::ssize(l.stages) != chunks)
     throw Error("layout.stages has {} numbers, wanted pipeline x interleave = {} x {} = {}.",
                 l.stages.size(), l.pipeline, l.interleave, chunks);
   int64_t sum = 0;
@@ -99,7 +101,10 @@ void check_layout(const ModelConfig& model, const Layout& layout, const BatchSiz
 }
 
 bool can_copy_heads(const CompileRequest& r) {
-  return r.optimizer.kind != OptimizerKind::kAdafactor && r.adapters.rank == 0;
+  const auto factors = [](const OptimizerPolicy& o) { return traits_of(o.kind).factored; };
+  return r.adapters.rank == 0 && !factors(r.optimizer) &&
+         std::none_of(r.groups.begin(), r.groups.end(),
+                      [&](const OptimizerGroup& g) { return factors(g.policy); });
 }
 
 void check_head_copies(const CompileRequest& r) {

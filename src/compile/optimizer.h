@@ -1,25 +1,30 @@
-// What the compiler must know of an optimizer; ir/ops/update.cc and kernels/update.h have the rest.
+// What the compiler must know of the optimizers of a run; base/optimizer_kind.h has the rest.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "base/optimizer_kind.h"
 
 namespace tessera {
 
-enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd };
-constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|sgd"; }
-
 struct OptimizerPolicy {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1.0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double rate_multiplier = 1;   // multiplies the scheduled learning rate
   bool decays_vectors = false;  // norms and biases too
   bool bf16_moments = false;
   bool stochastic = true;  // rounding of state that is bf16 without a master
   // Adafactor's: 1 - t^-decay_power is the decay of the second moment.
   double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
   bool scale_by_weight = true;
+};
+
+// Weights with an optimizer of their own: those whose names match a pattern and no earlier group.
+struct OptimizerGroup {
+  std::vector<std::string> match;  // '*' for any text
+  OptimizerPolicy policy;
 };
 
 // Low-rank adapters (Hu et al. 2021): beside the product with a weight W [out, in] stands one with
@@ -30,8 +35,5 @@ struct AdapterPolicy {
   std::vector<std::string> targets;  // names of weights, '*' for any text; none: every product's
   double scale() const { return alpha / static_cast<double>(rank); }
 };
-
-// Whether a name is that of a pattern in which '*' stands for any text.
-bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace tessera

@@ -9,10 +9,12 @@
 #include "compile/memory/place.h"
 #include "compile/schedule/assign_stages.h"
 #include "compile/schedule/drop_unused.h"
+#include "compile/schedule/host_state.h"
 #include "compile/schedule/offload.h"
 #include "compile/schedule/overlap.h"
 #include "compile/schedule/schedule.h"
 #include "compile/schedule/zero.h"
+#include "ir/verify.h"
 #include "model/forward.h"
 
 namespace tessera {
@@ -22,6 +24,13 @@ constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
 bool always(const Context&) { return true; }
 bool trains(const Context& c) { return c.trains(); }
+bool offloads_optimizer(const Context& c) {
+  return parse_offload(c.request.layout.offload).optimizer;
+}
+
+bool overlaps_tensor(const Context& c) {
+  return c.request.options.tp_comm_overlap && c.request.layout.tensor > 1;
+}
 
 void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
@@ -58,6 +67,10 @@ constexpr Pass kPasses[] = {
      Invariant::kTypes},
     {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
+     Invariant::kTypes},
+    {"assign_optimizers", Level::kModel, [](const Context& c) { return !c.request.groups.empty(); },
+     "`optimizer.groups`",
+     [](State& s, const Context& c) { assign_optimizers(s.graph, c.request.groups); },
      Invariant::kTypes},
     {"keep_logits", Level::kModel, [](const Context& c) { return c.generates(); },
      "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },
@@ -142,21 +155,35 @@ constexpr Pass kPasses[] = {
      Invariant::kSameBytes},
     {"remove_dead_ops", Level::kDifferentiated, always, "always",
      [](State& s, const Context&) { remove_dead_ops(s.graph); }, Invariant::kSameBytes},
+    {"assign_queues", Level::kDifferentiated, overlaps_tensor, "`compiler.tp_comm_overlap`",
+     [](State& s, const Context&) { assign_queues(s.graph); }, Invariant::kSameBytes},
+    {"chunk_layers", Level::kDifferentiated,
+     [](const Context& c) { return overlaps_tensor(c) && c.request.options.tp_comm_chunks > 1; },
+     "`compiler.tp_comm_overlap`",
+     [](State& s, const Context& c) { chunk_layers(s.graph, c.request.options.tp_comm_chunks); },
+     Invariant::kSameBytes},
+    {"order_segments", Level::kDifferentiated, overlaps_tensor, "`compiler.tp_comm_overlap`",
+     [](State& s, const Context&) { order_segments(s.graph); }, Invariant::kSameBytes},
     {"assign_stages", Level::kDifferentiated, always, "always", run_assign_stages,
      Invariant::kSameBytes},
     {"expand", Level::kSegments, always, "always", run_expand, Invariant::kLayout},
+    {"move_state", Level::kSegments, offloads_optimizer, "`layout.offload: optimizer`",
+     [](State& s, const Context&) { move_state(s.expanded); }, Invariant::kLayout},
     {"schedule", Level::kCalls, always, "always", run_schedule, Invariant::kCalls},
     {"zero", Level::kCalls, always, "always", run_zero, Invariant::kCalls},
     {"offload", Level::kCalls,
      [](const Context& c) {
        return c.trains() && parse_offload(c.request.layout.offload).layers > 0;
      },
-     "`layout.offload`",
+     "`layout.offload: activations`",
      [](State& s, const Context& c) {
-       offload(s.expanded.program, parse_offload(c.request.layout.offload),
-               c.request.layout.overlap);
+       offload(s.expanded, parse_offload(c.request.layout.offload), c.request.layout.overlap);
      },
      Invariant::kLayout},
+    {"copy_state", Level::kCalls,
+     [](const Context& c) { return c.trains() && offloads_optimizer(c); },
+     "`layout.offload: optimizer`",
+     [](State& s, const Context&) { copy_state(s.expanded.program); }, Invariant::kCalls},
     {"overlap", Level::kCalls, [](const Context& c) { return c.request.layout.overlap > 0; },
      "`layout.overlap`",
      [](State& s, const Context& c) { overlap(s.expanded.program, c.request.layout.overlap); },
@@ -200,7 +227,9 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
     pass.run(state, context);
     state.level = pass.level;
     if (verifies) {
-      const std::vector<std::string> faults = verify(state, pass.leaves);
+      std::vector<std::string> faults = verify(state, pass.leaves);
+      if (faults.empty() && pass.leaves == Invariant::kPlaced)
+        faults = verify_target(state.expanded.program, context.target);
       CHECK(faults.empty(), "after pass {}: {}", pass.name, faults.front());
     }
     if (observe) observe(pass, state);

@@ -24,7 +24,9 @@ struct CompileRequest {
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
-  OptimizerPolicy optimizer;
+  OptimizerPolicy optimizer;           // of all weights that are in none of the groups
+  std::vector<OptimizerGroup> groups;  // the first that a weight matches updates it
+  double clip_norm = 1;                // largest norm of the gradients of all weights together
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained
   Purpose purpose = Purpose::kTrain;
@@ -38,6 +40,11 @@ struct CompileRequest {
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;
+
+  // The optimizer of the weights with that Value::policy.
+  const OptimizerPolicy& policy(int64_t number) const {
+    return number == 0 ? optimizer : groups.at(static_cast<size_t>(number) - 1).policy;
+  }
 };
 
 }  // namespace tessera

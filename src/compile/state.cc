@@ -10,17 +10,6 @@
 namespace tessera {
 namespace {
 
-std::vector<std::string> verify_offsets(const Program& p) {
-  std::vector<std::string> findings;
-  for (const FrameId f : p.frames.ids()) {
-    const int64_t offset = p.frame(f).offset, end = p.bytes + p.host_bytes;
-    if (offset < 0 || offset + p.bytes_of(f) > end)
-      findings.push_back(fmt::format("frame {} of {} bytes at {} is not within the {} bytes",
-                                     frame_name(p, f), p.bytes_of(f), offset, end));
-  }
-  return findings;
-}
-
 std::string print(const StageShare& share) {
   return fmt::format("stages {} layers={} cost={}\n", share.pipeline.stages,
                      fmt::join(share.layers, ","), fmt::join(share.pipeline.cost, ","));
@@ -38,14 +27,13 @@ std::vector<std::string> verify(const State& state, Invariant invariant) {
       return verify(state.graph, ShardingCheck::kSameBytes);
     case Invariant::kCalls:
       return verify_calls(state.expanded.program);
-    case Invariant::kPlaced:
-      if (std::vector<std::string> found = verify_offsets(state.expanded.program); !found.empty())
-        return found;
-      break;
     case Invariant::kLayout:
+      return verify(state.expanded.program);
+    case Invariant::kPlaced:
       break;
   }
-  return verify(state.expanded.program);
+  std::vector<std::string> findings = verify(state.expanded.program);
+  return findings.empty() ? verify_arena(state.expanded.program) : findings;
 }
 
 std::string print(const State& state) {

@@ -1,3 +1,5 @@
+// Checks the batch sizes: divisibility, and bounds that keep the number of calls, of activations
+// and of tokens within what can be compiled and counted in 64 bits.
 #include "config/batch_section.h"
 
 #include <fmt/ranges.h>
@@ -10,18 +12,20 @@
 namespace tessera {
 namespace {
 
-// A step is a list of calls that is held in memory: a typing error must not fill it.
+// A step is a list of calls that is held in memory; a typing error must not fill it.
 constexpr int64_t kMostCalls = int64_t{1} << 22;
 constexpr int64_t kMostRampSizes = 64;
 constexpr double kMostTokens = 1e18;  // that a run reads
 
-// Upper bounds of the numbers that exist at once, so that their bytes fit in 64 bits.
+// Checks upper bounds of the numbers that exist at once, so that their bytes fit in 64 bits.
 void check_activations(const RunConfig& run, KeyErrors& errors) {
   const ModelConfig& m = run.model;
   const auto layers = static_cast<double>(m.all_layers());
-  const auto hidden = static_cast<double>(m.hidden), inner = static_cast<double>(m.feed_forward);
+  const auto hidden = static_cast<double>(m.hidden);
+  const auto inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward));
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const auto vocabulary = static_cast<double>(m.vocabulary + m.vocabulary_multiple);
+  // Twice the sequence: an encoder and a decoder may both have this length.
   const double tokens = 2 * static_cast<double>(run.data.sequence_length);
   const double widest = 4 * heads + 3 * inner + hidden + vocabulary;
   const double global = static_cast<double>(run.batch.global) * tokens * widest;
@@ -35,6 +39,7 @@ void check_activations(const RunConfig& run, KeyErrors& errors) {
 void check_calls(const RunConfig& run, KeyErrors& errors) {
   const int64_t layers = run.model.all_layers();
   const int64_t microbatches = run.batch.global / run.layout.data / run.batch.micro;
+  // Divided rather than multiplied, so that the check itself cannot overflow.
   if (microbatches > kMostCalls / layers)
     errors.add("batch.micro",
                "= {} makes {} micro-batches of {} layers each, more than {} calls per step. Use a "
@@ -42,7 +47,8 @@ void check_calls(const RunConfig& run, KeyErrors& errors) {
                run.batch.micro, microbatches, layers, kMostCalls);
 }
 
-// Each size is a program of its own, so their number and all their calls are bounded.
+// Checks the warm-up sizes. Each one is a program of its own, so their number and all their calls
+// are bounded.
 void check_ramp_sizes(const RunConfig& run, KeyErrors& errors) {
   const BatchSection& b = run.batch;
   const int64_t layers = run.model.all_layers(), together = run.layout.data * b.micro;

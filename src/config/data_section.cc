@@ -1,3 +1,5 @@
+// Reads and checks the section `data`: lists of datasets, which may be given as a prefix or as
+// groups of keys, and the rules between objectives, families and kinds of data.
 #include "config/data_section.h"
 
 #include <charconv>
@@ -35,14 +37,7 @@ struct ValidationFields : SourceFields {
   }
 };
 
-Place place_within(const Place& list, int line_found, int column_found) {
-  const size_t column = list.at.rfind(':');
-  const size_t line = column == std::string::npos ? column : list.at.rfind(':', column - 1);
-  if (line_found == 0 || line == std::string::npos) return list;
-  return {fmt::format("{}:{}:{}", list.at.substr(0, line), line_found, column_found), list.path};
-}
-
-// The members of one element of the list at `place`.
+// Reads the members of one element of the list at `place`.
 template <class F>
 void read_members(const Tree& element, const Place& place, std::string_view wanted, F& f) {
   const Tree::Members* members = element.as_members();
@@ -58,7 +53,7 @@ void read_members(const Tree& element, const Place& place, std::string_view want
   }
 }
 
-// A list, or one element in its place.
+// Reads a list, or a single element in its place.
 template <class F, class Take>
 void read_sources(const Tree& tree, const Place& place, std::string_view wanted, Take take) {
   const Tree::List* list = tree.as_list();
@@ -76,7 +71,7 @@ void read_sources(const Tree& tree, const Place& place, std::string_view wanted,
   }
 }
 
-// Weights of a blend: sums and products of them stay far from the ends of f64.
+// The range of weights: sums and products of them stay far from the limits of f64.
 constexpr Range kWeights = between(1e-12, 1e12);
 
 void check_weights(const char* path, const std::vector<DataSource>& sources, KeyErrors& errors) {
@@ -86,6 +81,7 @@ void check_weights(const char* path, const std::vector<DataSource>& sources, Key
 }
 
 void check_stages(const DataSection& d, KeyErrors& errors) {
+  // Stage 0 is data.train, from token 0.
   int64_t last = 0;
   for (const DataStage& stage : d.stages) {
     if (stage.from_tokens <= last)
@@ -115,7 +111,7 @@ void check_instructions(const DataSection& d, KeyErrors& errors) {
                d.form);
 }
 
-// The pairs that an encoder and a decoder are fine-tuned on.
+// Checks the pairs that an encoder and a decoder are fine-tuned on.
 void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
   if (d.instructions.empty())
     return errors.add(
@@ -167,7 +163,7 @@ void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& 
     check_pairs(d, model, errors);
 }
 
-// Whether the text is up to three shares that are not all zero.
+// Returns true if the text is one to three shares that are not all zero.
 bool is_split(const std::string& text) {
   constexpr double kLargest = 1e12;
   double sum = 0;
@@ -178,6 +174,7 @@ bool is_split(const std::string& text) {
     const auto [rest, status] = std::from_chars(p, end, x);
     if (status != std::errc() || !(x >= 0 && x <= kLargest)) return false;
     sum += x;
+    // One or two shares are enough: those missing are 0.
     if (rest == end) return sum > 0;
     if (*rest != ',') return false;
     p = rest + 1;  // after the comma

@@ -6,6 +6,7 @@
 #include "compile/schedule/offload.h"
 #include "config/run_config.h"
 #include "config/run_request.h"
+#include "model/family.h"
 
 namespace tessera {
 namespace {
@@ -29,6 +30,8 @@ bool is_offload(const std::string& text) {
 
 }  // namespace
 
+// Calls the compiler's own checks, which throw for the first rule that is violated, so that the
+// rules for layouts are stated only once.
 void check_layout(const RunConfig& run, KeyErrors& errors) {
   errors.add_error_of([&] {
     const CompileRequest r = compile_request(run, Purpose::kTrain);
@@ -45,10 +48,23 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
         "= '{}', expected none, selective, full or full:N with N up to {} (the first N layers)",
         l.recompute, run.model.all_layers());
   if (!is_offload(l.offload))
-    errors.add("layout.offload",
-               "= '{}', expected none, activations or activations:N (of the first N layers of each "
-               "stage)",
-               l.offload);
+    errors.add("layout.offload", "= '{}', expected {}", l.offload, kOffloadChoices);
+  if (is_offload(l.offload) && parse_offload(l.offload).optimizer &&
+      !(run.run.dump_gradients.empty() && run.run.dump_values.empty()))
+    errors.add(
+        "layout.offload",
+        "= '{}' is not supported with run.dump_gradients and run.dump_values, because state "
+        "of the host takes the memory of gradients when these were used. Remove one of them.",
+        l.offload);
+  if (run.compiler.tp_comm_overlap && rule_of(run.model.family).encodes)
+    errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
+               name_of_entry(run.model.family));
+  if (run.compiler.tp_comm_overlap && l.recompute.starts_with("full"))
+    errors.add(
+        "compiler.tp_comm_overlap",
+        "= true is not supported with layout.recompute = {}. Set layout.recompute to none or "
+        "selective, or remove it.",
+        l.recompute);
 }
 
 }  // namespace tessera

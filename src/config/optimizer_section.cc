@@ -5,12 +5,12 @@ namespace tessera {
 OptimizerSection optimizer_defaults(OptimizerKind kind) {
   OptimizerSection o;
   o.kind = kind;
-  if (kind == OptimizerKind::kLion) o.beta2 = 0.99;
-  if (kind == OptimizerKind::kSgd) o.weight_decay = 0;
-  if (kind == OptimizerKind::kAdafactor) {
-    o.beta1 = o.weight_decay = o.clip_norm = 0;
-    o.epsilon = 1e-30;
-  }
+  const OptimizerTraits& traits = traits_of(kind);
+  o.beta1 = traits.beta1;
+  o.beta2 = traits.beta2;
+  o.epsilon = traits.epsilon;
+  o.weight_decay = traits.weight_decay;
+  o.clip_norm = traits.clip_norm;
   return o;
 }
 

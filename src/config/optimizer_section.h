@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/config.h"
 #include "base/key_errors.h"
 #include "base/range.h"
 #include "compile/optimizer.h"
@@ -18,6 +21,18 @@ enum class Decay : uint8_t { kMatrices, kAll };
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 
+// A group of weights with an optimizer of its own, as the run file gives it.
+struct OptimizerGroupSection {
+  std::vector<std::string> match;  // names of weights, '*' for any text
+  double learning_rate_multiplier = 1;
+  Tree settings = Tree::object();  // keys of the section `optimizer`; see settings_of()
+};
+void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value, const Place& place);
+Tree write_value(const std::vector<OptimizerGroupSection>& x);
+inline std::string type_name(const std::vector<OptimizerGroupSection>&) {
+  return "list of {match, learning_rate_multiplier, kind, ...}";
+}
+
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
@@ -28,6 +43,7 @@ struct OptimizerSection {
   double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
   bool scale_by_weight = true;
   std::vector<std::string> freeze;
+  std::vector<OptimizerGroupSection> groups;
 
   static void fields(auto& self, auto&& visit) {
     visit("kind", self.kind,
@@ -36,7 +52,7 @@ struct OptimizerSection {
           between(kTiny, kHuge));
     visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept",
           between(0, kBelowOne));
-    visit("beta2", self.beta2, "decay of the second moment; of lion's only one",
+    visit("beta2", self.beta2, "decay of the second moment (docs/optimizers.md)",
           between(0, kBelowOne));
     visit("epsilon", self.epsilon, "added to the root of the second moment; adafactor: to squares",
           between(kTiny, 1e6));
@@ -57,11 +73,25 @@ struct OptimizerSection {
           between(kTinyRoot, kHugeRoot));
     visit("freeze", self.freeze,
           "weights that are not trained, by name, * for any text, such as embed.*");
+    visit(
+        "groups", self.groups,
+        "weights with an optimizer of their own: {match: [embed.*], learning_rate_multiplier: 0.5, "
+        "kind: sgd, ...} (docs/optimizers.md)");
   }
 };
 
 // What an optimizer starts from where the run file gives its kind alone.
 OptimizerSection optimizer_defaults(OptimizerKind kind);
+
+// Returns the section `optimizer` as the weights of a group have it: what the group does not give
+// comes from `optimizer`, or from the defaults of the group's kind if that is another one. Keys of
+// the whole run (learning_rate, clip_norm, moments, rounding, freeze) are those of `optimizer`.
+OptimizerSection settings_of(const OptimizerGroupSection& group, const OptimizerSection& optimizer);
+// Returns the index of the first group that a weight matches, or nothing. `name` has no layer
+// number: // "layer.attn.qkv.weight".
+std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name);
+
+void check(const OptimizerSection& optimizer, KeyErrors& errors);
 
 struct LoraSection {
   int64_t rank = 0;

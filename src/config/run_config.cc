@@ -1,3 +1,8 @@
+// Reads a run file into a RunConfig, and checks it.
+//
+// The file is read twice. The defaults of some keys depend on other keys (the preset, the family,
+// the optimizer, the kind of data), which may come after them or on the command line. The first
+// reading finds these keys; the second one starts from the right defaults.
 #include "config/run_config.h"
 
 #include <fmt/ranges.h>
@@ -11,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// The sizes of the preset; without one, what the family has of its own.
+// Sets the sizes of the preset; without one, the defaults of the family.
 void start_from_preset(RunConfig& config) {
   const std::string name = config.model.preset;
   if (name.empty()) return apply_family(config.model.family, config.model);
@@ -19,6 +24,7 @@ void start_from_preset(RunConfig& config) {
   const std::vector<std::string> names = preset_names();
   const std::string guess = nearest(name, names);
   ModelConfig near;
+  // The message lists only the presets of the family that was probably meant.
   std::vector<std::string> family;  // the presets of the guess's family
   if (apply_preset(guess, near))
     for (const std::string& n : names)
@@ -51,6 +57,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   read(first);
   RunConfig config;
   config.source = source;
+  // Values of the first reading are discarded, except those on which defaults depend.
   config.places = first.places;
   config.model.preset = first.model.preset;
   config.model.family = first.model.family;
@@ -68,9 +75,10 @@ RunConfig read_run(const Tree& tree, const std::string& source,
 
 namespace {
 
-// The place of a key; of a size that a preset gave, the preset's; otherwise the run file.
+// Returns where a key was given; for a size from a preset, the place of the preset; otherwise the
+// run file.
 std::string place_of(const RunConfig& config, const std::string& path) {
-  auto at = config.places.find(path);
+  auto at = config.places.find(path.substr(0, path.find('[')));  // an element has its list's
   if (at == config.places.end() && path.starts_with("model."))
     at = config.places.find("model.preset");
   return at == config.places.end() ? config.source : at->second;
@@ -99,17 +107,20 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   KeyErrors errors;
   check(config.run, errors);
   check_sizes(config.model, errors);
+  // check_ranges() reads through the fields, which need a mutable struct.
   RunConfig copy = config;
   check_ranges(fields_of(copy), errors);
   if (!errors.empty()) return errors;  // the checks below need these numbers
   check(config.data, use, config, errors);
   check(config.batch, config, errors);
+  check(config.optimizer, errors);
   check(config.lora, errors);
   check(config.loss_scale, errors);
   check(config.schedule, errors);
   check(config.checkpoint, config.schedule.steps, errors);
   check(config.evaluation, errors);
   check_policies(config, errors);
+  // The checks of the layout build a compile request, which needs valid sizes.
   if (errors.empty()) check_layout(config, errors);
   return errors;
 }
@@ -119,7 +130,8 @@ void validate(const RunConfig& config, DataUse use) {
 }
 
 void validate_names(const RunConfig& config) {
-  if (config.lora.rank == 0 && config.optimizer.freeze.empty()) return;
+  const OptimizerSection& o = config.optimizer;
+  if (config.lora.rank == 0 && o.freeze.empty() && o.groups.empty()) return;
   CompileRequest r = compile_request(config, Purpose::kTrain);
   r.model.vocabulary = std::max<int64_t>(r.model.vocabulary, 1);  // 0: the tokenizer's
   KeyErrors errors;

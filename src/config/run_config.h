@@ -76,7 +76,8 @@ KeyErrors errors_of(const RunConfig& config, DataUse use = DataUse::kRead);
 // Throws Error that lists all of them, each with its place.
 void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 
-// Throws Error, with the place, where optimizer.freeze or lora name no weight of the model or ask
+// Throws Error, with the place, where optimizer.freeze, optimizer.groups or lora
+// name no weight of the model or ask
 // for something that its weights cannot have. Requires a valid run.
 void validate_names(const RunConfig& config);
 

@@ -1,3 +1,4 @@
+// Translates a run file to what the compiler and the batch reader take.
 #include "config/run_request.h"
 
 #include "data/span_corruption.h"
@@ -8,6 +9,26 @@ int64_t target_tokens(const DataSection& d) {
   return fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
 }
 
+namespace {
+
+OptimizerPolicy policy_of(const OptimizerSection& o, Precision precision) {
+  const bool low = precision == Precision::kBf16Sr;
+  return {.kind = o.kind,
+          .beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .epsilon = o.epsilon,
+          .weight_decay = o.weight_decay,
+          .decays_vectors = o.decay == Decay::kAll,
+          .bf16_moments = o.moments == MomentType::kAuto ? low : o.moments == MomentType::kBf16,
+          .stochastic = o.rounding == Rounding::kStochastic,
+          .decay_power = o.decay_power,
+          .update_clip = o.update_clip,
+          .least_scale = o.least_scale,
+          .scale_by_weight = o.scale_by_weight};
+}
+
+}  // namespace
+
 CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   CompileRequest r;
   r.model = config.model;
@@ -15,29 +36,24 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.options = config.compiler;
   r.precision = config.precision;
   const OptimizerSection& o = config.optimizer;
-  const bool low = config.precision == Precision::kBf16Sr;
-  r.optimizer = {
-      .kind = o.kind,
-      .beta1 = o.beta1,
-      .beta2 = o.beta2,
-      .epsilon = o.epsilon,
-      .weight_decay = o.weight_decay,
-      .clip_norm = o.clip_norm,
-      .decays_vectors = o.decay == Decay::kAll,
-      .bf16_moments = o.moments == MomentType::kAuto ? low : o.moments == MomentType::kBf16,
-      .stochastic = o.rounding == Rounding::kStochastic,
-      .decay_power = o.decay_power,
-      .update_clip = o.update_clip,
-      .least_scale = o.least_scale,
-      .scale_by_weight = o.scale_by_weight};
+  r.optimizer = policy_of(o, config.precision);
+  for (const OptimizerGroupSection& group : o.groups) {
+    OptimizerGroup& g = r.groups.emplace_back();
+    g.match = group.match;
+    g.policy = policy_of(settings_of(group, o), config.precision);
+    g.policy.rate_multiplier = group.learning_rate_multiplier;
+  }
+  r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
   r.frozen = o.freeze;
   r.purpose = purpose;
   r.sequences = config.batch.micro;
   const bool encodes = config.model.encoder_layers > 0;
+  // With an encoder, data.sequence_length is the length of its input, and the decoder's follows.
   r.tokens = encodes ? target_tokens(config.data) : config.data.sequence_length;
   r.source = encodes ? config.data.sequence_length : 0;
   r.documents_apart = config.data.documents_apart && !encodes;
+  // The micro-batches of all data ranks are processed at the same time.
   const int64_t together = config.batch.micro * config.layout.data;
   r.microbatches = purpose == Purpose::kTrain ? config.batch.global / together : 1;
   r.optimizer_state = true;

@@ -1,3 +1,4 @@
+// The learning rate of a step, by the formulas of schedule.h.
 #include "config/schedule.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The share of the peak, from 1 to 0, after `n` updates, W < n ≤ E.
+// Returns the decay from 1 to 0 after `n` updates, W < n <= E.
 double decay_share(const Schedule& s, int64_t n) {
   const auto share = [](int64_t part, int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
@@ -21,6 +22,8 @@ double decay_share(const Schedule& s, int64_t n) {
     case ScheduleKind::kLinear:
       return 1 - r;
     case ScheduleKind::kWsd: {
+      // Without a length, the decay takes a tenth of the run, and never more than what follows the
+      // warm-up.
       const int64_t wanted = s.wsd_steps > 0 ? s.wsd_steps : std::max<int64_t>(s.end_step / 10, 1);
       const int64_t d = std::min(wanted, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
       const int64_t start = s.end_step - d;
@@ -47,6 +50,8 @@ void check(const ScheduleSection& s, KeyErrors& errors) {
 
 Schedule make_schedule(const ScheduleSection& section, double peak) {
   const bool wsd = section.kind == ScheduleKind::kWsd;
+  // decay_steps has two meanings: the length of the last decay for wsd, else the steps until the
+  // minimum.
   const int64_t to_floor = wsd ? 0 : section.decay_steps;  // warm-up excluded
   return {.kind = section.kind,
           .warmup = section.warmup,
@@ -63,6 +68,7 @@ double learning_rate(const Schedule& s, int64_t step) {
   CHECK(step >= 1, "steps count from 1, got {}", step);
   CHECK(s.warmup_steps >= 0 && s.warmup_steps <= s.end_step, "warm-up of {} steps, end at {}",
         s.warmup_steps, s.end_step);
+  // The number of updates before this one.
   const int64_t n = step - 1;
   if (s.warmup_steps > 0 && n <= s.warmup_steps) {
     if (s.warmup == WarmUp::kConstant) return s.peak;
@@ -71,6 +77,7 @@ double learning_rate(const Schedule& s, int64_t step) {
   if (s.kind == ScheduleKind::kConstant) return s.peak;
   if (n > s.end_step) return s.floor;
   if (s.kind == ScheduleKind::kInverseSqrt) {
+    // peak * sqrt(W / n) continues the warm-up without a jump: it is the peak at n = W.
     const auto w = static_cast<double>(std::max<int64_t>(s.warmup_steps, 1));
     return std::max(s.floor, s.peak * std::sqrt(w / static_cast<double>(std::max<int64_t>(n, 1))));
   }

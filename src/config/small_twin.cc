@@ -1,3 +1,5 @@
+// Scales a run down to a size that trains anywhere in a minute, as a list of overrides, so that the
+// result is checked like any run file.
 #include "config/small_twin.h"
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@ namespace {
 
 constexpr int64_t kLayers = 2, kHidden = 64, kHeads = 8, kInner = 176, kTokens = 64;
 constexpr int64_t kSequences = 8, kAtOnce = 4, kSteps = 100;
+// The learning rate for AdamW: large enough for a model of this size to learn in 100 steps.
 constexpr double kRate = 3e-3;
 constexpr int64_t kLongestWarmUp = kSteps / 10;
 
@@ -31,9 +34,17 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("model.encoder_layers", run.model.encoder_layers > 0 ? kLayers : 0);
   set("model.hidden", kHidden);
   set("model.heads", kHeads);
+  // The same share of heads as in the run, so that grouped-query attention stays grouped.
   set("model.kv_heads", std::max<int64_t>(1, kHeads * run.model.kv_heads / run.model.heads));
   set("model.head_width", 0);
   set("model.feed_forward", kInner);
+  if (!run.model.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
+  if (!run.model.wide_layers.empty()) {
+    set("model.wide_layers", "[0]");
+    set("model.wide_feed_forward",
+        std::max<int64_t>(1, kInner * run.model.wide_feed_forward / run.model.feed_forward));
+  }
+  // 0: that of the tokenizer.
   set("model.vocabulary", 0);
   set("model.vocabulary_multiple", 1);
   set("model.context", kTokens);

@@ -1,3 +1,7 @@
+// Finds added tokens in a text: a trie of their bytes, walked from each position where one may
+// begin, longest match first. A table of the first two bytes of all tokens skips most positions,
+// and memchr skips them if all tokens begin with the same byte, as "<|...|>" do. A position is
+// compared with at most kLongestAddedToken bytes, so a text takes linear time.
 #include "data/added_tokens.h"
 
 #include <algorithm>
@@ -27,6 +31,7 @@ void AddedTokenFinder::add(const AddedToken& token) {
     node = nodes_.size();
     nodes_.emplace_back();
   }
+  // The first token with this content counts.
   if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
@@ -44,7 +49,7 @@ bool AddedTokenFinder::may_begin(std::string_view text, size_t at) const {
   return first_[first] || (at + 1 < text.size() && first_two_[first << 8 | byte_of(text, at + 1)]);
 }
 
-// The next place at or after `at` where a token may begin.
+// Returns the next position at or after `at` where a token may begin.
 size_t AddedTokenFinder::skip(std::string_view text, size_t at) const {
   while (at < text.size()) {
     if (firsts_.size() == 1) {
@@ -65,7 +70,8 @@ bool AddedTokenFinder::stands_alone(std::string_view text, size_t begin, size_t 
   return !before && !after;
 }
 
-// The end of the spaces at `begin`. A run is walked through once, however many tokens are in it.
+// Returns the end of the spaces at `begin`. A run of spaces is scanned once, however many tokens
+// are in it: each of them would otherwise scan the rest of the run, in quadratic time.
 size_t AddedTokenFinder::after_spaces(std::string_view text, size_t begin, Search& search) const {
   if (begin >= search.spaces_begin && begin < search.spaces_end) return search.spaces_end;
   size_t end = begin;
@@ -83,6 +89,8 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
                                                Search& search) const {
   if (tokens_.empty()) return {};
   while ((search.at = skip(text, search.at)) < text.size()) {
+    // Follows the trie as far as it leads and keeps the last token on the way, which is the
+    // longest.
     int32_t found = -1;
     size_t end = search.at, node = 0;
     for (size_t i = search.at; i < text.size(); ++i) {
@@ -99,7 +107,9 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
       ++search.at;
       continue;
     }
-    const AddedToken& token = tokens_[static_cast<size_t>(found)];
+    const AddedToken& token = tokens_[found];
+    // The search continues after the token even if single_word rejects it, as in Hugging Face's
+    // tokenizers.
     size_t begin = search.at;
     search.at = end;
     if (token.single_word && !stands_alone(text, begin, end)) continue;

@@ -1,3 +1,10 @@
+// Reads micro-batches ahead on a thread, and maps steps to samples.
+//
+// The reader thread fills a ring of slots. Micro-batches of this rank are numbered consecutively
+// from first_step, through all steps: each number stands for micro × ranks samples, whatever the
+// global batch of its step is, so a batch-size warm-up does not change the numbering. A consumer
+// that asks for the numbers in order never waits longer than the reader lags; one that asks
+// for another number (validation from its start) moves the window there.
 #include "data/batches.h"
 
 #include <algorithm>
@@ -12,8 +19,8 @@
 
 namespace tessera {
 
-// Micro-batches are numbered from first_step on, through all steps. Number n is in slot n mod
-// slots; the thread stays less than one round ahead of the number that fill() takes next.
+// Micro-batch number n is in slot n mod slots. The reader thread stays within one round of the
+// number that fill() takes next, so it never writes the slot that is being copied out of.
 class BatchSource::Prefetch {
  public:
   Prefetch(BatchShape shape, RowReader reader, int ahead)
@@ -23,7 +30,7 @@ class BatchSource::Prefetch {
       for (auto* values : {&slot.tokens, &slot.labels, &slot.positions, &slot.documents}) {
         values->resize(places);
       }
-      slot.source.resize(static_cast<size_t>(shape.micro * shape.source_length));
+      slot.source.resize(shape.micro * shape.source_length);
     }
   }
   ~Prefetch() {
@@ -54,6 +61,8 @@ class BatchSource::Prefetch {
       ++jumps_;
       changed_.notify_all();
     }
+    // Waits until the reader thread has produced this number. After a jump, `made_` was reset to
+    // it.
     Slot& slot = slots_[static_cast<size_t>(number) % slots_.size()];
     changed_.wait(lock, [&] { return made_ > number; });
     lock.unlock();  // the thread leaves this slot alone until wanted_ moves on
@@ -70,13 +79,15 @@ class BatchSource::Prefetch {
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      const auto room = [this] { return made_ < wanted_ + static_cast<int64_t>(slots_.size()); };
+      const auto room = [this] { return made_ < wanted_ + std::ssize(slots_); };
       changed_.wait(lock, [&] { return stop_ || room(); });
       if (stop_) return;
       const int64_t number = made_, jumps = jumps_;
       lock.unlock();
       read(number, slots_[static_cast<size_t>(number) % slots_.size()]);
       lock.lock();
+      // If the window moved while this slot was being read, the slot holds a number that is no
+      // longer due: it is not counted, and the loop reads the first number of the new window.
       if (jumps == jumps_) {
         ++made_;
         changed_.notify_all();
@@ -88,11 +99,12 @@ class BatchSource::Prefetch {
     const int64_t first =
         shape_.first_sample + (number * shape_.ranks + shape_.rank) * shape_.micro;
     const auto row = [](std::vector<int32_t>& values, int64_t i, int64_t length) {
-      return std::span(values).subspan(static_cast<size_t>(i * length),
-                                       static_cast<size_t>(length));
+      return std::span(values).subspan(i * length, length);
     };
     const int64_t t = shape_.sequence_length;
     slot.error = nullptr;
+    // An error belongs to the number that caused it. fill() throws it when that number is taken, so
+    // that reading ahead of the last step does not fail the run.
     try {
       for (int64_t i = 0; i < shape_.micro; ++i) {
         reader_(first + i,
@@ -115,6 +127,7 @@ class BatchSource::Prefetch {
   std::thread thread_;
 };
 
+// Stage i of the warm-up covers steps [i * ramp_steps, (i + 1) * ramp_steps).
 int64_t BatchRule::at(int64_t step) const {
   const auto stage = ramp.empty() ? size_t{0} : static_cast<size_t>(step / ramp_steps);
   return stage < ramp.size() ? ramp[stage] : global;
@@ -130,6 +143,7 @@ int64_t BatchRule::before(int64_t step) const {
   return samples + step * global;
 }
 
+// The inverse of before(): walks the stages of the warm-up and divides within one.
 int64_t BatchRule::step_of(int64_t place) const {
   int64_t step = 0;
   for (const int64_t g : ramp) {
@@ -140,6 +154,8 @@ int64_t BatchRule::step_of(int64_t place) const {
   return step + place / global;
 }
 
+// The rule counts from step 0 of the run, so a period that begins later subtracts what the rule
+// gives before its first step.
 int64_t BatchPeriod::samples_before(int64_t at) const {
   return sample + sizes().before(at) - sizes().before(step);
 }
@@ -154,7 +170,8 @@ int64_t BatchPeriod::step_of(int64_t one) const {
 
 namespace {
 
-// The last period that begins at or before `value` of the given member.
+// Returns the last period whose `member` is at most `value`. Periods are ordered by step and by
+// sample.
 const BatchPeriod& period_of(const std::vector<BatchPeriod>& past, int64_t BatchPeriod::*member,
                              int64_t value) {
   const auto after = std::find_if(past.begin(), past.end(),
@@ -170,6 +187,7 @@ BatchPeriod BatchShape::period() const {
           global,     ramp,         ramp_steps};
 }
 
+// Steps before the present period follow the rule of the period in which they were.
 int64_t BatchShape::global_at(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).sizes().at(step);
   return period().sizes().at(step);
@@ -196,7 +214,7 @@ RowReader rows_of(SampleReader reader, int64_t length) {
   return [reader = std::move(reader), ids = std::vector<int32_t>(static_cast<size_t>(length) + 1)](
              int64_t sample, const SampleRow& row) mutable {
     const int64_t count = reader(sample, ids);
-    fill_row(std::span(ids).first(static_cast<size_t>(count)), row);
+    fill_row(std::span(ids).first(count), row);
   };
 }
 
@@ -233,6 +251,7 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
         "a micro-batch of {} x {} + {} in views of {}, {}, {}, {}, {} and {}", b, t, s,
         out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
         out.documents.size(), out.source.size());
+  // Sample numbers are global: the same for every layout of data-parallel ranks.
   const int64_t first = shape.sample_of(step, microbatch);
   const int64_t before =
       (shape.samples_before(step) - shape.first_sample) / (shape.micro * shape.ranks);

@@ -1,3 +1,7 @@
+// Deterministic blending of weighted sources (blend.h has the rules). Weights are integers in units
+// of 2^-40 of the largest, and all comparisons are exact in 128 bits, so every rank and every
+// resume chooses the same sources. The state before every 4,096th sample is stored, so a jump
+// replays at most that many choices.
 #include "data/blend.h"
 
 #include <algorithm>
@@ -41,7 +45,9 @@ int Blend::choose() const {
   int best = -1;
   Wide best_lag = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
+    // All terms are multiplied by total_, so that no division rounds.
     const Wide w = weights_[i], given = Wide{given_[i]} * total_;
+    // The quota rule: a source that has reached its upper quota must wait.
     if (!greedy && given >= w * (next_ + 1)) continue;
     const Wide lag = w * std::max<int64_t>(next_, 1) - given;
     bool better = best < 0 || lag > best_lag;
@@ -64,6 +70,8 @@ void Blend::seek(int64_t sample) {
     given_[0] = next_ = sample;
     return;
   }
+  // Continues from the state before next_ if it is nearer than the last stored state before
+  // `sample`.
   const auto after = std::upper_bound(marks_.begin(), marks_.end(), sample,
                                       [](int64_t s, const Mark& mark) { return s < mark.sample; });
   const Mark& known = *(after - 1);
@@ -78,7 +86,7 @@ Blend::Pick Blend::at(int64_t sample) {
   CHECK(sample >= 0, "sample {}", sample);
   if (sample != next_) seek(sample);
   const int source = choose();
-  const Pick pick{source, given_[static_cast<size_t>(source)]++};
+  const Pick pick{source, given_[source]++};
   ++next_;
   const bool marks = weights_.size() > 1 && next_ >= marks_.back().sample + kMarkEvery;
   if (marks) marks_.push_back({next_, given_});

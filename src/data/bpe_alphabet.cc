@@ -1,4 +1,6 @@
-// GPT-2's alphabet: a printable character for each byte.
+// The byte-level alphabet of GPT-2 (Radford et al. 2019, encoder.py): each byte has a printable
+// character. Bytes that are printable in Latin-1 represent themselves; the other 68 get U+0100 and
+// on, in order, so vocabulary files hold no control characters and no spaces.
 #include <array>
 
 #include "data/tokenizer_json.h"
@@ -14,7 +16,7 @@ constexpr std::array<uint16_t, 256> kCharacterOf = [] {
   std::array<uint16_t, 256> table{};
   uint16_t next = 0x100;
   for (int b = 0; b < 256; ++b) {
-    table[static_cast<size_t>(b)] = shows_itself(b) ? static_cast<uint16_t>(b) : next++;
+    table[b] = shows_itself(b) ? static_cast<uint16_t>(b) : next++;
   }
   return table;
 }();
@@ -50,6 +52,7 @@ std::string characters_to_bytes(std::string_view text) {
   std::string bytes;
   for (size_t i = 0; i < text.size();) {
     const Utf8 u = decode_utf8(text.substr(i));
+    // A token with a character outside the alphabet, such as an added one, is its own text.
     if (u.code >= kCharacters || kByteOf[u.code] < 0) return std::string(text);
     bytes += static_cast<char>(kByteOf[u.code]);
     i += static_cast<size_t>(u.bytes);

@@ -1,3 +1,7 @@
+// Applies byte-pair merges to one word, with two algorithms of the same result: repeated scans for
+// short words (O(n²), no allocation, fastest for usual words), and a heap of candidate pairs over a
+// linked list for long ones (O(n log n), which bounds hostile input such as a megabyte of one
+// letter).
 #include "data/bpe_merges.h"
 
 #include <algorithm>
@@ -9,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Up to here moving the tail of the word costs less than keeping a heap.
+// Up to this length, moving the tail of the word costs less than maintaining a heap.
 constexpr size_t kShortWord = 48;
 
 struct Symbol {
@@ -21,6 +25,7 @@ struct Candidate {
   int32_t position, left, right;
 };
 
+// The lowest rank first; of equal ranks, the leftmost position.
 bool comes_later(const Candidate& a, const Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -28,6 +33,8 @@ bool comes_later(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 MergeTable::MergeTable(size_t merges) {
+  // At most half full, so that linear probing stays short. Fibonacci hashing (the multiplier is
+  // 2^64 / phi) takes the upper bits of the product.
   const size_t slots = std::bit_ceil(std::max<size_t>(merges * 2, 16));
   slots_.resize(slots);
   mask_ = slots - 1;
@@ -48,6 +55,8 @@ size_t MergeTable::apply(std::span<int32_t> ids) const {
 }
 
 size_t MergeTable::apply_short(std::span<int32_t> ids) const {
+  // ranks[i] is the rank of the pair (i, i + 1). A merge changes only the ranks of its two
+  // neighbors.
   size_t n = ids.size();
   std::array<uint32_t, kShortWord> ranks;
   for (size_t i = 0; i + 1 < n; ++i) ranks[i] = find(ids[i], ids[i + 1]).rank;
@@ -74,10 +83,11 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   symbols.reserve(ids.size());
+  // The symbols form a doubly linked list by index, so a merge takes constant time.
   for (int32_t i = 0; i < n; ++i) {
-    symbols.push_back({ids[static_cast<size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1});
+    symbols.push_back({ids[i], i - 1, i + 1 < n ? i + 1 : -1});
   }
-  const auto at = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
+  const auto at = [&](int32_t i) -> Symbol& { return symbols[i]; };
   const auto propose = [&](int32_t left) {
     if (left < 0 || at(left).next < 0) return;
     const int32_t a = at(left).id, b = at(at(left).next).id;
@@ -92,7 +102,8 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
     const Candidate best = heap.back();
     heap.pop_back();
     Symbol& left = at(best.position);
-    // Stale where one of the two has been merged since; a merged-away symbol has id -1.
+    // Skips stale candidates: one of the two symbols has been merged since. A symbol that was
+    // merged into its left neighbor has id -1.
     if (left.id != best.left || left.next < 0 || at(left.next).id != best.right) continue;
     Symbol& right = at(left.next);
     left.id = find(best.left, best.right).id;
@@ -102,6 +113,7 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
     propose(left.previous);
     propose(best.position);
   }
+  // The first symbol is never merged away, since a merge keeps the left one.
   size_t kept = 0;
   for (int32_t i = 0; i >= 0; i = at(i).next) ids[kept++] = at(i).id;
   return kept;

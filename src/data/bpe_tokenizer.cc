@@ -1,3 +1,7 @@
+// Byte-level BPE encoding, in the stages of Hugging Face's tokenizers: find added tokens in the raw
+// text, normalize (NFC) what is between them, find added tokens that are matched after
+// normalization, split into words, and merge the bytes of each word. The ids of words are cached,
+// because text repeats its frequent words; most words cost one hash lookup.
 #include "data/bpe_tokenizer.h"
 
 #include <algorithm>
@@ -9,7 +13,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// Whether it matters to this token what stands on the other side of a cut before a single space.
+// Returns true if the token could match across a split before a single space, or take text from its
+// other side: then a text must not be split there.
 bool reaches_over(const AddedToken& token) {
   const std::string& s = token.content;
   bool over = token.rstrip || (token.single_word && s[0] == ' ');
@@ -40,8 +45,10 @@ void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
   tokens_.resize(static_cast<size_t>(last) + 1);
   byte_id_.fill(-1);
   for (const auto& [text, id] : bpe.vocabulary) {
-    std::string& bytes = tokens_[static_cast<size_t>(id)];
+    std::string& bytes = tokens_[id];
     bytes = characters_to_bytes(text);
+    // A single byte's token counts only under its own character of the alphabet: an added token of
+    // the same byte is not it.
     const Utf8 first = text.empty() ? Utf8{} : decode_utf8(text);
     if (bytes.size() != 1 || static_cast<size_t>(first.bytes) != text.size()) continue;
     const auto byte = static_cast<uint8_t>(bytes[0]);
@@ -50,23 +57,28 @@ void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
   uint32_t rank = 0;
   for (const auto& [left, right, id] : bpe.merges) merges_.add(left, right, {rank++, id});
   if (!ignore_merges_) return;
+  // With ignore_merges, a word that is in the vocabulary is one token, whatever its merges give
+  // (Llama 3).
   for (const auto& [text, id] : bpe.vocabulary) {
-    const std::string& bytes = tokens_[static_cast<size_t>(id)];
+    const std::string& bytes = tokens_[id];
     if (bytes_to_characters(bytes) == text) words_.emplace(bytes, id);
   }
 }
 
 void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
   for (const AddedToken& token : bpe.added_tokens) {
-    tokens_[static_cast<size_t>(token.id)] = token.content;
+    tokens_[token.id] = token.content;
     if (token.special) specials_.insert(token.id);
     if (token.content == bpe.around.begin) text_begin_ = token.id;
     if (token.content == bpe.around.end) source_end_ = token.id;
   }
+  // Of tokens with the same content the first one added is found, and special tokens take
+  // precedence.
   for (const bool special : {true, false}) {
     for (AddedToken token : bpe.added_tokens) {
       if (token.special != special) continue;
       if (token.normalized && nfc_) {
+        // A token that is matched after normalization must be normalized itself.
         std::string content;
         append_nfc(token.content, unicode_, content);
         token.content = content;
@@ -83,6 +95,8 @@ void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
   }
 }
 
+// A byte without a token is replaced by U+FFFD, so the three bytes of that character must have
+// tokens.
 void BpeTokenizer::check_alphabet(const std::string& source) {
   for (const char c : kReplacement) {
     const auto byte = static_cast<uint8_t>(c);
@@ -95,8 +109,9 @@ void BpeTokenizer::check_alphabet(const std::string& source) {
   }
 }
 
-// Before the single space between two words no pretokenizer joins anything, and NFC composes
-// nothing over it. An added token could reach over it, so where one may, there is no cut.
+// Returns a position where the text can be split without changing its ids. No pretokenizer joins
+// anything before the single space between two visible ASCII characters, and NFC composes nothing
+// across it. Added tokens that could match across it disable splitting (cuts_at_spaces_).
 size_t BpeTokenizer::last_cut(std::string_view text) const {
   if (!cuts_at_spaces_) return 0;
   const auto graphic = [](char c) { return c > ' ' && c <= '~'; };
@@ -111,11 +126,13 @@ std::string_view BpeTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
     throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
   }
-  return tokens_[static_cast<size_t>(id)];
+  return tokens_[id];
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
                           EncodeReport* report) const {
+  // Added tokens with normalized = false are found in the raw text first, as Hugging Face does;
+  // what is between them is normalized and then searched for the others.
   EncodeReport ours = utf8_report(text);
   cache.begin(fingerprint_);
   Output out{ids, cache, ours};
@@ -133,6 +150,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, Enco
 }
 
 void BpeTokenizer::encode_piece(std::string_view text, Output& out) const {
+  // Most text is unchanged by NFC, which a quick check of its characters finds without a copy.
   if (!nfc_ || !may_change_under_nfc(text, unicode_)) return encode_normalized(text, out);
   std::string composed;
   append_nfc(text, unicode_, composed);
@@ -169,6 +187,7 @@ void BpeTokenizer::encode_words(std::string_view text, Output& out) const {
 
 void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
   const uint64_t hash = hash_bytes(word);
+  // Words repeat (Zipf's law), so most of them come from the cache and are never merged again.
   const std::span<const int32_t> known = out.cache.find(word, hash);
   if (known.empty()) return encode_new_word(word, hash, out);
   if (known.size() == 1) return out.ids.push_back(known[0]);
@@ -196,7 +215,7 @@ void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output&
   const size_t left = merges_.apply(std::span(ids).subspan(first));
   ids.resize(first + left);
   out.report.replaced_bytes += replaced;
-  // A word with replaced bytes is not remembered, so that they are counted each time.
+  // A word with replaced bytes is not cached, so that they are counted every time.
   if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
 }
 

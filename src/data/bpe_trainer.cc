@@ -1,3 +1,11 @@
+// Learns BPE merges (Sennrich et al. 2016) over counted words.
+//
+// For each pair of neighboring symbols, its count over all words and the words that contain it are
+// kept. A merge then visits only the words of its pair and updates the counts of the changed
+// neighbors, instead of counting the corpus again. The most frequent pair comes from a priority
+// queue with lazy updates: a popped entry whose count is out of date is pushed again with the
+// current one. Ties are broken by the lower ids, so the result does not depend on the order of the
+// words.
 #include "data/bpe_trainer.h"
 
 #include <algorithm>
@@ -17,7 +25,8 @@ struct Pair {
   auto operator<=>(const Pair&) const = default;
 };
 
-// How often each pair stands in all words, and which words got new ones of it in this turn.
+// The count of each pair over all words, and the words in which it appeared during this turn. Open
+// addressing, at most half full.
 class PairCounts {
  public:
   struct Slot {
@@ -42,6 +51,8 @@ class PairCounts {
     const uint64_t key =
         uint64_t{static_cast<uint32_t>(pair.left)} << 32 | static_cast<uint32_t>(pair.right);
     const size_t mask = slots_.size() - 1;
+    // Fibonacci hashing (Knuth, TAOCP 3, section 6.4): the multiplier is 2^64 / phi, and the upper
+    // bits of the product select the slot.
     size_t i = (key * 0x9E3779B97F4A7C15u) >> (64 - std::countr_zero(slots_.size()));
     while (slots_[i].pair.left >= 0 && slots_[i].pair != pair) i = (i + 1) & mask;
     return i;
@@ -57,8 +68,8 @@ class PairCounts {
   size_t used_ = 0;
 };
 
-// One pair waiting to be merged in some words. A pair can wait twice: where one token comes out of
-// two different merges, the second brings words that the first entry does not know.
+// A pair in the queue, with the words to merge it in. A pair can be queued twice: if two different
+// merges produce the same token, the second one brings words that the first entry does not have.
 struct Waiting {
   int64_t count;
   Pair pair;
@@ -68,7 +79,8 @@ struct Waiting {
   }
 };
 
-// A pair that waited twice was merged twice; Hugging Face's table keeps its later rank.
+// Keeps the last of equal merges. A pair that was queued twice was merged twice, and Hugging Face's
+// table keeps its later rank.
 void keep_last_of_each(std::vector<std::array<int32_t, 3>>& merges) {
   std::set<std::array<int32_t, 3>> seen;
   std::vector<std::array<int32_t, 3>> kept;
@@ -110,6 +122,7 @@ Trainer::Trainer(std::span<const WordCounts::Word> words, const BpeTraining& tra
     : training_(training) {
   check_training(training);
   for (const std::string& token : training.special_tokens) add_token(token);
+  // The order of the characters, not of the bytes, for the ids of Hugging Face's trainer.
   std::vector<std::pair<char32_t, char>> alphabet;
   for (int b = 0; b < 256; ++b) {
     alphabet.emplace_back(byte_to_character(static_cast<uint8_t>(b)), static_cast<char>(b));
@@ -129,7 +142,7 @@ void Trainer::add_words(std::span<const WordCounts::Word> words) {
   std::array<int32_t, 256> byte_id;
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
-    byte_id[static_cast<size_t>(b)] = ids_.at(bytes_to_characters(std::string_view(&byte, 1)));
+    byte_id[b] = ids_.at(bytes_to_characters(std::string_view(&byte, 1)));
   }
   size_t bytes = 0;
   for (const auto& word : words) bytes += word.bytes.size();
@@ -148,12 +161,15 @@ void Trainer::add_words(std::span<const WordCounts::Word> words) {
 void Trainer::change(Pair pair, int64_t by, uint32_t word) {
   PairCounts::Slot& slot = pairs_.at(pair);
   slot.count += by;
+  // Only new appearances need a visit later. Words in which the count falls were found before, and
+  // a visit to a word without the pair changes nothing.
   if (by < 0) return;
   if (slot.new_words.empty()) touched_.push_back(pair);
   if (slot.new_words.empty() || slot.new_words.back() != word) slot.new_words.push_back(word);
 }
 
-// Joins each `pair` in that word, from left to right, and counts what its neighbours become.
+// Merges every `pair` in the word, from left to right, and counts the pairs that its neighbors
+// form.
 void Trainer::merge_in(uint32_t index, Pair pair, int32_t into) {
   Word& word = words_[index];
   int32_t* s = symbols_.data() + word.begin;
@@ -164,6 +180,7 @@ void Trainer::merge_in(uint32_t index, Pair pair, int32_t into) {
       s[kept++] = s[i++];
       continue;
     }
+    // The left neighbor is the symbol already written, which may be a merge of this pass.
     if (kept > 0) {
       change({s[kept - 1], pair.left}, -word.count, index);
       change({s[kept - 1], into}, word.count, index);
@@ -196,6 +213,7 @@ BpeDescription Trainer::run() {
     if (static_cast<int32_t>(tokens_.size()) >= training_.vocabulary || queue_.empty()) break;
     Waiting top = queue_.top();
     queue_.pop();
+    // Counts of queued pairs change when other merges consume their symbols.
     if (const int64_t count = pairs_.at(top.pair).count; count != top.count) {
       top.count = count;
       queue_.push(top);
@@ -203,8 +221,7 @@ BpeDescription Trainer::run() {
     }
     if (top.count < std::max<int64_t>(training_.least_count, 1)) break;
     const auto [left, right] = top.pair;
-    const std::string text =
-        tokens_[static_cast<size_t>(left)] + tokens_[static_cast<size_t>(right)];
+    const std::string text = tokens_[left] + tokens_[right];
     add_token(text);
     const int32_t into = ids_.at(text);
     out.merges.push_back({left, right, into});

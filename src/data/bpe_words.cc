@@ -1,3 +1,6 @@
+// Counts the words of a corpus in one hash table per thread, which are added up at the end: threads
+// share nothing while they count. The result is sorted by bytes, so it does not depend on the
+// number of threads.
 #include "data/bpe_words.h"
 
 #include <algorithm>
@@ -12,6 +15,8 @@ constexpr size_t kBytesWorthAThread = size_t{1} << 18;
 
 }  // namespace
 
+// An open-addressing table with linear probing, at most half full. A slot has the index of an entry
+// plus 1, or 0 if it is empty; all words are in one array of bytes, without an allocation per word.
 void WordCounts::Table::count(std::string_view word, int64_t times) {
   const uint64_t hash = hash_bytes(word);
   const size_t mask = slots_.size() - 1;
@@ -31,6 +36,7 @@ void WordCounts::Table::count(std::string_view word, int64_t times) {
 }
 
 void WordCounts::Table::grow() {
+  // The words and their hashes stay in entries_; only the index is rebuilt.
   slots_.assign(slots_.size() * 2, 0);
   const size_t mask = slots_.size() - 1;
   for (size_t e = 0; e < entries_.size(); ++e) {
@@ -64,9 +70,11 @@ EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Ta
 EncodeReport WordCounts::add(std::span<const std::string_view> texts) {
   size_t bytes = 0;
   for (const std::string_view text : texts) bytes += text.size();
+  // A thread costs more than it saves for less text than kBytesWorthAThread.
   const size_t parts = std::clamp<size_t>(bytes / kBytesWorthAThread, 1, tables_.size());
   std::vector<EncodeReport> reports(parts);
   std::vector<std::span<const std::string_view>> shares(parts);
+  // Divides the texts into contiguous ranges of about equal bytes. The last range takes the rest.
   size_t next = 0, done = 0;
   for (size_t p = 0; p < parts; ++p) {
     const size_t first = next;
@@ -88,6 +96,7 @@ std::vector<WordCounts::Word> WordCounts::words() {
       const Word word = tables_[t].word(i);
       all.count(word.bytes, word.count);
     }
+    // Frees each table before the next one is added, since both can be large.
     tables_[t] = Table();
   }
   std::vector<Word> words;

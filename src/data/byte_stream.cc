@@ -1,3 +1,6 @@
+// A stream of bytes from a file, a pipe or standard input, decompressed with zlib or libzstd. The
+// format is recognized by its magic number. Decoders read the stored bytes out of one buffer and
+// count what they took, so that errors can name the position in the compressed file.
 #include "data/byte_stream.h"
 
 #include <fcntl.h>
@@ -15,7 +18,7 @@
 
 namespace tessera {
 
-// What a decoder sees of its stream: the stored bytes, and how to complain about them.
+// What a decoder sees of its stream: the stored bytes, and functions that report damage in them.
 struct StoredBytes {
   explicit StoredBytes(ByteStream& stream) : from(stream) {}
 
@@ -24,7 +27,7 @@ struct StoredBytes {
   size_t available() const { return from.end_ - from.begin_; }
   void take(size_t bytes) const { from.begin_ += bytes; }
 
-  // Where the decoder stands in the stored file.
+  // Returns the position of the decoder in the stored file.
   int64_t place() const { return from.stored_ - static_cast<int64_t>(available()); }
 
   [[noreturn]] void ended_early(const char* format) const {
@@ -44,7 +47,8 @@ struct StoredBytes {
   ByteStream& from;
 };
 
-// gzip, also several members one after the other (as pigz, bgzip and dictzip write it).
+// Decodes gzip (RFC 1952), including several members in sequence, as pigz, bgzip and dictzip write
+// it.
 struct GzipDecoder : StoredBytes {
   explicit GzipDecoder(ByteStream& stream) : StoredBytes(stream) {
     constexpr int kWindowBits = 15 + 16;  // the largest window; gzip's header and checksum
@@ -55,6 +59,7 @@ struct GzipDecoder : StoredBytes {
   size_t read(std::span<char> out) {
     state.next_out = reinterpret_cast<Bytef*>(out.data());
     state.avail_out = static_cast<uInt>(out.size());
+    // Loops until there is output: a block of input may yield none, and 0 would mean the end.
     while (state.avail_out == out.size()) {
       if (!refill()) {
         if (inside) ended_early("gzip");
@@ -69,13 +74,15 @@ struct GzipDecoder : StoredBytes {
       if (rc == Z_STREAM_END) {
         inside = false;
       } else if (rc != Z_OK && rc != Z_BUF_ERROR) {
+        // Z_BUF_ERROR is not an error: inflate needs more input.
         damaged("gzip", state.msg ? state.msg : "unknown reason");
       }
     }
     return out.size() - state.avail_out;
   }
 
-  // Between members: zeros are padding up to the end, as gzip itself takes them.
+  // Starts the next member. Zeros between members are padding up to the end, as gzip itself treats
+  // them.
   bool start_member() {
     while (*input() == '\0') {
       take(1);
@@ -90,6 +97,7 @@ struct GzipDecoder : StoredBytes {
   bool inside = false;
 };
 
+// Decodes Zstandard frames (RFC 8878), one after the other.
 struct ZstdDecoder : StoredBytes {
   explicit ZstdDecoder(ByteStream& stream) : StoredBytes(stream), context(ZSTD_createDCtx()) {
     CHECK(context != nullptr, "zstd would not start");
@@ -99,13 +107,15 @@ struct ZstdDecoder : StoredBytes {
   size_t read(std::span<char> out) {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     while (to.pos == 0) {
-      // A full output may have left bytes inside: ask for them before asking for input.
+      // The decoder may hold output that did not fit into the last buffer, so it is called once
+      // more at the end of the input.
       const bool more = refill();
       if (!more && !inside) break;
       ZSTD_inBuffer in{input(), available(), 0};
       const size_t rc = ZSTD_decompressStream(context, &to, &in);
       take(in.pos);
       if (ZSTD_isError(rc)) damaged("zstd", ZSTD_getErrorName(rc));
+      // 0: a frame ended exactly here, and the input may end.
       inside = rc != 0;
       if (!more && inside && to.pos == 0) ended_early("zstd");
     }
@@ -142,12 +152,13 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
   if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) file_bytes_ = status.st_size;
   // One byte more than the file has: its end shows without growing the buffer.
   const int64_t wanted = file_bytes_ < 0 ? kBufferBytes : std::min(file_bytes_ + 1, kBufferBytes);
-  buffer_.resize(static_cast<size_t>(std::max(wanted, kLeastBuffer)));
+  buffer_.resize(std::max(wanted, kLeastBuffer));
   try {
     if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, wanted a file", name_);
     // Devices such as /dev/zero never end; terminal input and pipes do.
     const bool device = S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(fd_) == 0);
     if (device && name != "-") throw Error("{}: is a device, expected a file or a pipe", name_);
+    // The magic numbers have at most 4 bytes.
     while (end_ < 4 && refill()) {
     }
     const auto starts = [&](std::string_view magic) {
@@ -171,8 +182,9 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
 
 ByteStream::~ByteStream() { close(fd_); }
 
-// Returns once a read gives bytes or the end. A FIFO that has had no writer yet has neither.
-// Unlike open() and read(), poll() is never restarted after a signal.
+// Returns once a read would return bytes or the end. A FIFO that has had no writer yet has neither.
+// poll() is used because, unlike open() and read(), it is never restarted after a signal, so that
+// on_wait can end the program.
 void ByteStream::wait_for_bytes() const {
   pollfd one{fd_, POLLIN, 0};
   for (;;) {
@@ -186,6 +198,7 @@ bool ByteStream::refill() {
   if (begin_ == end_) begin_ = end_ = 0;
   ssize_t n;
   do {
+    // Regular files are always ready, and poll() would cost a system call per read.
     if (file_bytes_ < 0) wait_for_bytes();
     n = ::read(fd_, buffer_.data() + end_, buffer_.size() - end_);
   } while (n < 0 && (errno == EINTR || errno == EAGAIN));

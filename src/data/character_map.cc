@@ -1,3 +1,8 @@
+// Checks a SentencePiece normalizer's rules before the library uses them. The trie of a model file
+// is a double array (Aoe 1989) in the format of darts-clone: from unit i, byte c leads to unit i ^
+// offset(i) ^ c, which carries the label c. The library follows the offsets without bounds checks,
+// so a damaged or hostile file could make it read anywhere; this check follows every reachable path
+// once.
 #include "data/character_map.h"
 
 #include <algorithm>
@@ -40,6 +45,8 @@ CharacterMap::CharacterMap(std::string_view bytes, const std::string& source) {
   check(source);
 }
 
+// Bits 10 to 30 are the offset, shifted by 8 more if bit 9 is set (for offsets above 2^21). Bit 8:
+// the unit has a leaf; bits 0 to 7: its label. Bit 31 marks a unit that holds a value.
 uint32_t CharacterMap::below(uint32_t unit) const {
   const uint32_t u = units_[unit];
   return unit ^ (u >> 10 << ((u & 512) >> 6));
@@ -60,7 +67,8 @@ void CharacterMap::check(const std::string& source) const {
       if (i == 0) damaged(i, "nowhere");
       continue;
     }
-    // A block of 256 lies inside or outside as a whole.
+    // The 256 possible children differ in the low 8 bits only, and the array is a multiple of 256
+    // units long, so all of them are inside or all are outside.
     if (below(i) >= units_.size()) damaged(i, "beyond the trie");
     if (!has_leaf(i)) continue;
     const size_t result = units_[below(i)] & ~kValue;
@@ -74,8 +82,8 @@ void CharacterMap::check(const std::string& source) const {
 }
 
 // Checks that no path through the trie is longer than a rule may be and that none is a cycle: the
-// library would follow it at every position of a text. `heights`: of the paths below each unit; −1
-// while the unit is being visited.
+// library would follow it at every position of a text. `heights` memoizes the length of the longest
+// path below each unit, so shared units are visited once; -1 marks a unit on the current path.
 int CharacterMap::check_depth(uint32_t unit, int depth, std::vector<int>& heights,
                               const std::string& source) const {
   if (heights[unit] > 0 && depth + heights[unit] <= kLongestRule) return heights[unit];
@@ -100,14 +108,15 @@ int64_t CharacterMap::child(uint32_t unit, uint8_t byte) const {
   return (units_[next] & (kValue | 255)) == byte ? int64_t{next} : -1;
 }
 
-// Of a rule for a visible character beside the gap.
+// Returns true if the result of this rule, for a visible character next to the gap, is empty or
+// begins or ends with a space.
 bool CharacterMap::leaf_moves_gap(uint32_t unit) const {
   const std::string_view result = results_.c_str() + (units_[below(unit)] & ~kValue);
   return result.empty() || result.front() == ' ' || result.back() == ' ';
 }
 
-// Of all rules that begin with the way to `unit`. A trie has one way to each unit; where there are
-// more (which no builder makes), `budget` ends the search.
+// Returns true if any rule below `unit` does that. A trie has one path to each unit; in a file with
+// more (which no builder makes), `budget` bounds the search, and the answer is the safe one.
 bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) const {
   if (--budget < 0 || depth == kLongestRule) return true;
   if (has_leaf(unit) && leaf_moves_gap(unit)) return true;
@@ -121,13 +130,14 @@ bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) cons
 
 bool CharacterMap::keeps_word_gaps() const {
   if (empty()) return true;
+  // Rules inside which a space occurs could match across the gap.
   for (uint32_t i = 0; i < units_.size(); ++i) {
     if ((units_[i] & kValue) != 0) continue;
     if (i != 0 && child(i, ' ') >= 0) return false;  // a rule with a space within
     if (i != 0 && visible(units_[i] & 255) && has_leaf(i) && leaf_moves_gap(i)) return false;
   }
   if (child(0, ' ') >= 0) return false;
-  auto budget = static_cast<int64_t>(units_.size());
+  auto budget = std::ssize(units_);
   for (uint32_t c = '!'; c <= '~'; ++c) {
     const int64_t first = child(0, static_cast<uint8_t>(c));
     if (first >= 0 && way_moves_gap(static_cast<uint32_t>(first), 1, budget)) return false;

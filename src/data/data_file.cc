@@ -1,4 +1,5 @@
-// Positioned reads of a file, with errors that name the byte.
+// Positioned reads (pread) of a dataset's file, with errors that name the byte. A read of a mapped
+// file that was truncated would raise SIGBUS instead.
 #include "data/data_file.h"
 
 #include <fcntl.h>
@@ -25,6 +26,7 @@ DataFile::DataFile(const Path& path) : path_(path) {
     throw Error("{}: is {}, expected a regular file", path.string(),
                 S_ISDIR(s.st_mode) ? "a folder" : "a device or a pipe");
   }
+  // Size and modification time identify the content; changed() compares them later.
   opened_ = {s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 

@@ -1,4 +1,5 @@
-// Matches the data sources of a run with those in a stored position.
+// Matches the data sources of a run with those in a stored position: first by name, then by
+// content, so that a renamed dataset continues at its place.
 #include "data/data_position.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace tessera {
 
 int64_t continued_sample(const SourcePosition& saved, bool same_order, int64_t epoch_samples) {
   if (same_order) return saved.samples;
+  // Counts a begun epoch as read: its order is unknown now, so what is left of it cannot be found.
   const int64_t each = std::max<int64_t>(saved.epoch_samples, 1);
   const int64_t begun = saved.samples / each + (saved.samples % each > 0 ? 1 : 0);
   return begun * epoch_samples;

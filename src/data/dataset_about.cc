@@ -1,3 +1,6 @@
+// Reads and writes PREFIX.json, the description of a dataset, and decides whether a tokenizer reads
+// its ids as the texts that they were made of. Fingerprints are hexadecimal text, because JSON
+// readers may round integers above 2^53.
 #include "data/dataset_about.h"
 
 #include <charconv>
@@ -115,6 +118,7 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
     about.sources.push_back(
         {s.text("name"), s.integer("documents"), s.integer("tokens"), s.integer("text_bytes")});
   }
+  // A crash or a copy may leave the description of another build next to the data.
   if (about.documents != data.documents() || about.tokens != data.tokens()) {
     throw Error(
         "{}: describes {} documents and {} tokens, but {} has {} and {}. They do not belong "
@@ -126,9 +130,12 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
 
 namespace {
 
-// Returns true if the ids of the dataset stand for the same texts in `tokenizer`.
+// Returns true if the ids of the dataset mean the same texts in `tokenizer`. The same
+// tokenizer, or one with the same texts for all ids of the dataset (added tokens after them are
+// harmless), qualifies.
 bool reads_rightly(const DatasetAbout& about, const Tokenizer& tokenizer) {
   if (about.tokenizer_fingerprint == tokenizer.fingerprint()) return true;
+  // Texts of ids are compared by their hash, since the old tokenizer may be gone.
   if (about.token_texts)
     return tokenizer.vocabulary_size() >= about.vocabulary &&
            hash_token_texts(tokenizer, about.vocabulary) == *about.token_texts;

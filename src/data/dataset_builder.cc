@@ -1,3 +1,9 @@
+// Builds a dataset: a pipeline of one reader, several encoding threads and one writer.
+//
+// The caller's thread reads documents into batches of about 1 MiB, hands them to the encoders, and
+// writes encoded batches in the order in which they were read, so the files do not depend on the
+// number of threads. At most 64 MiB of text are in the pipeline; when it is full, the caller writes
+// the oldest batch before it reads on, which bounds memory and keeps encoders busy.
 #include "data/dataset_builder.h"
 
 #include <algorithm>
@@ -24,7 +30,7 @@ namespace {
 constexpr int64_t kBatchBytes = int64_t{1} << 20;  // of text; large enough to hide the hand-over
 constexpr int64_t kUnderWayBytes = int64_t{64} << 20;  // of text in all batches
 
-// Documents that one thread encodes in one go.
+// The documents that one thread encodes in one go.
 struct Batch {
   struct Entry {
     Document document;   // or a piece of one; without its text once it is encoded
@@ -40,14 +46,15 @@ struct Batch {
   bool done = false;
 };
 
-// Threads that encode batches; they are handed out in the order in which they came in.
+// The encoding threads. A deque holds the batches in reading order: those before `claimed_` are
+// being encoded or are done, and pop() takes the first one, which it waits for. Batches are
+// allocated one by one, so their addresses stay valid while the deque changes.
 class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
       : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(static_cast<size_t>(threads)) {
     try {
-      for (int i = 0; i < threads; ++i)
-        threads_.emplace_back([this, i] { work(caches_[static_cast<size_t>(i)]); });
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(caches_[i]); });
     } catch (const std::system_error& e) {
       // The threads that could be started do all the work.
       if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
@@ -81,6 +88,8 @@ class Encoders {
     done_.wait(lock, [this] { return batches_.front()->done; });
     std::unique_ptr<Batch> batch = std::move(batches_.front());
     batches_.pop_front();
+    // The batch leaves the claimed ones at the front, so the index of the next unclaimed one
+    // decreases.
     --claimed_;
     under_way_ -= batch->bytes;
     if (batch->error) std::rethrow_exception(batch->error);
@@ -98,6 +107,8 @@ class Encoders {
       try {
         encode(batch, cache);
       } catch (...) {
+        // Carried to the caller, which throws it in reading order: the reported document is the
+        // first bad one.
         batch.error = std::current_exception();
       }
       lock.lock();
@@ -107,11 +118,13 @@ class Encoders {
   }
 
   void encode(Batch& batch, EncodeCache& cache) const {
+    // About three bytes of text per token in English; the vector grows if there are more.
     batch.ids.reserve(static_cast<size_t>(batch.bytes / 3) + batch.entries.size());
     for (Batch::Entry& e : batch.entries) {
       tokenizer_.encode(e.document.text, batch.ids, cache, &e.report);
       if (end_of_text_ && e.document.ends) batch.ids.push_back(*end_of_text_);
       e.end = batch.ids.size();
+      // Frees the text: after this only the ids count for memory.
       e.document.text = std::string();
     }
   }
@@ -128,7 +141,7 @@ class Encoders {
   std::vector<std::thread> threads_;
 };
 
-// Writes encoded batches and keeps the accounts of PREFIX.json.
+// Writes encoded batches and keeps the totals of PREFIX.json.
 class Accounts {
  public:
   Accounts(IndexedDatasetWriter& writer, DatasetAbout& about) : writer_(writer), about_(about) {}
@@ -137,12 +150,13 @@ class Accounts {
     size_t begin = 0;
     for (const Batch::Entry& e : batch.entries) {
       const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
+      // A long document comes in several entries, of which only the last one ends it.
       writer_.add_tokens(ids);
       if (e.document.ends) writer_.end_document();
       begin = e.end;
-      SourceAbout& source = about_.sources[static_cast<size_t>(e.document.source)];
+      SourceAbout& source = about_.sources[e.document.source];
       source.documents += e.document.ends;
-      source.tokens += static_cast<int64_t>(ids.size());
+      source.tokens += std::ssize(ids);
       source.text_bytes += e.bytes;
       about_.text_bytes += e.bytes;
       if (e.report.invalid_bytes > 0) invalid(e, source.name);
@@ -165,6 +179,8 @@ class Accounts {
 };
 
 // Reads documents in batches. A long one is split where that changes no id (Tokenizer::last_cut).
+// The search window starts at 1 MiB and doubles while it holds no such position, up to
+// kLongestLine.
 class BatchReader {
  public:
   BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
@@ -175,7 +191,7 @@ class BatchReader {
     while (batch->bytes < kBatchBytes) {
       Batch::Entry entry;
       if (!next_entry(entry)) break;
-      entry.bytes = static_cast<int64_t>(entry.document.text.size());
+      entry.bytes = std::ssize(entry.document.text);
       constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // empty documents take memory too
       batch->bytes += entry.bytes + kBookkeeping;
       batch->entries.push_back(std::move(entry));
@@ -227,8 +243,7 @@ class BatchReader {
         "{}:{}: {} bytes from byte {} of the document have no position where the text can be "
         "split, such as a space between words. Is this file text? Use --split lines or paragraphs, "
         "or leave the file out",
-        stream_.sources()[static_cast<size_t>(long_->source)], long_->line,
-        DocumentStream::kLongestLine, before_);
+        stream_.sources()[long_->source], long_->line, DocumentStream::kLongestLine, before_);
   }
 
   static constexpr size_t kPiece = static_cast<size_t>(kBatchBytes);
@@ -278,6 +293,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   result.left_out = sources.left_out;
   for (const std::string& file : sources.files)
     if (named_table(file)) result.tables.push_back(file);
+  // The outputs must not be among the inputs, and the tokenizer must not be overwritten.
   SourceList read = sources;
   read.files.push_back(options.tokenizer_name);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
@@ -303,8 +319,8 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   }
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
-  // PREFIX.idx appears last: without it there is no dataset. The prefix is locked: no other build
-  // can create one now.
+  // PREFIX.idx is renamed last: without it there is no dataset. The writer holds the lock of the
+  // prefix, so no other build can create one now.
   refuse_existing(options.out.string() + ".idx", options.replace);
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);

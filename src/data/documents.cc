@@ -1,3 +1,6 @@
+// Splits files into documents with one growing buffer. [begin_, end_) are the bytes of the buffer
+// that are not consumed yet; a refill moves them to the front and appends, so a document is
+// contiguous and memory is bounded by the longest line, paragraph or piece.
 #include "data/documents.h"
 
 #include <algorithm>
@@ -21,6 +24,7 @@ DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
     : sources_(std::move(sources)), options_(std::move(options)), json_(options_.key) {
   for (const std::string& file : sources_.files) {
     std::error_code error;
+    // The total is only for progress; it is unknown as soon as one size is.
     const auto size = file == "-" ? 0 : fs::file_size(file, error);
     if (file == "-" || error) {
       total_bytes_ = -1;
@@ -38,15 +42,16 @@ int64_t DocumentStream::bytes_total() const { return total_bytes_; }
 bool DocumentStream::open_next() {
   if (stream_) done_bytes_ += stream_->stored_bytes();
   stream_.reset();
-  if (source_ + 1 >= static_cast<int64_t>(sources_.files.size())) return false;
+  if (source_ + 1 >= std::ssize(sources_.files)) return false;
   ++source_;
-  const std::string& name = sources_.files[static_cast<size_t>(source_)];
+  const std::string& name = sources_.files[source_];
   stream_ = std::make_unique<ByteStream>(name, on_wait_);
   json_lines_ = options_.format == TextFormat::kJsonLines ||
                 (options_.format == TextFormat::kAuto && named_json_lines(name));
   begin_ = end_ = 0;
   file_ended_ = false;
   offset_ = line_ = 0;
+  // The first bytes decide whether the file is text, before anything of it is encoded.
   if (options_.any_bytes) return true;
   while (end_ < kTextProbe && fill()) {
   }
@@ -69,6 +74,7 @@ bool DocumentStream::fill() {
 }
 
 bool DocumentStream::next_line(std::string_view& line) {
+  // Bytes already searched for the line end are not searched again after a refill.
   size_t searched = 0;
   for (;;) {
     const char* from = buffer_.data() + begin_;
@@ -80,6 +86,7 @@ bool DocumentStream::next_line(std::string_view& line) {
       line = {from, static_cast<size_t>(static_cast<const char*>(end) - from)};
       taken = line.size() + 1;
     } else if (file_ended_) {
+      // The last line of a file may have no line end.
       if (held == 0) return false;
       line = {from, held};
       taken = held;
@@ -97,6 +104,7 @@ bool DocumentStream::next_line(std::string_view& line) {
     begin_ += taken;
     offset_ += static_cast<int64_t>(taken);
     ++line_;
+    // Line ends of Windows.
     if (line.ends_with('\r')) line.remove_suffix(1);
     return true;
   }
@@ -104,7 +112,7 @@ bool DocumentStream::next_line(std::string_view& line) {
 
 bool DocumentStream::next_whole(Document& out) {
   const auto piece = static_cast<size_t>(options_.piece_bytes);
-  // One byte more than a piece tells whether it is the last.
+  // One more byte than a piece shows whether it is the last piece.
   while (piece == 0 || end_ - begin_ <= piece) {
     if (!fill()) break;
     if (static_cast<int64_t>(end_ - begin_) > kLongestWhole)
@@ -136,6 +144,7 @@ bool DocumentStream::next_split_line(Document& out) {
   return true;
 }
 
+// A paragraph is a run of lines that are not empty.
 bool DocumentStream::next_paragraph(Document& out) {
   if (!next_split_line(out)) return false;
   for (std::string_view line; next_line(line) && !line.empty();) {
@@ -144,7 +153,7 @@ bool DocumentStream::next_paragraph(Document& out) {
   return true;
 }
 
-// Counts a bad line, or throws what is wrong with it if no more of them may be left out.
+// Counts a bad line, or throws its error if no more bad lines may be left out.
 void DocumentStream::leave_out(const Error& error) {
   if (options_.skip_bad == 0) throw error;
   if (bad_lines_ == options_.skip_bad)

@@ -1,3 +1,6 @@
+// Traces a sample back: from token ranges to documents (by bisection of the index), to bytes (by
+// decoding the tokens before the range), and to lines of the source files (by reading them again in
+// the order in which the dataset was built, as PREFIX.json describes).
 #include "data/explain.h"
 
 #include <algorithm>
@@ -10,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// The document that holds a sequence: the last one that starts at or before it. Documents without
-// a sequence of their own start there too, and stand before it.
+// Returns the document that holds a sequence: the last one that starts at or before it. Documents
+// without a sequence start at the same one and come before it.
 int64_t document_of(const IndexedDataset& data, int64_t sequence) {
   int64_t low = 0, high = data.documents();
   while (high - low > 1) {
@@ -23,16 +26,16 @@ int64_t document_of(const IndexedDataset& data, int64_t sequence) {
 
 void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrigin& origin) {
   const SamplePiece& p = origin.piece;
-  std::vector<int32_t> ids(static_cast<size_t>(p.from + p.count));
+  std::vector<int32_t> ids(p.from + p.count);
   data.read(data.first_token(p.sequence), ids);
   const auto all = std::span<const int32_t>(ids);
-  origin.text_from =
-      static_cast<int64_t>(tokenizer.decode(all.first(static_cast<size_t>(p.from))).size());
-  auto here = all.subspan(static_cast<size_t>(p.from));
+  origin.text_from = static_cast<int64_t>(tokenizer.decode(all.first(p.from)).size());
+  auto here = all.subspan(p.from);
+  // The end-of-text token is not part of the document's text.
   const auto end = tokenizer.end_of_text();
   if (end && !here.empty() && here.back() == *end) here = here.first(here.size() - 1);
   origin.text = tokenizer.decode(here);
-  origin.text_to = origin.text_from + static_cast<int64_t>(origin.text.size());
+  origin.text_to = origin.text_from + std::ssize(origin.text);
 }
 
 template <class E>
@@ -43,7 +46,7 @@ E entry_named(const std::string& name, E fallback) {
   return fallback;
 }
 
-// Reads one source until all of its `wanted` origins are found.
+// Reads one source until all origins in `wanted` are found.
 void locate_in(const SourceAbout& source, const DatasetAbout& about,
                const std::vector<PieceOrigin*>& wanted) {
   if (source.name == "-" || !std::filesystem::exists(source.name)) return;
@@ -54,9 +57,12 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
                          .format = entry_named(about.format, TextFormat::kAuto),
                          .key = about.key,
                          .piece_bytes = int64_t{1} << 20,
+                         // The file was accepted when the dataset was built, so it is not checked
+                         // for being text again.
                          .any_bytes = true});
   Document document;
   bool begins = true;
+  // A document can come in pieces; its number advances with its last one.
   for (int64_t d = 0; d <= last && stream.next(document); d += document.ends) {
     for (PieceOrigin* o : wanted) {
       if (!begins || o->source_document != d) continue;

@@ -1,4 +1,13 @@
-// Reads and checks the two files of a data set.
+// Reads and checks a dataset in Megatron-LM's indexed format, version 1.
+//
+//   .bin  the token ids of all sequences, back to back
+//   .idx  bytes 0-8 "MMIDIDX\0\0", u64 version, u8 type code, u64 sequences S, u64 entries E,
+//         i32[S] lengths in tokens, i64[S] offsets in the .bin in bytes, i64[E] first sequence of
+//         each document (the last entry is S)
+//
+// All numbers are little-endian. The whole index is checked once at the start and hashed on the
+// way, so that later reads trust it. A file that changes while it is used is detected by range
+// checks and by require_unchanged().
 #include "data/indexed_dataset.h"
 
 #include <algorithm>
@@ -31,6 +40,7 @@ T load(const std::byte* at) {
   return value;
 }
 
+// The type codes of Megatron's DType enumeration; those of floating-point types are not token ids.
 std::optional<DType> dtype_of(uint8_t code) {
   switch (code) {
     case 1:
@@ -58,14 +68,15 @@ T load_at(const DataFile& file, int64_t byte) {
   return value;
 }
 
-// `count` values from a byte of the file on, in blocks: use(index of the first, values).
+// Reads `count` values from a byte of the file on, in blocks, and calls use(index of the first,
+// values).
 template <class T, class F>
 void visit_blocks(const DataFile& file, int64_t byte, int64_t count, F use) {
   constexpr int64_t kBlockBytes = int64_t{1} << 18;
   const int64_t most = kBlockBytes / static_cast<int64_t>(sizeof(T));
-  std::vector<T> block(static_cast<size_t>(std::min(count, most)));
+  std::vector<T> block(std::min(count, most));
   for (int64_t first = 0; first < count; first += most) {
-    const auto values = std::span(block).first(static_cast<size_t>(std::min(most, count - first)));
+    const auto values = std::span(block).first(std::min(most, count - first));
     file.read(byte + first * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(values));
     use(first, std::span<const T>(values));
   }
@@ -127,6 +138,8 @@ std::string IndexedDataset::identity() const {
                      name_of(dtype_), chained(index_hash_, data_hash_));
 }
 
+// The whole of a small file, and evenly spaced blocks of a large one: a hash of all of it would
+// read terabytes at every start. Each block is hashed with its position, so moved content differs.
 uint64_t IndexedDataset::hash_data() const {
   constexpr int64_t kWhole = int64_t{8} << 20, kBlocks = 64, kBlock = int64_t{16} << 10;
   uint64_t hash = 0;
@@ -188,7 +201,8 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
   const int64_t size = index_.size();
   const auto sequences = load<uint64_t>(&bytes[kSequencesAt]);
   const auto starts = load<uint64_t>(&bytes[kStartsAt]);
-  // Both are bounded by the file before they are multiplied: a lying header must not overflow.
+  // Both counts are bounded by the file's size before they are multiplied, so a damaged header
+  // cannot overflow the sum.
   const auto most = static_cast<uint64_t>(size) / 4;
   const int64_t room = size - static_cast<int64_t>(kHeader);
   int64_t needed = -1;
@@ -216,8 +230,8 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
 
   const bool holds = sequences_ <= held_sequences;
   if (holds) {
-    lengths_.reserve(static_cast<size_t>(sequences_));
-    before_.reserve(static_cast<size_t>(sequences_ / kStride + 1));
+    lengths_.reserve(sequences_);
+    before_.reserve(sequences_ / kStride + 1);
     before_.push_back(0);
   }
   int64_t expected = 0;  // sequences are back to back, as every writer of the format puts them
@@ -239,7 +253,8 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
               kRebuild);
 }
 
-// `expected`: the byte of the .bin where the next sequence starts.
+// Checks one block of lengths and offsets. `expected` is the byte of the .bin where the next
+// sequence starts; it equals the sum of the lengths so far.
 void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengths,
                                    std::span<const int64_t> offsets, int64_t& expected) {
   const int64_t item = size_of(dtype_);
@@ -265,6 +280,7 @@ void IndexedDataset::check_documents() {
     throw Error("{}: has no document entries, wanted at least the first, 0. {}", index_name(),
                 kRebuild);
   }
+  // Entries must ascend from 0 to the number of sequences.
   int64_t before = 0;
   const auto check = [&](int64_t d, int64_t start) {
     const bool last_is_wrong = d == documents_ && start != sequences_;
@@ -288,8 +304,9 @@ void IndexedDataset::check_documents() {
 
 int64_t IndexedDataset::length(int64_t s) const {
   CHECK(s >= 0 && s < sequences_, "sequence {} of {}", s, sequences_);
-  if (held()) return lengths_[static_cast<size_t>(s)];
+  if (held()) return lengths_[s];
   const auto n = load_at<int32_t>(index_, lengths_at_ + s * kLengthBytes);
+  // The file was valid when it was opened, so a wrong value means that it has changed since.
   if (n < 0) index_changed();
   return n;
 }
@@ -303,8 +320,10 @@ int64_t IndexedDataset::first_token(int64_t s) const {
     if (first < 0 || first > tokens_) index_changed();
     return first;
   }
-  int64_t first = before_[static_cast<size_t>(s / kStride)];
-  for (int64_t i = s / kStride * kStride; i < s; ++i) first += lengths_[static_cast<size_t>(i)];
+  // A stored prefix sum for every 64th sequence, plus at most 63 lengths after it: 1/64 of the
+  // memory of a full table of offsets.
+  int64_t first = before_[s / kStride];
+  for (int64_t i = s / kStride * kStride; i < s; ++i) first += lengths_[i];
   return first;
 }
 
@@ -321,9 +340,7 @@ void IndexedDataset::visit_lengths(
   CHECK(begin >= 0 && begin <= end && end <= sequences_, "sequences {} to {} of {}", begin, end,
         sequences_);
   const auto count = end - begin;
-  if (held())
-    return block(
-        begin, std::span(lengths_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)));
+  if (held()) return block(begin, std::span(lengths_).subspan(begin, count));
   visit_blocks<int32_t>(index_, lengths_at_ + begin * kLengthBytes, count,
                         [&](int64_t first, std::span<const int32_t> lengths) {
                           for (const int32_t n : lengths)
@@ -343,9 +360,11 @@ int64_t IndexedDataset::sequence_of(int64_t token) const {
 }
 
 void IndexedDataset::read(int64_t from, std::span<int32_t> out) const {
-  const bool inside = from >= 0 && from + static_cast<int64_t>(out.size()) <= tokens_;
+  // An index that is not held in memory is read when it is needed, so a wrong range means that the
+  // file changed. With a held index it is a defect of the caller.
+  const bool inside = from >= 0 && from + std::ssize(out) <= tokens_;
   if (!inside && !held()) index_changed();
-  CHECK(inside, "tokens {} to {} of {}", from, from + static_cast<int64_t>(out.size()), tokens_);
+  CHECK(inside, "tokens {} to {} of {}", from, from + std::ssize(out), tokens_);
   switch (dtype_) {
     case DType::kU8:
       widen<uint8_t>(data_, from, out);
@@ -363,6 +382,7 @@ void IndexedDataset::read(int64_t from, std::span<int32_t> out) const {
 }
 
 void IndexedDataset::require_unchanged() const {
+  // Copying or touching a file changes its time and not its content, so the content decides.
   if (!data_.changed()) return;
   data_.accept_change();
   if (data_.size() == tokens_ * size_of(dtype_) && hash_data() == data_hash_) return;

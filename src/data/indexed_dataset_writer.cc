@@ -1,3 +1,6 @@
+// Writes a dataset in Megatron-LM's indexed format (indexed_dataset.cc has the layout). The .idx
+// begins with all lengths, which are known only at the end, so they are spooled to an unnamed file
+// meanwhile and read twice: once for the lengths, once for the offsets.
 #include "data/indexed_dataset_writer.h"
 
 #include <fcntl.h>
@@ -21,8 +24,8 @@ Path with_suffix(Path prefix, const char* suffix) {
 
 }  // namespace
 
-// The documents' lengths in the order in which they came: a buffer, and behind it a file that has
-// lost its name at once, so that it goes away however the program ends.
+// The documents' lengths in order: a buffer, and a file that is unlinked right after its creation,
+// so that it disappears however the program ends.
 class IndexedDatasetWriter::Lengths {
  public:
   explicit Lengths(const Path& path) : path_(temporary_name(path)) {
@@ -64,6 +67,7 @@ class IndexedDatasetWriter::Lengths {
       const ssize_t n = ::pwrite(fd_, bytes, left, written_);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw Error("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+      // A partial write continues with the rest.
       bytes += n;
       left -= static_cast<size_t>(n);
       written_ += n;
@@ -94,13 +98,14 @@ IndexedDatasetWriter::IndexedDatasetWriter(const Path& prefix, DType dtype)
 IndexedDatasetWriter::~IndexedDatasetWriter() = default;
 
 void IndexedDatasetWriter::add_tokens(std::span<const int32_t> ids) {
-  length_ += static_cast<int64_t>(ids.size());
+  length_ += std::ssize(ids);
   if (length_ > std::numeric_limits<int32_t>::max()) {
     throw Error(
         "document {} has more than 2,147,483,647 tokens, the most that the .idx format holds. "
         "Split the text with --split lines or --split paragraphs",
         documents_);
   }
+  // Ids are converted in blocks on the stack, without a heap allocation per document.
   if (dtype_ == DType::kI32) {
     data_.write(ids.data(), ids.size_bytes());
   } else {
@@ -115,7 +120,7 @@ void IndexedDatasetWriter::add_tokens(std::span<const int32_t> ids) {
       data_.write(block, n * sizeof(uint16_t));
     }
   }
-  tokens_ += static_cast<int64_t>(ids.size());
+  tokens_ += std::ssize(ids);
 }
 
 void IndexedDatasetWriter::end_document() {
@@ -127,6 +132,8 @@ void IndexedDatasetWriter::end_document() {
 void IndexedDatasetWriter::write_index() {
   const auto put = [&](auto value) { index_.write(&value, sizeof value); };
   constexpr uint8_t kCodeI32 = 4, kCodeU16 = 8;
+  // Magic bytes, version 1 and the code of the element type. Sequences have 32-bit lengths in
+  // tokens and 64-bit offsets in bytes.
   index_.write("MMIDIDX\0\0", 9);
   put(uint64_t{1});
   put(dtype_ == DType::kU16 ? kCodeU16 : kCodeI32);
@@ -140,6 +147,7 @@ void IndexedDatasetWriter::write_index() {
       offset += n * size_of(dtype_);
     }
   });
+  // One sequence per document: document d starts at sequence d.
   for (int64_t d = 0; d <= documents_; ++d) put(d);
 }
 
@@ -147,11 +155,14 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   CHECK(length_ == 0, "document {} has not ended", documents_);
   write_index();
   about_.write(about.data(), about.size());
+  // All three files reach the disk under temporary names first, so a full disk changes nothing.
   for (FileWriter* file : {&data_, &about_, &index_}) file->prepare();
-  // An old index is removed first: a crash then leaves no dataset, never a mix of two builds.
+  // An old index is removed before the new files get their names. A crash in between leaves no
+  // dataset, never a mix of two builds, because a .bin without an .idx is not a dataset.
   const Path index = with_suffix(prefix_, ".idx");
   if (::unlink(index.c_str()) != 0 && errno != ENOENT)
     throw FileError(index, "cannot be replaced", errno);
+  lock_.require_owned();
   for (FileWriter* file : {&data_, &about_, &index_}) file->commit();
 }
 

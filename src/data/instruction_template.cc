@@ -1,3 +1,6 @@
+// Parses a prompt template with names in braces into parts of literal text, each followed by a
+// name. Doubled braces stand for one; {response} separates the prompt from what the model learns to
+// write.
 #include "data/instruction_template.h"
 
 #include <algorithm>
@@ -24,6 +27,7 @@ InstructionTemplate::InstructionTemplate(std::string_view text) {
     } else if (c == '}') {
       refuse(at, "a brace closes that was not opened");
     } else {
+      // A name may have any characters but braces.
       const size_t end = text.find_first_of("{}", at + 1);
       if (end == text.npos || text[end] == '{') refuse(at, "the brace is not closed");
       const std::string name(text.substr(at + 1, end - at - 1));
@@ -35,6 +39,7 @@ InstructionTemplate::InstructionTemplate(std::string_view text) {
   }
   (has_response_ ? after_ : before_).push_back(part);
   if (!has_response_) refuse(text.size(), "there is no {response}, so nothing would be learned");
+  // The literal text right after {response} ends the turn. It is learned and is stored separately.
   ending_ = std::exchange(after_.front().text, {});
 }
 

@@ -1,3 +1,9 @@
+// Reads instruction data, encodes each example by its template, and packs whole examples into rows.
+//
+// All examples are held in one array of ids with one flag per token: 1 if the loss counts it. An
+// example of n tokens takes n - 1 places of a row, since its first token is never a label and its
+// last token is only one. Rows are packed once (best fit); every epoch visits them in its own
+// random order.
 #include "data/instructions.h"
 
 #include <algorithm>
@@ -46,6 +52,8 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
   return *value->as_string();
 }
 
+// Pairs user and assistant messages into turns; a leading system message is prepended to the first
+// prompt.
 std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
   if (messages.as_list() == nullptr)
     throw Error("{}: 'messages' holds {}, wanted a list", place, kind_of(messages));
@@ -58,6 +66,7 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
     if (message.as_members() == nullptr) throw Error("{}: is no object", here);
     const std::string& role = text_of(message, "role", here);
     const std::string& content = text_of(message, "content", here);
+    // Roles alternate, starting with the user.
     const char* wanted = asked ? "assistant" : "user";
     if (std::exchange(first, false) && role == "system") {
       system = content + "\n\n";
@@ -92,6 +101,7 @@ std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
     }
     return turns_of_messages(*messages, place);
   }
+  // Checks that all names exist and hold text, before anything is encoded.
   for (const std::string& name : form.names()) text_of(line, name, place);
   return {{&line, {}, text_of(line, "response", place)}};
 }
@@ -115,6 +125,8 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
                 counts_.skipped() > 0 ? fmt::format(" ({} are too long)", counts_.skipped()) : "");
   }
+  // The number of places that each example takes in a row. A pair for an encoder has a row of its
+  // own.
   std::vector<int32_t> lengths;
   for (int64_t e = 0; e < examples(); ++e) {
     const auto places = static_cast<int64_t>(ids(e).size()) - 1;
@@ -125,11 +137,13 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                                           hash_name("instructions.packing", spec_.seed));
 }
 
-// Sets the text that ends a turn and the ids that end generation.
+// Finds the text that ends a turn and the ids that end generation.
 void InstructionData::find_ending(const Tokenizer& tokenizer) {
   const int32_t end = *tokenizer.end_of_text();
   const std::string_view name = tokenizer.token_bytes(end);
   ending_ = form_.ending();
+  // The end-of-text token is appended as an id, so a template that spells its name must not add
+  // another.
   if (!name.empty() && ending_.ends_with(name)) ending_.resize(ending_.size() - name.size());
   for (const int32_t id : tokenizer.encode(ending_)) {
     if (id == end || !tokenizer.is_special(id)) continue;
@@ -141,15 +155,18 @@ void InstructionData::find_ending(const Tokenizer& tokenizer) {
 
 void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer) {
   if (line.text.find_first_not_of(" \t\r") == line.text.npos) return;
-  const std::string& file = file_names_[static_cast<size_t>(line.source)];
+  const std::string& file = file_names_[line.source];
   const Tree tree = parse_json(line.text, file, static_cast<int>(line.line));
   const std::string place = fmt::format("{}:{}", file, line.line);
+  // A cache for this line only: it is small, since a line's words repeat little.
   EncodeCache cache(int64_t{1} << 16);
   const auto add = [&](const std::string& text, bool learned) {
     if (!text.empty()) tokenizer.encode(text, ids_, cache);
     learned_.resize(ids_.size(), learned ? 1 : 0);
   };
   const Line here{line.source, line.line};
+  // If the template ends a turn with a special token of its own, the end-of-text token follows only
+  // the last turn. Otherwise it is what ends each turn.
   const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
   const std::vector<Turn> turns = turns_of(tree, form_, place);
   for (const Turn& turn : turns) {
@@ -160,6 +177,7 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
     };
     add(form_.before(value), false);
     const std::optional<int32_t> begin = tokenizer.text_begin();
+    // A template may begin with the begin-of-text token itself; it is not added twice then.
     const bool written = ids_.size() > start && ids_[start] == begin;  // by the template itself
     if (begins && begin && !written) {
       ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(start), *begin);
@@ -181,7 +199,7 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
   if (!pairs) end_example(here, place);
 }
 
-// Cut to its lengths, or left out, where it is too long.
+// Ends a pair for an encoder and a decoder: truncates it to its lengths, or leaves it out.
 void InstructionData::end_pair(size_t response, Line line, const std::string& place) {
   const auto start = static_cast<size_t>(starts_.back());
   const auto most = static_cast<size_t>(spec_.sequence_length);
@@ -206,10 +224,11 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
     ++counts_.skipped_long;
     return;
   }
+  // The target first: removing it does not move the source.
   if (target > most_target) cut(response + most_target, target - most_target);
   if (source > most) cut(start + most, source - most);
   counts_.cut += !fits;
-  starts_.push_back(static_cast<int64_t>(ids_.size()));
+  starts_.push_back(std::ssize(ids_));
   lines_.push_back(line);
   CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
 }
@@ -223,11 +242,12 @@ void InstructionData::end_example(Line line, const std::string& place) {
         "to skip or cut",
         place, size, spec_.sequence_length);
   }
-  // Where nothing of the answer is left, or there is only one token, nothing is learned.
+  // An example without a learned token, or with a single token, teaches nothing and is left out.
   size_t kept = std::min(size, most);
   const auto first = learned_.begin() + static_cast<int64_t>(start);
   const auto end = first + static_cast<int64_t>(kept);
   const bool skip = size > most && spec_.long_examples == LongExamples::kSkip;
+  // The first token is never a label, so its flag does not count.
   if (skip || kept < 2 || std::find(first + 1, end, 1) == end) {
     ++(skip ? counts_.skipped_long : counts_.skipped_empty);
     kept = 0;
@@ -236,7 +256,7 @@ void InstructionData::end_example(Line line, const std::string& place) {
   learned_.resize(ids_.size());
   if (kept > 0) {
     counts_.cut += size > kept;
-    starts_.push_back(static_cast<int64_t>(ids_.size()));
+    starts_.push_back(std::ssize(ids_));
     lines_.push_back(line);
   }
   CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
@@ -264,8 +284,8 @@ InstructionCounts InstructionData::counts() const {
 }
 
 std::string InstructionData::place(int64_t example) const {
-  const Line& line = lines_[static_cast<size_t>(example)];
-  return fmt::format("{}:{}", file_names_[static_cast<size_t>(line.file)], line.number);
+  const Line& line = lines_[example];
+  return fmt::format("{}:{}", file_names_[line.file], line.number);
 }
 
 int64_t InstructionData::response_bytes(const Tokenizer& tokenizer) const {
@@ -278,18 +298,19 @@ int64_t InstructionData::response_bytes(const Tokenizer& tokenizer) const {
 }
 
 std::span<const int32_t> InstructionData::ids(int64_t example) const {
-  const auto begin = static_cast<size_t>(starts_[static_cast<size_t>(example)]);
+  const auto begin = static_cast<size_t>(starts_[example]);
   const auto end = static_cast<size_t>(starts_[static_cast<size_t>(example) + 1]);
   return std::span(ids_).subspan(begin, end - begin);
 }
 
 std::span<const char> InstructionData::learned(int64_t example) const {
-  const auto begin = static_cast<size_t>(starts_[static_cast<size_t>(example)]);
+  const auto begin = static_cast<size_t>(starts_[example]);
   return std::span(learned_).subspan(begin, ids(example).size());
 }
 
 std::span<const int32_t> InstructionData::row_examples(int64_t sample) const {
   CHECK(sample >= 0, "sample {}", sample);
+  // One permutation of the rows per epoch, keyed by (seed, epoch), so any row can be found at once.
   const uint64_t key = Philox{hash_name("instructions.rows", spec_.seed)}.word(
       static_cast<uint64_t>(sample / rows()));
   return packing_->row(Permutation(key, rows())(sample % rows()));
@@ -301,12 +322,14 @@ void InstructionData::read_pair(int64_t example, const SampleRow& row) const {
         "a row of {} + {}", row.source.size(), row.tokens.size());
   const auto tokens = ids(example);
   const auto flags = learned(example);
+  // The first learned token separates source and target: nothing of the source is learned.
   const auto source = static_cast<size_t>(std::find(flags.begin(), flags.end(), 1) - flags.begin());
   std::fill(row.source.begin(), row.source.end(), 0);
   std::copy_n(tokens.begin(), source, row.source.begin());
   clear_row(0, row);
   const auto target = tokens.subspan(source);
   std::copy(target.begin(), target.end(), row.labels.begin());
+  // The decoder reads its labels shifted by one, after token 0 (teacher forcing).
   std::copy(target.begin(), target.end() - 1, row.tokens.begin() + 1);
   std::fill_n(row.documents.begin(), target.size(), 0);
 }
@@ -327,6 +350,7 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
   for (const int32_t example : examples) {
     const auto tokens = ids(example);
     const auto flags = learned(example);
+    // Token t predicts token t + 1, which counts if its flag is set.
     for (size_t t = 0; t + 1 < tokens.size(); ++t, ++at) {
       row.tokens[at] = tokens[t];
       row.labels[at] = flags[t + 1] != 0 ? tokens[t + 1] : kIgnoredLabel;

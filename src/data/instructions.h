@@ -57,9 +57,9 @@ class InstructionData {
   // be refused; without any example; and for a tokenizer without an end-of-text token.
   InstructionData(InstructionSpec spec, const Tokenizer& tokenizer);
 
-  int64_t examples() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t examples() const { return std::ssize(starts_) - 1; }
   int64_t rows() const { return packing_->rows(); }  // an epoch
-  int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t tokens() const { return std::ssize(ids_); }
   int64_t response_tokens() const;  // that are learned
   int64_t response_bytes(
       const Tokenizer& tokenizer) const;  // of their text, without special tokens

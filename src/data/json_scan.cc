@@ -1,3 +1,6 @@
+// A recursive-descent reader of one JSON value (RFC 8259) that reports the byte of the first
+// mistake. Only the text of the requested key is decoded and kept. Bytes inside strings may be
+// anything, so that text in a broken encoding is not lost.
 #include "data/json_scan.h"
 
 #include <algorithm>
@@ -9,11 +12,13 @@ namespace {
 constexpr int kDeepest = 512;
 constexpr size_t kKeysKept = 8;
 
+// Thrown to leave the recursion; run() catches it.
 struct Mistake {
   size_t at;
   const char* what;
 };
 
+// Encodes a code point, also a lone surrogate, as UTF-8 bytes.
 void append_utf8(uint32_t c, std::string& out) {
   const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (c < 0x80) return put(c);
@@ -57,6 +62,7 @@ class Scanner {
  private:
   [[noreturn]] void fail(const char* what) const { throw Mistake{at_, what}; }
   int peek() const { return at_ < s_.size() ? static_cast<unsigned char>(s_[at_]) : -1; }
+  // White space of RFC 8259 without the line feed, which cannot occur within a line.
   void skip_space() {
     while (at_ < s_.size() && (s_[at_] == ' ' || s_[at_] == '\t' || s_[at_] == '\r')) ++at_;
   }
@@ -66,7 +72,7 @@ class Scanner {
     ++at_;
     skip_space();
   }
-  // After an element: true if another one follows.
+  // Called after an element. Returns true if another one follows.
   bool more(char close, const char* what) {
     skip_space();
     if (peek() == close) {
@@ -86,10 +92,12 @@ class Scanner {
     do {
       std::string name;
       string(name);
+      // The first of equal keys counts, as with simdjson.
       expect(':', "wanted ':' after a key");
       const size_t start = at_;
       if (name == key && !result.has_key) {
         result.has_key = true;
+        // The place of the value, for a message about its type. A later syntax error replaces it.
         result.error_at = start;
         result.found = kind();
         if (peek() == '"') {
@@ -122,6 +130,7 @@ class Scanner {
     }
   }
 
+  // The depth is bounded because a line of brackets would otherwise overflow the stack.
   void value(int depth) {
     if (depth > kDeepest) fail("nested more than 512 deep");
     switch (peek()) {
@@ -182,6 +191,7 @@ class Scanner {
     while (std::isdigit(peek()) != 0) ++at_;
     return at_ > start;
   }
+  // Checks the grammar of RFC 8259, section 6, and computes no value.
   void number() {
     if (peek() == '-') ++at_;
     const bool zero = peek() == '0';
@@ -222,6 +232,8 @@ class Scanner {
     if (c != 'u') fail("no such escape");
     ++at_;
     uint32_t code = hex4();
+    // A pair of surrogates (UTF-16) stands for one code point above U+FFFF. A high surrogate that
+    // no low one follows is kept as it is.
     const bool high = code >= 0xD800 && code < 0xDC00;
     if (high && s_.substr(at_, 2) == "\\u") {
       const size_t back = at_;

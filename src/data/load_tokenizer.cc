@@ -20,7 +20,8 @@ bool is_tokenizer_json(std::string_view bytes) {
 
 Path tokenizer_file(const Path& path) {
   if (!std::filesystem::is_directory(path)) return path;
-  for (const char* name : kModelNames)  // beside it tokenizer.json is what somebody made of it
+  // A folder with both has the original in its .model file; tokenizer.json is a conversion of it.
+  for (const char* name : kModelNames)  // a tokenizer.json next to it was made from it
     if (std::filesystem::exists(path / name) && begins_with_field_1(read_file(path / name)))
       return path / name;
   if (std::filesystem::exists(path / "tokenizer.json")) return path / "tokenizer.json";

@@ -1,3 +1,6 @@
+// A sequence of blends, each from its first sample on. The places of all sources at the start of a
+// stage are the sums over the stages before it; they are counted when a sample of the stage is
+// first read.
 #include "data/mixture.h"
 
 #include <algorithm>
@@ -19,11 +22,13 @@ Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Sta
     stages_.push_back({std::move(stage), std::move(blend), {}});
   }
   Running& first = stages_[0];
-  first.before = start ? start->before : std::vector<int64_t>(static_cast<size_t>(sources), 0);
+  first.before = start ? start->before : std::vector<int64_t>(sources, 0);
   if (!start) return;
   std::vector<int64_t> given;
   for (const int s : first.stage.sources) {
     const auto i = static_cast<size_t>(s);
+    // Samples that the first stage has already given, so that its blend continues at the same
+    // choice.
     given.push_back(start->given[i] - start->before[i]);
   }
   const int64_t sum = std::accumulate(given.begin(), given.end(), int64_t{0});
@@ -39,12 +44,12 @@ int Mixture::stage_of(int64_t sample) const {
 
 void Mixture::add_given(Running& stage, int64_t until, std::vector<int64_t>& counts) const {
   const auto given = stage.blend.given(until - stage.stage.first_sample);
-  for (size_t i = 0; i < given.size(); ++i)
-    counts[static_cast<size_t>(stage.stage.sources[i])] += given[i];
+  for (size_t i = 0; i < given.size(); ++i) counts[stage.stage.sources[i]] += given[i];
 }
 
 Mixture::Running& Mixture::stage_with_counts(int64_t sample) {
   const auto found = static_cast<size_t>(stage_of(sample));
+  // Counts the stages in order, each from the one before it.
   for (size_t s = 1; s <= found; ++s) {
     if (!stages_[s].before.empty()) continue;
     std::vector<int64_t> before = stages_[s - 1].before;
@@ -58,8 +63,8 @@ Blend::Pick Mixture::at(int64_t sample) {
   CHECK(sample >= first_sample(), "sample {} before {}", sample, first_sample());
   Running& now = stage_with_counts(sample);
   const Blend::Pick pick = now.blend.at(sample - now.stage.first_sample);
-  const int source = now.stage.sources[static_cast<size_t>(pick.source)];
-  return {source, pick.index + now.before[static_cast<size_t>(source)]};
+  const int source = now.stage.sources[pick.source];
+  return {source, pick.index + now.before[source]};
 }
 
 Mixture::Counts Mixture::counts(int64_t sample) {
@@ -70,8 +75,9 @@ Mixture::Counts Mixture::counts(int64_t sample) {
   return counts;
 }
 
+// Sums, over the stages, the length of the stage times the source's share in it.
 double Mixture::expected(int source, int64_t samples) const {
-  auto sum = static_cast<double>(stages_[0].before[static_cast<size_t>(source)]);
+  auto sum = static_cast<double>(stages_[0].before[source]);
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s].stage;
     const int64_t end =

@@ -1,5 +1,6 @@
-// Recognizes binary formats by their first bytes, and others by the share of bytes that no text
-// has.
+// Recognizes binary formats by their magic numbers, and others by the share of bytes that text does
+// not contain. The table is ordered by kind; a magic number that could begin a text counts only if
+// other bytes are strange too.
 #include "data/not_text.h"
 
 #include <algorithm>
@@ -71,8 +72,8 @@ bool is_text_byte(unsigned char c) {
   return c >= 0x20 ? c != 0x7f : (c >= '\t' && c <= '\r') || c == 0x1b;
 }
 
-// Zeros and other control characters, and bytes that are not UTF-8. Also counts a character that is
-// cut off by the end of `start`.
+// Counts zeros, other control characters and bytes that are not UTF-8. Also counts a character that
+// the end of `start` cuts in two.
 size_t count_strange(std::string_view start) {
   size_t strange = 0;
   for (size_t i = 0; i < start.size();) {
@@ -84,7 +85,8 @@ size_t count_strange(std::string_view start) {
   return strange;
 }
 
-// UTF-16 without a mark at its beginning: most second bytes of western text are zero.
+// Detects UTF-16 without a byte order mark: in western text, either the even or the odd bytes are
+// mostly zero.
 bool is_wide(std::string_view start) {
   std::array<size_t, 2> zeros{};
   for (size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0' ? 1 : 0;
@@ -95,6 +97,8 @@ bool is_wide(std::string_view start) {
 }  // namespace
 
 void refuse_what_is_not_text(std::string_view start, const std::string& source) {
+  // More than a tenth of the bytes, and at least 32: a few broken characters are common in real
+  // text.
   constexpr size_t kFew = 32, kShare = 10;
   const size_t strange = count_strange(start);
   const bool is_strange = strange >= kFew && strange > start.size() / kShare;

@@ -1,4 +1,5 @@
-// Starts, joins and collects the exceptions of a fixed number of threads.
+// Runs a fixed number of tasks on threads and collects their exceptions. Each task writes only its
+// own entry of `failed`, so no lock is needed.
 #include "data/on_threads.h"
 
 #include <exception>
@@ -22,7 +23,7 @@ void on_threads(size_t n, const std::function<void(size_t)>& work) {
   try {
     while (threads.size() + 1 < n) threads.emplace_back(guarded, threads.size());
   } catch (const std::system_error&) {
-    // The others are done below.
+    // The system has no more threads; the loop below runs the other tasks.
   }
   for (size_t i = threads.size(); i < n; ++i) guarded(i);
   for (std::thread& thread : threads) thread.join();

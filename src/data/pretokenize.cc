@@ -1,3 +1,8 @@
+// Splits text into words by hand-written scanners that are equivalent to the tokenizers' regular
+// expressions (pretokenize.h has them). The alternatives of an expression are tried in order at
+// each position; here the class of the first character decides which one applies, so each byte is
+// looked at about once. Classes of ASCII are in a table; other characters are decoded and looked
+// up.
 #include "data/pretokenize.h"
 
 #include <algorithm>
@@ -5,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// 's 't 're 've 'm 'll 'd, in the order of the expression; 0: none of them.
+// Returns the bytes of the contraction ('s 't 're 've 'm 'll 'd) that `rest` begins with; 0: none.
 size_t contraction(std::string_view rest) {
   if (rest.size() < 2) return 0;
   const char a = rest[1], b = rest.size() > 2 ? rest[2] : '\0';
@@ -14,7 +19,7 @@ size_t contraction(std::string_view rest) {
   return a == 'l' && b == 'l' ? 3 : 0;
 }
 
-// The same whatever the case; U+017F is a long s, which folds to one.
+// The same in any case. U+017F, the long s, folds to s.
 size_t contraction_of_any_case(std::string_view rest) {
   if (rest.substr(1).starts_with("\u017F")) return 3;
   char lower[3];
@@ -55,8 +60,9 @@ size_t Pretokenizer::run_end(std::string_view text, size_t from, uint8_t kind) c
   return i;
 }
 
-// \s+(?!\S) takes a run of spaces but for its last one, which belongs to the word that follows (if
-// it is ' ') or stands alone; at the end of the text, or where it is the only one, it takes it.
+// \s+(?!\S) matches a run of spaces without its last one, which belongs to the next word if it is
+// U+0020 and is a word of its own otherwise. At the end of the text, and for a single space, it
+// matches the whole run.
 size_t Pretokenizer::space_end(std::string_view text, size_t from) const {
   const size_t end = run_end(text, from, kSpace);
   if (end == text.size()) return end;
@@ -88,17 +94,21 @@ size_t Pretokenizer::later_end(std::string_view text, size_t from) const {
     if (const size_t bytes = contraction_of_any_case(text.substr(from)); bytes > 0)
       return from + bytes;
   }
+  // [^\r\n\p{L}\p{N}]?\p{L}+ without its optional first character, then \p{N} or \p{N}{1,3}.
   const uint8_t kind = kind_at(text, from);
   if (kind == kLetter) return run_end(text, from, kLetter);
   if (kind == kNumber) return digits_end(text, from, split_ == WordSplit::kLlama3 ? 3 : 1);
+  // The same alternative with its first character: a space, a punctuation mark or another symbol.
   const size_t next = from + bytes_at(text, from);
   const uint8_t after = next < text.size() ? kind_at(text, next) : uint8_t{kSpace};
   if (after == kLetter && !ends_line(text[from])) return run_end(text, next, kLetter);
+  //  ?[^\s\p{L}\p{N}]+[\r\n]*
   if (kind == kOther || (text[from] == ' ' && after == kOther)) {
     size_t end = run_end(text, kind == kOther ? from : next, kOther);
     while (end < text.size() && ends_line(text[end])) ++end;
     return end;
   }
+  // \s*[\r\n]+ takes a run of spaces up to and including its last line end.
   for (size_t i = run_end(text, from, kSpace); i > from; --i)
     if (ends_line(text[i - 1])) return i;
   return space_end(text, from);
@@ -108,6 +118,8 @@ size_t Pretokenizer::gpt2_end(std::string_view text, size_t from) const {
   if (text[from] == '\'') {
     if (const size_t bytes = contraction(text.substr(from)); bytes > 0) return from + bytes;
   }
+  // The optional space of the three alternatives with a class; the class is that of the next
+  // character.
   size_t start = from;
   if (text[from] == ' ' && from + 1 < text.size()) ++start;
   const uint8_t kind = kind_at(text, start);

@@ -16,7 +16,7 @@ class RowPacking {
   // 0 < lengths ≤ row: CHECKed.
   RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t key);
 
-  int64_t rows() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t rows() const { return std::ssize(starts_) - 1; }
   // The things of a row, in the order they are put there.
   std::span<const int32_t> row(int64_t i) const;
 

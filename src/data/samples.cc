@@ -1,3 +1,7 @@
+// The order of samples in an epoch: two pseudorandom permutations, one of the sequences and one of
+// the samples, both keyed by (seed, epoch). Nothing proportional to the data is stored but one
+// prefix sum of lengths per 64 sequences, which is also enough to detect an index that was changed
+// meanwhile.
 #include "data/samples.h"
 
 #include <algorithm>
@@ -50,8 +54,9 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
   const std::array<double, 3> shares = parse_split(split);
   const double sum = shares[0] + shares[1] + shares[2];
   double begin = 0;
-  for (int i = 0; i < part; ++i) begin += shares[static_cast<size_t>(i)] / sum;
-  const double end = begin + shares[static_cast<size_t>(part)] / sum;
+  for (int i = 0; i < part; ++i) begin += shares[i] / sum;
+  const double end = begin + shares[part] / sum;
+  // nearbyint rounds halves to even, as Python's round() does in Megatron.
   const auto cut = [&](double share) {
     const double at = std::nearbyint(share * static_cast<double>(sequences));
     return std::clamp<int64_t>(static_cast<int64_t>(at), 0, sequences);
@@ -61,27 +66,29 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
 
 PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint64_t key)
     : data_(data), range_(range), order_(key, range.size()) {
-  // The lengths are read in file order, and each is added at the place of its sequence: the sums
-  // take less memory than the lengths, which may not be held in memory.
-  before_.assign(static_cast<size_t>((range.size() + kStride - 1) / kStride), 0);
+  // The lengths are read in file order, and each is added to the block of its sequence in the
+  // random order (by the inverse permutation). This reads the index once, sequentially; looking the
+  // lengths up in the random order would be one random access per sequence.
+  before_.assign((range.size() + kStride - 1) / kStride, 0);
   data.visit_lengths(range.begin, range.end, [&](int64_t first, std::span<const int32_t> lengths) {
     for (size_t i = 0; i < lengths.size(); ++i) {
       const int64_t place = order_.place_of(first + static_cast<int64_t>(i) - range_.begin);
-      before_[static_cast<size_t>(place / kStride)] += lengths[i];
+      before_[place / kStride] += lengths[i];
     }
   });
+  // Turns the sums of the blocks into prefix sums, and leaves the total in tokens_.
   for (int64_t& sum : before_) tokens_ += std::exchange(sum, tokens_);
 }
 
 void PackedStream::visit(int64_t from, int64_t count,
                          const std::function<void(const SamplePiece&)>& piece) const {
   CHECK(from >= 0 && from + count <= tokens_, "tokens {} to {} of {}", from, from + count, tokens_);
+  // Bisects the prefix sums, then walks at most 64 sequences to the first token.
   const auto known = std::upper_bound(before_.begin(), before_.end(), from) - 1;
   int64_t place = (known - before_.begin()) * kStride, start = *known;
   while (count > 0) {
-    // An index whose lengths are read again and no longer add up was changed in the meantime.
-    if (place == range_.size() ||
-        (place % kStride == 0 && before_[static_cast<size_t>(place / kStride)] != start))
+    // Lengths that are read again and no longer add up mean that the index was changed.
+    if (place == range_.size() || (place % kStride == 0 && before_[place / kStride] != start))
       data_.index_changed();
     const int64_t sequence = range_.begin + order_(place++), length = data_.length(sequence);
     const int64_t skipped = from - start, taken = std::min(length - skipped, count);
@@ -99,6 +106,7 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
     : data_(data), range_(range), sequence_length_(sequence_length), seed_(seed) {
   CHECK(sequence_length > 0, "samples of {} tokens", sequence_length);
   tokens_ = data.first_token(range.end) - data.first_token(range.begin);
+  // Minus 1: the last token of a sample is only a label, and the next sample begins with it.
   per_epoch_ = (tokens_ - 1) / sequence_length;
   if (tokens_ == 0 || per_epoch_ == 0) {
     throw Error(
@@ -115,6 +123,7 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
 }
 
 SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
+  // The samples around an epoch's end alternate between two epochs, so both are kept.
   if (!current_ || current_->number != number) std::swap(current_, other_);
   if (!current_ || current_->number != number) {
     std::unique_ptr<Epoch> made(
@@ -129,12 +138,13 @@ SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
 void SampleOrder::visit(int64_t sample, const std::function<void(const SamplePiece&)>& piece) {
   CHECK(sample >= 0, "sample {}", sample);
   const Epoch& e = epoch(sample / per_epoch_);
+  // One token more than T: the last one is only a label here and the first token of the next
+  // sample.
   e.stream.visit(e.samples(sample % per_epoch_) * sequence_length_, sequence_length_ + 1, piece);
 }
 
 void SampleOrder::read(int64_t sample, std::span<int32_t> out) {
-  CHECK(static_cast<int64_t>(out.size()) == sequence_length_ + 1, "a sample in {} tokens",
-        out.size());
+  CHECK(std::ssize(out) == sequence_length_ + 1, "a sample in {} tokens", out.size());
   visit(sample, [&](const SamplePiece& p) {
     const auto n = static_cast<size_t>(p.count);
     data_.read(data_.first_token(p.sequence) + p.from, out.first(n));

@@ -1,3 +1,7 @@
+// Reads and checks a SentencePiece model, a protobuf message of sentencepiece_model.proto, with the
+// reader of base/wire_message.h. Everything that the library takes on trust is checked here first:
+// pieces, scores, byte fallback and the normalizer's rules. Unknown fields are skipped, as protobuf
+// requires of readers.
 #include "data/sentencepiece_model.h"
 
 #include <bit>
@@ -31,11 +35,12 @@ constexpr uint32_t kName = 1, kMap = 2, kDummyPrefix = 3, kRemoveExtraSpaces = 4
 
 constexpr size_t kMostPieces = size_t{1} << 22;  // more than any model has
 
-// The start of a text that may be long, for a message.
+// Returns the start of a text that may be long, for a message.
 std::string shortened(const std::string& text) {
   constexpr size_t kShown = 40;
   if (text.size() <= kShown) return text;
   size_t end = kShown;
+  // Not in the middle of a character.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
@@ -103,6 +108,7 @@ class ModelReader {
         piece.score =
             std::bit_cast<float>(static_cast<uint32_t>(wanted(in, field, Kind::kFixed32).value));
       } else if (field.number == piece_field::kType) {
+        // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
         const uint64_t type = number(in, field);
         if (type < 1 || type > 6) in.refuse(field.at, fmt::format("a piece of type {}", type));
         piece.type = static_cast<PieceType>(type);
@@ -192,6 +198,7 @@ class ModelReader {
     if (model_.pieces.empty()) {
       throw Error("{}: holds no pieces: no SentencePiece model, or an empty file", source_);
     }
+    // The library copies these names without a limit of their own.
     for (const std::string* name : {&model_.unknown_text, &model_.begin_name, &model_.end_name,
                                     &model_.pad_name, &model_.normalizer})
       if (name->size() > kLongestPiece)
@@ -201,6 +208,8 @@ class ModelReader {
     CharacterMap(model_.characters_map, source_);
   }
 
+  // Checks what the library assumes: texts are unique, since an id is looked up by its text; one
+  // piece stands for unknown text; and scores can be compared, which a NaN cannot.
   void check_pieces() const {
     std::unordered_set<std::string_view> seen;
     int unknown = 0, byte_pieces = 0, others = 0;
@@ -226,6 +235,7 @@ class ModelReader {
     }
     if (unknown != 1) throw Error("{}: {} unknown pieces, wanted one", source_, unknown);
     if (others == 0) throw Error("{}: no piece stands for text", source_);
+    // A fallback that lacks a byte would fail at the first text that needs it.
     if (byte_pieces != (model_.byte_fallback ? 256 : 0)) {
       throw Error("{}: {} pieces for bytes, wanted {} {} byte fallback", source_, byte_pieces,
                   model_.byte_fallback ? 256 : 0, model_.byte_fallback ? "with" : "without");
@@ -264,7 +274,8 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::s
 }
 
 std::string with_sentinels(std::string_view bytes, int32_t count) {
-  // A message that is appended to another of its kind adds to its lists.
+  // Protobuf concatenates repeated fields of messages that are appended to each other, so appended
+  // pieces extend the list without a change to the bytes before them.
   std::string out(bytes);
   for (int32_t i = count; i-- > 0;) {
     std::string piece;
@@ -278,6 +289,8 @@ std::string with_sentinels(std::string_view bytes, int32_t count) {
 
 int32_t count_sentinels(const SentencePieceModel& model) {
   int32_t count = 0;
+  // Counts sentinels from the end, where the largest id is <extra_id_0>. Some models spell them
+  // without the space character.
   for (auto piece = model.pieces.rbegin(); piece != model.pieces.rend(); ++piece, ++count) {
     const std::string name = sentinel_name(count);
     if (piece->text != name && piece->text != std::string_view(name).substr(kSpaceCharacter.size()))

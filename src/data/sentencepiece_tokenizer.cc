@@ -1,3 +1,7 @@
+// Encodes text with a SentencePiece model. The library normalizes, and encodes with BPE models;
+// unigram models are segmented by UnigramCut, so that ids do not depend on the installed release.
+// Words of a BPE model are encoded one by one and cached where that provably gives the ids of the
+// whole text.
 #include "data/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
@@ -10,7 +14,7 @@ namespace {
 
 bool visible(char c) { return c > ' ' && c <= '~'; }
 
-// Whether a single space between two visible ASCII characters stands at `at`.
+// Returns true if there is a single space between two visible ASCII characters at `at`.
 bool gap_at(std::string_view text, size_t at) {
   return at > 0 && at + 1 < text.size() && text[at] == ' ' && visible(text[at - 1]) &&
          visible(text[at + 1]);
@@ -29,7 +33,8 @@ std::string text_of(const SentencePieceModel& model, const SentencePieceModel::P
   return text;
 }
 
-// Whether a space stands behind another character in a piece.
+// Returns true if a piece contains a space after another character, so that it could match across
+// the gap between two words.
 bool reaches_over_gap(std::string_view piece) {
   while (piece.starts_with(kSpaceCharacter)) piece.remove_prefix(kSpaceCharacter.size());
   return piece.find(kSpaceCharacter) != piece.npos || piece.find(' ') != piece.npos;
@@ -49,7 +54,8 @@ class SentencePieceTokenizer::Library {
     if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
     ids.insert(ids.end(), ours.begin(), ours.end());
   }
-  // The text as the model's rules change it: what the pieces of any cut are, one behind the other.
+  // Returns the text after the model's normalization: the concatenation of the pieces of any
+  // segmentation.
   std::string normalised(std::string_view text) const {
     sentencepiece::ImmutableSentencePieceText pieces;
     const auto status = processor_.Encode({text.data(), text.size()}, pieces.mutable_proto());
@@ -81,10 +87,11 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-// Merges of a BPE model stay within a word if no piece holds the space between two words, the
-// normaliser leaves that space alone, and a word begins alike in the middle of a text and at its
-// beginning. Neighbouring unknown characters become one token, which must not go over the space.
-// (A unigram model's sums would be others.)
+// Returns true if the words of a text can be encoded separately. Merges of a BPE model stay within
+// a word if no piece contains the space between two words, the normalizer leaves that space as it
+// is, and a word begins the same way within a text and at its start. Adjacent unknown characters
+// become one token, which must not extend across the space, so the space itself must have a piece.
+// A unigram model does not qualify: the rounding of its sums depends on the text before a word.
 bool SentencePieceTokenizer::words_are_apart() const {
   if (model_.kind != SentencePieceKind::kBpe || !model_.add_dummy_prefix || model_.space_as_suffix)
     return false;
@@ -103,7 +110,7 @@ std::optional<int32_t> SentencePieceTokenizer::end_of_text() const {
 
 bool SentencePieceTokenizer::is_special(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) return false;
-  const auto& piece = model_.pieces[static_cast<size_t>(id)];
+  const auto& piece = model_.pieces[id];
   const bool named = piece.text.starts_with('<') && piece.text.ends_with('>');
   return piece.type == PieceType::kControl || piece.type == PieceType::kUnknown ||
          piece.type == PieceType::kUnused || (piece.type == PieceType::kUserDefined && named);
@@ -121,7 +128,7 @@ std::string_view SentencePieceTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
     throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
   }
-  return texts_[static_cast<size_t>(id)];
+  return texts_[id];
 }
 
 void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids,
@@ -141,6 +148,7 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
                                     EncodeCache& cache, EncodeReport* report) const {
   if (report != nullptr) {
     EncodeReport ours = utf8_report(text);
+    // The library replaces every invalid byte with U+FFFD.
     ours.replaced_bytes = ours.invalid_bytes;
     report->add(ours);
   }
@@ -148,6 +156,8 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
   if (!words_apart_) return library_->encode(text, ids);
   cache.begin(fingerprint_);
   size_t from = 0;
+  // The next word begins after the space: the library puts one in front of it, as the model
+  // requires.
   for (size_t at = text.find(' '); at != text.npos; at = text.find(' ', at + 1)) {
     if (!gap_at(text, at)) continue;
     encode_word(text.substr(from, at - from), ids, cache);

@@ -1,3 +1,5 @@
+// Trains a SentencePiece model with the library, with settings that make the result reproducible,
+// and appends the sentinels of T5 afterwards.
 #include "data/sentencepiece_trainer.h"
 
 #include <sentencepiece_trainer.h>
@@ -15,8 +17,8 @@ namespace {
 constexpr size_t kLongestLine = 4192;  // bytes; the library leaves out what is longer
 constexpr int32_t kMostPieces = 1 << 22;
 
-// The lines as the library asks for them. What `next` throws waits until the library is left: its
-// code is not made for exceptions.
+// The lines, as the library requests them. An exception of `next` is kept and rethrown after the
+// library has returned, because its code is not exception safe.
 class Lines : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(const NextLine& next) : next_(next) { Next(); }
@@ -29,6 +31,7 @@ class Lines : public sentencepiece::SentenceIterator {
       if (!read()) return;
     }
     size_t size = std::min(rest_.size(), kLongestLine);
+    // Splits at a space if there is one, and never inside a character.
     if (size < rest_.size()) {
       const size_t space = rest_.rfind(' ', size - 1);
       if (space != rest_.npos && space > 0) size = space;
@@ -61,7 +64,7 @@ class Lines : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
-// Appends an entry to a list with commas.
+// Appends an entry to a comma-separated list (CSV): quotes inside it are doubled.
 void append_quoted(std::string& list, const std::string& token) {
   if (!list.empty()) list += ',';
   list += '"';
@@ -81,12 +84,14 @@ Settings settings_of(const SentencePieceTraining& t) {
       {"normalization_rule_name", !t.normalizer.empty() ? t.normalizer
                                   : bpe                 ? "identity"
                                                         : "nmt_nfkc"},
-      // Sums are split over threads, so their number is part of the result.
+      // Sums of floats are divided among threads, so their number is part of the result. It is
+      // fixed, so that every machine learns the same model.
       {"num_threads", "16"},
       {"max_sentence_length", std::to_string(kLongestLine)},
       {"minloglevel", "3"},
   };
   if (bpe) {
+    // The ids of LLaMA's model, and further below those of T5's.
     s.insert({{"unk_id", "0"}, {"bos_id", "1"}, {"eos_id", "2"}, {"pad_id", "-1"}});
     s.insert({{"split_digits", "true"},
               {"remove_extra_whitespaces", "false"},

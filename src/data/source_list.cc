@@ -1,3 +1,5 @@
+// Expands files and folders into a list of input files, in an order that does not depend on the
+// file system: the paths of each folder are sorted by their bytes.
 #include "data/source_list.h"
 
 #include <algorithm>
@@ -21,6 +23,7 @@ void list_folder(const std::string& folder, SourceList& list) {
     for (auto it = fs::recursive_directory_iterator(folder); it != fs::end(it); ++it) {
       const std::string name = it->path().filename().string();
       if (name.starts_with('.')) {
+        // Hidden folders, such as .git, are not entered.
         if (it->is_directory()) it.disable_recursion_pending();
       } else if (it->is_regular_file()) {
         if (named_json_lines(name) || named_text(name)) {
@@ -47,7 +50,7 @@ void list_folder(const std::string& folder, SourceList& list) {
     if (list.left_out.size() < kShownLeftOut) list.left_out.push_back(name);
 }
 
-// The first folder above `path` that is there.
+// Returns the nearest existing folder above `path`.
 fs::path above(const fs::path& path) {
   fs::path folder = fs::absolute(path).parent_path();
   std::error_code error;
@@ -64,6 +67,7 @@ void check_output(const fs::path& out, const SourceList& sources) {
     throw Error("{}: cannot be made, since {} is a file. Wanted a place in a folder", out.string(),
                 folder.string());
   for (const std::string& file : sources.files)
+    // By device and inode, so that links and other spellings of the path are found.
     if (file != "-" && fs::equivalent(file, out, error))
       throw Error("{}: is to be read, but {} would replace it. Name another place to write", file,
                   out.string());

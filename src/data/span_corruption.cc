@@ -1,3 +1,5 @@
+// T5's span corruption (Raffel et al. 2020, random_spans_noise_mask and random_spans_helper of the
+// T5 code), as a pure function of (seed, sample).
 #include "data/span_corruption.h"
 
 #include <algorithm>
@@ -15,13 +17,16 @@ __extension__ using Wide = unsigned __int128;
 
 int64_t rounded(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
 
-// `items` in `spans` parts, none of them empty, into every second place of `out`.
+// Divides `items` into `spans` parts, none of them empty, into every second place of `out`. Each of
+// the items - 1 inner boundaries has a flag; spans - 1 of them are set and shuffled (Fisher-Yates),
+// which makes all divisions equally likely.
 void divide(int64_t items, int64_t spans, const Philox& random, int64_t sample,
             std::span<int64_t> out) {
-  std::vector<char> starts(static_cast<size_t>(items - 1));
+  std::vector<char> starts(items - 1);
   std::fill(starts.begin(), starts.begin() + (spans - 1), 1);
   for (size_t i = starts.size(); i-- > 1;) {
     const PhiloxBlock b = random.block(static_cast<uint64_t>(sample), i);
+    // The upper half of u * (i + 1) is uniform in [0, i], without a division (Lemire 2019).
     const uint64_t u = uint64_t{b[0]} << 32 | b[1];
     std::swap(starts[i], starts[static_cast<size_t>(Wide{u} * (i + 1) >> 64)]);
   }
@@ -64,10 +69,13 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
     throw Error("span corruption to inputs of {} tokens, wanted {} or more", inputs,
                 span_lengths(kShortest, how).inputs);
   }
+  // The length grows with the number of tokens, so the search starts near the answer and takes few
+  // steps for usual densities.
   int64_t tokens = std::max(kShortest, inputs - 1);
   while (tokens > kShortest && span_lengths(tokens, how).inputs > inputs) --tokens;
   while (span_lengths(tokens + 1, how).inputs <= inputs) ++tokens;
   SpanLengths l = span_lengths(tokens, how);
+  // The rule of T5's random_spans_helper for a density of one half.
   if (how.noise_density == 0.5 && l.targets > l.inputs) {
     --l.tokens;
     --l.targets;
@@ -102,11 +110,13 @@ void corrupt_spans(const SpanLengths& lengths, const SpanTokens& ids, uint64_t s
   CHECK(std::ssize(tokens) == lengths.tokens && std::ssize(inputs) == lengths.inputs &&
             std::ssize(targets) == lengths.targets,
         "{} tokens into {} and {}", tokens.size(), inputs.size(), targets.size());
-  std::vector<int64_t> spans(static_cast<size_t>(2 * lengths.spans));
+  std::vector<int64_t> spans(2 * lengths.spans);
   draw_spans(lengths, seed, sample, spans);
   auto from = tokens.begin();
   auto input = inputs.begin(), target = targets.begin();
   int32_t sentinel = ids.first_sentinel;
+  // Each turn moves one kept span to the inputs and one noise span to the targets, both marked by
+  // the same sentinel.
   for (size_t i = 0; i < spans.size(); i += 2, --sentinel) {
     input = std::copy_n(from, spans[i], input);
     *input++ = sentinel;

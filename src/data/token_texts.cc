@@ -1,4 +1,4 @@
-// Hashes the bytes of a vocabulary in the order of the ids.
+// Compares vocabularies by a chained hash of the texts of their ids, in order.
 #include "data/token_texts.h"
 
 #include <algorithm>
@@ -11,6 +11,8 @@ namespace tessera {
 uint64_t hash_token_texts(const Tokenizer& tokenizer, int64_t count) {
   uint64_t hash = 0;
   for (int64_t id = 0; id < count; ++id) {
+    // Chained, so that the order of texts counts, and 16 bytes per token are hashed however long it
+    // is.
     const uint64_t two[] = {hash, hash_bytes(tokenizer.token_bytes(static_cast<int32_t>(id)))};
     hash = hash_bytes({reinterpret_cast<const char*>(two), sizeof two});
   }

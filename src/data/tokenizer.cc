@@ -5,6 +5,7 @@
 namespace tessera {
 
 void EncodeReport::add(const EncodeReport& later) {
+  // `later` follows these texts, so its positions move by the bytes before it.
   if (first_invalid < 0 && later.first_invalid >= 0) first_invalid = bytes + later.first_invalid;
   bytes += later.bytes;
   invalid_bytes += later.invalid_bytes;
@@ -13,9 +14,10 @@ void EncodeReport::add(const EncodeReport& later) {
 
 EncodeReport utf8_report(std::string_view text) {
   EncodeReport report;
-  report.bytes = static_cast<int64_t>(text.size());
+  report.bytes = std::ssize(text);
   size_t invalid = find_invalid_utf8(text);
   if (invalid < text.size()) report.first_invalid = static_cast<int64_t>(invalid);
+  // The search resumes at the next byte, so each invalid byte is counted once.
   for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
     ++report.invalid_bytes;
   }

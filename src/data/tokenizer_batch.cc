@@ -1,4 +1,5 @@
-// Encodes many texts on several threads; long texts are cut where the result stays the same.
+// Encodes many texts on several threads. Long texts are split where that does not change the ids,
+// so that one long text does not keep a single thread busy at the end.
 #include <algorithm>
 #include <atomic>
 
@@ -9,7 +10,8 @@
 namespace tessera {
 namespace {
 
-// A share of work: long enough to be worth the way to a thread, short enough to even out.
+// The size of a unit of work: long enough to amortize the hand-over, short enough to balance the
+// load.
 constexpr size_t kPieceBytes = size_t{1} << 18;
 
 struct Piece {
@@ -23,6 +25,7 @@ std::vector<Piece> cut(const Tokenizer& tokenizer, std::span<const std::string_v
   std::vector<Piece> pieces;
   for (size_t t = 0; t < texts.size(); ++t) {
     std::string_view left = texts[t];
+    // A remainder of up to two units is not split further.
     while (left.size() > 2 * kPieceBytes) {
       const size_t end = tokenizer.last_cut(left.substr(0, kPieceBytes));
       if (end == 0) break;
@@ -43,8 +46,9 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
   std::vector<Piece> pieces = cut(tokenizer, texts);
   std::atomic<size_t> next = 0;
   on_threads(std::max<size_t>(std::min(caches.size(), pieces.size()), 1), [&](size_t thread) {
+    // Threads take the next unit from a shared counter (dynamic scheduling).
     for (size_t p = next++; p < pieces.size(); p = next++) {
-      // English has about 4 bytes a token; more only costs a copy.
+      // English has about 4 bytes per token; text with more tokens only costs a copy.
       pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
       tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
     }

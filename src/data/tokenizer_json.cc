@@ -1,3 +1,6 @@
+// Reads and writes tokenizer.json of Hugging Face's `tokenizers`, for byte-level BPE. The format is
+// defined by that library's code. Every component that changes ids is either reproduced exactly or
+// rejected, because a tokenizer that is almost right produces plausible but wrong ids.
 #include "data/tokenizer_json.h"
 
 #include <algorithm>
@@ -14,9 +17,12 @@ constexpr const char* kWayOut =
     "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, Qwen2, LLaMA 3, …) is read; make one with "
     "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
 
-// Ids without a token cost memory here and a row of the embedding later.
+// Ids without a token cost memory here and a row of the embedding later, so damaged files with huge
+// ids are rejected.
 constexpr size_t kMostHoles = 65536;
 
+// The expressions by which Qwen2 and LLaMA 3 split text into words, as their published files have
+// them. They are compared as text and written, never run: data/bpe_words.cc splits by hand.
 constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
     {WordSplit::kQwen2,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -25,7 +31,7 @@ constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+)"
      R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
-// A text of the vocabulary to its id.
+// Maps a text of the vocabulary to its id.
 using Ids = std::unordered_map<std::string_view, int32_t>;
 
 class Reader {
@@ -104,6 +110,7 @@ void Reader::read_normalizer(const Tree& node) {
   } else if (type == "Sequence") {
     const Tree& members = need(node, "normalizers");
     if (members.as_list() == nullptr) fail(members, "'normalizers' must be a list");
+    // A Sequence of NFC steps equals one.
     for (const Tree& member : *members.as_list()) read_normalizer(member);
   } else {
     fail(node, fmt::format("normalizer '{}' is not supported, only NFC is. {}", type, kWayOut));
@@ -134,7 +141,8 @@ void Reader::read_pre_tokenizer(const Tree& node) {
   out_.words = flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kOff;
 }
 
-// By the very text of the expression, as the published files have it.
+// Recognizes a split by the text of its expression, exactly as the published files spell it.
+// Regular expressions are not interpreted.
 WordSplit Reader::words_of(const Tree& split) const {
   const Tree& pattern = need(split, "pattern");
   const Tree *regex = pattern.find("Regex"), *behavior = split.find("behavior");
@@ -154,10 +162,10 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
   for (const auto& [text, node] : *members) {
     const int32_t token = id(node);
     taken.resize(std::max(taken.size(), static_cast<size_t>(token) + 1));
-    if (taken[static_cast<size_t>(token)]) {
+    if (taken[token]) {
       fail(node, fmt::format("id {} of '{}' belongs to another token too", token, text));
     }
-    taken[static_cast<size_t>(token)] = true;
+    taken[token] = true;
     if (!ids_.emplace(text, token).second) {
       fail(node, fmt::format("token '{}' stands twice in model.vocab", text));
     }
@@ -172,7 +180,7 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
   }
 }
 
-// "a b" (older files) or ["a", "b"].
+// Reads a merge: "a b" in older files, ["a", "b"] since tokens may contain spaces.
 std::pair<std::string, std::string> Reader::merge_parts(const Tree& merge) const {
   if (const std::string* text = merge.as_string()) {
     const size_t space = text->find(' ');
@@ -187,6 +195,7 @@ std::pair<std::string, std::string> Reader::merge_parts(const Tree& merge) const
   fail(merge, "a merge must be two tokens: \"a b\" or [\"a\", \"b\"]");
 }
 
+// The rank of a merge is its position in the list.
 void Reader::read_merges(const Tree& merges) {
   if (merges.as_list() == nullptr) fail(merges, "model.merges must be a list");
   out_.merges.reserve(merges.as_list()->size());
@@ -207,10 +216,11 @@ void Reader::read_merges(const Tree& merges) {
 }
 
 void Reader::read_model(const Tree& model) {
-  // Files of before 2020 say no type; then merges tell.
+  // Files from before 2020 have no type; the presence of merges shows that it is BPE.
   const Tree* type = model.find("type");
   const std::string name = type == nullptr ? "BPE" : kind(model, "model");
   if (name != "BPE") fail(model, fmt::format("model '{}' is not supported. {}", name, kWayOut));
+  // Each of these would change ids.
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
     refuse_unless_empty(model, key);
   }
@@ -222,8 +232,9 @@ void Reader::read_model(const Tree& model) {
   read_merges(need(model, "merges"));
 }
 
-// Hugging Face numbers an added token by the vocabulary if that has it, else after all others,
-// whatever the file says: a file that says something else would mean other ids there than here.
+// Reads the added tokens. Hugging Face gives an added token the id that the vocabulary has for it,
+// or the next one after all others, and ignores the id in the file. A file whose ids differ from
+// that would be encoded differently there, so it is rejected.
 void Reader::read_added_tokens(const Tree& list) {
   if (list.is_null()) return;
   if (list.as_list() == nullptr) fail(list, "'added_tokens' must be a list");
@@ -233,6 +244,7 @@ void Reader::read_added_tokens(const Tree& list) {
   for (const Tree& node : *list.as_list()) {
     const Tree& content = need(node, "content");
     if (content.as_string() == nullptr) fail(content, "'content' must be a string");
+    // Hugging Face ignores empty tokens and repetitions.
     if (content.as_string()->empty() || !seen.insert(*content.as_string()).second) continue;
     if (content.as_string()->size() > kLongestAddedToken)
       fail(content, fmt::format("an added token has {} bytes, expected at most {}. Remove it from "
@@ -279,6 +291,8 @@ Tree byte_level(bool add_prefix_space, bool use_regex) {
                  {"use_regex", Tree(use_regex)}});
 }
 
+// GPT-2's split is built into ByteLevel (use_regex). The others are a Split step before a ByteLevel
+// that only maps bytes to characters.
 Tree pre_tokenizer(const BpeDescription& bpe) {
   for (const auto& [words, text] : kExpressions) {
     if (words != bpe.words) continue;
@@ -307,6 +321,7 @@ Tree model_tree(const BpeDescription& bpe) {
   std::unordered_map<int32_t, const std::string*> text;
   for (const auto& [token, id] : bpe.vocabulary) {
     vocabulary.emplace_back(token, Tree(int64_t{id}));
+    // Merges hold ids, but the file has their texts.
     text[id] = &token;
   }
   Tree::List merges;

@@ -1,3 +1,10 @@
+// Maps the run's samples to rows: a mixture of blends chooses the dataset and its sample, the
+// dataset's order finds the tokens, and the objective (next token, or span corruption) fills the
+// row.
+//
+// A position stores the place of every dataset, not only the number of samples, so that a run can
+// continue after its blend, its data or its sequence length has changed without reading any sample
+// twice within an epoch.
 #include "data/training_data.h"
 
 #include <algorithm>
@@ -12,13 +19,14 @@
 namespace tessera {
 namespace {
 
-// The sample's tokens as an encoder's inputs and a decoder's targets.
+// Writes the sample's tokens as an encoder's inputs and a decoder's targets.
 void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
              std::span<const int32_t> ids, const SampleRow& row) {
-  const auto inputs = row.source.first(static_cast<size_t>(spans.inputs));
-  corrupt_spans(spans, spec.spans->ids, spec.seed, sample,
-                ids.first(static_cast<size_t>(spans.tokens)), inputs, row.labels);
+  const auto inputs = row.source.first(spans.inputs);
+  corrupt_spans(spans, spec.spans->ids, spec.seed, sample, ids.first(spans.tokens), inputs,
+                row.labels);
   std::fill(row.source.begin() + std::ssize(inputs), row.source.end(), 0);
+  // The decoder reads its targets shifted by one (teacher forcing).
   row.tokens[0] = spec.spans->decoder_start;
   std::copy(row.labels.begin(), row.labels.end() - 1, row.tokens.begin() + 1);
   std::iota(row.positions.begin(), row.positions.end(), 0);
@@ -30,7 +38,7 @@ int64_t samples_of(int64_t tokens, int64_t length) {
   return tokens / length + (tokens % length > 0 ? 1 : 0);
 }
 
-// Numbers a row's documents, whose tokens are given one after the other.
+// Numbers the documents of a row, whose token counts are given in order.
 class DocumentMarks {
  public:
   DocumentMarks(const SampleRow& row, bool apart) : row_(row), apart_(apart) {}
@@ -41,7 +49,8 @@ class DocumentMarks {
       row_.documents[t] = document_;
       if (apart_) row_.positions[t] = static_cast<int32_t>(t - at_);
     }
-    // The label of the last is the first token of the next document.
+    // The label of a document's last token is the first token of the next document, which it cannot
+    // know.
     const bool crosses = at_ + static_cast<size_t>(tokens) <= row_.documents.size();
     if (apart_ && crosses && end > 0) row_.labels[end - 1] = kIgnoredLabel;
     at_ = end;
@@ -88,6 +97,8 @@ TrainingData::TrainingData(DatasetSpec spec)
         "build   made");
   }
   ids_.resize(static_cast<size_t>(length_) + 1);
+  // Datasets of the first stage come first and keep their order; later stages add those that are
+  // new.
   for (const WeightedDataset& d : spec_.datasets) open(d.prefix);
   for (const MixtureStage& stage : spec_.stages) {
     for (const WeightedDataset& d : stage.datasets) {
@@ -120,13 +131,15 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
     }
     const auto known = std::find_if(datasets_.begin(), datasets_.end(),
                                     [&](const Dataset& o) { return o.prefix == d.prefix; });
-    // The first stage's are numbered as they are listed.
+    // A dataset of the first stage is numbered by its position in the list, even if a prefix is
+    // listed twice.
     const auto source =
         from_tokens == 0 ? static_cast<int>(i) : static_cast<int>(known - datasets_.begin());
     if (std::find(stage.sources.begin(), stage.sources.end(), source) != stage.sources.end()) {
       throw Error("data.stages: {} stands twice in the stage from token {}", d.prefix, from_tokens);
     }
-    const auto size = static_cast<double>(datasets_[static_cast<size_t>(source)].order->tokens());
+    const auto size = static_cast<double>(datasets_[source].order->tokens());
+    // A share is weight * tokens^exponent (Xue et al. 2021, with an exponent of 0.3 for mT5).
     const double weight = d.weight * std::pow(size, spec_.size_exponent);
     if (!(weight > 0) || !std::isfinite(weight)) {
       throw Error(
@@ -141,7 +154,7 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
 }
 
 // Returns the stage of the run's next sample and those after it. Their first samples are counted
-// from what the run has consumed, since earlier samples may have had another length.
+// from what the run has consumed, because earlier samples may have had another length.
 std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
   std::vector<Mixture::Stage> stages;
   int64_t before = -1;
@@ -155,6 +168,7 @@ std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t 
     }
     before = stage.first_sample;
     stage.first_sample = samples + samples_of(std::max<int64_t>(from - tokens, 0), length_);
+    // A stage that is over before the next sample is replaced by the one that is in effect.
     while (!stages.empty() && stages.back().first_sample >= stage.first_sample) stages.pop_back();
     stages.push_back(std::move(stage));
   };
@@ -186,19 +200,25 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   for (const Dataset& d : datasets_) {
     const SourcePosition* s = find_source(saved, d.prefix, d.identity, names);
     if (s && !changes) require_same_source(*s, d.identity);
+    // Each dataset continues exactly where it was if its content and its order are unchanged,
+    // otherwise at the first epoch that was not begun.
     const bool known = s && (s->identity.empty() || s->identity == d.identity);
     const bool goes_on = known && saved.order == order_key();
     start.before.push_back(goes_on ? s->before : 0);
     start.given.push_back(s ? continued_sample(*s, goes_on, d.order->samples_per_epoch()) : 0);
     weights.push_back(s ? s->weight : 0);
     same = same && (goes_on || !s);
+    // What remains in left_ are datasets that the run no longer reads. Their places are kept, so
+    // that they can return later.
     if (s) std::erase_if(left_, [&](const SourcePosition& l) { return l.name == s->name; });
   }
   Mixture::Stage& first = stages.front();
   const bool known_blend = !saved.sources.empty();
   std::vector<double> today(datasets_.size(), 0);
-  for (size_t i = 0; i < first.sources.size(); ++i)
-    today[static_cast<size_t>(first.sources[i])] = first.weights[i];
+  for (size_t i = 0; i < first.sources.size(); ++i) today[first.sources[i]] = first.weights[i];
+  // The blend itself continues only if nothing about it has changed: the same data, order and
+  // weights, and no dataset of it is gone. Otherwise a new blend begins at this sample, from the
+  // current places.
   const auto was_read = [](const SourcePosition& l) { return l.samples > l.before; };
   if (known_blend && same && today == weights && std::none_of(left_.begin(), left_.end(), was_read))
     first.first_sample = saved.blend_sample;
@@ -208,6 +228,8 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   first_samples_ = saved.samples;
   first_tokens_ = saved.tokens;
   mixture_ = std::make_unique<Mixture>(std::move(stages), datasets(), start);
+  // A copy, because the reading-ahead thread uses mixture_ while the main thread asks for
+  // positions.
   counting_ = std::make_unique<Mixture>(*mixture_);
 }
 
@@ -222,7 +244,7 @@ DataPosition TrainingData::position(int64_t samples) {
     p.sources.push_back({datasets_[i].prefix, datasets_[i].identity, counts.given[i],
                          counts.before[i], datasets_[i].order->samples_per_epoch(), 0});
   for (size_t i = 0; i < counts.stage->sources.size(); ++i)
-    p.sources[static_cast<size_t>(counts.stage->sources[i])].weight = counts.stage->weights[i];
+    p.sources[counts.stage->sources[i]].weight = counts.stage->weights[i];
   p.sources.insert(p.sources.end(), left_.begin(), left_.end());
   return p;
 }
@@ -230,24 +252,26 @@ DataPosition TrainingData::position(int64_t samples) {
 void TrainingData::read(int64_t sample, std::span<int32_t> out) { read(mixture_->at(sample), out); }
 
 void TrainingData::read(const Blend::Pick& pick, std::span<int32_t> out) {
-  const Dataset& from = datasets_[static_cast<size_t>(pick.source)];
+  const Dataset& from = datasets_[pick.source];
   from.order->read(pick.index, out);
   const bool fits = std::all_of(out.begin(), out.end(), [&](int32_t id) {
     return id >= 0 && (spec_.vocabulary <= 0 || id < spec_.vocabulary);
   });
+  // The slow path finds the first wrong id, to name its file, document and position.
   if (fits) return;
   for (const SamplePiece& p : from.order->pieces(pick.index)) {
-    const auto ids = out.first(static_cast<size_t>(p.count));
+    const auto ids = out.first(p.count);
     require_vocabulary(ids, spec_.vocabulary, *from.data,
                        from.data->first_token(p.sequence) + p.from);
-    out = out.subspan(static_cast<size_t>(p.count));
+    out = out.subspan(p.count);
   }
 }
 
 void TrainingData::read_row(int64_t sample, const SampleRow& row) {
   CHECK(std::ssize(row.tokens) == row_tokens() && std::ssize(row.source) == row_source(),
         "a row of {} + {} tokens", row.tokens.size(), row.source.size());
-  // Once: to ask for the sample again would be a step back, which repeats thousands of choices.
+  // The choice is made once: asking for the same sample again would be a step back, which replays
+  // up to 4,096 choices.
   const Blend::Pick pick = mixture_->at(sample);
   read(pick, ids_);
   if (spec_.spans) return corrupt(spec_, spans_, sample, ids_, row);
@@ -257,13 +281,12 @@ void TrainingData::read_row(int64_t sample, const SampleRow& row) {
 
 void TrainingData::mark_documents(const Blend::Pick& pick, const SampleRow& row) {
   DocumentMarks marks(row, spec_.documents_apart);
-  for (const SamplePiece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index))
-    marks.next(p.count);
+  for (const SamplePiece& p : datasets_[pick.source].order->pieces(pick.index)) marks.next(p.count);
 }
 
 SampleOrigin TrainingData::origin(int64_t sample) {
   const Blend::Pick pick = mixture_->at(sample);
-  SampleOrder& order = *datasets_[static_cast<size_t>(pick.source)].order;
+  SampleOrder& order = *datasets_[pick.source].order;
   return {pick.source, pick.index, pick.index / order.samples_per_epoch(),
           order.pieces(pick.index)};
 }
@@ -277,7 +300,7 @@ int64_t TrainingData::tokens() const {
 double TrainingData::epochs(int64_t samples) const {
   double most = 0;
   for (int i = 0; i < datasets(); ++i) {
-    const auto epoch = datasets_[static_cast<size_t>(i)].order->samples_per_epoch();
+    const auto epoch = datasets_[i].order->samples_per_epoch();
     most = std::max(most, mixture_->expected(i, samples) / static_cast<double>(epoch));
   }
   return most;
@@ -317,6 +340,7 @@ ValidationData::ValidationData(const InstructionSpec& spec, const Tokenizer& tok
 
 int64_t ValidationData::samples() const {
   if (instructions_) return instructions_->rows();
+  // Ceiling of (tokens - 1) / length: every token but the first is predicted once.
   return spec_.spans ? tokens_ / length_ : (tokens_ - 1 + length_ - 1) / length_;
 }
 
@@ -326,11 +350,11 @@ int64_t ValidationData::predicted_tokens() const {
 }
 
 int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
-  CHECK(static_cast<int64_t>(out.size()) == length_ + 1, "a sample in {} tokens", out.size());
+  CHECK(std::ssize(out) == length_ + 1, "a sample in {} tokens", out.size());
   if (sample >= samples()) return 0;
   const int64_t from = sample * length_;
   const int64_t count = std::min<int64_t>(length_ + 1, tokens_ - from);
-  const auto ids = out.first(static_cast<size_t>(count));
+  const auto ids = out.first(count);
   data_->read(first_ + from, ids);
   data_->require_unchanged();
   require_vocabulary(ids, spec_.vocabulary, *data_, first_ + from);
@@ -347,7 +371,7 @@ void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
   const int64_t count = read(sample, ids);
   if (count == 0) std::fill(row.source.begin(), row.source.end(), 0);
   if (count > 0 && spec_.spans) return corrupt(spec_, spans_, sample, ids, row);
-  fill_row(std::span(ids).first(static_cast<size_t>(count)), row);
+  fill_row(std::span(ids).first(count), row);
   if (count > 0) mark_documents(sample, row);
 }
 
@@ -365,6 +389,7 @@ void ValidationData::mark_documents(int64_t sample, const SampleRow& row) const 
 int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
   if (instructions_) return instructions_->response_bytes(tokenizer);
   const auto about = read_about(*data_);
+  // The description covers the whole dataset, so it applies only if all of it is used.
   if (about && about->tokens == tokens_) return about->text_bytes;
   constexpr int64_t kBlock = 4096;
   std::vector<int32_t> ids(kBlock);
@@ -372,11 +397,11 @@ int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
   int64_t bytes = 0;
   for (int64_t from = 0; from < tokens_; from += kBlock) {
     const int64_t n = std::min(kBlock, tokens_ - from);
-    const auto block = std::span(ids).first(static_cast<size_t>(n));
+    const auto block = std::span(ids).first(n);
     data_->read(first_ + from, block);
     require_vocabulary(block, tokenizer.vocabulary_size(), *data_, first_ + from);
     for (int64_t i = 0; i < n; ++i) {
-      const int32_t id = ids[static_cast<size_t>(i)];
+      const int32_t id = ids[i];
       if (id != end_of_text) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
     }
   }

@@ -108,8 +108,8 @@ class TrainingData {
   const DatasetSpec& spec() const { return spec_; }
   // Those of DatasetSpec::datasets come first, then those that only later stages have.
   int datasets() const { return static_cast<int>(datasets_.size()); }
-  const IndexedDataset& dataset(int i) const { return *datasets_[static_cast<size_t>(i)].data; }
-  const std::string& prefix(int i) const { return datasets_[static_cast<size_t>(i)].prefix; }
+  const IndexedDataset& dataset(int i) const { return *datasets_[i].data; }
+  const std::string& prefix(int i) const { return datasets_[i].prefix; }
   int64_t tokens() const;  // of all datasets, of their parts
   // How often the largest-used dataset is read through in that many samples: "0.7 of an epoch".
   double epochs(int64_t samples) const;

@@ -1,3 +1,6 @@
+// Decodes UTF-8 (Unicode standard, table 3-7) and looks properties up in a two-stage table: the
+// page of a code point, then its entry. Equal neighboring pages are stored once, so the table
+// takes a few tens of kilobytes.
 #include "data/unicode.h"
 
 #include <algorithm>
@@ -27,6 +30,7 @@ Utf8 decode_utf8(std::string_view text) {
   if (a < 0xF0) {
     const char32_t code = (a & 0x0Fu) << 12 | b << 6 | c;
     const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    // Below U+0800 in three bytes is an overlong form, which must not be decoded.
     return code < 0x800 || surrogate ? Utf8{} : Utf8{code, 3};
   }
   if (!continues(text, 3)) return {};
@@ -36,6 +40,7 @@ Utf8 decode_utf8(std::string_view text) {
 }
 
 Utf8 decode_utf8_backwards(std::string_view text) {
+  // Tries the last 1 to 4 bytes: the one well-formed character that ends exactly at the end.
   for (size_t bytes = 1; bytes <= std::min<size_t>(4, text.size()); ++bytes) {
     const Utf8 u = decode_utf8(text.substr(text.size() - bytes));
     if (u.code != Utf8::kInvalid && static_cast<size_t>(u.bytes) == bytes) return u;
@@ -47,6 +52,7 @@ size_t find_invalid_utf8(std::string_view text, size_t from) {
   size_t i = from;
   while (i < text.size()) {
     uint64_t eight = 0;
+    // Eight ASCII bytes at a time: no byte has its high bit set.
     if (i + 8 <= text.size()) {
       std::memcpy(&eight, text.data() + i, 8);
       if ((eight & 0x8080808080808080u) == 0) {
@@ -72,6 +78,7 @@ UnicodeTable::UnicodeTable() : page_of_(0x1100) {
   size_t next = 0;
   uint8_t flags = 0;
   for (uint32_t p = 0; p < 0x1100; ++p) {
+    // A page without a change of flags is filled at once.
     const bool plain = next == ranges.size() || ranges[next] >> 16 > p;
     for (uint32_t i = 0; i < 256 && !plain; ++i) {
       if (next < ranges.size() && ranges[next] >> 8 == (p << 8 | i)) {
@@ -80,7 +87,8 @@ UnicodeTable::UnicodeTable() : page_of_(0x1100) {
       page[i] = flags;
     }
     if (plain) std::fill(page.begin(), page.end(), flags);
-    // Most neighbours are alike (CJK, unassigned planes), so looking at the last page is enough.
+    // Most neighboring pages are equal (CJK, unassigned planes), so comparing with the last one is
+    // enough.
     const bool same = !pages_.empty() && std::equal(page.begin(), page.end(), pages_.end() - 256);
     if (!same) pages_.insert(pages_.end(), page.begin(), page.end());
     CHECK(pages_.size() <= size_t{256} * 256, "{} pages of Unicode flags", pages_.size() / 256);

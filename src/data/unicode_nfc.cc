@@ -1,4 +1,5 @@
-// Canonical decomposition, ordering and composition of Unicode (annex 15), in time n log n.
+// Canonical decomposition, ordering and composition (NFC, Unicode Standard Annex 15), in time n log
+// n. utf8proc provides the character data and the composition; the ordering of marks is our own.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ int combining_class(utf8proc_int32_t code) {
   return static_cast<int>(utf8proc_get_property(code)->combining_class);
 }
 
-// Appends the canonical decomposition of one character. Marks are not yet in order.
+// Appends the canonical decomposition of one character. Marks are not ordered yet.
 void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& codes) {
   // No canonical decomposition has more than four characters.
   std::array<utf8proc_int32_t, 4> parts;
@@ -27,8 +28,9 @@ void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& cod
   codes.insert(codes.end(), parts.begin(), parts.begin() + n);
 }
 
-// The canonical ordering: each run of marks is sorted by combining class, equal ones stay in order.
-// (utf8proc_decompose sorts by exchanging neighbours, which is quadratic in the length of a run.)
+// Sorts each run of combining marks by combining class; marks of equal class keep their order,
+// which the standard requires. (utf8proc_decompose sorts by exchanging neighbors, which takes
+// quadratic time for a long run, such as a hostile text.)
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
   const auto before = [](auto a, auto b) { return combining_class(a) < combining_class(b); };
@@ -40,7 +42,7 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   }
 }
 
-// `text` is valid UTF-8 of characters that the normaliser knows.
+// Appends the composition of `text`, which is valid UTF-8 of characters that the normalizer knows.
 void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes,
                      std::string& out) {
   codes.clear();
@@ -49,14 +51,15 @@ void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes
     append_decomposed(static_cast<utf8proc_int32_t>(u.code), codes);
     i += static_cast<size_t>(u.bytes);
   }
+  // Composition expects the marks in canonical order.
   order_marks(codes);
   const auto n =
       utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), kOptions);
   CHECK(n >= 0, "utf8proc_normalize_utf32: {}", n);
   for (utf8proc_ssize_t i = 0; i < n; ++i) {
     utf8proc_uint8_t buffer[4];
-    const auto length = utf8proc_encode_char(codes[static_cast<size_t>(i)], buffer);
-    out.append(reinterpret_cast<const char*>(buffer), static_cast<size_t>(length));
+    const auto length = utf8proc_encode_char(codes[i], buffer);
+    out.append(reinterpret_cast<const char*>(buffer), length);
   }
 }
 
@@ -65,7 +68,8 @@ void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes
 bool may_change_under_nfc(std::string_view text, const UnicodeTable& table) {
   size_t i = 0;
   while (i < text.size()) {
-    // Everything below U+0300, whose first byte is 0xCC, is inert.
+    // Everything below U+0300, whose first byte is 0xCC, is unchanged by NFC and does not combine
+    // with what precedes it.
     if (static_cast<uint8_t>(text[i]) < 0xCC) {
       ++i;
       continue;
@@ -83,6 +87,8 @@ void append_nfc(std::string_view text, const UnicodeTable& table, std::string& o
   while (i < text.size()) {
     const Utf8 u = decode_utf8(text.substr(i));
     const auto bytes = static_cast<size_t>(u.bytes);
+    // Such a character or byte is copied as it is and separates the text into parts that are
+    // normalized independently.
     if (u.code == Utf8::kInvalid || (table[u.code] & kUnknownToNfc)) {
       append_composed(text.substr(from, i - from), codes, out);
       out.append(text.substr(i, bytes));

@@ -1,3 +1,7 @@
+// Segments normalized text with a unigram language model (Kudo 2018): the Viterbi algorithm over
+// positions, with edges from a trie of the pieces. For each position, the best sum of scores (log
+// probabilities) of any segmentation up to it is kept; pieces that begin there extend it. Time is
+// O(n · longest piece), and each position is visited once, in order.
 #include "data/unigram_cut.h"
 
 #include <algorithm>
@@ -11,7 +15,8 @@ namespace {
 constexpr float kUnknownPenalty = 10;  // below the least score of a piece
 constexpr float kLargestSum = 100000;  // beyond it a float loses what tells cuts apart
 
-// Of the character that begins with this byte; what is no UTF-8 was replaced by the normaliser.
+// Returns the bytes of the character that begins with this byte. The normalizer has already
+// replaced what is not UTF-8.
 size_t character_bytes(char first) {
   const auto c = static_cast<unsigned char>(first);
   return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
@@ -26,6 +31,7 @@ struct Entry {
 
 }  // namespace
 
+// The best segmentation that ends at a position.
 struct UnigramCut::End {
   float sum = 0;
   int32_t id = -1;
@@ -37,6 +43,8 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
   float least = std::numeric_limits<float>::max();
   for (const SentencePieceModel::Piece& p : model.pieces) {
     const auto id = static_cast<int32_t>(scores_.size());
+    // The library's rule for user-defined symbols. Their scores are positive, so that they always
+    // win over pieces, whose log probabilities are negative.
     scores_.push_back(p.type == PieceType::kUserDefined
                           ? static_cast<float>(0.1 * static_cast<double>(p.text.size() - 1))
                           : p.score);
@@ -49,9 +57,12 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
     bytes_.resize(256);
     for (size_t id = 0; id < model.pieces.size(); ++id)
       if (model.pieces[id].type == PieceType::kByte)
-        bytes_[static_cast<size_t>(byte_of(model.pieces[id].text))] = static_cast<int32_t>(id);
+        bytes_[byte_of(model.pieces[id].text)] = static_cast<int32_t>(id);
   }
 
+  // Builds the trie breadth first from the sorted pieces. A node covers a range of pieces with a
+  // common prefix, and the children of a node get consecutive numbers, in the order of their
+  // labels, so a child is found by bisection.
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.text < b.text; });
   struct Range {
@@ -62,6 +73,7 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
   labels_.push_back(0);
   for (size_t n = 0; n < nodes_.size(); ++n) {
     auto [at, end, depth] = ranges[n];
+    // The shortest of the range is the prefix itself.
     if (at < end && entries[at].text.size() == depth) nodes_[n].id = entries[at++].id;
     nodes_[n].first_child = static_cast<uint32_t>(nodes_.size());
     while (at < end) {
@@ -79,6 +91,7 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
 uint32_t UnigramCut::child(uint32_t node, char label) const {
   const Node& n = nodes_[node];
   const auto first = labels_.begin() + n.first_child, last = first + n.children;
+  // Labels are compared as unsigned bytes, the order in which std::string_view sorted the pieces.
   const auto less = [](char a, char b) {  // as std::string_view orders
     return static_cast<unsigned char>(a) < static_cast<unsigned char>(b);
   };
@@ -86,13 +99,16 @@ uint32_t UnigramCut::child(uint32_t node, char label) const {
   return found == last || *found != label ? 0 : static_cast<uint32_t>(found - labels_.begin());
 }
 
-// All pieces that begin at `from`, or the unknown one for a character that is none. Gives the last
-// place that one of them ends at.
+// Extends the best segmentation that ends at `from` by every piece that begins there, and by the
+// unknown piece if no piece is exactly the next character. Returns the last position that was
+// reached.
 size_t UnigramCut::extend(std::string_view text, size_t from, std::vector<End>& ends) const {
   size_t furthest = from;
   const auto reach = [&](size_t to, float score, int32_t id) {
     furthest = std::max(furthest, to);
     const float sum = score + ends[from].sum;
+    // Only a better sum replaces an earlier one, so of equal segmentations the first one found
+    // stays, as in the library.
     if (ends[to].from < 0 || sum > ends[to].sum) ends[to] = {sum, id, static_cast<int64_t>(from)};
   };
   const size_t character = from + std::min(character_bytes(text[from]), text.size() - from);
@@ -102,7 +118,7 @@ size_t UnigramCut::extend(std::string_view text, size_t from, std::vector<End>& 
     node = child(node, text[to++]);
     if (node == 0) break;
     if (nodes_[node].id < 0) continue;
-    reach(to, scores_[static_cast<size_t>(nodes_[node].id)], nodes_[node].id);
+    reach(to, scores_[nodes_[node].id], nodes_[node].id);
     known = known || to == character;
   }
   if (!known) reach(character, unknown_score_, unknown_);
@@ -124,10 +140,13 @@ void UnigramCut::cut(std::string_view text, std::vector<int32_t>& ids) const {
   size_t furthest = 0;
   for (size_t at = 0; at < text.size();
        at += std::min(character_bytes(text[at]), text.size() - at)) {
+    // Only differences of sums matter. Subtracting the sum here from all open positions keeps the
+    // float's precision in long texts.
     if (const float sum = ends[at].sum; std::abs(sum) > kLargestSum)
       for (size_t i = at; i <= furthest; ++i) ends[i].sum -= sum;
     furthest = std::max(furthest, extend(text, at, ends));
   }
+  // Walks the back pointers from the end of the text.
   std::vector<std::pair<size_t, size_t>> pieces;  // begin and end, the last first
   for (size_t end = text.size(); end > 0; end = pieces.back().first)
     pieces.emplace_back(static_cast<size_t>(ends[end].from), end);

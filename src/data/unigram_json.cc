@@ -1,3 +1,5 @@
+// Writes a unigram model as a tokenizer.json. The components (Precompiled, Metaspace, Replace,
+// ByteFallback, Strip) are those that Hugging Face's converter uses for SentencePiece models.
 #include "data/unigram_json.h"
 
 #include <utility>
@@ -11,6 +13,7 @@ Tree text(std::string_view s) { return Tree(std::string(s)); }
 
 Tree object(Tree::Members members) { return Tree(std::move(members)); }
 
+// RFC 4648, with padding.
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -31,7 +34,8 @@ Tree replace(const char* kind, std::string_view pattern, std::string_view conten
                  {"content", text(content)}});
 }
 
-// What SentencePiece does to a text before it cuts it, but for the space in front.
+// Returns the steps that SentencePiece applies to a text before it segments it, except the space in
+// front.
 Tree normalizer(const SentencePieceModel& model) {
   Tree::List steps;
   if (!model.characters_map.empty())
@@ -64,7 +68,8 @@ Tree decoder(const SentencePieceModel& model) {
   return object({{"type", text("Sequence")}, {"decoders", Tree(std::move(steps))}});
 }
 
-// Symbols with a space in them, as sentinels have, are pieces of score 0 and win by that.
+// Lists special pieces and user-defined symbols. Symbols with a space in them, such as sentinels,
+// are left to the model: their pieces have score 0, which wins over all others.
 Tree added_tokens(const SentencePieceModel& model) {
   Tree::List added;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
@@ -97,6 +102,7 @@ Tree post_processor(const SentencePieceModel& model, const TextTemplate& around)
                              {"ids", Tree(Tree::List{Tree(int64_t{model.control_id(name)})})},
                              {"tokens", Tree(Tree::List{text(name)})}}));
   };
+  // Builds the template of a pair, B before A, and leaves that of the single text A in `single`.
   for (const char* part : {"B", "A"}) {
     single.clear();
     put_token(around.begin);

@@ -1,3 +1,5 @@
+// Checks token ids against a vocabulary, and names the first id outside of it by file, document and
+// byte.
 #include "data/vocabulary.h"
 
 #include <algorithm>
@@ -30,7 +32,7 @@ void require_vocabulary(std::span<const int32_t> ids, int64_t vocabulary,
 
 void require_vocabulary(const IndexedDataset& data, int64_t vocabulary) {
   constexpr int64_t kBlock = int64_t{1} << 16;
-  std::vector<int32_t> ids(static_cast<size_t>(std::min(kBlock, data.tokens())));
+  std::vector<int32_t> ids(std::min(kBlock, data.tokens()));
   for (int64_t from = 0; from < data.tokens(); from += kBlock) {
     const auto n = static_cast<size_t>(std::min(kBlock, data.tokens() - from));
     data.read(from, std::span(ids).first(n));

@@ -1,3 +1,5 @@
+// Generates answers greedily and extracts the part that is compared. A token can complete a stop
+// text together with earlier ones, so the text is searched after every token.
 #include "eval/answer.h"
 
 #include <algorithm>
@@ -13,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Where the first of the stop texts begins.
+// Returns where the first of the stop texts begins.
 size_t stop_of(const std::string& text, const std::vector<std::string>& stops) {
   size_t at = text.npos;
   for (const std::string& s : stops) at = std::min(at, text.find(s));
@@ -23,6 +25,7 @@ size_t stop_of(const std::string& text, const std::vector<std::string>& stops) {
 std::string without(std::string text, const std::vector<std::string>& ignored) {
   for (const std::string& word : ignored) {
     if (word.empty()) continue;
+    // Repeated until none is left: a removal may join the parts of another occurrence.
     for (size_t at; (at = text.find(word)) != text.npos;) text.erase(at, word.size());
   }
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -30,14 +33,14 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// What the model reads of an example: at most `room` tokens, the last ones.
+// Returns what the model reads of an example: its last `room` tokens at most.
 std::vector<int32_t> read_of(const Example& e, const TextRules& rules, const Tokenizer& tokenizer,
                              int64_t room) {
   std::string context = e.options[0].context;
   context.erase(context.find_last_not_of(" \t\r\n") + 1);
   std::vector<int32_t> ids = encode_text(rules, tokenizer, context);
   if (ids.empty() && rules.alone) ids.push_back(*rules.alone);
-  const auto excess = static_cast<int64_t>(ids.size()) - room;
+  const auto excess = std::ssize(ids) - room;
   if (excess > 0) ids.erase(ids.begin(), ids.begin() + excess);
   return ids;
 }
@@ -70,7 +73,8 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   std::vector<std::vector<int32_t>> read;
   for (const Example& e : examples)
     read.push_back(read_of(e, rules, tokenizer, rules.encodes ? context : context - o.max_tokens));
-  // A decoder's program knows the length of its source: those of like length go together.
+  // A decoder's program is compiled for the length of its source, so examples of the same length
+  // are processed together, with one decoder.
   const auto length = [&](size_t i) {
     return rules.encodes ? row_length(static_cast<int64_t>(read[i].size()), context) : 0;
   };
@@ -83,7 +87,7 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   for (const size_t i : order) {
     if (length(i) != last) {
       last = length(i);
-      decoder.emplace(checkpoint, options, std::vector<int32_t>(static_cast<size_t>(last), 0));
+      decoder.emplace(checkpoint, options, std::vector<int32_t>(last, 0));
     }
     decoder->forget(rules.encodes ? read[i] : std::vector<int32_t>());
     const std::vector<int32_t> prompt = rules.encodes ? std::vector<int32_t>{0} : read[i];

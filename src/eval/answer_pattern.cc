@@ -1,4 +1,5 @@
-// Regular expressions by RE2, which neither recurses nor backtracks.
+// Matches with RE2, which is an automaton: it neither recurses nor backtracks, so no expression or
+// text takes exponential time.
 #include "eval/answer_pattern.h"
 
 #include <re2/re2.h>
@@ -37,6 +38,7 @@ AnswerPattern::AnswerPattern(const std::string& expression) {
 AnswerPattern::~AnswerPattern() = default;
 
 std::string AnswerPattern::find(std::string_view text) const {
+  // Group 0 is the whole match, group 1 the first group of the expression.
   const int groups = std::min(compiled_->expression.NumberOfCapturingGroups(), 1);
   re2::StringPiece found[2];
   const re2::StringPiece all(text.data(), text.size());

@@ -1,3 +1,5 @@
+// Evaluates a task: rank r scores examples r, r + n, r + 2n, …, all ranks gather all scores as JSON
+// text, and each computes the same metrics.
 #include "eval/evaluate.h"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Ranks tell each other their scores as lists of numbers and texts.
+// Writes a score as JSON: ranks exchange lists of numbers and texts.
 Tree to_tree(const ExampleScore& s) {
   Tree log = Tree::list(), unconditional = Tree::list(), t;
   for (const double x : s.log) log.push(Tree(x));
@@ -48,6 +50,7 @@ std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& 
     const Tree scores = parse_json(text, "scores of a rank");
     for (const Tree& t : *scores.as_list()) all.push_back(from_tree(t));
   }
+  // Each rank's examples are interleaved with the others'; sorting restores the order of the file.
   std::sort(all.begin(), all.end(),
             [](const ExampleScore& a, const ExampleScore& b) { return a.line < b.line; });
   return all;
@@ -57,6 +60,8 @@ std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Toke
                                         const TaskSpec& spec, std::span<const Example> examples,
                                         const ModelOptions& options) {
   const TextRules rules = text_rules(checkpoint, tokenizer);
+  // One flat list for all examples, so that rows of similar length can be computed together; it is
+  // read back in the same order below.
   std::vector<Continuation> asked;
   const bool unconditional = spec.kind == TaskKind::kChoice && !spec.unconditional.empty();
   for (const Example& e : examples)
@@ -97,10 +102,13 @@ std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tok
 TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
                     World& world, const ModelOptions& options) {
   std::vector<Example> own;
+  // Interleaved and not in ranges, so that a part of the file with long examples is divided among
+  // all ranks.
   for (size_t i = static_cast<size_t>(world.rank()); i < task.examples.size();
        i += static_cast<size_t>(world.size()))
     own.push_back(task.examples[i]);
   std::vector<ExampleScore> scores;
+  // If one rank fails, all throw, so that none waits in the gather.
   on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
   TaskResult r;
   r.examples = gather(world, scores);

@@ -1,3 +1,5 @@
+// Autoregressive generation. The random number of a token depends only on seed and position, so a
+// text can be reproduced from any prefix.
 #include "eval/generate.h"
 
 #include <algorithm>
@@ -11,7 +13,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const GenerateOptions& options,
                               const std::function<void(int32_t)>& each) {
   validate(options.sampling);
-  const auto length = static_cast<int64_t>(prompt.size());
+  const auto length = std::ssize(prompt);
   if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
   if (options.max_tokens < 0) throw Error("max_tokens = {}, wanted 0 or more.", options.max_tokens);
   const int64_t room = decoder.context() - length;
@@ -24,16 +26,17 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   std::vector<int32_t> out;
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
-  while (static_cast<int64_t>(out.size()) < options.max_tokens) {
+  while (std::ssize(out) < options.max_tokens) {
     const auto position = static_cast<uint64_t>(decoder.position());
-    auto vocabulary = static_cast<int64_t>(logits.size());
+    // Ids beyond the vocabulary pad the embedding table and have no text.
+    auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
     if (find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
       throw NumericError(
           "the logits after {} tokens are not finite, though every weight is. Use another "
           "checkpoint.",
           length + std::ssize(out));
-    workspace.resize(static_cast<size_t>(kernels::sample_workspace_bytes(vocabulary)));
+    workspace.resize(kernels::sample_workspace_bytes(vocabulary));
     const int32_t token =
         kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,
                         sampling_uniform(options.seed, 0, position), workspace.data());
@@ -41,7 +44,8 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     out.push_back(token);
     if (each) each(token);
     if (options.enough && options.enough(out)) break;
-    if (static_cast<int64_t>(out.size()) < options.max_tokens) logits = decoder.read({&token, 1});
+    // The logits after the last token are not needed.
+    if (std::ssize(out) < options.max_tokens) logits = decoder.read({&token, 1});
   }
   return out;
 }

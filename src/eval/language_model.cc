@@ -1,6 +1,10 @@
+// Loads a checkpoint into programs for scoring, for logits, and for decoding with a key/value
+// cache.
+//
+// A decoder of a model without an encoder has two programs over one cache: one token, and a chunk
+// of the prompt. In a model with an encoder, the first program runs the encoder with the first
+// token, and the second one reuses its output.
 #include "eval/language_model.h"
-
-#include <omp.h>
 
 #include <algorithm>
 #include <numbers>
@@ -18,7 +22,7 @@
 namespace tessera {
 namespace {
 
-// A prompt is read this many tokens at a time, its rest one by one.
+// Tokens of a prompt that are read at a time; the rest is read one by one.
 constexpr int64_t kPromptChunk = 16;
 constexpr int64_t kScoredSequences = 4;  // of a micro-batch when a set is scored
 
@@ -34,6 +38,7 @@ CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequen
   return r;
 }
 
+// Names the fields of `lora` in a checkpoint's header, for read_fields().
 struct AdapterFields {
   AdapterPolicy* policy;
   static void fields(auto& self, auto&& visit) {
@@ -43,7 +48,7 @@ struct AdapterFields {
   }
 };
 
-// What the run that wrote the checkpoint put beside the weights.
+// Returns the adapters that the run which wrote the checkpoint trained next to the weights.
 AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
   AdapterPolicy policy;
   if (!has_adapters(checkpoint)) return policy;
@@ -64,12 +69,11 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
 
 std::unique_ptr<PreparedKernels> kernels_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
-  omp_set_num_threads(o.threads);  // of kernels that run on OpenMP's default team
-  return o.gpu ? std::make_unique<PreparedKernels>(cpu, o.threads, *o.gpu)
-               : std::make_unique<PreparedKernels>(cpu, o.threads);
+  return std::make_unique<PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
 }
 
-// A part of a larger tensor must not pass for the whole.
+// Checks that a stored tensor has the model's shape: a corner of a larger tensor must not be
+// accepted.
 void check_shape(const CheckpointReader& checkpoint, const StatePiece& piece) {
   const StoredTensor* stored = checkpoint.find(piece.name);
   if (stored != nullptr && stored->shape != piece.shape)
@@ -83,6 +87,7 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   for (CompileRequest& r : requests) {
+    // Adapters are computed separately from the weights, as in training, so no merged copy is made.
     r.adapters = adapters_of(checkpoint);
     programs.push_back(compile(r, kernels->target()));
   }
@@ -132,6 +137,7 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
   if (data.documents_apart()) view.documents = values<int32_t>(e, Role::kDocuments);
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
+  // The rows of the last batch beyond `count` have no labels, so they add neither loss nor tokens.
   for (int64_t first = 0; first < count; first += kScoredSequences) {
     fill_validation_batch(data, first, count, view);
     check_ids(view.tokens, model);
@@ -179,6 +185,7 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
   const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
   for (size_t i = 0; i < positions.size(); ++i)
+    // Each row has positions from 0.
     positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
   e.run();
   return values<float>(e, Role::kLogits);
@@ -190,9 +197,10 @@ Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
         model_.encoder_layers, source.size());
   check_ids(source, model_);
-  // One token, and many: or one beside the encoder, and one behind it.
+  // Without an encoder: one token, and a chunk. With one: the first token with the encoder, and one
+  // after it.
   std::vector<CompileRequest> programs;
-  const auto length = static_cast<int64_t>(source.size());
+  const auto length = std::ssize(source);
   if (source.empty()) chunk_ = static_cast<size_t>(std::min(kPromptChunk, model_.context));
   for (const int64_t tokens : {int64_t{1}, static_cast<int64_t>(chunk_)})
     programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision, length));
@@ -205,6 +213,7 @@ void Decoder::forget(std::span<const int32_t> source) {
   position_ = 0;
   if (source.empty()) return;
   check_ids(source, model_);
+  // A shorter source is padded with id 0, which the encoder does not attend to.
   source_.assign(source_.size(), 0);
   std::ranges::copy(source, source_.begin());
 }
@@ -220,19 +229,22 @@ void Decoder::step(size_t program, std::span<const int32_t> tokens) {
 }
 
 std::span<float> Decoder::read(std::span<const int32_t> tokens) {
-  CHECK(!tokens.empty() && position_ + static_cast<int64_t>(tokens.size()) <= context(),
+  CHECK(!tokens.empty() && position_ + std::ssize(tokens) <= context(),
         "{} tokens at position {} of {}", tokens.size(), position_, context());
   check_ids(tokens, model_);
   size_t last = 0;
   while (!tokens.empty()) {
+    // The program for the next tokens: the chunk while enough tokens are left, or the one that
+    // reuses the encoder's output.
     const bool second = source_.empty() ? tokens.size() >= chunk_ : position_ > 0;
     last = second ? 1 : 0;
     const size_t n = second ? chunk_ : 1;
     step(last, tokens.first(n));
     tokens = tokens.subspan(n);
   }
+  // A chunk has logits for each of its tokens; the last ones are those of the last token.
   const std::span<float> all = values<float>(machine_->executor(last), Role::kLogits);
-  return all.last(static_cast<size_t>(model_.padded_vocabulary()));
+  return all.last(model_.padded_vocabulary());
 }
 
 }  // namespace tessera

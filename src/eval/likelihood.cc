@@ -1,3 +1,5 @@
+// Computes log-likelihoods of continuations. Rows are padded to powers of two and grouped by shape,
+// so few programs are compiled; rows of one shape are computed several at a time.
 #include "eval/likelihood.h"
 
 #include <algorithm>
@@ -10,10 +12,10 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kShortestAnswer = 8;  // of a decoder beside an encoder
+constexpr int64_t kShortestAnswer = 8;  // for the decoder of an encoder-decoder model
 constexpr int64_t kTokensAtOnce = 512;  // bounds the logits that are held: × vocabulary × 4 bytes
 
-// What the model reads of one continuation, all but the last token: at most its context.
+// The model's input for one continuation: all tokens but the last, at most its context.
 struct Row {
   std::vector<int32_t> read;
   std::vector<int32_t> predict;  // by the last of them
@@ -21,21 +23,22 @@ struct Row {
 };
 
 void keep_last(std::vector<int32_t>& ids, int64_t most) {
-  const auto excess = static_cast<int64_t>(ids.size()) - most;
+  const auto excess = std::ssize(ids) - most;
   if (excess > 0) ids.erase(ids.begin(), ids.begin() + excess);
 }
 
 Row row_of(const Continuation& c, int64_t context) {
   std::vector<int32_t> all = c.context;
   all.insert(all.end(), c.tokens.begin(), c.tokens.end());
+  // One more than the context: the last token is only predicted.
   keep_last(all, context + 1);
   Row row{all, c.tokens, {}};
   row.read.pop_back();
-  keep_last(row.predict, static_cast<int64_t>(row.read.size()));
+  keep_last(row.predict, std::ssize(row.read));
   return row;
 }
 
-// The decoder begins with id 0.
+// Returns the row of a model with an encoder. The decoder begins with id 0.
 Row row_beside_encoder(const Continuation& c, int64_t context) {
   Row row{{0}, c.tokens, c.context};
   keep_last(row.source, context);
@@ -44,7 +47,7 @@ Row row_beside_encoder(const Continuation& c, int64_t context) {
   return row;
 }
 
-// The extents of the program that computes a row.
+// The sizes of the program that computes a row.
 struct RowShape {
   int64_t tokens, source;
   auto operator<=>(const RowShape&) const = default;
@@ -54,24 +57,26 @@ struct RowShape {
 };
 
 RowShape shape_of(const Row& row, int64_t context) {
-  const auto tokens = static_cast<int64_t>(row.read.size());
+  const auto tokens = std::ssize(row.read);
   if (row.source.empty()) return {row_length(tokens, context), 0};
   return {row_length(tokens, context, kShortestAnswer),
-          row_length(static_cast<int64_t>(row.source.size()), context)};
+          row_length(std::ssize(row.source), context)};
 }
 
-// ln softmax(logits)[token], summed in double.
+// Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in double.
 double log_probability(std::span<const float> logits, int32_t token, bool& most_probable) {
   const auto top = std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x) - *top);
-  const float own = logits[static_cast<size_t>(token)];
+  const float own = logits[token];
   most_probable = own == *top;
   return static_cast<double>(own) - *top - std::log(sum);
 }
 
 Likelihood likelihood(const Row& row, std::span<const float> logits, size_t vocabulary) {
   Likelihood out{0, true};
+  // The logits at position t predict the token after it, so those for the k tokens of the
+  // continuation are at the last k positions.
   const size_t first = row.read.size() - row.predict.size();
   for (size_t i = 0; i < row.predict.size(); ++i) {
     bool most_probable = false;
@@ -82,13 +87,15 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
   return out;
 }
 
-// Rows of one shape, those that `which` names; one that is left over stands in several places.
+// Computes the rows of one shape that `which` names. The batch of the last round is filled up with
+// copies of its last row.
 void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const RowShape& shape,
              std::span<const size_t> which, const ModelOptions& options,
              std::vector<Likelihood>& out) {
   const int64_t together = shape.together();
   const auto n = static_cast<size_t>(together);
   LogitsModel logits(checkpoint, together, shape.tokens, options, shape.source);
+  // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
     std::vector<int32_t> ids(n * static_cast<size_t>(shape.tokens), 0);
     std::vector<int32_t> sources(n * static_cast<size_t>(shape.source), 0);
@@ -114,6 +121,8 @@ int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
 
 Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& rules,
                                  std::string_view context, std::string_view text) {
+  // Tokenizers join a space with the word after it, so white space at the end of the context is
+  // encoded as part of the continuation.
   const size_t end = context.find_last_not_of(" \t\r\n");
   const size_t kept = end == context.npos ? 0 : end + 1;
   const std::string_view before = context.substr(0, kept);
@@ -125,6 +134,8 @@ Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& ru
   } else {
     const std::string whole = std::string(context) + std::string(text);
     const std::vector<int32_t> ids = encode_text(rules, tokenizer, whole);
+    // The tokens of the context are a prefix of those of the whole text, as a rule; the rest is
+    // scored.
     const size_t cut = std::min(c.context.size(), ids.size());
     c.tokens.assign(ids.begin() + static_cast<int64_t>(cut), ids.end());
   }
@@ -155,6 +166,7 @@ std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<cons
   }
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  // Longest first: a shape that does not fit in memory fails at once.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shapes[a] > shapes[b]; });
   std::vector<Likelihood> out(rows.size());
   for (size_t first = 0, end = 0; first < order.size(); first = end) {

@@ -1,4 +1,4 @@
-// Metrics of tasks, with standard errors.
+// Computes the metrics of tasks and their standard errors over the examples.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,8 @@ double mean(std::span<const double> x) {
   return sum / static_cast<double>(x.size());
 }
 
-// Of the mean of independent samples: their standard deviation (n − 1) / sqrt(n).
+// Returns the standard error of the mean of independent samples: the standard deviation, with
+// n - 1, over sqrt(n).
 double standard_error(std::span<const double> x) {
   if (x.size() < 2) return 0;
   const double middle = mean(x), n = static_cast<double>(x.size());
@@ -28,6 +29,7 @@ Metric share(std::string name, const std::vector<double>& right) {
 }
 
 double characters(std::string_view text) {
+  // Counts characters: continuation bytes of UTF-8 are skipped.
   return static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
@@ -40,6 +42,7 @@ std::vector<double> chosen_right(std::span<const Example> examples,
   for (size_t i = 0; i < examples.size(); ++i) {
     size_t best = 0;
     for (size_t k = 1; k < scores[i].log.size(); ++k)
+      // Strictly greater: of equal options the first one is chosen.
       if (value(i, k) > value(i, best)) best = k;
     out.push_back(static_cast<int64_t>(best) == examples[i].gold ? 1 : 0);
   }
@@ -52,10 +55,13 @@ std::vector<Metric> of_choice(const TaskSpec& spec, std::span<const Example> exa
   out.push_back(share("accuracy", chosen_right(examples, scores, [&](size_t i, size_t k) {
                         return scores[i].log[k];
                       })));
+  // Per character, because the sum over tokens favors short options and depends on the tokenizer.
   out.push_back(share("accuracy_length", chosen_right(examples, scores, [&](size_t i, size_t k) {
                         return scores[i].log[k] / characters(examples[i].options[k].response);
                       })));
   if (spec.unconditional.empty()) return out;
+  // Subtracts what the text of an option has by itself, without the question: common words would
+  // win otherwise.
   out.push_back(
       share("accuracy_unconditional", chosen_right(examples, scores, [&](size_t i, size_t k) {
               return scores[i].log[k] - scores[i].unconditional[k];
@@ -70,6 +76,7 @@ std::vector<Metric> of_last_word(std::span<const ExampleScore> scores) {
     log.push_back(s.log[0]);
   }
   const double perplexity = std::exp(-mean(log));
+  // The error of exp(x) is exp(x) times the error of x, to first order.
   return {share("accuracy", right), {"perplexity", perplexity, perplexity * standard_error(log)}};
 }
 
@@ -81,7 +88,7 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
         examples.size(), scores.size());
   if (spec.kind == TaskKind::kChoice) return of_choice(spec, examples, scores);
   if (spec.kind == TaskKind::kLastWord) return of_last_word(scores);
-  TaskSpec answer = spec;  // of what is right, nothing is to be extracted
+  TaskSpec answer = spec;  // the reference answer is used as it is
   answer.extract.clear();
   std::vector<double> right;
   for (size_t i = 0; i < examples.size(); ++i)

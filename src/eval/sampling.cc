@@ -20,6 +20,7 @@ void validate(const kernels::Sampling& s) {
 
 double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position) {
   const PhiloxBlock b = Philox{hash_name("sampling", seed)}.block(position, sequence);
+  // 53 random bits, as many as a double's fraction has.
   const uint64_t word = (uint64_t{b[0]} << 32) | b[1];
   return static_cast<double>(word >> 11) * 0x1p-53;
 }

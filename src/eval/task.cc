@@ -1,3 +1,5 @@
+// Reads evaluation tasks: a YAML file with templates, and JSON lines of examples that fill them. A
+// key of a line that holds a list gives one text per option.
 #include "eval/task.h"
 
 #include <algorithm>
@@ -14,17 +16,18 @@ std::string text_of(const Tree& value) {
   return value.as_string() != nullptr ? *value.as_string() : to_json(value);
 }
 
-// The words around {response}, and those that stand for it.
+// The templates of a task.
 struct Forms {
   InstructionTemplate form, response, answer;
-  // A text of names alone is what stands before a response that follows it.
+  // A template without {response}, such as one of names only, gets it at its end, so that the whole
+  // of it is the text before the response.
   explicit Forms(const TaskSpec& spec)
       : form(spec.form),
         response(spec.response + "{response}"),
         answer(spec.answer + "{response}") {}
 };
 
-// One line of the file: an object whose lists have an entry an option.
+// One line of the file: an object whose lists have one entry per option.
 class Line {
  public:
   Line(const Tree& tree, std::string place) : tree_(tree), place_(std::move(place)) {
@@ -42,7 +45,7 @@ class Line {
                 keys.empty() ? "no key" : keys);
   }
 
-  // How many options the lists among these keys have: 1 where none is a list.
+  // Returns the number of options that the lists among these keys have: 1 if none is a list.
   size_t options(const Forms& forms) const {
     size_t n = 1;
     std::string from;
@@ -85,11 +88,11 @@ class Line {
   std::string place_;
 };
 
-// Bytes that the texts of all options of a file may have. Each option repeats the context, so a
-// list of many would multiply the size of the file.
+// Returns the bytes that the texts of all options of a file may have. Each option repeats the
+// context, so a list of many options would multiply the size of the file.
 size_t most_bytes(size_t file_bytes) { return (size_t{1} << 26) + 100 * file_bytes; }
 
-// `left`: bytes that the options may still have.
+// Builds one example. `left`: bytes that its options may still have.
 Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line, size_t& left) {
   Example e;
   const size_t options = line.options(forms);
@@ -109,13 +112,13 @@ Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line,
   return e;
 }
 
-// Solved examples in front of example `own`: the first ones of the file but for itself.
+// Returns the solved examples before example `own`: the first ones of the file except itself.
 std::string shots_before(const std::vector<Example>& all, size_t own, const TaskSpec& spec) {
   std::string out;
   int64_t left = spec.shots;
   for (size_t i = 0; i < all.size() && left > 0; ++i) {
     if (i == own) continue;
-    const Option& right = all[i].options[static_cast<size_t>(all[i].gold)];
+    const Option& right = all[i].options[all[i].gold];
     out += right.context + right.response + spec.shot_separator;
     --left;
   }
@@ -126,7 +129,8 @@ std::string shots_before(const std::vector<Example>& all, size_t own, const Task
 
 namespace {
 
-// Each example has its shots in front of it, so their number multiplies the size of the file.
+// Checks the number of solved examples. Each example has its own, so they multiply the size of the
+// file.
 void check_shots(int64_t shots, const std::string& source) {
   constexpr int64_t kMostShots = 1000;
   if (shots < 0 || shots > kMostShots)
@@ -138,7 +142,13 @@ void check_shots(int64_t shots, const std::string& source) {
 TaskSpec read_task(const Path& file) {
   TaskSpec spec;
   Places places;
-  read_fields(fields_of(spec), parse_yaml(read_file(file), file.string()), file.string(), places);
+  try {
+    read_fields(fields_of(spec), parse_yaml(read_file(file), file.string()), file.string(), places);
+  } catch (const FileError&) {
+    throw;
+  } catch (const Error& e) {
+    throw Error("{}\n  The file is read as a task file (docs/evaluation.md).", e.what());
+  }
   const auto want = [&](bool is_there, const char* key) {
     if (is_there) return;
     throw Error("{}: a task of kind {} wants '{}'", file.string(), name_of_entry(spec.kind), key);
@@ -172,6 +182,7 @@ std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
   }
   if (out.empty()) throw Error("{}: holds no example", data.string());
   std::vector<std::string> shots;
+  // All are computed before any context is changed, since they are made of the contexts.
   for (size_t i = 0; i < out.size(); ++i) shots.push_back(shots_before(out, i, spec));
   for (size_t i = 0; i < out.size(); ++i)
     for (Option& o : out[i].options) o.context = shots[i] + o.context;
@@ -188,8 +199,8 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
     check_shots(t.spec.shots, file);
     const Path folder = choice.folder.empty() ? Path(file).parent_path() : Path(choice.folder);
     t.examples = read_examples(t.spec, folder / t.spec.data);
-    if (choice.examples > 0 && choice.examples < static_cast<int64_t>(t.examples.size()))
-      t.examples.resize(static_cast<size_t>(choice.examples));
+    if (choice.examples > 0 && choice.examples < std::ssize(t.examples))
+      t.examples.resize(choice.examples);
   }
   return tasks;
 }

@@ -1,3 +1,5 @@
+// Appends ops to a list: shapes and dtypes of outputs come from the op's rule, shardings from its
+// signature. Also inserts conversions, and collects the gradients of values during differentiation.
 #include "ir/builder.h"
 
 #include "base/error.h"
@@ -42,6 +44,8 @@ std::vector<ValueId> Builder::emit(OpAttributes attributes, const std::string& o
 void Builder::place(const Op& op, const std::vector<ValueId>& given) {
   const std::vector<size_t> axes = divided_axes(graph_.mesh);
   if (axes.empty() || given == op.outputs) return;
+  // During differentiation, operands already have shardings; the outputs get those of the first
+  // signature that fits them.
   for (const size_t a : axes) {
     const auto s = fitting(op, given, graph_.values, a);
     CHECK(s.has_value(), "{}: no signature of {} fits its operands on axis {}", op.origin,
@@ -52,6 +56,8 @@ void Builder::place(const Op& op, const std::vector<ValueId>& given) {
   for (const ValueId v : op.outputs) localise(graph_[v], graph_.mesh);
 }
 
+// Converts one axis after another. Axes that need the same conversion become one op over their
+// joint group: one collective instead of several.
 ValueId Builder::convert(ValueId v, const Sharding& to) {
   for (size_t a = 0; a < kMaxAxes; ++a) {
     const Value x = graph_[v];
@@ -95,6 +101,8 @@ ValueId Gradients::of(ValueId v) const {
   return kNone;
 }
 
+// A value that is read several times gets the sum of the gradients of its reads.
+// The gradient of a value has the dual sharding: a shared value has partial gradients, and so on.
 void Gradients::add(ValueId v, ValueId gradient) {
   CHECK(gradient != kNone, "no gradient for {}", builder_[v].name);
   CHECK(builder_[gradient].sharding == dual(builder_[v].sharding),
@@ -126,13 +134,14 @@ bool Gradients::wanted(ValueId v) const {
 ValueId Gradients::weight(ValueId w) {
   const Value weight = builder_[w];
   CHECK(weight.role == Role::kWeight, "{} is no weight", weight.name);
-  if (weight.frozen) {  // some ops write it beside what is wanted; nobody reads it
+  if (weight.frozen) {  // some ops write it along with other outputs; it is never read
     const ValueId v =
         builder_.value(weight.name + ".unused", DType::kF32, weight.shape, Role::kScratch, kOne);
     builder_.graph()[v].sharding = dual(weight.sharding);
     localise(builder_.graph()[v], builder_.graph().mesh);
     return v;
   }
+  // A weight has one gradient value, which all its uses add to.
   const ValueVector& all = builder_.graph().values;
   for (const ValueId v : all.ids())
     if (all[v].role == Role::kGradient && all[v].of == w) return v;

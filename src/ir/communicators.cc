@@ -1,3 +1,7 @@
+// Determines the communicators that a program needs, and their names. Collectives of different
+// queues use different communicators, because transfers of one communicator complete in order.
+// Messages use one communicator per direction, or one per pair of stages where transfers of a
+// communicator take turns (NCCL).
 #include "ir/communicators.h"
 
 #include <algorithm>
@@ -24,7 +28,7 @@ Queue sending_queue(const Way& way) {
   return way.forward ? Queue::kSendForward : Queue::kSendBackward;
 }
 
-// The last stage's next is the first (interleaved schedules).
+// With interleaved schedules, the stage after the last is the first.
 CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
   const int64_t step = way.forward == way.sends ? 1 : stages - 1, other = (stage + step) % stages;
   return {GroupRef::of_stages({std::min(stage, other), std::max(stage, other)}), sending_queue(way),
@@ -48,8 +52,10 @@ std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>&
   for (const Program* p : programs)
     for (const Segment& s : p->segments)
       for (const Op& op : s.ops)
-        if (communicates(op)) found[communicator_of(op, s.queue, *p, messages)] |= reduces(op);
-  // The last stage may send nothing forward while others do.
+        if (communicates(op))
+          found[communicator_of(op, queue_of(op, s.queue), *p, messages)] |= reduces(op);
+  // The last stage may send nothing forward while others do; all ranks must create the same
+  // communicators.
   const GroupRef pipeline = GroupRef::along({AxisKind::kPipeline});
   const CommunicatorName forward = {pipeline, Queue::kSendForward, kNone};
   const CommunicatorName backward = {pipeline, Queue::kSendBackward, kNone};

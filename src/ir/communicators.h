@@ -22,8 +22,8 @@ struct CommunicatorName {
   auto operator<=>(const CommunicatorName&) const = default;
 };
 
-// Returns the communicator of an op that communicates, in a segment of that queue of `program`. A
-// sender's queue and the receiver's share one.
+// Returns the communicator of an op that communicates, on that queue of `program`. A sender's queue
+// and the receiver's share one.
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages);
 

@@ -1,3 +1,6 @@
+// Splits the text of a program into tokens, in one pass. Line ends are tokens, since an entry is a
+// line; columns count characters, not bytes, and are computed incrementally, which keeps long lines
+// linear.
 #include "ir/lexer.h"
 
 #include <cctype>
@@ -15,6 +18,9 @@ bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool in_word(char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '\''; }
 
+// word     letters, digits, . and '     number    1, -2, 1e-05, inf, nan
+// string   "…" with \" \\ \n           id        %7 $7 @7 #7
+// mark     ( ) [ ] = , : -              line end  once per line that has tokens
 class Lexer {
  public:
   Lexer(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -30,6 +36,7 @@ class Lexer {
   }
 
  private:
+  // Counts only the text since the last call.
   int column() {
     column_ += static_cast<int>(count_characters(text_.substr(counted_to_, at_ - counted_to_)));
     counted_to_ = at_;
@@ -74,6 +81,7 @@ class Lexer {
       string();
     } else if (std::string_view("%$@#").find(c) != std::string_view::npos) {
       id(c);
+      // -inf and -nan begin with a letter after the sign.
     } else if (is_digit(c) || (c == '-' && (is_digit(peek(1)) || is_letter(peek(1))))) {
       number();
     } else if (is_letter(c)) {
@@ -115,6 +123,7 @@ class Lexer {
     finish(std::move(t), static_cast<size_t>(end - from) + 1);
   }
 
+  // Tries an integer first, so 64-bit values keep all digits; anything else must be a double.
   void number() {
     size_t length = 1;
     while (in_word(peek(length)) || ((peek(length) == '-' || peek(length) == '+') &&
@@ -139,7 +148,7 @@ class Lexer {
 
   std::string_view text_;
   const std::string& source_;
-  size_t at_ = 0, counted_to_ = 0;  // the columns of what stands before are counted
+  size_t at_ = 0, counted_to_ = 0;  // columns up to counted_to_ are counted
   int line_ = 1, column_ = 1;
   std::vector<Token> tokens_;
 };

@@ -1,3 +1,6 @@
+// Ranks as mixed-radix numbers of their mesh coordinates, the pipeline outermost and tensor
+// innermost, so that the ranks of a tensor group are neighbors on a node. Groups, shard shapes and
+// the boxes of shards follow from the coordinates.
 #include "ir/mesh.h"
 
 #include <algorithm>
@@ -7,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Whether the members of a group differ along the axis.
+// Returns true if the members of a group differ along the axis.
 bool differ(const GroupRef& group, size_t axis) {
   return group.kind == GroupRef::Kind::kWorld || group.has(static_cast<AxisKind>(axis));
 }
@@ -46,6 +49,8 @@ std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t r
           to_string(group));
     return ranks;
   }
+  // The Cartesian product over the axes of the group, outer axes first, which is the order of
+  // ranks.
   std::vector<Coordinates> members = {own};
   for (size_t a = 0; a < kMaxAxes; ++a) {
     if (!differ(group, a)) continue;
@@ -77,6 +82,7 @@ int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& 
   return index;
 }
 
+// A dimension that several axes divide is divided by their product, and padded to a multiple of it.
 Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh) {
   std::vector<int64_t> dims = global.dims();
   std::vector<int64_t> parts(dims.size(), 1);
@@ -102,14 +108,17 @@ ValueVector local_values(ValueVector values) {
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
   for (size_t a = 0; a < kMaxAxes; ++a) {
+    // Several axes on one dimension: the index of the shard is mixed-radix as well, outer axes
+    // first.
     if (v.sharding.place[a] < 0) continue;
     int64_t& i = index.at(static_cast<size_t>(v.sharding.place[a]));
     i = i * mesh.size[a] + at.at[a];
   }
+  // Shards have equal extents; the last ones may be cut off at n, or be empty.
   Extents e;
   for (int d = 0; d < v.shape.rank(); ++d) {
     const int64_t extent = v.local()[d], n = v.shape[d];
-    const int64_t first = std::min(n, index[static_cast<size_t>(d)] * extent);
+    const int64_t first = std::min(n, index[d] * extent);
     e.begin.push_back(first);
     e.end.push_back(std::min(n, first + extent));
   }
@@ -118,7 +127,7 @@ Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
 
 std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box) {
   std::vector<KnownBox> boxes;
-  const bool dealt = v.whole && v.whole->copies > 1;  // rows of the value share one of the whole
+  const bool dealt = v.whole && v.whole->copies > 1;  // several rows share a row of the whole
   const int64_t step = dealt ? 1 : std::max<int64_t>(box.end[0] - box.begin[0], 1);
   for (int64_t row = box.begin[0]; row < box.end[0]; row += step) {
     KnownBox k{box, {}};

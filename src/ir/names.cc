@@ -1,3 +1,5 @@
+// The names of enumerations in the text of programs. The index in a table is the value of the
+// enumeration; the static_asserts fail if an enumerator is added without a name.
 #include "ir/names.h"
 
 #include <array>
@@ -8,9 +10,9 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::array kQueueNames = {
-    "compute"sv,         "copy_in"sv,      "copy_out"sv,        "data"sv,
-    "groups"sv,          "send_forward"sv, "receive_forward"sv, "send_backward"sv,
-    "receive_backward"sv};
+    "compute"sv,          "copy_in"sv,      "copy_out"sv,        "data"sv,
+    "groups"sv,           "send_forward"sv, "receive_forward"sv, "send_backward"sv,
+    "receive_backward"sv, "tensor"sv};
 // In the order of Phase.
 constexpr std::array kPhaseNames = {"forward"sv,       "light"sv,
                                     "again"sv,         "backward"sv,
@@ -32,7 +34,7 @@ constexpr std::array kHiddenStreamNames = {"hidden"sv, "source"sv};
 constexpr std::array kAccessNames = {"read"sv, "write"sv, "add"sv, "update"sv};
 constexpr std::array kAxisNames = {"pipeline"sv, "replica"sv,   "shard"sv, "expert"sv,
                                    "context"sv,  "tensor_kv"sv, "tensor"sv};
-// Of Place: -1, -2, …
+// Names of the placements -1, -2, …
 constexpr std::array kPlaceNames = {"replicated"sv, "shared"sv, "partial"sv, "partial_max"sv};
 static_assert(kQueueNames.size() == kQueues && kAxisNames.size() == kMaxAxes);
 static_assert(kPhaseNames.size() == kPhases && kHiddenStreamNames.size() == kHiddenStreams);
@@ -80,7 +82,7 @@ std::optional<Role> role_named(std::string_view s, std::string_view name) {
   for (int i = 0; i < kRoles; ++i) {
     const auto r = static_cast<Role>(i);
     if (name_of(r) != s) continue;
-    // The first of several is what no name says.
+    // If several roles have this word, the first is the one without a name of its own.
     if (!found || name == value_name(r)) found = r;
   }
   return found;

@@ -1,3 +1,6 @@
+// Tables over the types of ops, generated from OpTypes: the index of a type in that list is its
+// kind. Attributes that only some ops have are found at compile time by asking each type for the
+// member.
 #include "ir/op.h"
 
 #include <algorithm>
@@ -48,11 +51,12 @@ GroupRef* over_of(OpAttributes& attributes) {
   return const_cast<GroupRef*>(over_of(std::as_const(attributes)));
 }
 
+// The only attribute of this type names the table of weights.
 FrameKindId members_of(const OpAttributes& attributes) {
   FrameKindId members = kNone;
   std::visit(
       [&]<class A>(const A& a) {
-        A::fields(a, [&]<class T>(const char*, const T& field, Print = {}) {
+        A::fields(a, [&]<class T>(const char*, const T& field, Print = {}, const Range& = {}) {
           if constexpr (std::is_same_v<T, FrameKindId>) members = field;
         });
       },

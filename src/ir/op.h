@@ -24,15 +24,36 @@ enum class Queue : uint8_t {
   kReceiveForward,   // from the stage before
   kSendBackward,     // to the stage before
   kReceiveBackward,  // from the next stage
+  // Inner queues: of ops within a call of the compute queue. No call is issued to one.
+  kTensor,  // gathers and reductions over tensor-parallel ranks
 };
-constexpr int kQueues = 9;
+constexpr int kQueues = 10;
+constexpr bool is_inner(Queue q) { return q >= Queue::kTensor; }
+
+// The part of the sequences of its operands that an op works on: part `index` of `count` equal
+// ones. Together the ops of all parts make the same values as one op on all sequences.
+struct Chunk {
+  int32_t index = 0, count = 1;
+
+  bool is_whole() const { return count == 1; }
+  // Whether a part of the same value has sequences of both.
+  bool overlaps(const Chunk& o) const {
+    return int64_t{index} * o.count < (int64_t{o.index} + 1) * count &&
+           int64_t{o.index} * count < (int64_t{index} + 1) * o.count;
+  }
+  bool operator==(const Chunk&) const = default;
+};
 
 struct Op {
   OpAttributes attributes;
   std::vector<ValueId> inputs, outputs;
   ValueId workspace = kNone;  // scratch bytes the target asks for
   ValueId packed = kNone;     // of products: the packed form of the weight, if the target has one
-  Queue queue = Queue::kCompute;
+  Queue queue = Queue::kCompute;  // an inner queue, or else that of the segment
+  // The ops of other queues of the segment that this one waits for, by their index. All are earlier
+  // in the list.
+  std::vector<int32_t> after = {};
+  Chunk chunk;
   std::string origin;  // "attn.qkv": what the op does in its block, for messages
 
   OpKind kind() const { return kind_of(attributes); }
@@ -61,5 +82,8 @@ struct Op {
   }
   bool operator==(const Op&) const = default;
 };
+
+// The queue that an op runs on in a segment of the queue `home`.
+constexpr Queue queue_of(const Op& op, Queue home) { return is_inner(op.queue) ? op.queue : home; }
 
 }  // namespace tessera

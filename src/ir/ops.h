@@ -1,9 +1,11 @@
-// All ops: one line each. The kind of an op is the index of its type in this list.
+// All ops: one line each, but for the updates of one-pass optimizers, which are as many as these.
+// The kind of an op is the index of its type in this list.
 #pragma once
 
 #include <array>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "ir/ops/attention.h"
@@ -33,64 +35,70 @@ struct TypeList {
   using Variant = std::variant<Ts...>;
 };
 
-using OpTypes = TypeList<Embedding,            //
-                         EmbeddingGrad,        //
-                         Norm,                 //
-                         NormGrad,             //
-                         RmsNorm,              //
-                         RmsNormGrad,          //
-                         Matmul,               //
-                         MatmulGradInput,      //
-                         MatmulGradWeight,     //
-                         Rotary,               //
-                         RepeatHeads,          //
-                         RepeatHeadsGrad,      //
-                         JoinHeads,            //
-                         JoinHeadsGrad,        //
-                         Attention,            //
-                         AttentionGrad,        //
-                         CachedAttention,      //
-                         AttentionScores,      //
-                         AttentionScoresGrad,  //
-                         Softmax,              //
-                         SoftmaxGrad,          //
-                         AttentionMix,         //
-                         AttentionMixGrad,     //
-                         Gelu,                 //
-                         GeluGrad,             //
-                         GatedActivation,      //
-                         GatedActivationGrad,  //
-                         Sum,                  //
-                         Scale,                //
-                         Accumulate,           //
-                         BiasGrad,             //
-                         Dropout,              //
-                         DropoutGrad,          //
-                         Cast,                 //
-                         Copy,                 //
-                         CrossEntropy,         //
-                         LinearCrossEntropy,   //
-                         LogitsMax,            //
-                         LogitsSums,           //
-                         DividedCrossEntropy,  //
-                         Clear,                //
-                         Pack,                 //
-                         Squares,              //
-                         Clip,                 //
-                         Adamw,                //
-                         Lion,                 //
-                         Sgd,                  //
-                         AdafactorSums,        //
-                         AdafactorSquares,     //
-                         Adafactor,            //
-                         AllReduce,            //
-                         ReduceScatter,        //
-                         AllGather,            //
-                         Slice,                //
-                         Pad,                  //
-                         Share,                //
-                         Send,                 //
-                         Receive>;
+template <class... As, class... Bs, class... Cs>
+TypeList<As..., Bs..., Cs...> joined(TypeList<As...>, TypeList<Bs...>, TypeList<Cs...>);
+
+// The update ops of kOnePassOptimizers.
+template <size_t... kIndex>
+TypeList<OnePassUpdate<kOnePassOptimizers[kIndex]>...> updates(std::index_sequence<kIndex...>);
+using OnePassUpdates = decltype(updates(std::make_index_sequence<kOnePassOptimizers.size()>()));
+
+using OpTypes = decltype(joined(TypeList<Embedding,            //
+                                         EmbeddingGrad,        //
+                                         Norm,                 //
+                                         NormGrad,             //
+                                         RmsNorm,              //
+                                         RmsNormGrad,          //
+                                         Matmul,               //
+                                         MatmulGradInput,      //
+                                         MatmulGradWeight,     //
+                                         Rotary,               //
+                                         RepeatHeads,          //
+                                         RepeatHeadsGrad,      //
+                                         JoinHeads,            //
+                                         JoinHeadsGrad,        //
+                                         Attention,            //
+                                         AttentionGrad,        //
+                                         CachedAttention,      //
+                                         AttentionScores,      //
+                                         AttentionScoresGrad,  //
+                                         Softmax,              //
+                                         SoftmaxGrad,          //
+                                         AttentionMix,         //
+                                         AttentionMixGrad,     //
+                                         Gelu,                 //
+                                         GeluGrad,             //
+                                         GatedActivation,      //
+                                         GatedActivationGrad,  //
+                                         Sum,                  //
+                                         Scale,                //
+                                         Accumulate,           //
+                                         BiasGrad,             //
+                                         Dropout,              //
+                                         DropoutGrad,          //
+                                         Cast,                 //
+                                         Copy,                 //
+                                         CrossEntropy,         //
+                                         LinearCrossEntropy,   //
+                                         LogitsMax,            //
+                                         LogitsSums,           //
+                                         DividedCrossEntropy,  //
+                                         Clear,                //
+                                         Pack,                 //
+                                         Squares,              //
+                                         Clip>(),
+                                OnePassUpdates(),
+                                TypeList<AdafactorSums,     //
+                                         AdafactorSquares,  //
+                                         Adafactor,         //
+                                         AllReduce,         //
+                                         ReduceScatter,     //
+                                         AllGather,         //
+                                         Slice,             //
+                                         Pad,               //
+                                         Share,             //
+                                         Send,              //
+                                         Receive>()));
 
 using OpAttributes = OpTypes::Variant;
 

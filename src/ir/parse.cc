@@ -1,3 +1,7 @@
+// Recursive-descent parser of the text that print.cc writes; the order of sections is fixed. Names
+// are resolved as soon as the section that defines them is complete. The two references that point
+// forward, from values and kinds to kinds, keep the position of their token and are resolved when
+// the kinds have been read.
 #include "ir/parse.h"
 
 #include <algorithm>
@@ -18,7 +22,7 @@ void ValueParser::numbered(char mark, size_t expected) {
   next();
 }
 
-// Names that stand once; the others are no names.
+// Returns the names that occur once; a name that occurs several times identifies nothing.
 template <class I, class T>
 ValueParser::Names<I> ValueParser::unique_names(const IdVector<I, T>& list) {
   Names<I> names;
@@ -38,6 +42,7 @@ I ValueParser::named(const Names<I>& names, const IdVector<I, T>& list, const ch
   return found->second;
 }
 
+// A value is %N, a name that only one value has, or - for none.
 ValueId ValueParser::value() {
   if (take_mark('-')) return kNone;
   if (peek().kind == Token::kId) return id<ValueId>('%', values_->size(), "a value");
@@ -78,6 +83,7 @@ uint8_t ValueParser::per() {
   return p;
 }
 
+// place=tensor:0,shard:shared; axes that are not listed are replicated.
 Sharding ValueParser::sharding() {
   Sharding s;
   do {
@@ -106,6 +112,7 @@ Mesh ValueParser::mesh() {
   return m;
 }
 
+// Options follow the role in any order. `in` names a buffer kind, which is defined only later.
 void ValueParser::value_option(Value& v) {
   if (take_key("per"))
     v.per = per();
@@ -113,6 +120,8 @@ void ValueParser::value_option(Value& v) {
     v.decays = true;
   else if (take_word("frozen"))
     v.frozen = true;
+  else if (take_key("policy"))
+    v.policy = integer();
   else if (take_key("std"))
     v.initial.std = number();
   else if (take_key("constant"))
@@ -121,6 +130,8 @@ void ValueParser::value_option(Value& v) {
     v.whole = PartOf{name(), shape(), key_integer("first"), key_integer("copies")};
   else if (take_key("holds"))
     v.parts.push_back({name(), key_integer("dim"), key_integer("first"), key_integer("count")});
+  else if (take_key("of"))
+    origins_.emplace_back(values_->next_id(), at_), next();
   else if (take_key("place"))
     v.sharding = sharding();
   else if (take_key("part"))
@@ -133,9 +144,12 @@ void ValueParser::value_option(Value& v) {
     places_.emplace_back(values_->next_id(), at_), next();
   else
     fail(peek(),
-         "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
+         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, of=, place=, part=, in= "
+         "or "
+         "offset=");
 }
 
+// %0 NAME DTYPE [SHAPE] ROLE options…, numbered from 0 without gaps.
 void ValueParser::values(ValueVector& list) {
   values_ = &list;
   heading("values");
@@ -152,18 +166,44 @@ void ValueParser::values(ValueVector& list) {
     list.push_back(std::move(v));
   }
   value_names_ = unique_names(list);
+}
+
+// By the names and frames of values, and where the text states it.
+void ValueParser::origins(ValueVector& list) {
   set_origins(list);
+  const size_t here = at_;
+  for (const auto& [v, token] : origins_) {
+    at_ = token;
+    list[v].of = id<ValueId>('%', list.size(), "a value");
+  }
+  at_ = here;
 }
 
 void OpParser::ops(std::vector<Op>& list) {
   while (is_mark('=', 1) || is_mark(',', 1) || is_mark('(')) list.push_back(op());
 }
 
+constexpr int64_t kMostLayersInText = 100'000;  // of a block, so that no text takes much memory
+
+// block NAME layers=N [at=L,… from= to= held= input= output= input_gradient= output_gradient=]
+// [loss]
+//   forward
+//     ops
+//   backward
+//     ops
+//   [weights
+//     ops]
 Block Parser::block() {
   Block b;
   word("block");
   b.name = name();
-  b.layers = key_integer("layers");
+  const Token& count = peek(2);
+  const int64_t layers = key_integer("layers");
+  if (layers < 1 || layers > kMostLayersInText)
+    fail(count, fmt::format("1 to {} layers", kMostLayersInText));
+  if (take_key("at")) do
+      b.at.push_back(integer());
+    while (take_mark(','));
   if (take_key("from")) b.from = entry(stream_named, "hidden or source");
   if (take_key("to")) b.to = entry(stream_named, "hidden or source");
   if (take_key("held")) b.held = value_list();
@@ -172,6 +212,9 @@ Block Parser::block() {
   if (take_key("input_gradient")) b.input_gradient = value();
   if (take_key("output_gradient")) b.output_gradient = value();
   b.loss = take_word("loss");
+  if (b.is_stack() && b.at.empty())
+    for (int64_t l = 0; l < layers; ++l) b.at.push_back(l);
+  if (b.count() != layers) fail(count, fmt::format("{} layers, as in at=", b.count()));
   line_end();
   heading("forward");
   ops(b.forward);
@@ -184,6 +227,7 @@ Block Parser::block() {
   return b;
 }
 
+// $0 NAME bytes=N [per= state host like= stages=]: values
 void Parser::kinds(Program& p) {
   heading("kinds");
   std::vector<std::pair<FrameKindId, size_t>>
@@ -206,6 +250,7 @@ void Parser::kinds(Program& p) {
   }
   kind_names_ = unique_names(p.kinds);
   kinds_ = p.kinds.size();
+  // Forward references: continue at their tokens, then return.
   const size_t here = at_;
   for (const auto& [v, token] : places_) {
     at_ = token;
@@ -216,9 +261,12 @@ void Parser::kinds(Program& p) {
     p.kinds[k].like = kind(p);
   }
   at_ = here;
+  origins(p.values);
   set_relations(p);
 }
 
+// read KIND, KIND … or write, add, update. An op could begin with such a word too (as the name of
+// an output), but is followed by a mark and not by a name.
 void Parser::segment_parameters(const Program& p, Segment& s) {
   while (peek().kind == Token::kWord && access_named(peek().text) &&
          (peek(1).kind == Token::kWord || peek(1).kind == Token::kId)) {
@@ -229,6 +277,7 @@ void Parser::segment_parameters(const Program& p, Segment& s) {
   }
 }
 
+// $0 NAME queue=Q scratch=N, then parameters, then ops. Phase and subject are part of the name.
 void Parser::segments(Program& p) {
   heading("segments");
   while (peek().kind == Token::kId && peek().mark == '$') {
@@ -246,6 +295,7 @@ void Parser::segments(Program& p) {
   segment_names_ = unique_names(p.segments);
 }
 
+// @0 KIND [layer= mb= offset=] [state]
 void Parser::frames(Program& p) {
   heading("frames");
   while (peek().kind == Token::kId) {
@@ -262,11 +312,14 @@ void Parser::frames(Program& p) {
 }
 
 void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
-  constexpr size_t kAny = std::numeric_limits<int32_t>::max();  // calls to come are checked later
+  // Later calls are checked at the end.
+  constexpr size_t kAny = std::numeric_limits<int32_t>::max();
   do list.push_back(id<CallId>('#', kAny, wanted));
   while (take_mark(','));
 }
 
+// fresh=KIND,KIND for parameters that the call writes instead of adding to them, or fresh=- for
+// none.
 void Parser::fresh(const Program& p, Call& c) {
   const Segment& s = p.segment(c);
   c.fresh.assign(s.frames.size(), false);
@@ -289,6 +342,7 @@ GroupRef ValueParser::group() {
   return *found;
 }
 
+// wire="PARTNERS":"KIND":"LABEL":BYTES, where partners are a group of ranks or stage:N.
 void Parser::wire(Wire& w) {
   const Token& at = peek();
   const std::string partners = name();
@@ -333,6 +387,8 @@ void Parser::call_option(const Program& p, Call& c) {
   }
 }
 
+// #0 SEGMENT options… A call may wait for one that follows it in the text, so waits are checked at
+// the end.
 void Parser::calls(Program& p) {
   heading("calls");
   while (peek().kind == Token::kId) {
@@ -364,13 +420,14 @@ Graph Parser::graph() {
   if (take_key("mesh")) g.mesh = mesh();
   line_end();
   values(g.values);
+  origins(g.values);
   if (take_word("memory")) {
     if (take_key("is")) g.memory = value();
     if (take_key("gradient")) g.memory_gradient = value();
     line_end();
   }
   while (peek().kind != Token::kEnd) g.blocks.push_back(block());
-  // A graph has no kinds of frames: its values stand nowhere yet.
+  // A graph has no buffer kinds, so none of its values may name one.
   if (!places_.empty()) fail(tokens_[places_[0].second], "a value without frame in a graph");
   return g;
 }

@@ -1,6 +1,8 @@
-// Parses ops and their attributes, which are read by the fields of the op's type.
+// Parses ops. Attributes are read by the fields of the op's type, which are also what the printer
+// uses.
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/config.h"
 #include "ir/names.h"
@@ -9,6 +11,7 @@
 
 namespace tessera {
 
+// OUTPUTS = KIND (INPUTS) attributes… [workspace= packed= queue= at=] [: types of the outputs]
 Op OpParser::op() {
   Op op;
   if (take_mark('('))
@@ -27,6 +30,11 @@ Op OpParser::op() {
       op.packed = value();
     else if (take_key("queue"))
       op.queue = entry(queue_named, "the name of a queue");
+    else if (take_key("after"))
+      do op.after.push_back(small_integer("the index of an op"));
+      while (take_mark(','));
+    else if (take_key("chunk"))
+      op.chunk = chunk();
     else if (take_key("at"))
       op.origin = name();
     else
@@ -38,7 +46,24 @@ Op OpParser::op() {
   return op;
 }
 
-// What follows the colon repeats the list of values, for people; it has to agree.
+int32_t OpParser::small_integer(const char* wanted) {
+  const Token& t = peek();
+  if (t.kind != Token::kInteger || t.integer < 0 || t.integer > std::numeric_limits<int32_t>::max())
+    fail(t, wanted);
+  return static_cast<int32_t>(integer());
+}
+
+Chunk OpParser::chunk() {
+  const Token& at = peek();
+  Chunk c;
+  c.index = small_integer("the index of a chunk");
+  mark(':');
+  c.count = small_integer("the number of chunks");
+  if (c.count < 1 || c.index >= c.count) fail(at, "the index of a chunk, ':' and their number");
+  return c;
+}
+
+// The types after the colon repeat the list of values for human readers; they must agree with it.
 void OpParser::op_types(const Op& op) {
   if (!take_mark(':')) return;
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -53,12 +78,13 @@ void OpParser::op_types(const Op& op) {
   }
 }
 
+// Visits all fields of the op's type; the names passed on the way are listed if none matches.
 void OpParser::attribute(OpAttributes& attributes) {
   const Token& key = peek();
   std::string known;
   bool found = false;
-  const auto read_if_named = [&](const char* name, auto& field,
-                                 Print when = Print::kUnlessDefault) {
+  const auto read_if_named = [&](const char* name, auto& field, Print when = Print::kUnlessDefault,
+                                 const Range& = {}) {
     if (when == Print::kNever) return;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     if (found || !take_key(name)) return;
@@ -117,6 +143,7 @@ void OpParser::read(FrameKindId& k) {
   k = found->second;
 }
 
+// `names` are the enumerators in order, separated by '|'.
 int OpParser::entry_of(std::string_view names) {
   const auto entries = static_cast<int>(std::count(names.begin(), names.end(), '|')) + 1;
   for (int i = 0; i < entries && peek().kind == Token::kString; ++i)

@@ -45,11 +45,13 @@ class ValueParser : protected TokenReader {
   Mesh mesh();
   GroupRef group();
   void values(ValueVector& list);
+  void origins(ValueVector& list);
   void value_option(Value& v);
 
   ValueVector* values_ = nullptr;
   Names<ValueId> value_names_;
-  std::vector<std::pair<ValueId, size_t>> places_;  // value, token that names its frame kind
+  // A value, and the token that names its frame kind, or the value that it is a copy of.
+  std::vector<std::pair<ValueId, size_t>> places_, origins_;
 };
 
 // Ops, with their attributes.
@@ -61,6 +63,8 @@ class OpParser : protected ValueParser {
   void ops(std::vector<Op>& list);
   void attribute(OpAttributes& attributes);
   void op_types(const Op& op);
+  int32_t small_integer(const char* wanted);
+  Chunk chunk();
   // The value of an attribute.
   void read(bool& x);
   void read(int64_t& x) { x = integer(); }

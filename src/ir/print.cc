@@ -1,3 +1,21 @@
+// Prints graphs and programs as text that parse.cc reads back. Entities are named by name where the
+// name is unique and a plain word, else by number (%value, $kind or segment, @buffer, #call), so
+// the text is readable and still unambiguous.
+//
+//   program train state=59904 scratch=59904 bytes=184704 live=184704
+//   values
+//     %0 batch.tokens i32 [1, 16] batch per=microbatch in=batch offset=0
+//   kinds
+//     $1 layer.weights bytes=14336 per=layer state: layer.norm1.gain, …
+//   segments
+//     $0 forward.embed queue=compute scratch=0
+//       read embed.weights, batch
+//       write hidden'
+//       %7 = embedding (batch.tokens, embed.weight) at=embed.tokens : f32 [1, 16, 16]
+//   frames
+//     @13 hidden layer=0 mb=0 offset=179584
+//   calls
+//     #2 forward.layer layer=0 mb=0 frames=@1,@11,@13,@14,@15 fresh=-
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -10,6 +28,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "ir/names.h"
+#include "ir/relations.h"
 
 namespace tessera {
 namespace {
@@ -39,14 +58,14 @@ std::string quoted(const std::string& s) {
 
 std::string name(const std::string& s) { return is_word(s) ? s : quoted(s); }
 
-// A double reads back as one, an integer as one.
+// Prints a double so that it is read back as a double and not as an integer.
 std::string number(double x) {
   std::string s = fmt::format("{}", x);
   if (s.find_first_of(".en") == std::string::npos) s += ".0";
   return s;
 }
 
-// Attributes of ops; those that refer to a program are the printer's.
+// Texts of attributes. Those that refer to a program are in Printer.
 std::string constant(bool x) { return x ? "1" : "0"; }
 std::string constant(int64_t x) { return fmt::format("{}", x); }
 std::string constant(double x) { return number(x); }
@@ -57,7 +76,7 @@ std::string constant(const GroupRef& g) { return quoted(to_string(g)); }
 template <class E>
 requires std::is_enum_v<E> std::string constant(E e) { return quoted(name_of_entry(e)); }
 
-// How many entries of a list have each name. A name that only one has says which is meant.
+// Counts the entries per name. A name that only one entry has identifies it.
 template <class I, class T>
 std::map<std::string, int> count_names(const IdVector<I, T>& list) {
   std::map<std::string, int> count;
@@ -173,6 +192,9 @@ class Printer {
 
   void values() {
     out_ += "values\n";
+    ValueVector derived = values_;
+    for (Value& v : derived) v.of = kNone;
+    set_origins(derived);
     for (const ValueId id : values_.ids()) {
       const Value& v = values_[id];
       say("  %{} {} {} {} {}", id, name(v.name), name_of(v.dtype), to_string(v.shape),
@@ -180,6 +202,7 @@ class Printer {
       per(v.per);
       if (v.decays) out_ += " decays";
       if (v.frozen) out_ += " frozen";
+      if (v.policy != 0) say(" policy={}", v.policy);
       if (v.initial.std != 0) say(" std={}", number(v.initial.std));
       if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
       if (v.whole)
@@ -188,6 +211,7 @@ class Printer {
       for (const WeightPart& part : v.parts)
         say(" holds={} dim={} first={} count={}", name(part.name), part.dim, part.first,
             part.count);
+      if (v.of != kNone && v.of != derived[id].of) say(" of=%{}", v.of);
       sharding(v.sharding);
       if (v.part) say(" part={}", to_string(*v.part));
       if (v.frame != kNone) say(" in={}", kind_name(v.frame));
@@ -203,26 +227,27 @@ class Printer {
     const std::string& name = kinds_[k].name;
     return kind_names_.at(name) == 1 ? quoted(name) : fmt::format("${}", k);
   }
-  // The text of each field, in order.
+  // Returns the text of each field, in order.
   template <class A>
   std::vector<std::string> field_texts(const A& attributes) const {
     std::vector<std::string> texts;
-    A::fields(attributes, [&](const char*, const auto& field, Print = Print::kUnlessDefault) {
+    A::fields(attributes, [&](const char*, const auto& field, Print = {}, const Range& = {}) {
       texts.push_back(text(field));
     });
     return texts;
   }
   template <class A>
+  // A field is printed if it differs from its default, as text: no comparison per type is needed.
   void attributes(const A& attributes) {
     const std::vector<std::string> defaults = field_texts(A());
     size_t i = 0;
-    A::fields(attributes,
-              [&](const char* key, const auto& field, Print when = Print::kUnlessDefault) {
-                const std::string own = text(field);
-                const bool differs = own != defaults[i++];
-                if (when == Print::kAlways || (when == Print::kUnlessDefault && differs))
-                  say(" {}={}", key, own);
-              });
+    A::fields(attributes, [&](const char* key, const auto& field,
+                              Print when = Print::kUnlessDefault, const Range& = {}) {
+      const std::string own = text(field);
+      const bool differs = own != defaults[i++];
+      if (when == Print::kAlways || (when == Print::kUnlessDefault && differs))
+        say(" {}={}", key, own);
+    });
   }
 
   void op(const Op& op) {
@@ -232,6 +257,8 @@ class Printer {
     if (op.workspace != kNone) say(" workspace={}", value(op.workspace));
     if (op.packed != kNone) say(" packed={}", value(op.packed));
     if (op.queue != Queue::kCompute) say(" queue={}", name_of(op.queue));
+    if (!op.after.empty()) say(" after={}", fmt::join(op.after, ","));
+    if (!op.chunk.is_whole()) say(" chunk={}:{}", op.chunk.index, op.chunk.count);
     if (!op.origin.empty()) say(" at={}", name(op.origin));
     std::string types;
     for (const ValueId v : op.outputs) {
@@ -243,7 +270,12 @@ class Printer {
   }
 
   void block(const Block& b) {
-    say("block {} layers={}", name(b.name), b.layers);
+    say("block {} layers={}", name(b.name), b.count());
+    for (size_t i = 0; i < b.at.size(); ++i)
+      if (b.at[i] != static_cast<int64_t>(i)) {
+        say(" at={}", fmt::join(b.at, ","));
+        break;
+      }
     if (b.from != HiddenStream::kHidden) say(" from={}", name_of(b.from));
     if (b.to != HiddenStream::kHidden) say(" to={}", name_of(b.to));
     if (!b.held.empty()) say(" held={}", list(b.held));
@@ -276,7 +308,7 @@ class Printer {
   void one_segment(SegmentId id) {
     const Segment& s = segments_[id];
     say("  ${} {} queue={} scratch={}\n", id, name(s.name()), name_of(s.queue), s.scratch_bytes);
-    // Parameters of one access that stand together share a line.
+    // Consecutive parameters with the same access share a line.
     for (size_t p = 0; p < s.frames.size(); ++p) {
       const bool same = p > 0 && s.frames[p].access == s.frames[p - 1].access;
       if (same)

@@ -1,3 +1,4 @@
+// Names of segments, calls and buffers, and the positions of scratch regions.
 #include "ir/program.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ std::string segment_name(Phase phase, const std::string& subject) {
 
 std::string Segment::name() const { return segment_name(phase, subject); }
 
-// No word of a phase begins with another and a dot, so at most one fits.
+// No phase name is a prefix of another one followed by a dot, so at most one fits.
 void Segment::set_name(std::string_view name) {
   phase = Phase::kJoint;
   subject = name;
@@ -71,6 +72,8 @@ int64_t scratch_bytes(const Program& p, Queue queue) {
   return bytes;
 }
 
+// Scratch regions of the queues follow one another, each aligned and as large as its largest
+// segment needs.
 int64_t scratch_offset(const Program& p, Queue queue) {
   int64_t offset = p.scratch_offset;
   for (int q = 0; q < static_cast<int>(queue); ++q) {

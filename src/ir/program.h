@@ -26,9 +26,14 @@ constexpr int kHiddenStreams = 2;
 
 // One logical layer kind of a model: embed, layer, head. It reads `input` from the stream `from`
 // and writes `output` to the stream `to`.
+//
+// A stack is a block with `at`: the numbers of the layers that it is, rising. Layers are numbered
+// along their stream, from 0, whichever blocks they belong to: with layers of two kinds in turn,
+// one block is at 0, 2, 4 and the other at 1, 3, 5. Names and dropout masks of a layer depend on
+// its number, not on its block.
 struct Block {
-  std::string name;
-  int64_t layers = 1;
+  std::string name;         // unique: segments and frame kinds are named after it
+  std::vector<int64_t> at;  // empty: the block is not a stack and exists once
   HiddenStream from = HiddenStream::kHidden, to = HiddenStream::kHidden;
   ValueId input = kNone, output = kNone;
   ValueId input_gradient = kNone, output_gradient = kNone;
@@ -37,8 +42,9 @@ struct Block {
   bool loss = false;          // ends in a loss: trained by one segment, forward and backward in one
   std::vector<ValueId> held;  // weights of the block that no op reads, but that its stage holds
 
-  // Layers that follow each other, each reading what the one before it wrote.
+  // Layers, each reading what the layer before it wrote.
   bool is_stack() const { return input != kNone && output != kNone && from == to; }
+  int64_t count() const { return is_stack() ? std::ssize(at) : 1; }
   bool operator==(const Block&) const = default;
 };
 
@@ -181,6 +187,9 @@ std::string frame_name(const Program& p, FrameId frame);
 // Program::scratch_offset on, at multiples of kScratchAlignment of it. A call may write the first
 // Segment::scratch_bytes of its region; what is behind them may belong to frames meanwhile.
 constexpr int64_t kScratchAlignment = 256;
+// Frames, and the values in them, begin at multiples of this. The alignment of a target is a
+// multiple of it, and divides kScratchAlignment.
+constexpr int64_t kByteAlignment = 64;
 int64_t scratch_bytes(const Program& p, Queue queue);
 int64_t scratch_offset(const Program& p, Queue queue);
 

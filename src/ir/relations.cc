@@ -1,4 +1,5 @@
-// "layer.up.weight.gradient" is the gradient of "layer.up.weight", "hidden'" is read as "hidden".
+// Derives relations from names, for programs read from text: "layer.up.weight.gradient" is the
+// gradient of "layer.up.weight", and "hidden'" is read as "hidden".
 #include "ir/relations.h"
 
 #include <algorithm>
@@ -14,14 +15,33 @@ bool has_suffix(const std::string& name, std::string_view suffix) {
   return name.size() > suffix.size() && name.ends_with(suffix);
 }
 
+bool shares_bytes(const Value& a, const Value& b) {
+  return a.frame == b.frame && a.offset == b.offset;
+}
+
 }  // namespace
 
-// Where several values have one name, the n-th of them goes with the n-th of those named after it.
+// If several values share a name, the n-th of them belongs to the n-th value named after it.
+// Gradients and factors are of weights, copies of what is computed. What the host keeps has a
+// frame, and what is recomputed has none where another value of its name has one.
 void set_origins(ValueVector& values) {
-  std::map<std::string, std::vector<ValueId>, std::less<>> named;
-  for (const ValueId v : values.ids()) named[values[v].name].push_back(v);
+  using Named = std::map<std::string, std::vector<ValueId>, std::less<>>;
+  Named weights, computed, kept, unkept;
+  for (const ValueId v : values.ids()) {
+    const Value& x = values[v];
+    if (x.role == Role::kWeight) {
+      weights[x.name].push_back(v);
+    } else {
+      computed[x.name].push_back(v);
+      std::vector<ValueId>& list = (x.frame != kNone ? kept : unkept)[x.name];
+      if (x.frame != kNone && !list.empty() && shares_bytes(values[list.back()], x))
+        list.back() = v;  // an op works in place: the frame keeps its output
+      else
+        list.push_back(v);
+    }
+  }
   std::map<std::string, size_t, std::less<>> seen;
-  const auto belongs = [&](Value& v, std::string_view suffix) {
+  const auto belongs = [&](Value& v, std::string_view suffix, const Named& named) {
     if (!has_suffix(v.name, suffix)) return false;
     const auto whose = named.find(v.name.substr(0, v.name.size() - suffix.size()));
     if (whose == named.end()) return false;
@@ -31,10 +51,14 @@ void set_origins(ValueVector& values) {
   };
   for (Value& v : values) {
     const size_t bar = v.name.find('|');
-    if (v.role == Role::kGradient) belongs(v, kGradientSuffix);
-    if (v.role == Role::kFactor && bar != v.name.npos) belongs(v, v.name.substr(bar));
-    for (const CopyKind c : {CopyKind::kNoSave, CopyKind::kRecomputed, CopyKind::kHost})
-      if (belongs(v, suffix_of(c))) v.copy = c;
+    if (v.role == Role::kGradient) belongs(v, kGradientSuffix, weights);
+    if (v.role == Role::kFactor && bar != v.name.npos) belongs(v, v.name.substr(bar), weights);
+    const auto copies = [&](CopyKind c, const Named& first, const Named& second) {
+      if (belongs(v, suffix_of(c), first) || belongs(v, suffix_of(c), second)) v.copy = c;
+    };
+    copies(CopyKind::kNoSave, computed, {});
+    copies(CopyKind::kRecomputed, unkept, computed);
+    copies(CopyKind::kHost, kept, computed);
   }
 }
 

@@ -1,5 +1,6 @@
 // Derives facts that the printed text omits: relations of values and frame kinds, attributes. Only
-// the parser calls these, which has names; passes set the fields directly.
+// the parser calls these, which has names, and the printer, which prints what they would not find;
+// passes set the fields directly.
 #pragma once
 
 #include "ir/program.h"

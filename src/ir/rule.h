@@ -37,6 +37,9 @@ struct ShardingRule {
   bool maximum = false;
   bool loss =
       false;  // begins the backward: where all is shared, its gradient would count each rank
+  // Labels that stand for heads in one operand and for groups of them in another, so that one
+  // extent divides the other. The extents of any other label are equal.
+  std::string multiples = {};
 };
 
 // The input that an op may overwrite with one of its outputs, as indices. kNone: no input.
@@ -93,7 +96,8 @@ struct OpRule {
 const OpRule& rule_of(OpKind kind);
 inline const OpRule& rule_of(const Op& op) { return rule_of(op.kind()); }
 
-inline Cost cost_of(const Op& op, ValueSpan values) { return rule_of(op).cost(op, values); }
+// The cost of the op, or of its chunk alone.
+Cost cost_of(const Op& op, ValueSpan values);
 InPlace in_place_of(const Op& op);
 
 // Whether the op changes an output of that role in place: weights, optimizer state and caches.

@@ -1,3 +1,16 @@
+// The sharding algebra. A placement of a value on one mesh axis is split(d), replicated, shared or
+// partial. Replicated and shared values have the same bytes on all ranks; they differ in their
+// gradients, which is why there are two:
+//
+//   value        gradient
+//   replicated   replicated   every rank computes the same gradient
+//   shared       partial      each rank has a term; the gradient is their sum
+//   partial      shared
+//   split(d)     split(d)
+//
+// An op's rule labels dimensions like an einsum. Splitting a label splits every operand that has
+// it, shares the inputs that do not, and makes the outputs that do not partial: they are sums over
+// the label.
 #include "ir/signature.h"
 
 #include <algorithm>
@@ -29,6 +42,7 @@ Signature split_signature(const ShardingRule& rule, char label) {
     const size_t d = labels.find(label);
     return d == std::string::npos ? otherwise : static_cast<int8_t>(d);
   };
+  // Inputs without the label are needed in full by every rank, so they are shared.
   for (const std::string& l : rule.inputs) s.inputs.push_back(place(l, kShared));
   const int8_t summed = rule.maximum ? kPartialMax : kPartial;
   for (const std::string& l : rule.outputs) s.outputs.push_back(place(l, summed));
@@ -42,15 +56,19 @@ std::vector<Signature> signatures(const ShardingRule& rule) {
     return Signature{std::vector<int8_t>(rule.inputs.size(), in),
                      std::vector<int8_t>(rule.outputs.size(), out)};
   };
+  // Linear in a set of inputs: if these are partial and the others shared, the outputs are partial.
   for (const std::vector<int>& set : rule.linear) {
     all.push_back(uniform(kShared, kPartial));
     for (const int i : set) all.back().inputs.at(static_cast<size_t>(i)) = kPartial;
   }
+  // A loss on shared values would count its gradient once per rank.
   if (!rule.loss) all.push_back(uniform(kShared, kShared));
   all.push_back(uniform(kReplicated, kReplicated));
   return all;
 }
 
+// Shared and replicated values have equal bytes. The difference matters only to gradients, hence
+// not to values without one.
 bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
   if (place == wanted || (v.role == Role::kReport && v.dtype == DType::kF64)) return true;
   const auto same = [](int8_t p) { return p == kShared || p == kReplicated; };
@@ -80,6 +98,9 @@ std::vector<size_t> divided_axes(const Mesh& mesh) {
   return axes;
 }
 
+// The collective (or local copy) that leads from one placement to the other. The dual of a
+// conversion is the gradient of it: all-gather and reduce-scatter, slice and pad, share and
+// all-reduce.
 std::optional<Conversion> conversion(int8_t from, int8_t to) {
   const bool whole_to = to == kReplicated || to == kShared;
   const bool whole_from = from == kReplicated || from == kShared;

@@ -1,3 +1,6 @@
+// The human-readable summary of a program: tables of segments and buffers, calls, memory.
+// Consecutive calls of one segment whose layer and micro-batch change by constant steps of at most
+// one are merged into a line, so a pipeline of thousands of calls fits on a page.
 #include "ir/summary.h"
 
 #include <fmt/format.h>
@@ -26,7 +29,7 @@ std::string flops_text(double flops) {
   return fmt::format("{:.2f} MFLOP", flops / 1e6);
 }
 
-// How often each op occurs, in the order of first use: "norm 2, matmul 4".
+// Returns the count of each op in the order of first use: "norm 2, matmul 4".
 std::string ops_text(const Segment& s) {
   std::vector<std::pair<std::string_view, int>> counts;
   for (const Op& op : s.ops) {
@@ -46,6 +49,8 @@ std::string ops_text(const Segment& s) {
   return text;
 }
 
+// Per segment: calls, operations and bytes of one call, and scratch; then the totals over all
+// calls.
 std::string segments_text(const Program& p) {
   std::map<SegmentId, int> calls;
   for (const Call& c : p.schedule) ++calls[c.segment];
@@ -78,16 +83,17 @@ std::string frames_text(const Program& p) {
       fmt::format("{:<28}{:>6} {:>12} {:>12}\n", "frames", "lives", "each", "together");
   for (const auto& [kind, n] : count) {
     const FrameKind& k = p.kind(kind);
-    text += fmt::format("  {:<26}{:>6} {:>12} {:>12}{}\n", k.name, n, bytes_text(k.bytes),
+    text += fmt::format("  {:<26}{:>6} {:>12} {:>12}{}{}\n", k.name, n, bytes_text(k.bytes),
                         bytes_text(n * k.bytes),
                         k.state  ? "  state"
                         : k.host ? "  host"
-                                 : "");
+                                 : "",
+                        k.state && k.host ? ", host" : "");
   }
   return text;
 }
 
-// Calls of one segment in a row, whose layers and micro-batches go up or down by one or stay.
+// Consecutive calls of one segment, whose layers and micro-batches go up or down by one or stay.
 struct Group {
   CallId first, last;
 };
@@ -97,6 +103,7 @@ CallId before(CallId c) { return CallId(c.number() - 1); }
 
 int64_t step(int64_t a, int64_t b) { return b - a; }
 
+// The first two calls of a group set its steps; every later call must repeat them.
 bool continues(const Program& p, const Group& g, CallId next) {
   const Call &last = p.call(g.last), &call = p.call(next);
   const int64_t layer = step(last.layer, call.layer), mb = step(last.microbatch, call.microbatch);

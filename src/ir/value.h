@@ -114,6 +114,9 @@ struct Value {
   uint8_t per = kOne;   // of Index
   bool decays = false;  // a weight that weight decay applies to: a matrix or table
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
+  // A weight's group in the run's optimizer.groups, counted from 1; 0: it is in none, so the run's
+  // own optimizer updates it.
+  int64_t policy = 0;
   Initial initial;
   // The parts of a packed weight, all in one dimension, which they cover in order. Empty: the
   // weight is one matrix. Optimizers that treat a matrix as a whole work on these.

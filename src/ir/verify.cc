@@ -1,8 +1,12 @@
+// Verifies graphs and programs: ids exist, outputs agree with the rules of their ops, and each
+// value is computed once and before it is read. References are checked first, so that later checks
+// can follow them.
 #include "ir/verify.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
 #include <set>
@@ -15,10 +19,6 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-void append(Findings& all, Findings more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
 std::string op_name(const Op& op, const std::string& where) {
   return fmt::format("{}{}{} ({})", where, where.empty() || op.origin.empty() ? "" : " ", op.origin,
                      name_of(op.kind()));
@@ -28,7 +28,7 @@ std::string type_text(DType t, const Shape& s) {
   return fmt::format("{} {}", name_of(t), to_string(s));
 }
 
-// Calls visit(value, "input 2") for everything an op names.
+// Calls visit(value, "input 2") for each value of an op.
 void each_operand(const Op& op, const std::function<void(ValueId, const std::string&)>& visit) {
   for (size_t i = 0; i < op.inputs.size(); ++i) visit(op.inputs[i], fmt::format("input {}", i));
   for (size_t i = 0; i < op.outputs.size(); ++i) visit(op.outputs[i], fmt::format("output {}", i));
@@ -45,6 +45,7 @@ Findings verify_ids(const Op& op, ValueSpan values, const std::string& name) {
   return findings;
 }
 
+// Compares the outputs with what the op's rule infers from the inputs.
 Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
   Inputs in;
   for (const ValueId v : op.inputs) in.push_back(&values[v]);
@@ -63,12 +64,26 @@ Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
   return findings;
 }
 
+// Numbers outside the ranges that the fields of the op's type state.
+Findings verify_attributes(const Op& op, const std::string& name) {
+  Findings findings;
+  const auto look = [&]<class T>(const char* key, const T& field, Print = {},
+                                 const Range& range = {}) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+      if (!range.contains(static_cast<double>(field)))
+        findings.push_back(
+            fmt::format("{}: {} = {}, expected {}", name, key, field, text_of(range)));
+  };
+  std::visit([&]<class A>(const A& attributes) { A::fields(attributes, look); }, op.attributes);
+  return findings;
+}
+
 bool is_computed(Role r) {
   return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
          r == Role::kStreamGradient;
 }
 
-// The ops of one list in order; `made` has what is there before it.
+// Verifies the ops of one list in order. `made` contains the values that exist before it.
 Findings verify_list(const Graph& g, ShardingCheck shardings, const std::vector<Op>& ops,
                      const std::string& where, std::set<ValueId>& made) {
   const Mesh mesh = shardings == ShardingCheck::kIgnored ? Mesh() : g.mesh;
@@ -86,7 +101,7 @@ Findings verify_list(const Graph& g, ShardingCheck shardings, const std::vector<
         findings.push_back(
             fmt::format("{}: reads {}, which nothing before it made", name, g[v].name));
     for (const ValueId v : op.outputs) {
-      if (is_computed(g[v].role) && !here.insert(v).second)
+      if (is_computed(g[v].role) && !here.insert(v).second && op.chunk.is_whole())
         findings.push_back(fmt::format("{}: makes {} a second time", name, g[v].name));
       made.insert(v);
     }
@@ -95,6 +110,8 @@ Findings verify_list(const Graph& g, ShardingCheck shardings, const std::vector<
   return findings;
 }
 
+// The lists of a block in the order in which they run. What one list computes, the next may read;
+// the incoming values are the block's input, the gradient of its output and the encoder output.
 Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   Findings findings;
   for (const ValueId v : {b.input, b.output, b.input_gradient, b.output_gradient})
@@ -110,7 +127,7 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   if (b.output != kNone && !made.contains(b.output))
     findings.push_back(
         fmt::format("block {}: no op makes its output {}", b.name, g[b.output].name));
-  // A loss block's backward is its forward again, then the rest.
+  // The backward of the loss block begins with its forward.
   if (b.loss) made = {b.input, g.memory};
   append(findings, verify_list(g, shardings, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
@@ -119,7 +136,28 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   return findings;
 }
 
-// Whatever a program names exists.
+// The layers of a stream are numbered from 0, and each belongs to one stack.
+Findings verify_layers(const Graph& g) {
+  Findings findings;
+  std::array<std::set<int64_t>, kHiddenStreams> seen;
+  for (const Block& b : g.blocks) {
+    if (b.is_stack() == b.at.empty())
+      findings.push_back(fmt::format("block {}: is {} stack and has {} numbers of layers", b.name,
+                                     b.is_stack() ? "a" : "no", b.at.size()));
+    if (!std::is_sorted(b.at.begin(), b.at.end()))
+      findings.push_back(fmt::format("block {}: its layers do not rise", b.name));
+    for (const int64_t layer : b.at)
+      if (!seen[static_cast<size_t>(b.from)].insert(layer).second)
+        findings.push_back(fmt::format("block {}: layer {} exists twice", b.name, layer));
+  }
+  for (const std::set<int64_t>& layers : seen)
+    if (!layers.empty() && (*layers.begin() != 0 || *layers.rbegin() + 1 != std::ssize(layers)))
+      findings.push_back(fmt::format("the {} layers of a stream have numbers {} to {}",
+                                     layers.size(), *layers.begin(), *layers.rbegin()));
+  return findings;
+}
+
+// Verifies that everything a program refers to exists.
 Findings verify_references(const Program& p) {
   Findings findings;
   const auto need = [&](auto id, const auto& list, const std::string& what) {
@@ -127,11 +165,20 @@ Findings verify_references(const Program& p) {
   };
   for (const Value& v : p.values)
     if (v.frame != kNone) need(v.frame, p.kinds, v.name + ": lies in kind of frame");
-  for (const FrameKind& k : p.kinds)
+  for (const FrameKind& k : p.kinds) {
     for (const ValueId v : k.values) need(v, p.values, k.name + ": holds value");
+    if (k.like != kNone) need(k.like, p.kinds, k.name + ": is like kind of frame");
+  }
   for (const Segment& s : p.segments) {
     for (const Parameter& x : s.frames) need(x.kind, p.kinds, s.name() + ": takes kind of frame");
-    for (const Op& op : s.ops) append(findings, verify_ids(op, p.values, op_name(op, s.name())));
+    for (size_t i = 0; i < s.ops.size(); ++i) {
+      const Op& op = s.ops[i];
+      append(findings, verify_ids(op, p.values, op_name(op, s.name())));
+      for (const int32_t j : op.after)
+        if (j < 0 || static_cast<size_t>(j) >= i)
+          findings.push_back(
+              fmt::format("{}: waits for op {}, which is not before it", op_name(op, s.name()), j));
+    }
   }
   for (const Frame& f : p.frames) need(f.kind, p.kinds, "a frame is of kind");
   for (const CallId c : p.schedule.ids()) {
@@ -152,30 +199,43 @@ std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::st
   const std::string name = op_name(op, where);
   Findings findings = verify_ids(op, values, name);
   if (!findings.empty()) return findings;
-  findings = verify_types(op, values, name);
+  findings = verify_attributes(op, name);
+  if (findings.empty()) findings = verify_types(op, values, name);
   if (findings.empty()) findings = verify_sharding(op, values, mesh, same_bytes, name);
   return findings;
 }
 
 std::vector<std::string> verify(const Graph& g, ShardingCheck shardings) {
-  Findings findings;
+  Findings findings =
+      verify_values(g.values, shardings == ShardingCheck::kIgnored ? Mesh() : g.mesh);
+  if (!findings.empty()) return findings;
+  append(findings, verify_layers(g));
   for (const Block& b : g.blocks) append(findings, verify_block(g, shardings, b));
   return findings;
 }
 
 std::vector<std::string> verify(const Program& p) {
   Findings findings = verify_references(p);
+  if (findings.empty()) findings = verify_numbers(p);
   if (!findings.empty()) return findings;
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name(), p.mesh, true));
+  append(findings, verify_queues(p));
+  if (!findings.empty()) return findings;
   append(findings, verify_layout(p));
+  append(findings, verify_products(p));
   append(findings, verify_frames_of_calls(p));
   return findings;
 }
 
 std::vector<std::string> verify_calls(const Program& p) {
   Findings findings = verify_references(p);
+  if (findings.empty()) findings = verify_numbers(p);
   return findings.empty() ? verify_frames_of_calls(p) : findings;
+}
+
+void append(Findings& all, Findings more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 }  // namespace tessera

@@ -15,15 +15,63 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-void append(Findings& all, Findings more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
 bool share_bytes(const Value& a, const Value& b) {
   return a.offset < b.offset + b.bytes() && b.offset < a.offset + a.bytes();
 }
 bool same_bytes(const Value& a, const Value& b) {
   return a.offset == b.offset && a.bytes() == b.bytes();
+}
+
+bool is_aligned(const Value& v) { return v.offset % kByteAlignment == 0; }
+// Sizes are rounded up to the target's alignment and to units of 64 elements for each shard.
+int64_t most_padding(const Value& v, int64_t shards) {
+  return kScratchAlignment + shards * 64 * size_of(v.dtype);
+}
+
+// Members follow each other in order, with no more than padding between them and at the end.
+Findings verify_gaps(const Program& p, FrameKindId kind) {
+  const FrameKind& k = p.kind(kind);
+  int64_t end = 0, most = 1;  // the first is at 0
+  Findings findings;
+  const auto look = [&](const std::string& what, int64_t at) {
+    if (at - end >= most)
+      findings.push_back(fmt::format("{}: {} is at byte {}, {} after the value before it", k.name,
+                                     what, at, at - end));
+  };
+  for (const ValueId id : k.values) {
+    const Value& v = p[id];
+    look(v.name, v.offset);
+    end = v.offset + v.bytes();
+    most = most_padding(v, 1);
+  }
+  // What a layer writes to a stream is as large as what the next one reads, which may be smaller.
+  const bool is_read = std::any_of(p.kinds.begin(), p.kinds.end(),
+                                   [&](const FrameKind& other) { return other.input == kind; });
+  if (k.values.empty() || is_read) return findings;
+  most = most_padding(p[k.values.back()], p.mesh[AxisKind::kShard]);
+  look("its end", k.bytes);
+  return findings;
+}
+
+// A kind that is like that of the weights has the same elements: its members, if it has one for
+// each weight, are at the same elements of it.
+Findings verify_like(const Program& p, FrameKindId kind) {
+  const FrameKind& k = p.kind(kind);
+  const FrameKind& like = p.kind(k.like);
+  if (k.values.empty() || like.values.empty()) return {};
+  const auto element = [&](ValueId v) { return p[v].offset / size_of(p[v].dtype); };
+  const auto elements = [&](const FrameKind& of) {
+    return of.bytes / size_of(p[of.values[0]].dtype);
+  };
+  const bool flat = k.values.size() == 1 && p[k.values[0]].shape == Shape{elements(like)};
+  if (flat) return verify_gaps(p, kind);
+  bool same = k.values.size() == like.values.size() && elements(k) == elements(like);
+  for (size_t i = 0; same && i < k.values.size(); ++i)
+    same = element(k.values[i]) == element(like.values[i]) &&
+           p[k.values[i]].shape == p[like.values[i]].shape;
+  if (same) return {};
+  return {fmt::format("{}: its {} values are not the elements of {}", k.name, k.values.size(),
+                      like.name)};
 }
 
 // The members of a kind lie beside each other, or all in one place: the stream, which is one
@@ -37,12 +85,22 @@ Findings verify_kind(const Program& p, FrameKindId id) {
     if (v.offset < 0 || v.offset + v.bytes() > k.bytes)
       findings.push_back(fmt::format("{}: {} of {} bytes at {} does not fit in {} bytes", k.name,
                                      v.name, v.bytes(), v.offset, k.bytes));
+    if (!is_aligned(v))
+      findings.push_back(fmt::format("{}: {} begins at byte {}, expected a multiple of {}", k.name,
+                                     v.name, v.offset, kByteAlignment));
     for (size_t j = 0; j < i; ++j) {
       const Value& other = p[k.values[j]];
       if (share_bytes(v, other) && !same_bytes(v, p[k.values[0]]))
         findings.push_back(fmt::format("{}: {} and {} overlap", k.name, other.name, v.name));
     }
   }
+  if (k.bytes % kByteAlignment != 0)
+    findings.push_back(fmt::format("{}: has {} bytes, expected a multiple of {}", k.name, k.bytes,
+                                   kByteAlignment));
+  if (k.input != kNone && k.bytes != p.kind(k.input).bytes)
+    findings.push_back(fmt::format("{}: has {} bytes, {} has {}", k.name, k.bytes,
+                                   p.kind(k.input).name, p.kind(k.input).bytes));
+  append(findings, k.like == kNone ? verify_gaps(p, id) : verify_like(p, id));
   return findings;
 }
 
@@ -117,7 +175,8 @@ class SegmentVerifier {
       (adds ? use.adds : use.writes) = true;
       if (changes_state(op, r)) use.reads = true;
       use.made.push_back(v);
-      if (!adds && !first && made_.contains(v) && !rule_of(op).effects.updates_weights)
+      if (!adds && !first && made_.contains(v) && !rule_of(op).effects.updates_weights &&
+          op.chunk.is_whole())
         findings_.push_back(fmt::format("{}: makes {} a second time", name(op), p_[v].name));
     }
     made_.insert(v);
@@ -129,7 +188,14 @@ class SegmentVerifier {
     if (op.packed != kNone) read(i, op.packed);
     if (op.workspace != kNone) {
       const auto at = static_cast<int>(i);
-      lives_[op.workspace] = {at, at};
+      const Value& w = p_[op.workspace];
+      const bool alone =
+          lives_.try_emplace(op.workspace, Life{at, at}).second &&
+          std::find(op.outputs.begin(), op.outputs.end(), op.workspace) == op.outputs.end();
+      if (!alone || w.frame != kNone || w.dtype != DType::kU8)
+        findings_.push_back(
+            fmt::format("{}: its workspace {} is not bytes of the scratch that it alone uses",
+                        name(op), w.name));
     }
     for (const ValueId v : op.outputs) make(i, v);
   }
@@ -183,14 +249,15 @@ class SegmentVerifier {
 
   bool works_in_place(ValueId in, ValueId out, int at) const {
     if (at < 0 || at >= static_cast<int>(s_.ops.size())) return false;
-    const Op& op = s_.ops[static_cast<size_t>(at)];
+    const Op& op = s_.ops[at];
     const InPlace k = in_place_of(op);
-    return k.input >= 0 && op.inputs[static_cast<size_t>(k.input)] == in &&
-           op.outputs[static_cast<size_t>(k.output)] == out && same_bytes(p_[in], p_[out]);
+    return k.input >= 0 && op.inputs[k.input] == in && op.outputs[k.output] == out &&
+           same_bytes(p_[in], p_[out]);
   }
 
   void verify_places() {
     std::map<FrameKindId, std::vector<std::pair<ValueId, Life>>> by_frame;
+    int64_t used = 0;
     for (const auto& [v, life] : lives_) {
       by_frame[p_[v].frame].emplace_back(v, whole_life(v, life));
       const int64_t bytes = p_[v].frame == kNone ? s_.scratch_bytes : p_.kind(p_[v].frame).bytes;
@@ -198,7 +265,16 @@ class SegmentVerifier {
         findings_.push_back(
             fmt::format("{}: {} of {} bytes at {} does not fit in the {} bytes of {}", name_,
                         p_[v].name, p_[v].bytes(), p_[v].offset, bytes, place_name(p_[v].frame)));
+      if (!is_aligned(p_[v]))
+        findings_.push_back(fmt::format("{}: {} begins at byte {}, expected a multiple of {}",
+                                        name_, p_[v].name, p_[v].offset, kByteAlignment));
+      if (p_[v].frame == kNone) used = std::max(used, p_[v].offset + p_[v].bytes());
     }
+    const int64_t padding = s_.scratch_bytes - used;
+    if (!s_.ops.empty() && (padding >= kScratchAlignment || s_.scratch_bytes % kByteAlignment != 0))
+      findings_.push_back(
+          fmt::format("{}: has {} bytes of scratch, expected {} rounded up to a multiple of {}",
+                      name_, s_.scratch_bytes, used, kByteAlignment));
     for (const auto& [frame, values] : by_frame)
       for (size_t i = 0; i < values.size(); ++i)
         for (size_t j = 0; j < i; ++j) verify_pair(values[i], values[j]);
@@ -260,7 +336,10 @@ Findings verify_call(const Program& p, CallId id) {
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
   for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
-  for (const Segment& s : p.segments) append(findings, SegmentVerifier(p, s).run());
+  for (const Segment& s : p.segments) {
+    append(findings, SegmentVerifier(p, s).run());
+    append(findings, verify_races(p, s));
+  }
   return findings;
 }
 

@@ -1,7 +1,8 @@
-// Verifies that the places of each op's operands agree with its sharding rule.
+// Verifies that the shardings of each op's operands agree with one signature of its sharding rule.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "ir/names.h"
 #include "ir/signature.h"
@@ -17,12 +18,12 @@ std::string place_text(int8_t place) {
   return named ? std::string(*named) : fmt::format("split {}", place);
 }
 
-// What a step does to state works on parts of whole frames, which ZeRO divides, not the op; a
-// message carries a value as it is placed.
+// Ops that change state work on flat buffers, which ZeRO divides instead of the op; a message sends
+// a value in whatever sharding it has.
 bool takes_any_place(const Op& op) { return rule_of(op).effects.flat_state || is_message(op); }
 
-// On the axes that it names a conversion leads from the one place to the other; on all others it
-// changes nothing. Whole frames, of one dimension, are not at places.
+// A conversion leads from one placement to the other on the axes of its group and changes nothing
+// on others. Flat buffers, of one dimension, have no placements.
 bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
@@ -34,6 +35,30 @@ bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
   if (!way) return false;
   *over_of(way->attributes) = over;
   return way->attributes == op.attributes;
+}
+
+// Dimensions of one label have one extent. A rule that splits nothing labels each operand by
+// itself.
+void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
+                    const std::string& name, Findings& findings) {
+  if (rule.splits.empty()) return;
+  std::map<char, std::pair<int64_t, ValueId>> known;  // the largest extent of a label, and whose
+  const auto look = [&](ValueId id, const std::string& labels) {
+    for (size_t d = 0; d < labels.size(); ++d) {
+      const int64_t extent = values[id].shape[static_cast<int>(d)];
+      auto& [largest, whose] = known.try_emplace(labels[d], extent, id).first->second;
+      const bool multiple = rule.multiples.find(labels[d]) != std::string::npos;
+      if (extent == largest ||
+          (multiple && std::max(extent, largest) % std::min(extent, largest) == 0)) {
+        if (extent > largest) largest = extent, whose = id;
+        continue;
+      }
+      findings.push_back(fmt::format("{}: dimension {} of {} is {}, that of {} is {}", name, d,
+                                     values[id].name, extent, values[whose].name, largest));
+    }
+  };
+  for (size_t i = 0; i < op.inputs.size(); ++i) look(op.inputs[i], rule.inputs[i]);
+  for (size_t i = 0; i < op.outputs.size(); ++i) look(op.outputs[i], rule.outputs[i]);
 }
 
 Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) {
@@ -51,6 +76,7 @@ Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) 
   };
   for (size_t i = 0; i < op.inputs.size(); ++i) look(op.inputs[i], rule.inputs[i]);
   for (size_t i = 0; i < op.outputs.size(); ++i) look(op.outputs[i], rule.outputs[i]);
+  if (findings.empty()) verify_extents(op, values, rule, name, findings);
   return findings;
 }
 

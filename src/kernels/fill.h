@@ -13,6 +13,6 @@ void launch(Cpu, const Launch&, const ClearArgs&);
 void launch(Gpu, const Launch&, const ClearArgs&);
 
 // Of the CPU.
-void fill(const TensorView& y, float value);  // f32, bf16 or f16
+void fill(const TensorView& y, float value, int threads);  // f32, bf16 or f16
 
 }  // namespace tessera::kernels

@@ -33,6 +33,6 @@ float nearest_fp8(float x, Fp8 f);
 
 // y = x rounded so, in x's own type (f32, bf16 or f16), which holds all of these numbers. Maxima
 // and roundings do not depend on the number of threads.
-void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y);
+void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y, int threads);
 
 }  // namespace tessera::kernels

@@ -17,6 +17,6 @@ struct NormalInitialiser {
   double mean = 0, deviation = 0.02;
 };
 void initialise_normal(const TensorView& y,  // [n] f32, bf16 or f16  written
-                       const NormalInitialiser& n);
+                       const NormalInitialiser& n, int threads);
 
 }  // namespace tessera::kernels

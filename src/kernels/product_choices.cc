@@ -1,3 +1,6 @@
+// The text form of kernel choices, one line per choice (product_choices.h). Each line has its own
+// checksum, so a damaged line costs one new measurement and not the whole file. Lines of other
+// machines are kept.
 #include "kernels/product_choices.h"
 
 #include <fmt/format.h>
@@ -15,7 +18,7 @@ namespace {
 constexpr std::string_view kHeader = "tessera products 1", kBetween = " | ";
 constexpr std::string_view kAttention = "attention ";  // a line of it begins with this
 
-// FNV-1a: whether a line is as it was written, not whether someone changed it on purpose.
+// FNV-1a. It detects accidental damage, not deliberate changes.
 uint64_t checksum(std::string_view text) {
   constexpr uint64_t kOffset = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
   uint64_t h = kOffset;
@@ -23,7 +26,7 @@ uint64_t checksum(std::string_view text) {
   return h;
 }
 
-// Takes what stands before `mark`, and the mark; all of it where there is none.
+// Takes the text before `mark` and removes both from `text`; takes all of it if there is no mark.
 std::string_view take(std::string_view& text, std::string_view mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view part = text.substr(0, end);
@@ -163,12 +166,16 @@ std::vector<std::string> ProductChoices::read(std::string_view text, const std::
 FastestProduct fastest_product(size_t candidates, const std::function<double(size_t)>& time_s) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> best(candidates, kNever);
+  // Rounds over all candidates, not all runs of one candidate: a disturbance then hits all alike.
+  // The minimum counts, since a disturbance can only make a run slower.
   for (int round = 0; round < kProductRounds; ++round)
     for (size_t i = 0; i < candidates; ++i)
       if (const double s = time_s(i); s < best[i]) best[i] = s;
   FastestProduct fastest{0, best.at(0)};
   for (size_t i = 1; i < candidates; ++i)
     if (best[i] < fastest.seconds) fastest = {i, best[i]};
+  // The first candidate is the library's own preference; a small gain may be noise and does not
+  // replace it.
   if (fastest.seconds > best[0] * (1 - kProductGain)) return {0, best[0]};
   return fastest;
 }

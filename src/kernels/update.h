@@ -1,13 +1,4 @@
-// What optimizers do with a flat range of weights, in one sweep. In all of them g = scale *
-// gradient and, where decay applies to a range, w *= 1 - learning_rate * weight_decay comes first.
-//
-//   adamw   m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
-//           w -= learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-//           (Loshchilov & Hutter 2019, as PyTorch has it)
-//   lion    w -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
-//           m = beta2 * m + (1 - beta2) * g                              (Chen et al. 2023)
-//   sgd     g += weight_decay * w in place of the decay above,  m = beta1 * m + g
-//           w -= learning_rate * m, or * g without m                     (PyTorch's, no dampening)
+// What one-pass optimizers do with a flat range of weights; base/optimizer_kind.h has the formulas.
 //
 // All is computed in f32. What is stored in bf16 is rounded to nearest, ties to even, or
 // stochastically: x goes to one of its two neighbours with the probability that makes the mean x,
@@ -21,6 +12,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/optimizer_kind.h"
 #include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
@@ -29,6 +21,7 @@ namespace tessera::kernels {
 // What stays over a run.
 struct UpdateConstants {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double rate_multiplier = 1;
 };
 // What changes from step to step, in memory of the device that computes.
 struct UpdateNumbers {
@@ -57,10 +50,8 @@ struct Update {
   bool stochastic = false;
 };
 
-enum class UpdateRule : uint8_t { kAdamW, kLion, kSgd };
-
 struct UpdateArgs {
-  UpdateRule rule = UpdateRule::kAdamW;
+  OptimizerKind rule = OptimizerKind::kAdamW;  // of kOnePassOptimizers
   Update update;
   UpdateConstants constants;
   UpdateNumbers numbers;

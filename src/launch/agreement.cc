@@ -1,3 +1,6 @@
+// Finds ranks that differ from the majority in program version or configuration, and hosts whose
+// clock differs from the median. The majority decides what is normal, so that the error names the
+// odd rank and not rank 0 against all others.
 #include "launch/agreement.h"
 
 #include <algorithm>
@@ -14,7 +17,8 @@ namespace {
 
 constexpr double kClocksApart = 2;  // seconds; what NTP keeps is a thousandth of it
 
-// The ranks of each value, and the value of most (the lowest rank's, where there is a draw).
+// The ranks that have each value, and the value that most ranks have (of equally common ones, that
+// of the lowest rank).
 struct Groups {
   std::map<std::string, std::vector<size_t>> of;
   std::string most;
@@ -34,7 +38,7 @@ Groups group(std::span<const RankFacts> ranks, std::string RankFacts::*member) {
   return g;
 }
 
-// "rank 3 on n02", "ranks 2 and 3 on n02", "ranks 2-5".
+// Returns "rank 3 on n02", "ranks 2 and 3 on n02", "ranks 2-5".
 std::string who(std::span<const RankFacts> ranks, const std::vector<size_t>& members) {
   std::vector<int> numbers;
   bool one_host = true;
@@ -58,10 +62,12 @@ std::string differing_keys(const std::string& found, const std::string& wanted) 
 void compare_clocks(std::span<const RankFacts> ranks, Agreement& out) {
   std::vector<double> sorted;
   for (const RankFacts& r : ranks) sorted.push_back(r.clock_s);
+  // The median: one wrong clock does not move it.
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>((sorted.size() - 1) / 2),
                    sorted.end());
   const double middle = sorted[(sorted.size() - 1) / 2];
   std::map<std::string, double> by_host;
+  // One warning per host: its ranks share the clock.
   for (const RankFacts& r : ranks)
     if (std::abs(r.clock_s - middle) > kClocksApart) by_host.emplace(r.host, r.clock_s - middle);
   for (const auto& [host, apart] : by_host)
@@ -86,6 +92,7 @@ Agreement compare(std::span<const RankFacts> ranks) {
         "{} {} tessera {}, the others {}. Install the same program on all hosts and start again",
         who(ranks, members), members.size() > 1 ? "run" : "runs", shown(version), versions.most);
   }
+  // Different versions may have different keys, so their configurations are not compared.
   if (!out.error.empty()) return out;
   const Groups configs = group(ranks, &RankFacts::config);
   for (const auto& [config, members] : configs.of) {

@@ -1,3 +1,6 @@
+// Starts a program with fork and exec, and reads its output through pipes. A third pipe reports a
+// failed exec: it is closed by a successful exec (O_CLOEXEC), so the parent's read returns 0 bytes;
+// otherwise it carries the errno.
 #include "launch/child.h"
 
 #include <fcntl.h>
@@ -37,9 +40,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-// In the child, between fork and exec: calls that are safe there, and no memory.
+// Runs in the child, between fork and exec. Only async-signal-safe calls are allowed here, and no
+// memory is allocated, because another thread may have held the allocator's lock during the fork.
 [[noreturn]] void become(char** command, char** environment, int out, int err, int failure) {
+  // A process group of its own: Ctrl-C in the terminal reaches only this process, which passes it
+  // on.
   ::setpgid(0, 0);
+  // If this process dies, even by SIGKILL, the kernel sends SIGTERM to the child.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
@@ -48,6 +55,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::signal(SIGPIPE, SIG_DFL);  // which this process ignores
   ::execvpe(command[0], command, environment);
   const int why = errno;
+  // 126 and 127 are the codes that shells use; the parent reads the errno instead.
   if (::write(failure, &why, sizeof why) < 0) ::_exit(126);
   ::_exit(127);
 }
@@ -56,6 +64,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   std::vector<std::string> words = command, variables = environment;
+  // getenv() returns the first entry of a name, so added variables override inherited ones.
   for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
   const std::vector<char*> argv = pointers(words), env = pointers(variables);
   Pipe out = new_pipe(), err = new_pipe(), failure = new_pipe();
@@ -64,6 +73,7 @@ Child::Child(const std::vector<std::string>& command, const std::vector<std::str
   if (pid_ == 0)
     become(const_cast<char**>(argv.data()), const_cast<char**>(env.data()), out.write.get(),
            err.write.get(), failure.write.get());
+  // With this end open, the read below would never see the end of the pipe.
   failure.write.close();
   int why = 0;
   if (::read(failure.read.get(), &why, sizeof why) == sizeof why) {
@@ -94,12 +104,15 @@ void Child::signal(int number) {
 }
 
 void Child::signal_all(int number) {
+  // A negative id addresses the whole process group.
   if (!ended()) ::kill(-pid_, number);
 }
 
 CommandOutput run_command(const std::vector<std::string>& command) {
   Child child(command, {});
   CommandOutput result;
+  // Both pipes are read as they fill: a child that fills one while the parent waits on the other
+  // would deadlock.
   bool out_open = true, err_open = true;
   while (out_open || err_open) {
     std::array<pollfd, 2> wait{};
@@ -111,6 +124,7 @@ CommandOutput run_command(const std::vector<std::string>& command) {
     if (err_open) err_open = receive(child.err(), result.err) != Received::kClosed;
   }
   std::optional<int> code;
+  // Both pipes are closed, so the child is about to end.
   while (!(code = child.ended())) ::poll(nullptr, 0, 1);
   result.code = *code;
   return result;

@@ -1,3 +1,5 @@
+// Builds the command line of mpirun or srun, and splits and quotes words by the rules of a POSIX
+// shell.
 #include "launch/command.h"
 
 #include <iterator>
@@ -8,12 +10,16 @@
 namespace tessera {
 namespace {
 
+// --map-by slot (below: --distribution block) places consecutive ranks on one host. --tag-output
+// and --label prefix each line with its rank, which relay.cc parses. Ranks are not bound to cores,
+// because each of them runs several threads.
 std::vector<std::string> mpirun(const StartOptions& o) {
   std::vector<std::string> c = {"mpirun",       "-n",        std::to_string(o.ranks),
                                 "--tag-output", "--bind-to", "none",
                                 "--map-by",     "slot",      "-x",
                                 kHomeVariable};
   if (o.root) c.emplace_back("--allow-run-as-root");
+  // Without it, mpirun refuses more ranks than it counts cores.
   if (o.hosts.empty() || slots(o.hosts) < o.ranks) c.emplace_back("--oversubscribe");
   if (!o.hosts.empty()) {
     c.emplace_back("--host");
@@ -41,6 +47,7 @@ std::vector<std::string> srun(const StartOptions& o) {
   return c;
 }
 
+// Returns true for characters that need no quotes in any shell.
 bool plain(char c) {
   const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   return word || std::string_view("-_./=:,+@%").find(c) != std::string_view::npos;
@@ -62,8 +69,10 @@ std::vector<std::string> split_words(const std::string& text) {
   std::string word;
   bool inside = false;
   char quote = 0;
+  // Backslashes escape outside of single quotes. An empty pair of quotes is a word, hence `inside`.
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    // As in a shell: a backslash quotes the next character, except between single quotes.
     if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
       word += text[++i];
       inside = true;
@@ -93,6 +102,8 @@ std::string quote_words(const std::vector<std::string>& words) {
   for (const std::string& w : words) {
     bool bare = !w.empty();
     for (const char c : w) bare = bare && plain(c);
+    // A single quote cannot appear in single quotes: '\'' closes them, adds one, and opens them
+    // again.
     std::string quoted;
     for (const char c : w) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
     out += (out.empty() ? "" : " ") + (bare ? w : "'" + quoted + "'");

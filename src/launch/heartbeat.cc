@@ -1,3 +1,9 @@
+// The rank's side of the heartbeat protocol (message.h).
+//
+// A thread sends beats and listens for pulses. It uses TCP and never MPI, so it works while MPI
+// blocks or fails. The training thread publishes what it is doing through a slot without locks
+// (say()), so that reporting costs it nothing. If the monitor is silent for `patience_s`, the host
+// is cut off and the rank ends itself: the monitor may already be starting a replacement elsewhere.
 #include "launch/heartbeat.h"
 
 #include <poll.h>
@@ -13,7 +19,8 @@
 namespace tessera {
 namespace {
 
-// Signals are for the thread that trains.
+// Blocks all signals while the heartbeat's thread is created. It inherits the mask, so signals are
+// delivered to the training thread.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -29,6 +36,7 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+// How long a rank that ends waits for the acknowledgement of its last message.
 constexpr std::chrono::seconds kLastWords(1);
 
 }  // namespace
@@ -52,6 +60,7 @@ Heartbeat::~Heartbeat() {
 
 void Heartbeat::connect() {
   const double began = options_.now_s();
+  // The addresses are tried in turn until `connecting_s` has passed.
   std::string tried;
   do {
     tried.clear();
@@ -71,7 +80,7 @@ void Heartbeat::connect() {
 
 void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
   if (!thread_.joinable()) return;
-  // Said again, as a long wait is, it began when it was said first.
+  // A repeated report, as a long wait makes it, keeps the time at which it began.
   const size_t what =
       std::hash<std::string_view>()(text) + static_cast<size_t>(step) * 2 + (waits ? 1 : 0);
   if (what == std::exchange(said_, what)) return;
@@ -100,6 +109,8 @@ bool Heartbeat::leave() {
   return post_last(message);
 }
 
+// The training thread posts events, and the heartbeat's thread posts beats; the mutex keeps their
+// bytes in the socket from mixing.
 void Heartbeat::post(const Message& message) {
   const std::lock_guard lock(mutex_);
   to_send_ += encode(message);
@@ -108,10 +119,12 @@ void Heartbeat::post(const Message& message) {
 
 bool Heartbeat::post_last(const Message& message) {
   if (!thread_.joinable()) return false;
-  beat();  // where it stood
+  beat();  // the last position of the rank
   post(message);
   std::unique_lock lock(mutex_);
   last_words_ = true;
+  // Waits for the acknowledgement: a process that exits at once may lose data that is still in the
+  // socket, and the monitor would report a rank that died without a word.
   changed_.wait_for(lock, kLastWords, [this] { return heard_ || gone_; });
   return heard_;
 }
@@ -126,7 +139,7 @@ void Heartbeat::beat() {
   message.since_s = std::max(0.0, options_.now_s() - doing.since_s);
   message.resident_bytes = options_.resident_bytes ? options_.resident_bytes() : 0;
   const std::lock_guard lock(mutex_);
-  // What does not fit is a beat that says less than the next one.
+  // If the last beat has not been sent completely, this one is skipped: the next one replaces it.
   if (to_send_.empty()) to_send_ = encode(message);
   if (!send_some(socket_, to_send_)) gone_ = true;
 }
@@ -138,10 +151,13 @@ void Heartbeat::run() {
     pollfd wait{socket_.get(), POLLIN, 0};
     ::poll(&wait, 1, static_cast<int>(options_.period_s * 1000 / 5));
     const double now_s = options_.now_s();
-    // A thread that was kept from running has not listened in that time.
+    // Silence is counted only while this thread runs: after the process was suspended, what the
+    // monitor sent meanwhile is still unread.
     silence_s_ += std::min(now_s - last_s, options_.period_s);
     last_s = now_s;
     if (!listen_once()) return;
+    // Beats are more frequent while the activity changes, so that a failure is reported at the
+    // right op.
     const double pause_s = doing_.turn() == beaten_turn ? options_.period_s : options_.period_s / 5;
     if (now_s - beaten_s < pause_s) continue;
     beaten_s = now_s;
@@ -150,6 +166,8 @@ void Heartbeat::run() {
   }
 }
 
+// kStop asks for a save and an end, which the training thread does at the end of its step. kHeard
+// acknowledges the last message.
 void Heartbeat::obey(MessageKind kind) {
   if (kind == MessageKind::kStop) asked_to_stop_ = true;
   if (kind != MessageKind::kHeard) return;
@@ -161,6 +179,7 @@ void Heartbeat::obey(MessageKind kind) {
 bool Heartbeat::listen_once() {
   std::string bytes, line;
   const Received received = receive(socket_, bytes);
+  // Any bytes show that the watcher is alive.
   if (received == Received::kBytes) silence_s_ = 0;
   lines_.append(bytes);
   try {
@@ -186,7 +205,8 @@ bool Heartbeat::end(const std::string& why) {
     const std::lock_guard lock(mutex_);
     gone_ = true;
     changed_.notify_all();
-    if (last_words_ && !why.empty()) return false;  // it is leaving, and nobody has to hear it
+    // The rank is leaving anyway, and its exit code should be its own.
+    if (last_words_ && !why.empty()) return false;
   }
   options_.end_process(why);
   return false;

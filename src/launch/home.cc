@@ -1,3 +1,5 @@
+// Finds the addresses at which ranks can reach this process, and encodes them in the environment
+// variable that the ranks inherit.
 #include "launch/home.h"
 
 #include <arpa/inet.h>
@@ -24,7 +26,8 @@ struct Found {
   std::string address;
 };
 
-// No address where the entry is of another family or reaches this link only.
+// Reads one interface address. Returns no address if the entry is of another family, or link-local,
+// which is only valid together with an interface.
 Found read_address(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return {};
   char text[INET6_ADDRSTRLEN] = {};
@@ -73,6 +76,8 @@ Home parse_home(std::string_view text) {
   return home;
 }
 
+// The token keeps ranks of other runs, and strangers who find the port, from being taken for ranks
+// of this run.
 std::string new_token() {
   std::random_device random;
   std::string token;
@@ -88,6 +93,7 @@ std::vector<std::string> own_addresses() {
   std::vector<Found> found;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next)
     if (Found f = read_address(*i); !f.address.empty()) found.push_back(std::move(f));
+  // Stable: addresses of one kind stay in the order of the interfaces.
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.order < b.order; });
   std::vector<std::string> out;

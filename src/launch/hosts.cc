@@ -1,3 +1,4 @@
+// Parses host files in the syntax of mpirun.
 #include "launch/hosts.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr int kMostSlots = 10'000;
 
-// A name goes into mpirun's command line, where a leading '-' or a comma would mean something else.
+// Checks a host name. It becomes part of mpirun's command line, where a leading '-' or a comma
+// would have another meaning.
 void check_name(const std::string& name, const std::string& at) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
@@ -56,6 +58,7 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& source) 
   std::istringstream lines{std::string(text)};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
+    // A comment runs from '#' to the end of the line.
     line.resize(std::min(line.find('#'), line.size()));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string at = fmt::format("{}:{}", source, number);

@@ -1,3 +1,5 @@
+// Encodes messages as one JSON object per line. Members of another type than expected are ignored,
+// like unknown ones, so that different versions of the program can still exchange their versions.
 #include "launch/message.h"
 
 #include <algorithm>
@@ -33,7 +35,7 @@ void read(const Tree& tree, const char* name, double& value) {
   if (const auto* i = std::get_if<int64_t>(&t->value)) value = static_cast<double>(*i);
 }
 
-// The members of a kind, listed once for both directions.
+// Visits the members of a message's kind, listed once for encoding and decoding.
 void members(auto& m, auto&& visit) {
   if (m.kind == MessageKind::kHello) {
     visit("token", m.token);
@@ -79,6 +81,8 @@ Message decode(std::string_view line) {
 }
 
 bool LineBuffer::take(std::string& line) {
+  // Bytes that were searched before are not searched again, so a line that arrives in many parts
+  // takes linear time.
   const size_t end = bytes_.find('\n', searched_);
   const size_t stop = std::min(end, bytes_.size());
   cut_ = stop - start_ > longest_;
@@ -90,6 +94,8 @@ bool LineBuffer::take(std::string& line) {
     return true;
   }
   if (end == bytes_.npos) {
+    // Only when there is no complete line: erasing after each line would move the rest once per
+    // line.
     bytes_.erase(0, start_);
     start_ = 0;
     searched_ = bytes_.size();

@@ -1,3 +1,8 @@
+// The monitor's side of all heartbeat connections: one thread, non-blocking sockets and epoll, so
+// that thousands of ranks need no thread each.
+//
+// The port is reachable from the network, so a connection is not trusted before it has sent the
+// token: its memory is limited to one short line, and the number of such connections is limited.
 #include "launch/receiver.h"
 
 #include <sys/epoll.h>
@@ -17,6 +22,7 @@ constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes read from a rank befor
 constexpr size_t kSpareStrangers = 64;
 
 void watch(const Descriptor& epoll, const Descriptor& socket) {
+  // Level-triggered: data that a bounded read leaves behind is reported again by the next call.
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = socket.get();
@@ -45,6 +51,8 @@ void Receiver::accept_all() {
   }
 }
 
+// Closes the oldest connection without a token, if there are too many. A rank sends its token right
+// after it connects, so the oldest one is least likely to be a rank.
 void Receiver::limit_strangers() {
   size_t strangers = 0;
   auto oldest = connections_.end();
@@ -60,15 +68,17 @@ std::vector<RankEvent> Receiver::read() {
   std::vector<RankEvent> events;
   std::array<epoll_event, 64> ready;
   int n = 0;
+  // A full array means that more descriptors may be ready.
   do {
     n = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
     for (int i = 0; i < n; ++i) {
-      const int fd = ready[static_cast<size_t>(i)].data.fd;
+      const int fd = ready[i].data.fd;
       if (fd == listener_.get()) {
         accept_all();
         continue;
       }
       const auto at = connections_.find(fd);
+      // It may have been closed by limit_strangers() in this call.
       if (at == connections_.end() || read_one(at->second, events)) continue;
       if (at->second.rank >= 0) events.push_back({at->second.rank, true, {}});
       connections_.erase(at);
@@ -86,10 +96,12 @@ bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) 
     while (connection.lines.take(line)) {
       Message message = decode(line);
       const bool hello = message.kind == MessageKind::kHello;
+      // The first message must be a hello, and no later one may be.
       if (hello != (connection.rank < 0)) return false;
       if (hello && message.token != token_) return false;
       if (hello) {
         connection.rank = static_cast<int>(message.rank);
+        // After the token, long lines such as a configuration are allowed.
         const std::string rest = connection.lines.rest();
         connection.lines = LineBuffer();
         connection.lines.append(rest);
@@ -103,6 +115,8 @@ bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) 
 }
 
 void Receiver::post(Connection& connection, MessageKind kind) {
+  // A rank that does not read (it is suspended) must not make this process store messages without
+  // bound.
   if (connection.rank < 0 || connection.to_send.size() > kMostWaiting) return;
   Message message;
   message.kind = kind;

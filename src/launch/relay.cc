@@ -1,3 +1,5 @@
+// Parses the output of mpirun and srun: the rank of each line, and the launcher's own messages
+// about how a rank ended.
 #include "launch/relay.h"
 
 #include <array>
@@ -21,6 +23,7 @@ bool take(std::string_view& text, std::string_view word) {
   return true;
 }
 
+// Parses "[job,rank]<stdout>:text", or the same with <stderr>.
 RankLine parse_tagged(std::string_view line) {
   std::string_view rest = line;
   if (!take(rest, "[") || take_number(rest) < 0 || !take(rest, ",")) return {-1, std::string(line)};
@@ -39,7 +42,7 @@ RankLine parse_labelled(std::string_view line) {
   return {rank, std::string(rest)};
 }
 
-// Removes everything up to and including the first `word`. False if it does not occur.
+// Removes everything up to and including the first `word`. Returns false if it does not occur.
 bool take_until(std::string_view& text, std::string_view word) {
   const size_t at = text.find(word);
   if (at == text.npos) return false;
@@ -47,7 +50,7 @@ bool take_until(std::string_view& text, std::string_view word) {
   return true;
 }
 
-// "… process rank 1 with PID 0 on node n02 exited on signal 9 (Killed)."
+// Parses "… process rank 1 with PID 0 on node n02 exited on signal 9 (Killed)."
 RankLine parse_mpirun_ending(std::string_view rest) {
   if (!take_until(rest, "process rank ")) return {};
   const int rank = take_number(rest);
@@ -59,7 +62,7 @@ RankLine parse_mpirun_ending(std::string_view rest) {
   return {rank, "signal " + std::to_string(number) + ", " + std::string(rest.substr(0, end))};
 }
 
-// "srun: error: n02: task 1: Killed"
+// Parses "srun: error: n02: task 1: Killed".
 RankLine parse_srun_ending(std::string_view rest) {
   if (!take_until(rest, "srun: error: ")) return {};
   const size_t host_end = rest.find(' ');

@@ -1,3 +1,8 @@
+// Decides whether, when and with how many ranks a failed run starts again.
+//
+// Delays grow exponentially over failures without progress, because a failure that recurs at once
+// is usually persistent. Deterministic failures are not retried: training repeats bit for bit, so
+// they would recur.
 #include "launch/restart.h"
 
 #include <algorithm>
@@ -9,12 +14,13 @@
 namespace tessera {
 namespace {
 
+// The ranks are compared too: the same step may fail once on each of two broken hosts.
 bool same_error(const AttemptEnd& a, const AttemptEnd& b) {
   return a.verdict.loss == Loss::kError && b.verdict.loss == Loss::kError &&
          a.verdict.step == b.verdict.step && a.verdict.ranks == b.verdict.ranks;
 }
 
-// Losses at the end of the list in which no attempt came further than the one before.
+// Counts the failures at the end of the list in which no attempt got further than the one before.
 int losses_in_a_row(const std::vector<AttemptEnd>& ends) {
   int n = 1;
   for (size_t i = ends.size() - 1; i > 0; --i, ++n)
@@ -22,10 +28,10 @@ int losses_in_a_row(const std::vector<AttemptEnd>& ends) {
   return n;
 }
 
-// The hosts that lose a rank, as long as there are others.
+// Returns the hosts of the failed ranks, as far as they are known.
 std::set<std::string> lost_hosts(const Verdict& verdict, const std::vector<std::string>& hosts) {
   std::set<std::string> lost;
-  for (const int r : verdict.ranks) lost.insert(hosts[static_cast<size_t>(r)]);
+  for (const int r : verdict.ranks) lost.insert(hosts[r]);
   lost.erase("");
   return lost;
 }
@@ -46,10 +52,13 @@ Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>&
   if (ends.size() > 1 && same_error(last, ends[ends.size() - 2]))
     return {false, 0, "the same error at the same step, twice"};
   const int n = losses_in_a_row(ends);
+  // 2^(n-1) times the first delay.
   return {true, std::min(options.longest_pause_s, options.pause_s * std::ldexp(1.0, n - 1)), ""};
 }
 
 std::optional<int64_t> largest_data(int64_t ranks, const JobSize& job) {
+  // The global batch must divide into micro-batches on all data-parallel ranks, so the largest
+  // degree that fits is searched downward.
   for (int64_t data = ranks / job.model_ranks; data > 0; --data) {
     const bool batch_fits = job.global % (job.micro * data) == 0;
     const bool groups_fit = job.zero_group <= 0 || data % job.zero_group == 0;
@@ -64,9 +73,11 @@ std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
   const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
   const auto stays = [&](const std::string& host) { return !lost.contains(host); };
   auto left = static_cast<int64_t>(std::count_if(rank_hosts.begin(), rank_hosts.end(), stays));
+  // All ranks are on failed hosts, or the hosts are unknown: use fewer ranks on the same ones.
   if (left == 0 || lost.empty()) {
-    left = world.ranks - std::max<int64_t>(1, static_cast<int64_t>(verdict.ranks.size()));
+    left = world.ranks - std::max<int64_t>(1, std::ssize(verdict.ranks));
   } else if (world.hosts.empty()) {
+    // srun chooses the hosts and receives the list of those to exclude.
     next.left_out.insert(next.left_out.end(), lost.begin(), lost.end());
   } else {
     std::set<size_t> gone;

@@ -1,3 +1,9 @@
+// Writes the batch script. Texts from the run file and the command line become words of a shell
+// script, so each is quoted, and control characters, which could begin a new command, are rejected.
+//
+// The script runs the launcher in the background and waits for it, because bash runs a trap only
+// after a foreground command ends. SLURM sends SIGTERM to the script a while before the time limit;
+// the trap passes it to the launcher, the ranks save, and the job is requeued.
 #include "launch/sbatch.h"
 
 #include "base/error.h"
@@ -30,20 +36,20 @@ void check(const BatchJob& job) {
   for (const std::string& command : job.setup) refuse_control_characters("--setup", command);
   for (const std::string& word : job.launch)
     refuse_control_characters("the run file or an override", word);
-  // sbatch replaces %-patterns in a file name, and none of them after a backslash.
+  // sbatch replaces %-patterns in file names, but none after a backslash.
   if (job.folder.find('\\') != job.folder.npos)
     throw Error("submit: run.directory = {} contains a backslash. Choose another path.",
                 job.folder);
 }
 
-// In a file name, sbatch reads "%%" as one percent sign.
+// Escapes the patterns of a file name: sbatch reads "%%" as one percent sign.
 std::string without_patterns(const std::string& path) {
   std::string out;
   for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
   return out;
 }
 
-// An option with a value, as one word: sbatch reads quotes as a shell does.
+// Returns an option with a value as one word: sbatch parses quotes as a shell does.
 std::string option(const char* name, const std::string& value) {
   return line(quote_words({name + value}));
 }

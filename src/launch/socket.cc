@@ -1,3 +1,5 @@
+// Non-blocking TCP sockets for heartbeats, over IPv4 and IPv6. Reads and writes are retried after a
+// signal (EINTR).
 #include "launch/socket.h"
 
 #include <arpa/inet.h>
@@ -43,6 +45,8 @@ Address read_address(const std::string& text, int port) {
   return out;
 }
 
+// Disables Nagle's algorithm: messages are small and must not wait for the acknowledgement of
+// others.
 void send_at_once(const Descriptor& socket) {
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -62,7 +66,7 @@ Descriptor bind_v4(in_addr_t address) {
   return v4;
 }
 
-// Binds one socket for IPv4 and IPv6, or for IPv4 alone if the system lacks IPv6.
+// Binds one socket for IPv4 and IPv6 (dual stack), or for IPv4 alone if the system lacks IPv6.
 Descriptor bind_all() {
   if (Descriptor both = new_socket(AF_INET6); both.open()) {
     const int off = 0;
@@ -123,6 +127,7 @@ Descriptor connect_to(const std::string& address, int port, double seconds, std:
     why = std::strerror(errno);
     return {};
   }
+  // A non-blocking connect() is complete when the socket becomes writable; SO_ERROR has its result.
   pollfd wait{out.get(), POLLOUT, 0};
   if (::poll(&wait, 1, static_cast<int>(seconds * 1000)) <= 0) {
     why = "no answer";
@@ -145,11 +150,12 @@ Received receive(const Descriptor& socket, std::string& bytes, size_t most) {
   while (bytes.size() - before < most) {
     const ssize_t n = ::read(socket.get(), piece.data(), piece.size());
     if (n > 0) {
-      bytes.append(piece.data(), static_cast<size_t>(n));
+      bytes.append(piece.data(), n);
       any = true;
     } else if (n < 0 && errno == EINTR) {
       continue;
     } else if (any || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))) {
+      // Bytes before the end or an error are reported first; the next call sees the end again.
       return any ? Received::kBytes : Received::kNothing;
     } else {
       return Received::kClosed;
@@ -160,10 +166,11 @@ Received receive(const Descriptor& socket, std::string& bytes, size_t most) {
 
 bool send_some(const Descriptor& socket, std::string& bytes) {
   while (!bytes.empty()) {
+    // MSG_NOSIGNAL: a closed connection returns an error instead of raising SIGPIPE.
     const ssize_t n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    bytes.erase(0, static_cast<size_t>(n));
+    bytes.erase(0, n);
   }
   return true;
 }

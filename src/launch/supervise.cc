@@ -1,3 +1,9 @@
+// One attempt of a run: a single thread that polls heartbeats and the launcher's output, feeds both
+// to Watch, and carries out its verdict.
+//
+// Ending goes in stages: an end message to the ranks, SIGTERM to mpirun or srun, then SIGKILL to
+// its process group. Every stage is needed: ranks may hang in MPI, and mpirun may hang while it
+// waits for an unreachable host.
 #include "launch/supervise.h"
 
 #include <poll.h>
@@ -19,13 +25,14 @@ namespace {
 
 constexpr int kLookMs = 100;
 constexpr double kPulse_s = 0.5;
-// After the ranks were told to end: until the starter is told as well, and until it has no choice.
+// Seconds after the ranks were asked to end until the launcher is asked, too, and is killed.
 constexpr double kPolite_s = 1.5, kPatient_s = 4;
 constexpr size_t kMostWords = 12;  // lines of the starter that are kept
 constexpr size_t kLongestOutputLine = size_t{64}
                                       << 10;  // bytes; a longer line is passed on in pieces
 
-// A connection a rank: the usual limit of 1,024 files would end at a thousand ranks.
+// Raises the limit of open files. There is one connection per rank, so the usual limit of 1,024
+// would end at about a thousand ranks.
 void allow_many_files() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -91,9 +98,11 @@ void Attempt::read_ranks() {
       continue;
     }
     watch_.heard(o_.now_s(), e.rank, e.message);
+    // This rank started after the user had asked to stop.
     if (asked_ > 0 && e.message.kind == MessageKind::kHello)
       receiver_.tell(e.rank, MessageKind::kStop);
     const bool last = e.message.kind == MessageKind::kFail || e.message.kind == MessageKind::kBye;
+    // Both kinds are acknowledged, so that the rank can exit.
     if (last) receiver_.tell(e.rank, MessageKind::kHeard);
   }
   if (o_.now_s() - pulsed_s_ < kPulse_s) return;
@@ -102,6 +111,7 @@ void Attempt::read_ranks() {
 }
 
 void Attempt::show(Stream& stream, const std::string& line) {
+  // The rest of a split line has no prefix of its own; it belongs to the rank of its beginning.
   const RankLine said =
       stream.continues ? RankLine{stream.rank, line} : parse_line(o_.starter, line);
   stream.continues = stream.lines.cut();
@@ -112,6 +122,7 @@ void Attempt::show(Stream& stream, const std::string& line) {
     if (!is_noise(line) && words_.size() < kMostWords) words_.push_back(line);
     return;
   }
+  // After the verdict, errors are consequences: ranks that are being ended print them.
   if (stream.to == o_.err && !watch_.verdict()) watch_.printed(said.rank, said.text);
   if (!o_.rank_files.empty()) {
     std::ofstream& file = files_[said.rank];
@@ -131,12 +142,14 @@ void Attempt::read_output(Stream& stream) {
   while (stream.lines.take(line)) show(stream, line);
   if (received != Received::kClosed) return;
   stream.open = false;
+  // The last line may have no line end.
   if (const std::string rest = stream.lines.rest(); !rest.empty()) show(stream, rest);
 }
 
 void Attempt::obey_user() {
   const int asked = o_.stop_requests();
   if (asked > 0 && asked_ == 0) receiver_.tell_all(MessageKind::kStop);
+  // The first request lets the ranks save; the second ends them at once.
   if (asked > 1 && asked_ < 2) end_all();
   asked_ = asked;
 }
@@ -152,7 +165,7 @@ std::string Attempt::words() const {
   return out;
 }
 
-// Whether nothing that was started here runs any more.
+// Returns true if no process that was started here runs any more.
 bool Attempt::done() {
   const double since = decided_s_ > 0 ? o_.now_s() - decided_s_ : 0;
   if (since > kPolite_s && !told_starter_) {
@@ -162,15 +175,19 @@ bool Attempt::done() {
   if (since > kPatient_s) child_.signal_all(SIGKILL);
   const std::optional<int> code = child_.ended();
   if (!code) return false;
-  // Whoever inherited the pipes keeps them open: what is there has been read.
+  // A process that inherited the pipes may keep them open, so their end is not awaited: what they
+  // hold now is read once more.
   if (streams_[0].open || streams_[1].open) {
     for (Stream& s : streams_) read_output(s);
   }
+  // The last messages of the ranks may still be unread.
   read_ranks();
   if (watch_.verdict() || asked_ > 1) return true;
+  // A program that is not a training run (none_came) may end without ever connecting.
   const bool in_order = *code == 0 && (watch_.all_left() || watch_.none_came());
   if (in_order) return true;
   watch_.starter_ended(o_.now_s(), o_.command[0], *code, words());
+  // Not done yet: Watch waits for its settling time, then gives a verdict.
   return false;
 }
 
@@ -182,6 +199,8 @@ AttemptResult Attempt::go() {
     for (Stream& s : streams_) read_output(s);
     const bool decided = watch_.verdict().has_value();
     watch_.tick(o_.now_s());
+    // The ranks are ended as soon as the verdict is known, and the loop continues until they are
+    // gone.
     if (!decided && watch_.verdict()) end_all();
     for (const std::string& w : watch_.take_warnings())
       print_to(o_.err, fmt::format("warning: {}\n", w));

@@ -1,3 +1,9 @@
+// The failure detector: a state machine per rank (awaited, alive, then failed, died or left) on a
+// clock that counts only the time in which the monitor itself ran.
+//
+// The first sign of a failure is recorded, and the verdict follows after a settling time. The first
+// sign matters because the others are often its consequences: ranks that lose their peer fail in
+// MPI within milliseconds.
 #include "launch/watch.h"
 
 #include <algorithm>
@@ -9,9 +15,9 @@
 namespace tessera {
 namespace {
 
-// Between two looks; more than this and the watcher was kept from running.
+// Seconds between two looks. If more time has passed, the monitor itself was suspended.
 constexpr double kUsualGap = 1;
-// Ranks that fell silent this shortly after the first one were lost with it.
+// Seconds. Ranks that became silent this shortly after the first one failed together with it.
 constexpr double kTogether = 1.5;
 
 using Life = RankState::Life;
@@ -22,11 +28,14 @@ Watch::Watch(WatchOptions options, double now_s)
     : options_(std::move(options)), last_s_(now_s), ranks_(static_cast<size_t>(options_.ranks)) {}
 
 void Watch::advance(double now_s) {
+  // At most one usual gap is added, so that after a suspension no rank times out before its beats,
+  // which wait in the socket, have been read.
   clock_s_ += std::clamp(now_s - last_s_, 0.0, kUsualGap);
   last_s_ = now_s;
 }
 
 void Watch::sign(Loss loss, int rank) {
+  // Only the first sign counts as the cause: one failed rank soon makes the others fail, too.
   if (!first_) first_ = Sign{loss, rank, clock_s_};
 }
 
@@ -40,7 +49,7 @@ void Watch::heard(double now_s, int rank, const Message& message) {
         message.host, rank, options_.ranks);
     return sign(Loss::kDisagree, 0);
   }
-  RankState& r = ranks_[static_cast<size_t>(rank)];
+  RankState& r = ranks_[rank];
   r.heard_s = clock_s_;
   switch (message.kind) {
     case MessageKind::kHello:
@@ -82,7 +91,8 @@ void Watch::closed(double now_s, int rank) {
   if (verdict_) return;
   advance(now_s);
   if (rank < 0 || rank >= options_.ranks) return;
-  RankState& r = ranks_[static_cast<size_t>(rank)];
+  RankState& r = ranks_[rank];
+  // A connection that closes after fail or bye is expected.
   if (r.life != Life::kAlive) return;
   r.life = Life::kDied;
   r.died_s = clock_s_;
@@ -91,20 +101,20 @@ void Watch::closed(double now_s, int rank) {
 
 void Watch::printed(int rank, const std::string& line) {
   if (rank < 0 || rank >= options_.ranks || line.empty()) return;
-  ranks_[static_cast<size_t>(rank)].last_line = line;
+  ranks_[rank].last_line = line;
 }
 
 void Watch::ended_by(int rank, const std::string& how) {
   if (rank < 0 || rank >= options_.ranks) return;
-  ranks_[static_cast<size_t>(rank)].ending = how;
+  ranks_[rank].ending = how;
   if (verdict_) blame_unreported();
 }
 
-// One that died before its hello leaves no connection that closes: what was seen first is the end
-// of another one, which the starter ended because of it.
+// Corrects the verdict about a rank that died before its hello: it had no connection that could
+// close, so what was seen first is the end of another rank, which the launcher ended because of it.
 void Watch::blame_unreported() {
   if (verdict_->loss != Loss::kDied) return;
-  if (!ranks_[static_cast<size_t>(verdict_->ranks[0])].ending.empty()) return;
+  if (!ranks_[verdict_->ranks[0]].ending.empty()) return;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].life != Life::kAwaited || ranks_[i].ending.empty()) continue;
     verdict_->ranks = {static_cast<int>(i)};
@@ -120,7 +130,7 @@ void Watch::starter_ended(double now_s, const std::string& starter, int code,
   if (code == 0 && all_left()) return;
   starter_ =
       fmt::format("{} ended with code {}{}{}", starter, code, words.empty() ? "" : ":\n", words);
-  // A rank that was last heard of alive and cannot be any more is told apart by its connection.
+  // No rank is blamed yet: decide() adds those that never reported.
   sign(Loss::kEnded, 0);
 }
 
@@ -128,6 +138,7 @@ void Watch::tick(double now_s) {
   if (verdict_) return;
   advance(now_s);
   if (!compared_) compare_all();
+  // Silence is examined only without another sign: a rank that died is silent as well.
   if (!first_) look_for_silence();
   if (first_ && clock_s_ - first_->at_s >= options_.settle_s) decide();
 }
@@ -135,15 +146,17 @@ void Watch::tick(double now_s) {
 void Watch::look_for_silence() {
   int longest = -1;
   for (int i = 0; i < options_.ranks; ++i) {
-    const RankState& r = ranks_[static_cast<size_t>(i)];
+    const RankState& r = ranks_[i];
     if (r.life == Life::kAwaited && clock_s_ > options_.start_s) return sign(Loss::kNeverCame, i);
     if (r.life != Life::kAlive || clock_s_ - r.heard_s < options_.silence_s) continue;
-    if (longest < 0 || r.heard_s < ranks_[static_cast<size_t>(longest)].heard_s) longest = i;
+    // The rank that has been silent for the longest time is the first one; others may be waiting
+    // for it.
+    if (longest < 0 || r.heard_s < ranks_[longest].heard_s) longest = i;
   }
   if (longest >= 0) sign(Loss::kSilent, longest);
 }
 
-// Once, when all ranks have said what they run.
+// Compares all ranks once, when each has reported what it runs.
 void Watch::compare_all() {
   std::vector<RankFacts> facts;
   bool versions_agree = true;
@@ -154,7 +167,8 @@ void Watch::compare_all() {
     facts.push_back(
         {static_cast<int>(i), r.hello.host, r.hello.version, r.config, r.hello.clock_s});
   }
-  // Another version may read another configuration, and need not be asked for it.
+  // Ranks of another version may have another configuration format, so a difference of versions is
+  // reported without waiting for their configurations.
   const auto knows = [](const RankFacts& f) { return !f.config.empty(); };
   if (versions_agree && !std::all_of(facts.begin(), facts.end(), knows)) return;
   compared_ = true;
@@ -162,6 +176,7 @@ void Watch::compare_all() {
   warnings_.insert(warnings_.end(), agreement.warnings.begin(), agreement.warnings.end());
   if (agreement.error.empty()) return;
   disagreement_ = agreement.error;
+  // The sign is dated back, so that the verdict follows at once: a disagreement needs no settling.
   first_ = Sign{Loss::kDisagree, agreement.rank, clock_s_ - options_.settle_s};
 }
 
@@ -189,10 +204,12 @@ std::vector<std::string> Watch::hosts() const {
   return out;
 }
 
-// The same thing happened to it as to the first.
+// Returns true if the same thing happened to this rank as to the first one.
 bool Watch::lost_with(const RankState& r, const RankState& first) const {
   switch (first_->loss) {
     case Loss::kSilent:
+      // Half of the timeout: ranks of a lost host stop at almost the same time, but the first one
+      // to exceed the limit decides when this is evaluated.
       return r.life == Life::kAlive && r.heard_s - first.heard_s < kTogether &&
              clock_s_ - r.heard_s > options_.silence_s / 2;
     case Loss::kNeverCame:
@@ -208,10 +225,10 @@ bool Watch::lost_with(const RankState& r, const RankState& first) const {
 void Watch::decide() {
   Verdict v{first_->loss, {}, step()};
   if (v.loss != Loss::kEnded) v.ranks.push_back(first_->rank);
-  const RankState& first = ranks_[static_cast<size_t>(first_->rank)];
+  const RankState& first = ranks_[first_->rank];
   for (int i = 0; i < options_.ranks; ++i) {
     if (v.loss != Loss::kEnded && i == first_->rank) continue;
-    if (lost_with(ranks_[static_cast<size_t>(i)], first)) v.ranks.push_back(i);
+    if (lost_with(ranks_[i], first)) v.ranks.push_back(i);
   }
   if (v.loss == Loss::kError && first.code == kNumericExitCode) v.code = kNumericExitCode;
   verdict_ = std::move(v);

@@ -1,3 +1,6 @@
+// Writes the paragraph about a failure: who failed, where it was, and what the other ranks were
+// doing. Ranks in the same call are grouped, since with many ranks most of them wait in the same
+// collective.
 #include "launch/watch_report.h"
 
 #include <algorithm>
@@ -14,7 +17,7 @@ using Life = RankState::Life;
 constexpr size_t kMostGroups = 3;   // of other ranks, by what they did
 constexpr double kWaitsAWhile = 1;  // seconds, from which a wait is worth its length
 
-// "step 12, forward of layer 3"; before the first step there is no number.
+// Returns "step 12, forward of layer 3"; before the first step there is no number.
 std::string place_of(const Message& beat) {
   const std::string what = beat.text.empty() ? "starting" : beat.text;
   return beat.step > 0 ? fmt::format("step {}, {}", format_count(beat.step), what) : what;
@@ -25,6 +28,8 @@ std::string on(const Message& hello) {
 }
 
 std::string memory_of(const RankState& r) {
+  // Above 80 % of its memory limit, a killed process was probably ended by the out-of-memory
+  // killer.
   const auto used = static_cast<double>(r.beat.resident_bytes);
   const auto may = static_cast<double>(r.hello.memory_bytes);
   if (may <= 0 || used < 0.8 * may) return "";
@@ -39,9 +44,10 @@ std::string capital(std::string text) {
   return text;
 }
 
-// All other ranks of the lost one's host were lost with it, and there are others elsewhere.
+// Returns true if all ranks of the failed rank's host failed with it, and there are others
+// elsewhere.
 bool whole_host(std::span<const int> lost, std::span<const RankState> ranks) {
-  const std::string& host = ranks[static_cast<size_t>(lost[0])].hello.host;
+  const std::string& host = ranks[lost[0]].hello.host;
   bool elsewhere = false;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const bool in = std::find(lost.begin(), lost.end(), static_cast<int>(i)) != lost.end();
@@ -51,14 +57,15 @@ bool whole_host(std::span<const int> lost, std::span<const RankState> ranks) {
   return elsewhere;
 }
 
-// Where those that were not lost stood: who was in the same call, then the largest groups.
+// Describes where the other ranks were: first those in the same call as the failed one, then the
+// largest groups.
 std::string others(std::span<const int> lost, std::span<const RankState> ranks, double clock_s) {
   struct Group {
     std::string place;
     std::vector<int> members;
     double waited_s = 0;
   };
-  const RankState& first = ranks[static_cast<size_t>(lost[0])];
+  const RankState& first = ranks[lost[0]];
   std::vector<Group> groups;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankState& r = ranks[i];
@@ -69,6 +76,7 @@ std::string others(std::span<const int> lost, std::span<const RankState> ranks, 
                            [&](const Group& g) { return g.place == place; });
     if (at == groups.end()) at = groups.insert(groups.end(), Group{place, {}, 0});
     at->members.push_back(static_cast<int>(i));
+    // A beat is old when it is evaluated, so the time since it was received is added.
     if (r.beat.waits) at->waited_s = std::max(at->waited_s, r.beat.since_s + clock_s - r.heard_s);
   }
   const std::string its = first.hello.host.empty() ? "" : place_of(first.beat);
@@ -98,7 +106,7 @@ std::string last_words(const RankState& r) {
 }
 
 std::string silent(std::span<const int> lost, std::span<const RankState> ranks, double clock_s) {
-  const RankState& r = ranks[static_cast<size_t>(lost[0])];
+  const RankState& r = ranks[lost[0]];
   const double ago = clock_s - r.heard_s;
   std::vector<int> sorted(lost.begin(), lost.end());
   std::sort(sorted.begin(), sorted.end());
@@ -118,7 +126,8 @@ std::string died(int rank, const RankState& r) {
                      r.died_s - r.heard_s, place_of(r.beat));
 }
 
-// mpirun does not always say who was first to die, and a rank without a hello shows nothing itself.
+// mpirun does not always report which rank died first, and a rank that died before its hello leaves
+// no other trace.
 std::string unreported(std::span<const RankState> ranks) {
   std::vector<int> missing;
   for (size_t i = 0; i < ranks.size(); ++i)
@@ -131,7 +140,7 @@ std::string unreported(std::span<const RankState> ranks) {
 std::string error(std::span<const int> lost, std::span<const RankState> ranks) {
   std::vector<int> sorted(lost.begin(), lost.end());
   std::sort(sorted.begin(), sorted.end());
-  const RankState& r = ranks[static_cast<size_t>(sorted[0])];  // the first rank knows most
+  const RankState& r = ranks[sorted[0]];  // the first rank knows most
   const std::string who =
       lost.size() == 1 ? fmt::format("rank {} {}", lost[0], on(r.hello)) : name_ranks(sorted);
   std::string out = fmt::format("{}: {}\n  It happened in {}", who, r.error, place_of(r.beat));
@@ -150,9 +159,11 @@ std::string_view first_line(const std::string& error) {
 std::string name_ranks(std::span<const int> ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
   std::vector<std::string> parts;
+  // Runs of three or more consecutive numbers are written as a range.
   for (size_t i = 0; i < ranks.size();) {
     size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    // At least three ranks in a row become a range.
     if (end - i > 2) {
       parts.push_back(fmt::format("{}-{}", ranks[i], ranks[end - 1]));
     } else {
@@ -169,7 +180,7 @@ std::string name_ranks(std::span<const int> ranks) {
 std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
                         double clock_s) {
   CHECK(!lost.empty(), "a loss without a rank");
-  const RankState& r = ranks[static_cast<size_t>(lost[0])];
+  const RankState& r = ranks[lost[0]];
   if (loss == Loss::kNeverCame)
     return fmt::format(
         "{} of {} did not report within {:.0f} s of the start. Look at the lines above, at whether "

@@ -1,3 +1,5 @@
+// Measures the matrix rate and the memory bandwidth of this machine. The fastest of repeated calls
+// counts: interruptions by other processes only ever slow a call down.
 #include "measure/device_rates.h"
 
 #include <dlfcn.h>
@@ -15,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The shortest of the calls that fit in `seconds`; the first only warms up, and there are two at
-// least.
+// Returns the shortest of the calls that fit in `seconds`. The first call only warms up, and at
+// least one more is measured.
 double shortest_call(double seconds, const std::function<void()>& call) {
   call();
   const Clock::time_point start = Clock::now();
@@ -30,9 +32,11 @@ double shortest_call(double seconds, const std::function<void()>& call) {
   }
 }
 
-Buffer operand(int64_t elements, DType type) {
+Buffer operand(int64_t elements, DType type, int threads) {
   Buffer b("benchmark operand", elements * size_of(type));
-#pragma omp parallel for schedule(static)
+// Every thread first touches the pages that it will read, which places them in its NUMA node. The
+// numbers are small and not zero, so no denormal slows the arithmetic.
+#pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t i = 0; i < elements; ++i) {
     const float x = 0.5f + static_cast<float>(i % 7) * 0.125f;
     if (type == DType::kF32) reinterpret_cast<float*>(b.data())[i] = x;
@@ -41,7 +45,8 @@ Buffer operand(int64_t elements, DType type) {
   return b;
 }
 
-// OpenBLAS, where it is installed. It is loaded only here, as a second opinion on what the machine
+// OpenBLAS, if it is installed. It is loaded only here, as a second opinion on the machine's rate;
+// the trainer does not use it.
 // can do; the trainer does not use it.
 class OpenBlas {
  public:
@@ -63,6 +68,7 @@ class OpenBlas {
     constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;  // of cblas.h
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
     set_threads_(threads);
+    // The leading dimension of a row-major operand is the length of its stored rows.
     sgemm_(kRowMajor, s.transpose_a ? kTransposed : kPlain, s.transpose_b ? kTransposed : kPlain, m,
            n, k, 1.0f, reinterpret_cast<const float*>(a.data()), s.transpose_a ? m : k,
            reinterpret_cast<const float*>(b.data()), s.transpose_b ? k : n,
@@ -80,6 +86,8 @@ class OpenBlas {
 
 kernels::MatmulShape shape_of(const ProductCase& c, DType type) {
   kernels::MatmulShape s{.m = c.m, .n = c.n, .k = c.k, .a = type, .b = type};
+  // Weights are stored [outputs, inputs]: forward computes x W^T, the input's gradient dy W, and
+  // the weight's gradient dy^T x, which is added to the sum over micro-batches.
   s.transpose_b = c.kind == ProductKind::kForward;
   s.transpose_a = s.accumulate = c.kind == ProductKind::kWeightGradient;
   if (!s.accumulate) s.c = type;
@@ -113,11 +121,12 @@ double ProductRate::best() const { return std::max({plain, packed, other}); }
 ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures& cpu, int threads,
                             double seconds) {
   kernels::MatmulShape s = shape_of(c, type);
+  // A multiplication and an addition per element of the inner dimension.
   const double operations =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
-  const Buffer a = operand(c.m * c.k, type), b = operand(c.k * c.n, type);
+  const Buffer a = operand(c.m * c.k, type, threads), b = operand(c.k * c.n, type, threads);
   const Buffer result("benchmark result", c.m * c.n * size_of(s.c));
-  result.touch();
+  result.touch(threads);
   ProductRate rate;
   const kernels::Matmul plain(s, cpu, threads);
   const Buffer room("benchmark workspace", plain.workspace_bytes());
@@ -143,7 +152,7 @@ ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures&
 }
 
 MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
-  // Each array four times the last cache, so that nothing of it is left there.
+  // Each array has four times the size of the last-level cache, so almost none of it stays there.
   const int64_t bytes = std::clamp<int64_t>(4 * cpu.l3_bytes, 64 << 20, 1 << 30);
   const int64_t n = bytes / 8;
   const Buffer x("benchmark array", bytes), y("benchmark array", bytes),
@@ -153,6 +162,7 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
   auto* const pz = reinterpret_cast<uint64_t*>(z.data());
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t i = 0; i < n; ++i) px[i] = py[i] = pz[i] = static_cast<uint64_t>(i);
+  // The sum is stored, so the compiler cannot remove the loop.
   volatile uint64_t sink = 0;
   const double read_s = shortest_call(seconds, [&] {
     uint64_t sum = 0;
@@ -169,6 +179,7 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
     for (int64_t i = 0; i < n; ++i) pz[i] = px[i] + 3 * py[i];
   });
   const auto size = static_cast<double>(bytes);
+  // Bytes are counted as by STREAM: 1 array read; 1 read and 1 written; 2 read and 1 written.
   return {size / read_s, 2 * size / copy_s, 3 * size / triad_s};
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/prepared_kernels.h"
+#include "kernels/backend.h"
 
 namespace tessera {
 
@@ -28,11 +28,11 @@ struct KernelRate {
 
 // `seconds` go to each kernel; 0: it runs twice. On a device its runs are one graph, so that
 // launches do not count.
-std::vector<KernelRate> measure_kernels(const PreparedKernels& kernels, const KernelSizes& sizes,
+std::vector<KernelRate> measure_kernels(const kernels::Backend& device, const KernelSizes& sizes,
                                         const std::function<double()>& now_s, double seconds);
 
 // Bytes a second, read and written, of a copy of `bytes` by the device's own means.
-double measure_copy(const PreparedKernels& kernels, int64_t bytes,
+double measure_copy(const kernels::Backend& device, int64_t bytes,
                     const std::function<double()>& now_s, double seconds);
 
 }  // namespace tessera

@@ -1,3 +1,6 @@
+// Measures the rates of ops in training steps of small models, where the caches hold what the
+// neighboring ops left, as in a real run. The fixed time per op is measured separately, on a model
+// so small that its data hardly matters, and is subtracted.
 #include "measure/op_rates.h"
 
 #include <algorithm>
@@ -26,16 +29,17 @@ double median(std::vector<double> x) {
   return *middle;
 }
 
-// Work whose measured rate is in operations per second; that of other ops is in bytes.
+// Returns true for work whose rate is in operations per second; that of other ops is in bytes.
 bool is_rated_by_flops(Work w) { return w == Work::kAttention || w == Work::kChunks; }
 
-// One op of a step, in its place in the schedule.
+// One op of a step, at its position in the schedule.
 struct Sample {
   std::string key;
   Cost cost;
   std::vector<double> seconds;
 };
 
+// A learning rate of 0 keeps the weights finite, whatever the data; the work of a step is the same.
 RunConfig probe(Family family, DType type, int64_t hidden, int64_t tokens, int64_t micro) {
   RunConfig c;
   apply_family(family, c.model);
@@ -56,15 +60,17 @@ RunConfig probe(Family family, DType type, int64_t hidden, int64_t tokens, int64
 BatchSource batches(const RunConfig& c) {
   return {batch_shape(c, 0), [v = c.model.vocabulary](int64_t sample, std::span<int32_t> out) {
             for (size_t t = 0; t < out.size(); ++t) {
+              // A hash of sample and position: ids are spread over the whole table and are the same
+              // in every run.
               const uint64_t mixed =
                   (static_cast<uint64_t>(sample) << 20 | t) * 0x9e3779b97f4a7c15u;
               out[t] = static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(v));
             }
-            return static_cast<int64_t>(out.size());
+            return std::ssize(out);
           }};
 }
 
-// Trains `steps` steps behind one that warms up; what each op of a step took.
+// Trains `steps` steps after one that warms up, and records how long each op of a step took.
 class Probe {
  public:
   Probe(const RunConfig& config, const CpuFeatures& cpu, int threads)
@@ -85,7 +91,7 @@ class Probe {
     return std::move(samples_);
   }
 
-  // Of a step that nobody observes, for each of its ops.
+  // Returns the time per op of a step that is not observed.
   double seconds_an_op(int steps) {
     run(1);
     std::vector<double> seconds;
@@ -104,6 +110,7 @@ class Probe {
       const Op& op = *e.op.op;
       samples_.push_back({rate_key(op, values_), cost_of(op, values_), {}});
     }
+    // The schedule is the same in every step, so the n-th event belongs to the n-th op.
     samples_[next_++].seconds.push_back(seconds);
   }
 
@@ -115,13 +122,15 @@ class Probe {
   size_t next_ = 0;
 };
 
-// Work and time by what they are for, in one order on all ranks.
+// Adds work and time up by kind of op. The maps are sorted, so all ranks have the same order.
 class Rates {
  public:
   explicit Rates(double kernel_s) : kernel_s_(kernel_s) {}
 
   void add(const Sample& s) {
+    // The fixed time is subtracted, but at least a tenth of the time stays.
     const double seconds = std::max(median(s.seconds) - kernel_s_, 0.1 * median(s.seconds));
+    // Work and time are summed before the division, so that long ops have more weight in a rate.
     if (s.cost.work == Work::kProduct) {
       const ProductShape& p = s.cost.products.front();
       Sum& sum =
@@ -138,6 +147,7 @@ class Rates {
 
   StepRates mean(World& world) const {
     StepRates r;
+    // All rates in one all-reduce, in the order of the maps, and read back in the same order.
     std::vector<double> rates;
     const auto each = [&](const auto& all) {
       for (const auto& [key, sum] : all) rates.push_back(sum.work / sum.seconds);
@@ -179,6 +189,7 @@ std::vector<RunConfig> probe_models(DType type, Depth depth) {
 StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth depth) {
   constexpr int kTinySteps = 50, kSteps[] = {1, 3, 5};  // by Depth
   world.barrier();
+  // All sizes are so small that a step is nearly only the fixed costs of its ops.
   const double tiny =
       Probe(probe(Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads).seconds_an_op(kTinySteps);
   Rates rates(tiny);

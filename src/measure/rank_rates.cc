@@ -1,3 +1,5 @@
+// Measures all ranks and their links, and names those that are slower than their peers. Medians are
+// the reference, since slow ranks or links are few.
 #include "measure/rank_rates.h"
 
 #include <algorithm>
@@ -30,7 +32,8 @@ double median(std::vector<double> x) {
   return *middle;
 }
 
-// There and back, the lower rank first; its time is what counts.
+// Exchanges a message there and back, the lower rank first, and returns the best rate. A round trip
+// needs one clock only.
 double exchange(Communicator& all, int64_t own, int64_t peer, const TensorView& x) {
   double best = 0;
   for (int i = 0; i < kMessages; ++i) {
@@ -43,9 +46,7 @@ double exchange(Communicator& all, int64_t own, int64_t peer, const TensorView& 
   return best;
 }
 
-const std::string& host_of(const RankRates& r, int64_t rank) {
-  return r.hosts[static_cast<size_t>(rank)];
-}
+const std::string& host_of(const RankRates& r, int64_t rank) { return r.hosts[rank]; }
 
 std::string rate_text(double bytes_per_s) { return fmt::format("{:.2f} GB/s", bytes_per_s / 1e9); }
 
@@ -57,7 +58,8 @@ void slow_ranks(const RankRates& r, std::vector<std::string>& out) {
                                 r.hosts[i], r.flops[i] / 1e9, middle / 1e9));
 }
 
-// A host is slow where its links to all others are; the median of its pairs against all hosts'.
+// Finds slow hosts: the median over the pairs of a host is compared with the median of all hosts.
+// One slow partner does not make a host slow.
 void slow_hosts(const RankRates& r, std::vector<std::string>& out) {
   std::map<std::string, std::vector<double>> links;
   for (const PairRate& p : r.pairs) {
@@ -97,6 +99,8 @@ std::string spread(const char* what, const std::vector<double>& x, double unit, 
 std::vector<Round> meeting_rounds(int64_t ranks) {
   std::vector<Round> rounds;
   if (ranks > kEveryPair) {
+    // Every pair would take n - 1 rounds. Partners at distances 1, 2, 4, … involve every rank and
+    // take at most 2 log2(n) + 2.
     for (int64_t apart = 1; apart < ranks; apart *= 2) {
       Round even, odd;  // a chain of partners takes two rounds
       for (int64_t a = 0; a + apart < ranks; ++a)
@@ -106,9 +110,11 @@ std::vector<Round> meeting_rounds(int64_t ranks) {
     }
     return rounds;
   }
-  // A tournament: one stands still, the others move round the table (an odd one out rests).
+  // The circle method of round-robin tournaments: one player keeps its seat, the others rotate
+  // (with an odd number, the one opposite the empty seat rests). After seats - 1 rounds every pair
+  // has met once.
   const int64_t seats = ranks + ranks % 2;
-  std::vector<int64_t> table(static_cast<size_t>(seats));
+  std::vector<int64_t> table(seats);
   std::iota(table.begin(), table.end(), 0);
   for (int64_t r = 0; r + 1 < seats; ++r) {
     Round round;
@@ -126,18 +132,20 @@ RankRates measure_ranks(World& world, const CpuFeatures& cpu, int threads) {
   const int64_t n = world.size(), own = world.rank();
   RankRates r;
   for (int64_t i = 0; i < n; ++i) r.hosts.push_back(world.host(i));
-  r.flops.assign(static_cast<size_t>(n), 0);
+  r.flops.assign(n, 0);
+  // All ranks measure at the same time, because ranks of a host share memory and power limits.
   world.barrier();
-  r.flops[static_cast<size_t>(own)] = kernels::measure_matrix_rate(DType::kF32, cpu, threads);
+  r.flops[own] = kernels::measure_matrix_rate(DType::kF32, cpu, threads);
   world.all_reduce(r.flops, Reduction::kSum);
-  std::vector<int64_t> everyone(static_cast<size_t>(n));
+  std::vector<int64_t> everyone(n);
   std::iota(everyone.begin(), everyone.end(), 0);
   const std::unique_ptr<Communicator> all = world.group(everyone);
   std::vector<float> message(kMessageBytes / sizeof(float));
-  const TensorView x{message.data(), DType::kF32, {static_cast<int64_t>(message.size())}};
+  const TensorView x{message.data(), DType::kF32, {std::ssize(message)}};
   std::vector<double> measured;
   for (const Round& round : meeting_rounds(n)) {
     world.barrier();
+    // Every rank adds an entry for every pair, so that the sum over the ranks fills the list.
     for (const auto& [a, b] : round) {
       r.pairs.push_back({a, b, 0});
       const bool mine = own == a || own == b;

@@ -1,3 +1,6 @@
+// Runs a trial of `tessera tune` as a child process with its output in a file, and classifies its
+// end from exit code and output. A separate process can run out of memory without ending the
+// tuning.
 #include "measure/trial.h"
 
 #include <algorithm>
@@ -54,6 +57,7 @@ double median_step_s(const std::string& metrics_lines) {
     if (const Tree* s = line.find("step_s"))
       if (const double* value = std::get_if<double>(&s->value)) seconds.push_back(*value);
   if (seconds.size() < 2) return 0;
+  // The first step includes warm-up: memory is touched and kernels are prepared.
   seconds.erase(seconds.begin());
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
@@ -67,6 +71,7 @@ Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, 
   std::string line = quote_words(words_of(options, keys, folder_)) + " >" +
                      quote_words({(folder_ / "log").string()}) + " 2>&1";
   if (options.memory_gib > 0)
+    // ulimit -v counts KiB. exec replaces the shell, so signals reach the program itself.
     line = fmt::format("ulimit -v {:.0f}; exec {}", options.memory_gib * (1 << 20), line);
   else
     line = "exec " + line;
@@ -75,6 +80,7 @@ Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, 
 }
 
 Trial::~Trial() {
+  // The child may be a launcher with ranks; they are all in its process group.
   child_->signal_all(SIGKILL);
   child_.reset();
   std::error_code nothing_lost;

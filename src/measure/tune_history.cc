@@ -1,3 +1,5 @@
+// Stores the trials of `tessera tune`, with a hash of everything else that their times depend on,
+// so that trials of another run, machine or version of the run file do not count.
 #include "measure/tune_history.h"
 
 #include <algorithm>
@@ -19,11 +21,13 @@ const Tree& member(const Tree& t, const char* name, const Path& path) {
   return *m;
 }
 
+// Returns true if the stored choices are those of the point. They are compared by key and text, not
+// by index: the knobs of a later tuning may have another order, or more choices.
 bool is_point(const Space& space, const Point& p, const Tree& told) {
   for (size_t k = 0; k < space.knobs.size(); ++k) {
     const Tree* choice = told.find(space.knobs[k].key);
     const std::string* text = choice == nullptr ? nullptr : choice->as_string();
-    if (text == nullptr || *text != space.knobs[k].choices[static_cast<size_t>(p[k])]) return false;
+    if (text == nullptr || *text != space.knobs[k].choices[p[k]]) return false;
   }
   return true;
 }
@@ -32,7 +36,7 @@ Tree as_tree(const Space& space, const PastTrial& trial) {
   Tree point = Tree::object(), one;
   for (size_t k = 0; k < space.knobs.size(); ++k) {
     const int choice = space.points[trial.point][k];
-    point.set(space.knobs[k].key, Tree(space.knobs[k].choices[static_cast<size_t>(choice)]));
+    point.set(space.knobs[k].key, Tree(space.knobs[k].choices[choice]));
   }
   one.set("point", std::move(point));
   one.set("outcome", Tree(std::string(name_of(trial.result.outcome))));
@@ -42,7 +46,8 @@ Tree as_tree(const Space& space, const PastTrial& trial) {
 
 std::string hash_text(const std::string& text) { return fmt::format("{:016x}", hash_name(text)); }
 
-// A hash of the keys that are equal in all trials of a tuning. layout.data follows from the point.
+// Returns a hash of the keys that are equal in all trials of a tuning. layout.data is not one of
+// them: it follows from the point.
 std::string hash_of(const TunedRun& run, const Space& space, int64_t steps) {
   std::vector<std::string> keys = run.keys;
   for (const std::string& key : trial_keys("trial", steps)) keys.push_back(key);
@@ -118,6 +123,7 @@ void add_to_history(const Path& path, const Space& space, const TrialConditions&
   one.set("of", to_tree(conditions));
   trials.push(std::move(one));
   t.set("trials", std::move(trials));
+  // Replaced as a whole (write_file renames), so a crash loses no earlier trial.
   write_file(path, to_json(t, 1) + "\n");
 }
 

@@ -1,3 +1,5 @@
+// Builds the search space of `tessera tune`: the combinations of the knobs' values that are valid
+// runs on the given number of ranks, each of them once.
 #include "measure/tune_points.h"
 
 #include <algorithm>
@@ -12,7 +14,8 @@
 namespace tessera {
 namespace {
 
-// Of running: log-odds where predicted memory is e times what there is are this far from even.
+// The prior probability that a point fits in memory, as log-odds: they grow by kOddsOfMemory per
+// factor e between the memory that there is and the predicted one, up to kMostOdds.
 constexpr double kOddsOfMemory = 12, kMostOdds = 5;
 
 bool is_number(const std::string& s) {
@@ -42,8 +45,7 @@ std::vector<Knob> usual_knobs(const RunConfig& c, int64_t ranks) {
 
 int64_t value_of(const RunConfig& c, const Space& space, const Point& p, const std::string& key) {
   for (size_t k = 0; k < space.knobs.size(); ++k)
-    if (space.knobs[k].key == key)
-      return std::stoll(space.knobs[k].choices[static_cast<size_t>(p[k])]);
+    if (space.knobs[k].key == key) return std::stoll(space.knobs[k].choices[p[k]]);
   return key == "layout.tensor" ? c.layout.tensor : c.layout.pipeline;
 }
 
@@ -56,14 +58,16 @@ RunConfig config_of(const TunedRun& run, const Space& space, const Point& point)
   return config;
 }
 
-// A choice that changes nothing there is made once; with one rank it is no knob.
+// Returns false for a point whose choices change nothing compared with another one: sequence
+// parallelism without tensor parallelism, or ZeRO without data parallelism. With one rank neither
+// is a knob.
 bool is_first_of_its_kind(const RunConfig& c) {
   const Layout& l = c.layout;
   if (mesh_of(l).ranks() == 1) return true;
   return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
 }
 
-// Counts the points that are rejected, and has the reason of the last one.
+// The number of points that were rejected, and the reason of the last one.
 struct Rejected {
   int64_t points = 0;
   std::string why;
@@ -81,7 +85,8 @@ bool can_run(const TunedRun& run, const Space& space, const Point& point, bool u
   }
 }
 
-// Throws where a key is unknown, or a choice is none of its values.
+// Throws if a key is unknown or a choice is not one of its values, so that a misspelled knob is an
+// error and not an empty space.
 void check_knobs(const TunedRun& run, const std::vector<Knob>& knobs) {
   for (const Knob& knob : knobs)
     for (const std::string& choice : knob.choices) {
@@ -112,14 +117,14 @@ std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const 
   std::vector<std::string> keys;
   bool data = false;
   for (size_t k = 0; k < space.knobs.size(); ++k) {
-    keys.push_back(space.knobs[k].key + "=" +
-                   space.knobs[k].choices[static_cast<size_t>(point[k])]);
+    keys.push_back(space.knobs[k].key + "=" + space.knobs[k].choices[point[k]]);
     data |= space.knobs[k].key == "layout.data";
   }
   if (data) return keys;
   const RunConfig c = load_run(run.run, run.keys);
   const int64_t model =
       value_of(c, space, point, "layout.tensor") * value_of(c, space, point, "layout.pipeline");
+  // Data parallelism takes the ranks that tensor and pipeline parallelism leave.
   keys.push_back(fmt::format("layout.data={}", std::max<int64_t>(run.ranks / model, 1)));
   return keys;
 }

@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-constexpr double kLeastEpsilon = 1e-37;  // f32 has normal numbers from 1.2e-38 on
+constexpr double kLeastEpsilon = 1e-37;  // smallest normal f32: 1.2e-38
 
-constexpr int64_t kMostWidth = int64_t{1} << 24;  // products of widths and layers fit in 64 bits
+constexpr int64_t kMostWidth = int64_t{1} << 24;  // widths times layers fit in 64 bits
 
 template <class... A>
 [[noreturn]] void fail(std::string_view key, fmt::format_string<A...> format, A&&... a) {
@@ -81,10 +81,34 @@ void check_rotary(const ModelConfig& m) {
   at_least("rotary_scale.context", s.context, 1);
 }
 
-// Whatever is counted in elements or bytes stays within 64 bits.
+void check_numbers(const ModelConfig& m, std::string_view key, const std::vector<int64_t>& list) {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i] < 0 || list[i] >= m.layers || (i > 0 && list[i] <= list[i - 1]))
+      fail(key, "= [{}], expected numbers of layers in rising order, each in [0, {})",
+           fmt::join(list, ", "), m.layers);
+}
+
+void check_kinds_of_layers(const ModelConfig& m) {
+  const FamilyRule& family = rule_of(m.family);
+  check_numbers(m, "no_rope_layers", m.no_rope_layers);
+  if (!m.no_rope_layers.empty() && !family.turns)
+    fail("no_rope_layers", "= [{}], but family {} has no rotary embedding. Remove it.",
+         fmt::join(m.no_rope_layers, ", "), name_of_entry(m.family));
+  check_numbers(m, "wide_layers", m.wide_layers);
+  if (!m.wide_layers.empty() && family.encodes)
+    fail("wide_layers", "= [{}] is not supported by family {}. Remove it.",
+         fmt::join(m.wide_layers, ", "), name_of_entry(m.family));
+  if (m.wide_layers.empty() ? m.wide_feed_forward != 0 : m.wide_feed_forward < 1)
+    fail("wide_feed_forward", "= {} and wide_layers = [{}], expected both or neither",
+         m.wide_feed_forward, fmt::join(m.wide_layers, ", "));
+}
+
+// Limits the model so that every count of elements or bytes fits in 64 bits. The estimate is made
+// in double, which cannot overflow.
 void check_weights(const ModelConfig& m) {
   const auto layers = static_cast<double>(m.all_layers());
-  const auto hidden = static_cast<double>(m.hidden), inner = static_cast<double>(m.feed_forward);
+  const auto hidden = static_cast<double>(m.hidden);
+  const auto inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward));
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const double vocabulary =
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);
@@ -110,6 +134,7 @@ void check_model(const ModelConfig& m) {
   check_heads(m);
   check_encoder(m);
   check_rotary(m);
+  check_kinds_of_layers(m);
   within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);
 }
@@ -118,6 +143,7 @@ std::vector<int64_t> divisors(int64_t n) {
   constexpr int64_t kTried = 100'000;
   constexpr size_t kShown = 24;
   std::vector<int64_t> out;
+  // Two limits, since a hostile size could have a very long list or take long to factor.
   for (int64_t d = 1; d <= std::min(n, kTried) && out.size() < kShown; ++d)
     if (n % d == 0) out.push_back(d);
   return out;

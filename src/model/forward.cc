@@ -1,6 +1,14 @@
+// Writes the forward graph of a model. A block is written once for all its layers; a family
+// (gpt2.cc, llama.cc, …) is a function that calls BlockWriter, and each method here appends one op
+// and its weights.
+// Weights declare how tensor parallelism divides them. `divided` is the dimension: outputs for the
+// first GEMM of a pair (column parallel), inputs for the second (row parallel), as in Megatron-LM
+// (Shoeybi et al. 2019). The shard pass derives everything else.
 #include "model/forward.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -12,6 +20,14 @@ namespace tessera {
 namespace {
 
 constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
+constexpr const char* kLayerStack = "layer";
+
+// 0, 1, …; none for kNone.
+std::vector<int64_t> numbers(int64_t layers) {
+  std::vector<int64_t> at(std::max<int64_t>(layers, 0));
+  std::iota(at.begin(), at.end(), 0);
+  return at;
+}
 
 double standard_deviation(Initialiser kind, const ModelConfig& m) {
   const auto hidden = static_cast<double>(m.hidden), layers = static_cast<double>(m.layers);
@@ -19,6 +35,8 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
     case Initialiser::kNormal:
       return m.init_std;
     case Initialiser::kScaledNormal:
+      // Output projections of residual branches: the sum over 2 L branches keeps the variance of
+      // one.
       return m.init_std / std::sqrt(2 * layers);
     case Initialiser::kSmall:
       return std::sqrt(2 / (5 * hidden));  // Nguyen & Salazar 2019
@@ -30,23 +48,51 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
 
 }  // namespace
 
+std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
+  const auto has = [](const std::vector<int64_t>& list, int64_t layer) {
+    return std::binary_search(list.begin(), list.end(), layer);
+  };
+  std::vector<LayerKind> kinds;
+  for (int64_t l = 0; l < m.layers; ++l) {
+    const bool nope = has(m.no_rope_layers, l), wide = has(m.wide_layers, l);
+    const std::string block =
+        fmt::format("{}{}{}", kLayerStack, nope ? "_nope" : "", wide ? "_wide" : "");
+    auto kind = std::find_if(kinds.begin(), kinds.end(),
+                             [&](const LayerKind& k) { return k.block == block; });
+    if (kind == kinds.end())
+      kind = kinds.insert(kind, {block, {}, !nope, wide ? m.wide_feed_forward : m.feed_forward});
+    kind->at.push_back(l);
+  }
+  return kinds;
+}
+
 BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-                         const std::string& name, int64_t layers)
+                         const std::string& stack, const std::string& block,
+                         std::vector<int64_t> at)
     : graph_(graph),
       batch_(batch),
       model_(model),
-      builder_(graph, block_.forward,
-               layers != kNone ? kEach : static_cast<uint8_t>(kPerMicrobatch), name),
-      per_(layers != kNone ? kPerLayer : kOne) {
-  block_.name = name;
-  block_.layers = layers != kNone ? layers : 1;
+      stack_(stack),
+      builder_(graph, block_.forward, at.empty() ? static_cast<uint8_t>(kPerMicrobatch) : kEach,
+               stack) {
+  block_.name = block;
+  block_.at = std::move(at);
 }
+
+BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+                         const std::string& name, int64_t layers)
+    : BlockWriter(graph, batch, model, name, name, numbers(layers)) {}
+
+BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+                         const LayerKind& kind)
+    : BlockWriter(graph, batch, model, kLayerStack, kind.block, kind.at) {}
 
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
 ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
-  const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per_);
+  const uint8_t per = block_.at.empty() ? kOne : kPerLayer;
+  const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
   graph_[v].initial = {std, 0};
   graph_[v].decays = true;
   if (divided != kNone)
@@ -128,7 +174,7 @@ ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out
   return sum(name, {product(name, x, w)}, {b});
 }
 
-// The product of a part of grouped heads: rows of the weight (and bias) named name.
+// The GEMM with a part of the grouped heads' weight (and bias): its rows named `part`.
 ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& part, ValueId x,
                                    const Shape& out, const PartOf& of, bool bias) {
   const std::string own = name + "." + part;
@@ -136,7 +182,7 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
   dims.push_back(graph_[x].shape[-1]);
   whole.push_back(dims.back());
   const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
-    graph_[v].whole = {block_.name + "." + name + suffix, std::move(shape), of.first, of.copies};
+    graph_[v].whole = {stack_ + "." + name + suffix, std::move(shape), of.first, of.copies};
     if (of.copies > 1) return;
     graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensorKv)] = 0;
     graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = kShared;
@@ -150,6 +196,11 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
   return sum(own, {y}, {b});
 }
 
+// Queries, keys and values by one GEMM, packed as [K, G + 2, D]: the G queries of a group, its key,
+// its value. If more tensor ranks than key/value heads exist, each head has r copies; queries are
+// then divided among the copies, and keys and values of all K heads are repeated:
+//
+//   K = 1, G = 4, r = 2:   rank 0: q0 q1 k v     rank 1: q2 q3 k v
 ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias) {
   const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
   const int64_t r = batch_.head_copies;
@@ -178,7 +229,7 @@ ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId tab
 
 ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
                          std::vector<ValueId> biases) {
-  const auto count = static_cast<int64_t>(terms.size());
+  const auto count = std::ssize(terms);
   terms.insert(terms.end(), biases.begin(), biases.end());
   return builder_.emit_one(Sum{.terms = count}, name, terms);
 }
@@ -214,7 +265,7 @@ ValueId BlockWriter::attention(const std::string& name, ValueId queries,
     if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
     a.dropout = model_.attention_dropout;
-    a.key = static_cast<int64_t>(hash_name(block_.name + "." + name + ".dropout"));
+    a.key = static_cast<int64_t>(hash_name(stack_ + "." + name + ".dropout"));
     in.insert(in.end(), {batch_.samples, batch_.step});
   }
   return builder_.emit_one(a, name, in);
@@ -234,7 +285,7 @@ ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, GateFo
 
 ValueId BlockWriter::drop(const std::string& name, ValueId x, double probability) {
   if (probability == 0) return x;
-  const auto key = static_cast<int64_t>(hash_name(block_.name + "." + name));
+  const auto key = static_cast<int64_t>(hash_name(stack_ + "." + name));
   return builder_.emit_one(Dropout{.p = probability, .key = key}, name,
                            {x, batch_.samples, batch_.step});
 }

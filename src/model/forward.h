@@ -37,11 +37,25 @@ struct BatchForm {
   int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 
+// Layers of the stack "layer" that are configured alike, so one block.
+struct LayerKind {
+  std::string block;        // its unique name: "layer", "layer_nope", "layer_wide", …
+  std::vector<int64_t> at;  // the numbers of its layers, rising
+  bool rotary = true;
+  int64_t feed_forward = 0;
+};
+// In the order of their first layers.
+std::vector<LayerKind> layer_kinds(const ModelConfig& model);
+
 class BlockWriter {
  public:
   // `layers`: of a stack, each with weights of its own; kNone: a block that is there once.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
               const std::string& name, int64_t layers = kNone);
+  // Some of the layers of the stack "layer". Values are named after the stack, so weights, dropout
+  // masks and adapters of a layer do not depend on its kind.
+  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+              const LayerKind& kind);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
   // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
@@ -99,12 +113,15 @@ class BlockWriter {
   ValueId drop(const std::string& name, ValueId x, double probability);
   ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
                         const Shape& out, const PartOf& of, bool bias);
+  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+              const std::string& stack, const std::string& block, std::vector<int64_t> at);
+
   Graph& graph_;
   const BatchValues& batch_;
   const ModelConfig& model_;
+  std::string stack_;  // what names of values begin with
   Block block_;
   Builder builder_;
-  uint8_t per_;  // of its weights
 };
 
 // The whole forward of a model for micro-batches of that form, in f32.

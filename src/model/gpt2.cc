@@ -17,9 +17,9 @@
 namespace tessera {
 namespace {
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = m.feed_forward;
-  BlockWriter w(graph, batch, m, "layer", m.layers);
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind) {
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = kind.feed_forward;
+  BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
   const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
@@ -52,7 +52,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
                                     w.embedding("positions", batch.positions, positions)});
     w.finish(w.embedding_dropout("drop", x));
   }
-  layer(graph, batch, m);
+  for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
@@ -130,7 +130,7 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m);
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m, layer);
   const std::string ours = fmt::format("layer{}.", layer);
   const std::string theirs = fmt::format("transformer.h.{}.", layer);
   const std::string qkv = theirs + "attn.c_attn.", out = theirs + "attn.c_proj.";

@@ -1,3 +1,5 @@
+// Reads a Hugging Face config.json into a ModelConfig, and writes one. The family reads its own
+// keys; keys that change what the model computes in an unsupported way are errors, never ignored.
 #include "model/hf_config.h"
 
 #include <fmt/ranges.h>
@@ -29,7 +31,7 @@ const FamilyRule& family_of(const HfReader& in) {
             fmt::format("this version reads {}", fmt::join(known, ", ")));
 }
 
-// The keys that all families have in common, at the end as transformers writes them.
+// Adds the keys that all families have in common, at the end, as transformers writes them.
 void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_text, DType dtype) {
   out.set("initializer_range", Tree(m.init_std));
   if (m.encoder_layers == 0) out.set("bos_token_id", end_of_text ? Tree(*end_of_text) : Tree());

@@ -1,5 +1,10 @@
+// Describes each Hugging Face tensor as a reshape, a permutation of axes and an offset into one of
+// our weights, so that one routine can import and export all families:
+//
+//   their [3F, F]  --view-->  [3, H, D, F]  --axes (1, 0, 2, 3)-->  [H, 3, D, F]  --begin-->  ours
 #include "model/hf_names.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -9,7 +14,7 @@ namespace tessera {
 namespace {
 
 std::vector<int> same_order(int rank) {
-  std::vector<int> axes(static_cast<size_t>(rank));
+  std::vector<int> axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -20,9 +25,7 @@ Shape transposed_shape(const Shape& view, const std::vector<int>& axes) {
   return Shape(std::move(shape));
 }
 
-std::vector<int64_t> origin(const Shape& shape) {
-  return std::vector<int64_t>(static_cast<size_t>(shape.rank()), 0);
-}
+std::vector<int64_t> origin(const Shape& shape) { return std::vector<int64_t>(shape.rank(), 0); }
 
 }  // namespace
 
@@ -66,6 +69,12 @@ int64_t inner_width(const ModelConfig& model) {
   return model.feed_forward != 0 ? model.feed_forward : 4 * model.hidden;
 }
 
+int64_t inner_width(const ModelConfig& model, int64_t layer) {
+  const std::vector<int64_t>& wide = model.wide_layers;
+  return std::binary_search(wide.begin(), wide.end(), layer) ? model.wide_feed_forward
+                                                             : inner_width(model);
+}
+
 int64_t key_value_heads(const ModelConfig& model) {
   return model.kv_heads != 0 ? model.kv_heads : model.heads;
 }
@@ -84,9 +93,10 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& model) {
   return list.take();
 }
 
+// The permutation of an export is the inverse of the one of the import.
 std::vector<int> inverse(const std::vector<int>& axes) {
   std::vector<int> back(axes.size());
-  for (size_t k = 0; k < axes.size(); ++k) back[static_cast<size_t>(axes[k])] = static_cast<int>(k);
+  for (size_t k = 0; k < axes.size(); ++k) back[axes[k]] = static_cast<int>(k);
   return back;
 }
 

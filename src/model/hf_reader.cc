@@ -1,3 +1,5 @@
+// Typed access to the keys of a config.json, with ranges and defaults. A message names the file,
+// line and key. An explicit null counts as absent, as in transformers.
 #include "model/hf_reader.h"
 
 #include "base/error.h"
@@ -5,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; keeps products in range
+constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; products stay in range
 constexpr double kMaxBase = 1e12;
 
 void read_scale(const HfReader& in, const HfReader& rope, const ModelConfig& m, RotaryScale& s) {
@@ -28,7 +30,7 @@ void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfi
               "heads of this family are turned whole, by transformers too. Remove the key");
 }
 
-// What stands in rope_scaling or rope_parameters.
+// Reads rope_scaling or rope_parameters. Old files call the kind `type`, new ones `rope_type`.
 void read_rope(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (rope.find(layers))
@@ -117,7 +119,7 @@ void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& 
     read_rope(in, rope, known, m);
     m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, kMaxBase);
     read_share(rope, "partial_rotary_factor", keys, m);
-    break;  // where both stand, the second counts for nothing
+    break;  // if both are given, rope_parameters is ignored
   }
   const auto turned = static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
   if (turned % 2 != 0 || turned == 0)

@@ -1,6 +1,6 @@
-// LLaMA (Touvron et al. 2023; Dubey et al. 2024) and what follows it, HLAT among them: RMS norms, a
-// gated feed-forward layer, rotary positions over the whole head, key/value heads that several
-// queries share, no biases.
+// LLaMA (Touvron et al. 2023; Dubey et al. 2024) and models with its architecture, such as HLAT:
+// RMS norms, a gated feed-forward layer, RoPE over the whole head, grouped-query attention, no
+// biases.
 //
 //   ours                        Hugging Face: model.…, Linear is [out, in]
 //   embed.weight [V,F]          embed_tokens.weight
@@ -21,13 +21,15 @@
 namespace tessera {
 namespace {
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool head_biases) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = m.feed_forward;
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind,
+           bool head_biases) {
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = kind.feed_forward;
   CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
-  BlockWriter w(graph, batch, m, "layer", m.layers);
+  BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
-  const ValueId turned = w.rotary(w.grouped_heads("attn.qkv", w.rms_norm("norm1", x), head_biases));
+  const ValueId qkv = w.grouped_heads("attn.qkv", w.rms_norm("norm1", x), head_biases);
+  const ValueId turned = kind.rotary ? w.rotary(qkv) : qkv;
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
@@ -51,7 +53,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
-  layer(graph, batch, m, head_biases);
+  for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind, head_biases);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.rms_norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
@@ -117,7 +119,8 @@ void llama32(ModelConfig& m) {
 }
 void hlat(ModelConfig& m) { m.init_std = 0.021; }
 
-// Sizes as released by Meta; HLAT's from awslabs/HLAT, which trained with sequences of 4,096.
+// Sizes as released by Meta. HLAT's are from awslabs/HLAT, which was trained with sequences of
+// 4,096.
 constexpr Preset kPresets[] = {
     {"llama2-7b", 32, 4096, 32, 32, 11008, 32000, 128, 4096},
     {"llama2-13b", 40, 5120, 40, 40, 13824, 32000, 128, 4096},
@@ -167,7 +170,7 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m);
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m, layer);
   const int64_t K = key_value_heads(m), G = H / K;
   const std::string ours = fmt::format("layer{}.", layer);
   const std::string theirs = fmt::format("model.layers.{}.", layer);

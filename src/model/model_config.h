@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/range.h"
 #include "ir/ops/gelu.h"
@@ -30,10 +31,14 @@ struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
   Family family = Family::kNeox;
   int64_t layers = 0, hidden = 0, heads = 0;
-  int64_t encoder_layers = 0;         // 0: no encoder
-  int64_t kv_heads = 0;               // 0: as many as heads
-  int64_t head_width = 0;             // 0: hidden / heads
-  int64_t feed_forward = 0;           // 0: 4 × hidden
+  int64_t encoder_layers = 0;  // 0: no encoder
+  int64_t kv_heads = 0;        // 0: as many as heads
+  int64_t head_width = 0;      // 0: hidden / heads
+  int64_t feed_forward = 0;    // 0: 4 × hidden
+  // Layers of another kind, by number, rising. Layers that are listed alike are of one kind.
+  std::vector<int64_t> no_rope_layers;  // without rotary embedding
+  std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
+  int64_t wide_feed_forward = 0;
   int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
   int64_t context = 2048;             // longest sequence
@@ -69,6 +74,12 @@ struct ModelConfig {
     visit("kv_heads", self.kv_heads, "key/value heads; 0: as many as heads");
     visit("head_width", self.head_width, "dimensions of a head; 0: hidden / heads");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
+    visit("no_rope_layers", self.no_rope_layers,
+          "numbers of the layers without rotary embedding, from 0: [3, 7] (NoPE)");
+    visit("wide_layers", self.wide_layers,
+          "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
+    visit("wide_feed_forward", self.wide_feed_forward,
+          "the inner width of wide_layers; 0: there are none");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,

@@ -1,5 +1,5 @@
-// GPT-NeoX (Black et al. 2022) and Pythia: rotary positions in a share of each head, attention and
-// MLP side by side on one residual stream, embedding and head apart.
+// GPT-NeoX (Black et al. 2022) and Pythia: RoPE on a part of each head, attention and MLP in
+// parallel on one residual stream, untied embedding and head.
 //
 //   ours                      Hugging Face: gpt_neox.…, Linear is [out, in]
 //   embed.weight [V,F]        embed_in.weight
@@ -17,17 +17,18 @@
 namespace tessera {
 namespace {
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = m.feed_forward;
-  BlockWriter w(graph, batch, m, "layer", m.layers);
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind) {
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = kind.feed_forward;
+  BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
   const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
-  ValueId attended = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
+  ValueId attended = w.product("attn.out", w.attention(kind.rotary ? w.rotary(qkv) : qkv), out, 2);
 
-  // Parallel residual: the MLP reads x too, and one sum adds both; else it reads x + attention.
+  // Parallel residual: the MLP also reads x, and one sum adds both; otherwise it reads x +
+  // attention.
   if (m.dropout > 0) attended = w.dropout("attn.drop", w.sum("attn.out", {attended}, {out_bias}));
   const std::vector<ValueId> bias1 =
       m.dropout > 0 ? std::vector<ValueId>{} : std::vector<ValueId>{out_bias};
@@ -56,7 +57,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
-  layer(graph, batch, m);
+  for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
@@ -127,7 +128,7 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m);
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m, layer);
   const std::string ours = fmt::format("layer{}.", layer);
   const std::string theirs = fmt::format("gpt_neox.layers.{}.", layer);
   const std::string qkv = theirs + "attention.query_key_value.";

@@ -1,3 +1,5 @@
+// Presets by name, and counts that follow from a configuration. parameter_count() writes the
+// forward graph and counts its weights, so it cannot disagree with the model.
 #include "model/presets.h"
 
 #include <algorithm>
@@ -49,7 +51,7 @@ int64_t parameter_count(const ModelConfig& config) {
   const auto layers_of = [&](ValueId v) {
     for (const Block& b : g.blocks)
       for (const Op& op : b.forward)
-        if (std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end()) return b.layers;
+        if (std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end()) return b.count();
     CHECK(false, "{} is of no block", g[v].name);
   };
   int64_t n = 0;

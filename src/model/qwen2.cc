@@ -21,7 +21,7 @@ void defaults(ModelConfig& m) {
 
 void tied(ModelConfig& m) { m.tied_embeddings = true; }
 
-// Sizes and contexts as the config.json of Qwen/Qwen2-* and Qwen/Qwen2.5-* have them.
+// Sizes and contexts of the config.json files of Qwen/Qwen2-* and Qwen/Qwen2.5-*.
 constexpr Preset kPresets[] = {
     {"qwen2-0.5b", 24, 896, 14, 2, 4864, 151936, 1, 131072, tied},
     {"qwen2-1.5b", 28, 1536, 12, 2, 8960, 151936, 1, 131072, tied},

@@ -1,7 +1,7 @@
 // T5 1.1 and mT5 (Raffel et al. 2020; Shazeer 2020; Xue et al. 2021): an encoder and a decoder with
-// RMS norms before each part, a gated feed-forward layer, no biases, and instead of positions a
-// table of biases by distance that all layers of a stack share. Scores are not scaled, which the
-// initial weights of the queries make up for.
+// RMS norms before each sublayer, a gated feed-forward layer and no biases. Instead of position
+// embeddings, a table of biases by relative distance is shared by all layers of a stack. Scores are
+// not scaled; the smaller initial weights of the queries compensate for that.
 //
 //   ours                            Hugging Face: Linear is [out, in]
 //   embed.weight [V,F]              shared.weight, of encoder and decoder
@@ -34,12 +34,12 @@
 namespace tessera {
 namespace {
 
-// The standard deviation of initial weights that take so many inputs.
+// Returns the standard deviation of initial weights with this number of inputs.
 double std_of(const ModelConfig& m, int64_t inputs) {
   return m.init_std / std::sqrt(static_cast<double>(inputs));
 }
 
-// Heads attend to `keys`, x itself or the encoder's output, both normed.
+// Attention to `keys`, which is x itself or the encoder output; both are normalized.
 ValueId attend(BlockWriter& w, const std::string& name, ValueId x, ValueId keys,
                AttentionForm form) {
   const ModelConfig& m = w.model();
@@ -112,7 +112,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "head");
   ValueId x = w.dropout("drop", w.rms_norm("norm", w.stream()));
   if (m.tied_embeddings && m.scaled_head) x = w.scale("scale", x, std_of(m, F) / m.init_std);
-  // As in T5X; transformers starts with standard deviation 1, and a loss of hundreds.
+  // As in T5X. transformers uses a standard deviation of 1, which starts with a loss of hundreds.
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, std_of(m, F), 0);
   w.linear_cross_entropy(x, table);
   w.finish_with_loss();
@@ -132,7 +132,7 @@ void even(ModelConfig& m) {
   m.head_width = 64;
 }
 
-// Sizes as google/t5-v1_1-* and google/mt5-* have them; contexts are those of their pre-training.
+// Sizes of google/t5-v1_1-* and google/mt5-*; contexts are those of their pre-training.
 constexpr Preset kPresets[] = {
     {"t5-v1.1-small", 8, 512, 6, 6, 1024, 32128, 1, 512, even},
     {"t5-v1.1-base", 12, 768, 12, 12, 2048, 32128, 1, 512, even},
@@ -146,10 +146,11 @@ constexpr Preset kPresets[] = {
     {"mt5-xxl", 24, 4096, 64, 64, 10240, 250112, 1, 1024, even},
 };
 
-// config.json says nothing of lengths, which T5 does not bound; a run may ask for more.
+// config.json does not state a length, which T5 does not limit; a run may set a larger context.
 constexpr int64_t kContext = 1024;
 
-// A name of old stands for "gelu_new"; dense_act_fn and is_gated_act, where given, say it anew.
+// The old name of the activation means "gelu_new"; dense_act_fn and is_gated_act, if given,
+// override it.
 GeluForm read_feed_forward(const HfReader& in, const char* otherwise) {
   const auto inner = in.get<std::string>("feed_forward_proj", otherwise);
   if (!inner.starts_with("gated-gelu"))
@@ -160,7 +161,7 @@ GeluForm read_feed_forward(const HfReader& in, const char* otherwise) {
   return gelu_of(in, "dense_act_fn", name.c_str());
 }
 
-// Of config.json and of generation_config.json.
+// Checks config.json and generation_config.json.
 void check_start(const HfReader& in) {
   for (const char* key : {"decoder_start_token_id", "pad_token_id"})
     if (const auto id = in.get<int64_t>(key, 0); id != 0)
@@ -194,8 +195,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.dropout = m.attention_dropout = in.number("dropout_rate", 0.1, 0, 1);
   m.init_std = in.number("initializer_factor", 1, 0, 100);
   const bool multilingual = in.get<std::string>("model_type", "") == "mt5";
-  // Version 5 of transformers says of all that they are tied, and by the other key whether the head
-  // is scaled; those that are tied and not scaled have no head in their files.
+  // transformers 5 writes tie_word_embeddings = true for all models and states in the other key
+  // whether the head is scaled. Models that are tied and not scaled have no head in their files.
   const bool tied = in.get<bool>("tie_word_embeddings", true);
   const bool scaled = in.get<bool>("scale_decoder_outputs", tied);
   if (!multilingual && !tied && scaled)
@@ -209,7 +210,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 }
 
 Tree write_hf(const ModelConfig& m) {
-  const bool scaled = m.tied_embeddings && m.scaled_head;  // which transformers' MT5 is not
+  const bool scaled = m.tied_embeddings && m.scaled_head;  // transformers' MT5 is never scaled
   Tree out = m.preset.starts_with("mt5") && !scaled
                  ? hf_config_start("MT5ForConditionalGeneration", "mt5")
                  : hf_config_start("T5ForConditionalGeneration", "t5");
@@ -233,10 +234,10 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-// What encoder and decoder call alike, and where a layer of theirs keeps each part.
+// The names of a stack, ours and theirs, and the sublayer index of the MLP.
 struct Stack {
   std::string ours, theirs;
-  int mlp;  // its place in a layer
+  int mlp;  // its index in a layer
 };
 
 void add_attention(const ModelConfig& m, const std::string& ours, const std::string& theirs,
@@ -285,7 +286,7 @@ void add_tensors(const ModelConfig& m, HfTensorList& list) {
   list.same("head.norm.gain", "decoder.final_layer_norm.weight", {m.hidden});
 }
 
-// A table that no version of T5 reads.
+// A table that no version of T5 uses.
 bool is_buffer(std::string_view name) {
   return name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }

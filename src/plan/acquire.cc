@@ -1,3 +1,6 @@
+// Expected improvement, and the probability that a trial runs. The latter is a Gaussian process
+// classifier with a logistic link. Its posterior is not normal; Laplace's approximation takes a
+// normal with the mode and the curvature there (Rasmussen & Williams 2006, algorithms 3.1 and 3.2).
 #include "plan/acquire.h"
 
 #include <Eigen/Cholesky>
@@ -11,14 +14,16 @@ namespace {
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
 
-// Log-odds move by about two between points far apart; half a range is far.
+// A variance of 4: log-odds change by about two between points far apart. Half a range counts as
+// far.
 constexpr double kVariance = 4, kLength = 0.5;
-constexpr int kNewtonSteps = 25;  // the log posterior is concave: a handful is enough
+constexpr int kNewtonSteps = 25;  // the log posterior is concave: a few are enough
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
 
+// E max(best - y, 0) = gain Φ(z) + deviation φ(z) with z = gain / deviation.
 double expected_improvement(const Estimate& y, double best) {
   const double deviation = std::sqrt(y.variance), gain = best - y.mean;
   if (deviation <= 0) return std::max(gain, 0.0);
@@ -44,6 +49,8 @@ Feasibility::Feasibility(const Distances& distances, size_t knobs, std::vector<P
       k(i, j) = covariance(points_[size_t(i)], points_[size_t(j)]);
   }
   Eigen::LLT<Matrix> cholesky;
+  // Newton's method for the mode. B = 1 + W^1/2 K W^1/2 has eigenvalues of at least 1, so its
+  // Cholesky factorization is stable for any covariance K.
   for (int step = 0; step < kNewtonSteps; ++step) {
     const Vector odds = (mean + departure).unaryExpr(&logistic);
     slope = target - odds;
@@ -66,8 +73,9 @@ double Feasibility::at(const Point& p, double prior) const {
   const double mean = prior + k.dot(Eigen::Map<const Vector>(slope_.data(), n));
   k.array() *= Eigen::Map<const Vector>(width_.data(), n).array();
   Eigen::Map<const Matrix>(root_.data(), n, n).triangularView<Eigen::Lower>().solveInPlace(k);
+  // Predictive variance k(p,p) - |L^-1 W^1/2 k|^2 with the factor L of B.
   const double variance = std::max(0.0, kVariance - k.squaredNorm());
-  // The logistic function averaged over a normal (MacKay 1992).
+  // The logistic function averaged over a normal distribution (MacKay 1992).
   return logistic(mean / std::sqrt(1 + std::numbers::pi * variance / 8));
 }
 

@@ -19,8 +19,8 @@ int64_t workspace(const Op& op, ValueSpan values) {
 
 Target cluster_target() {
   Target t;
-  t.alignment = 256;           // what device allocators and vector loads want
-  t.ordered_transfers = true;  // NCCL's, and those of its relatives
+  t.alignment = 256;           // alignment of device allocators and vector loads
+  t.ordered_transfers = true;  // as NCCL and similar libraries order them
   t.workspace_bytes = workspace;
   return t;
 }

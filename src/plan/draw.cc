@@ -1,3 +1,7 @@
+// Draws the timeline of a simulated step as an SVG: per stage a row of bars (upper half
+// computation, thin bars below other queues) and the bytes alive over time. Adjacent bars of one
+// color and micro-batch are merged, and steps narrower than a third of a pixel are skipped, so the
+// size of the file stays moderate for large programs.
 #include "plan/draw.h"
 
 #include <fmt/format.h>
@@ -65,7 +69,8 @@ std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& tim
   return bars;
 }
 
-// Bytes that are alive after each call of the compute queue, as (time, bytes).
+// Returns the bytes alive after each change, as (time, bytes): +bytes at the first call of a
+// buffer, -bytes after its last one, summed in the order of time.
 std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
                                                  const IdVector<CallId, CallTime>& times) {
   std::vector<std::pair<int64_t, int64_t>> changes;
@@ -88,6 +93,8 @@ std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
   return changes;
 }
 
+// A step function of time: H to the time of a change, V to the new height. The top of the row is
+// the largest arena of all stages, so rows can be compared.
 std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& times, double top,
                         double scale, int64_t most) {
   const auto y = [&](int64_t bytes) {
@@ -97,7 +104,7 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
   double drawn = kLeft;
   for (const auto& [time, bytes] : live_of(p, times)) {
     const double x = kLeft + static_cast<double>(time) * scale;
-    if (x - drawn < 0.3) continue;  // finer than a pixel
+    if (x - drawn < 0.3) continue;  // narrower than a pixel
     d += fmt::format("H{:.1f}V{:.1f}", x, y(bytes));
     drawn = x;
   }
@@ -106,6 +113,9 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
 
 }  // namespace
 
+//   stage s   ▐████▌▐██▌ ▐████▌     computation, colored by phase
+//             ▂▂▂▂   ▂▂▂            other queues
+//             ▁▃▅▇▇▅▃▁              bytes alive
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
   const double scale = kWidth / static_cast<double>(std::max<int64_t>(timeline.step_ns, 1));
   int64_t most = 1;

@@ -1,3 +1,5 @@
+// The pages of `plan` as text and as JSON. The limiting factor is named by a rule: the matrix rate
+// if GEMMs take more than three times the largest other part, otherwise that part.
 #include "plan/explain.h"
 
 #include <fmt/format.h>
@@ -35,6 +37,7 @@ std::vector<Part> parts_of(const TimeParts& t) {
           {"host", t.host}};
 }
 
+// Twenty characters are the whole step; a character has eight steps.
 std::string bar(double share) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   constexpr double kWidth = 20;
@@ -52,7 +55,7 @@ std::string budget(const Prediction& p, double tokens) {
   return out;
 }
 
-// What takes the bytes of the fullest stage.
+// Returns the line that divides the memory of the fullest stage by use.
 std::string memory_line(const Prediction& p, const Hardware& h) {
   const MemoryPlan& m = p.fullest().memory;
   const DeviceFigures& d = h.device;
@@ -67,6 +70,37 @@ std::string memory_line(const Prediction& p, const Hardware& h) {
       bytes_text(p.fullest().peak_bytes), gib(usable_bytes(d)), kept, p.fullest_stage,
       bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
       bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)), host);
+}
+
+// "adamw", "group 1 (sgd)"
+std::string name_of(const OptimizerPart& part) {
+  return part.group == 0 ? std::string(part.rule)
+                         : fmt::format("group {} ({})", part.group, part.rule);
+}
+
+// With groups of optimizers, what each takes on the fullest stage; empty without.
+std::string optimizer_line(const Prediction& p) {
+  const std::vector<OptimizerPart>& parts = p.fullest().optimizers;
+  if (parts.size() < 2) return "";
+  std::string line;
+  for (const OptimizerPart& part : parts)
+    line += fmt::format("{}{}{} {} and {}", line.empty() ? "optimizers (" : " · ",
+                        line.empty() ? fmt::format("stage {}): ", p.fullest_stage) : "",
+                        name_of(part), bytes_text(part.bytes), step_text(part.seconds));
+  return line + '\n';
+}
+
+Tree optimizers_tree(const StagePrediction& s) {
+  Tree list = Tree::list();
+  for (const OptimizerPart& part : s.optimizers) {
+    Tree t;
+    t.set("group", Tree(part.group));
+    t.set("kind", Tree(std::string(part.rule)));
+    t.set("state_bytes", Tree(part.bytes));
+    t.set("seconds", Tree(part.seconds));
+    list.push(std::move(t));
+  }
+  return list;
 }
 
 Tree memory_tree(const StagePrediction& s) {
@@ -85,10 +119,9 @@ Tree memory_tree(const StagePrediction& s) {
 Tree parts_tree(const TimeParts& t) {
   Tree compute, exposed, all;
   for (int k = 0; k < kOpKinds; ++k)
-    if (const double s = t.compute[static_cast<size_t>(k)]; s > 0)
-      compute.set(name_of(static_cast<OpKind>(k)), Tree(s));
+    if (const double s = t.compute[k]; s > 0) compute.set(name_of(static_cast<OpKind>(k)), Tree(s));
   for (int a = 0; a < kTraffics; ++a)
-    exposed.set(name_of(static_cast<Traffic>(a)), Tree(t.exposed[static_cast<size_t>(a)]));
+    exposed.set(name_of(static_cast<Traffic>(a)), Tree(t.exposed[a]));
   all.set("compute_s", std::move(compute));
   all.set("recomputation_s", Tree(t.recomputation));
   all.set("optimizer_s", Tree(t.optimizer));
@@ -110,6 +143,7 @@ bool fits(const Prediction& p, const Hardware& hardware) {
   });
 }
 
+// The GEMMs are the first part; the largest of the others competes with a third of them.
 std::string limit_of(const Prediction& p, const Hardware& hardware) {
   const std::vector<Part> parts = parts_of(p.parts);
   const Part& worst =
@@ -133,6 +167,10 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
   return fmt::format("{}: {} % of the step", name, percent);
 }
 
+// llama2-7b on 64 …   fits: … of … GiB
+// step … · … per device (… % of the … peak, … with recomputation) · … tokens/s
+//   matrix products   61.2 %  ████████████▎       parts above 0.5 %, largest first
+// memory … · limited by: …
 std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject) {
   std::string out = fmt::format(
       "{} on {} {}   {}\n", subject.model, p.devices, hardware.device.name,
@@ -156,7 +194,7 @@ std::string page(const Prediction& p, const Hardware& hardware, const Subject& s
       out += fmt::format("  {:16} {:5.1f} %  {}\n", part.name, 100 * share, bar(share));
   }
   if (rest > 0) out += fmt::format("  {:16} {:5.1f} %\n", "rest", 100 * rest / p.step_s);
-  out += memory_line(p, hardware) + '\n';
+  out += memory_line(p, hardware) + '\n' + optimizer_line(p);
   return out + fmt::format("limited by: {}\n", limit_of(p, hardware));
 }
 
@@ -187,6 +225,7 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
     Tree stage;
     stage.set("memory", memory_tree(s));
     stage.set("parts", parts_tree(s.parts));
+    stage.set("optimizers", optimizers_tree(s));
     stages.push(std::move(stage));
   }
   t.set("stages", std::move(stages));

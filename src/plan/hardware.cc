@@ -1,3 +1,6 @@
+// Reads and checks machine files. Every figure has a plausible range, so that a value in the wrong
+// unit (GB instead of bytes, microseconds instead of seconds) is rejected instead of giving a
+// prediction that is wrong by a factor of a thousand.
 #include "plan/hardware.h"
 
 #include <fmt/ranges.h>
@@ -12,14 +15,14 @@ namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-// Required and optional keys with their plausible range. A value outside [least, most] is rejected:
+// A required or optional key with its plausible range. A value outside [least, most] is rejected:
 // it was probably given in another unit.
 struct Bound {
   const char* path;
   bool zero;   // may be 0
   bool share;  // at most 1
   double least = 0, most = kAny;
-  const char* example = "";  // in the unit that is wanted
+  const char* example = "";  // in the expected unit
 };
 constexpr double kBytes = 1e6, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
 constexpr const char *kGibibytes = "bytes: 80 GiB are 85899345920",
@@ -62,6 +65,7 @@ double number_in(const Field& f) {
   return d != nullptr ? *d : kNotGiven;
 }
 
+// In this order: missing, not a usable number, a share above 1, outside the plausible range.
 void check_figure(std::span<const Field> fields, const Bound& b, bool required,
                   const std::string& source, const Places& places) {
   const Field& f = find_field(fields, b.path, "");
@@ -104,7 +108,7 @@ void check_known(const std::string& name, std::span<const char* const> known, co
               fmt::join(known, " | "));
 }
 
-// Figures that only make sense together.
+// Checks figures that only make sense together.
 void check_together(const Hardware& h, const std::string& source, const Places& places) {
   const NodeFigures& n = h.node;
   if (const std::string& kind = h.device.kind;
@@ -169,6 +173,7 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
   }
 }
 
+// Keys are op names, optionally with a dtype: "norm" or "norm.bf16".
 void read_value(const Tree& tree, OpRates& value, const Place& place) {
   value.clear();
   if (tree.as_members() == nullptr) wrong_value(tree, "rates by the name of the op", place);
@@ -214,6 +219,8 @@ std::string type_name(const OpRates&) { return "rates by op"; }
 
 double usable_bytes(const DeviceFigures& d) { return d.memory_bytes * (1 - d.headroom); }
 
+// Memory outside the arena: a fixed part (context, library code), and if the rank communicates, a
+// fixed part of the communication library plus one per communicator.
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators) {
   if (communicators == 0) return std::llround(d.outside_bytes);
   return std::llround(d.outside_bytes + d.communication_bytes +
@@ -224,6 +231,8 @@ MemoryNeed memory_need(const Program& program) {
   return {program.bytes, program.host_bytes, communicator_count(program)};
 }
 
+// On a CPU, device and host share one memory; on a GPU, each has its own limit (the host's may be
+// unknown, 0).
 bool has_room(const DeviceFigures& d, const MemoryNeed& need) {
   const auto host = static_cast<double>(need.host);
   const bool one_memory = d.kind == "cpu";

@@ -1,3 +1,11 @@
+// The alpha-beta model of collectives: latency per hop plus bytes over bandwidth, for rings, trees
+// and hierarchical algorithms (links.h). With n members, B bytes, p passes (2 for all-reduce, else
+// 1):
+//
+//   ring          p ((n-1)/n B / rate + hops)
+//   tree          2 (B / rate + log2 hops)
+//   hierarchical  ring within a node of k, then p ((N-1)/N (B/k) / network rate + hops) between
+//                 N nodes, on which each of the k members has a k-th of the bytes
 #include "plan/links.h"
 
 #include <algorithm>
@@ -13,10 +21,11 @@ int64_t package_of(int64_t rank, const Hardware& h) {
   return rank / std::max<int64_t>(h.node.package_devices, 1);
 }
 
-// The first rank of a stage, and how many it has: the pipeline is the outermost axis.
+// Returns the number of ranks per stage. The pipeline is the outermost axis, so those of a stage
+// are consecutive.
 int64_t ranks_of_stage(const Mesh& mesh) { return mesh.ranks() / mesh[AxisKind::kPipeline]; }
 
-// Of one device over the network, where `sharing` devices of its node send at once.
+// Returns the rate of one device over the network while `sharing` devices of its node send at once.
 double network_rate(int64_t sharing, const Hardware& h) {
   const NetworkFigures& n = h.network;
   const double adapter = n.bytes_per_s / static_cast<double>(std::max<int64_t>(n.adapters, 1));
@@ -30,13 +39,13 @@ double node_rate(bool package, const Hardware& h) {
   return rate * h.node.efficiency;
 }
 
-// Passes over the data: an all_reduce is a reduction and a gather.
+// Returns the passes over the data: an all-reduce is a reduce-scatter and an all-gather.
 double passes_of(WireKind kind) { return kind == WireKind::kAllReduce ? 2 : 1; }
 
 double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& h) {
   const auto n = static_cast<double>(g.members);
   const bool local = g.nodes == 1;
-  // A group's ring leaves the node through one of its members.
+  // The ring of a group leaves the node through one of its members.
   const double rate =
       local ? node_rate(g.package, h) : std::min(node_rate(false, h), network_rate(g.at_once, h));
   const double inside = (n - static_cast<double>(g.nodes)) * h.node.latency_s;
@@ -65,14 +74,14 @@ double hierarchical_s(double bytes, const GroupShape& g, double passes, const Ha
 
 GroupShape shape_of(const std::vector<int64_t>& ranks, const Hardware& h) {
   GroupShape g;
-  g.members = static_cast<int64_t>(ranks.size());
+  g.members = std::ssize(ranks);
   std::map<int64_t, int64_t> nodes;
   std::set<int64_t> packages;
   for (const int64_t r : ranks) {
     ++nodes[node_of(r, h)];
     packages.insert(package_of(r, h));
   }
-  g.nodes = static_cast<int64_t>(nodes.size());
+  g.nodes = std::ssize(nodes);
   g.per_node = 0;
   for (const auto& [node, members] : nodes) g.per_node = std::max(g.per_node, members);
   g.package = packages.size() == 1 && h.node.package_devices > 1;
@@ -85,7 +94,8 @@ GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
                        const Hardware& hardware, bool hierarchical) {
   const int64_t first = stage * ranks_of_stage(mesh);
   GroupShape g = shape_of(group_of(mesh, over, first), hardware);
-  // Ranks of the stage on the first one's node, in groups of per_node members.
+  // Counts the groups with members on the first rank's node: its ranks of this stage, per_node to a
+  // group.
   const int64_t end = std::min((node_of(first, hardware) + 1) * hardware.node.devices,
                                first + ranks_of_stage(mesh));
   g.at_once = std::max<int64_t>((end - first) / std::max<int64_t>(g.per_node, 1), 1);
@@ -96,7 +106,7 @@ GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
 GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardware& hardware) {
   const int64_t n = ranks_of_stage(mesh);
   GroupShape g = shape_of({from * n, to * n}, hardware);
-  // Of the ranks of the stage on one node, all send at once; on the emptiest link decides none.
+  // All ranks of the stage on one node send at once. The most loaded link decides.
   int64_t crossing = 0;
   for (int64_t r = 0; r < std::min(n, hardware.node.devices); ++r)
     if (node_of(from * n + r, hardware) != node_of(to * n + r, hardware)) ++crossing;

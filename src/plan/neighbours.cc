@@ -1,3 +1,6 @@
+// Alternatives to a run: one knob changed (or two, where one makes room for the other), on the same
+// devices and with the same global batch. Proved bounds reject most of them before they are
+// compiled; the others are simulated in full.
 #include "plan/neighbours.h"
 
 #include <algorithm>
@@ -12,14 +15,14 @@
 namespace tessera {
 namespace {
 
-// Calls beyond which a neighbour would make people wait.
+// Upper limit on the calls of a program, so that an alternative takes no noticeable time.
 constexpr int64_t kMostCalls = 400'000;
 
 int64_t global_batch(const CompileRequest& r) {
   return r.sequences * r.layout.data * r.microbatches;
 }
 
-// Another division of the same devices and sequences; false where it does not come out even.
+// Sets the micro-batches for the same global batch. Returns false if it is not divisible.
 bool divide(CompileRequest& r, const CompileRequest& from, const std::vector<int64_t>& ramp) {
   const int64_t together = r.sequences * r.layout.data;
   if (together == 0 || common_batch(global_batch(from), ramp) % together != 0) return false;
@@ -40,7 +43,7 @@ class Neighbours {
     if (divide(r, from_, ramp_)) all.push_back({keys, std::move(r)});
   }
 
-  // Twice as many ranks on one axis, half as many on another.
+  // Doubles the ranks of one axis and halves those of another.
   void exchange(const char* more, int64_t Layout::*up, const char* less, int64_t Layout::*down) {
     if (from_.layout.*down % 2 != 0) return;
     const int64_t a = from_.layout.*up * 2, b = from_.layout.*down / 2;
@@ -57,7 +60,7 @@ class Neighbours {
   const std::vector<int64_t>& ramp_;
 };
 
-// Whether a neighbour may fit and be fast enough, by what is proved without its schedule.
+// Checks by the proved bounds whether a neighbor may fit and be fast enough.
 class Promise {
  public:
   Promise(const CompileRequest& request, const Hardware& hardware, const Software& software,
@@ -69,13 +72,13 @@ class Promise {
     bounds_.emplace(search_, target, hardware, software);
   }
 
-  // These throw Error for what is no layout of the model.
+  // These throw Error for a layout that the model does not have.
   bool holds(const CompileRequest& r) {
     const Bound b = bound(r);
     const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
     return bytes <= usable_bytes(hardware_.device) && is_fast(b);
   }
-  // Of the run with less memory, which takes no less time.
+  // For the variant with less memory, which takes at least as long.
   bool holds_spared(const CompileRequest& r) { return is_fast(bound(r)); }
 
  private:
@@ -111,6 +114,7 @@ class Trials {
     }
   }
 
+  // Layouts that do not fit, with just enough layers recomputed or offloaded so that they do.
   void spared(const Neighbour& n) {
     if (is_long(n.request)) return;
     try {
@@ -134,7 +138,7 @@ class Trials {
 
   void keep(const Neighbour& n) {
     if (std::any_of(tried_.begin(), tried_.end(), [&](const Tried& t) { return t.keys == n.keys; }))
-      return;  // with all layers spared it is a neighbour
+      return;  // with all layers spared it equals a neighbor
     Prediction p = predict(n.request, hardware_, software_, target_);
     if (fits(p, hardware_) && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
   }
@@ -149,6 +153,7 @@ class Trials {
 
 }  // namespace
 
+// Exchanges between tensor, pipeline and data, then the other knobs one at a time.
 std::vector<Neighbour> neighbours(const CompileRequest& request, const std::vector<int64_t>& ramp) {
   Neighbours n(request, ramp);
   const Layout& l = request.layout;

@@ -1,3 +1,6 @@
+// An analytic model of op times (op_time.h): GEMMs by tiles and waves, attention by its operations,
+// everything else by the bytes it moves (roofline). Measured rates replace the model where the
+// machine's file has them.
 #include "plan/op_time.h"
 
 #include <algorithm>
@@ -10,9 +13,10 @@
 namespace tessera {
 namespace {
 
-// Rows and columns that one processor computes at once, and the share of the rate of large tiles
-// that it reaches: smaller tiles read more for each operation. Sizes are those that cuBLAS and
-// CUTLASS ship; shares are of this order on A100 (CUTLASS profiler) and not fitted.
+// Rows and columns that one processor computes at once, and the fraction of the rate of large tiles
+// that it reaches: smaller tiles read more bytes per operation. The sizes are those that cuBLAS and
+// CUTLASS provide; the fractions have the magnitude of measurements on A100 (CUTLASS profiler) and
+// are not fitted.
 struct Tile {
   int64_t rows, columns;
   double share;
@@ -20,7 +24,7 @@ struct Tile {
 constexpr std::array kTiles = {Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.93},
                                Tile{64, 128, 0.75}, Tile{128, 64, 0.75}, Tile{64, 64, 0.55}};
 constexpr std::array<int64_t, 4> kSplits = {1, 2, 4, 8};  // of k, over processors
-// Filling the pipeline of a tile and writing it back take as long as so many steps of k.
+// Filling the pipeline of a tile and writing it back take as long as this many steps of k.
 constexpr double kTileOverhead = 200;
 
 double rate_of(DType type, const DeviceFigures& d) {
@@ -47,10 +51,11 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
   const double depth = static_cast<double>(s.k) / static_cast<double>(split) + kTileOverhead;
   const double one = 2 * static_cast<double>(tile.rows * tile.columns) * depth * processors /
                      (rate_of(s, d) * d.matrix_efficiency * tile.share);
-  // Processors that run out of tiles first leave clock and bandwidth to the others: half of what
-  // a last wave that is not full would cost.
+  // In a last wave that is not full, idle processors leave clock and bandwidth to the others: half
+  // of what the wave would cost is counted.
   const double waves = blocks / processors;
   const double effective = waves < 1 ? 1 : 0.5 * (std::ceil(waves) + waves);
+  // Split-k writes and reads f32 partial sums: 8 bytes per element and split.
   const double sums =
       split == 1
           ? 0
@@ -67,7 +72,8 @@ double log_distance(const MeasuredProduct& r, const ProductShape& s) {
   return part(r.m, s.m) + part(r.n, s.n) + part(r.k, s.k);
 }
 
-// The rate between measured shapes: weights fall with the square of the distance in log m, n, k.
+// Interpolates measured rates: a mean of logarithms, weighted by the inverse squared distance in
+// log m, log n and log k.
 double measured_rate(const ProductShape& s, const DeviceFigures& d) {
   double weights = 0, sum = 0;
   for (const MeasuredProduct& r : d.products) {
@@ -84,7 +90,7 @@ double kernels_of(std::string_view name, const Software& software) {
   return found == software.kernels.end() ? 1.0 : static_cast<double>(found->second);
 }
 
-// Of its type, else of any; 0: not measured.
+// Returns the rate for the op's type, else for any type; 0 if not measured.
 double measured_rate(const Op& op, ValueSpan values, const OpRates& rates) {
   if (rates.empty()) return 0;
   auto found = rates.find(rate_key(op, values));
@@ -97,8 +103,8 @@ double moved_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFig
   return measured > 0 ? cost.moved_bytes / measured : sweep_s(cost.moved_bytes, d);
 }
 
-// Further kernels sweep the result: into a sum of another type, say. Operands that are rounded to
-// eight bits are swept twice, by a kernel each.
+// Additional kernels pass over the result, for example into a sum of another type. FP8 operands are
+// passed over twice, by one kernel each.
 double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                      double kernels) {
   const ProductShape& product = cost.products.front();
@@ -129,7 +135,7 @@ double attention_s(const Op& op, const Cost& cost, ValueSpan values, const Devic
   return std::max(flops / rate, moved_s(op, cost, values, d)) + d.kernel_s;
 }
 
-// The products chunk by chunk; then the loss reads and writes the logits.
+// The GEMMs chunk by chunk; then the loss reads and writes the logits.
 double chunks_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
     return cost.flops.hardware / r + d.kernel_s;

@@ -1,3 +1,7 @@
+// Predicts a request by compiling and simulating all its stages, and searches for the fewest
+// devices that fit a model: powers of two first, then eighths between the last that is too few and
+// the first that is enough. Only memory is computed there, for the four stages that can be the
+// fullest.
 #include "plan/predict.h"
 
 #include <algorithm>
@@ -11,8 +15,9 @@
 namespace tessera {
 namespace {
 
-// The fullest of the stages that can be: the ends hold embedding and head, the first most
-// micro-batches, and a stage between them may have a layer more.
+// Returns the memory of the fullest stage among the candidates for it: the first and the last hold
+// embedding and head, the first has the most micro-batches in flight, and a stage between them may
+// have one layer more.
 int64_t peak_of(CompileRequest r, const Software& software, const Target& target,
                 const Hardware& h) {
   int64_t most = 0;
@@ -25,14 +30,15 @@ int64_t peak_of(CompileRequest r, const Software& software, const Target& target
   return most;
 }
 
-// Bytes that weights alone take on `devices`: fewer cannot be.
+// Returns whether the devices can hold the weights alone, a necessary condition that needs no
+// compilation.
 bool holds_weights(int64_t devices, const CompileRequest& r, const Hardware& h) {
   const double bytes = r.precision == Precision::kFp32 ? 4 : 2;
   return bytes * static_cast<double>(parameter_count(r.model)) <=
          usable_bytes(h.device) * static_cast<double>(devices);
 }
 
-// Every division of the model over `devices` by tensor ranks within a node and stages.
+// Tries every division of the model over `devices` into tensor ranks within a node and stages.
 std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& request,
                                    const Hardware& hardware, const Software& software,
                                    const Target& target) {
@@ -46,7 +52,7 @@ std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& reques
     r.layout.pipeline = devices / t;
     r.layout.recompute = "full";
     r.sequences = 1;
-    r.microbatches = r.layout.pipeline;  // as many as can be in flight
+    r.microbatches = r.layout.pipeline;  // the most that can be in flight
     try {
       const int64_t peak = peak_of(r, software, target, hardware);
       if (static_cast<double>(peak) <= usable_bytes(hardware.device) &&
@@ -73,7 +79,8 @@ std::optional<LeastDevices> least_devices(const CompileRequest& request, const H
   for (; enough <= most && !found; enough *= 2)
     found = fit_on(enough, request, hardware, software, target);
   if (!found) return found;
-  // Between the last power of two that is too few and the first that is enough, by eighths.
+  // Continues between the last power of two that is too few and the first that is enough, in
+  // eighths.
   const int64_t top = enough / 2, step = std::max<int64_t>(top / 16, 1);
   for (int64_t n = top / 2 + step; n < top; n += step)
     if (auto fewer = fit_on(n, request, hardware, software, target)) return fewer;

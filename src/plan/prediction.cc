@@ -1,3 +1,4 @@
+// Derived figures of a prediction: groups of op times, utilization, cost.
 #include "plan/prediction.h"
 
 #include "ir/rule.h"
@@ -8,7 +9,7 @@ namespace {
 double sum_of(const TimeParts& t, TimeGroup group) {
   double s = 0;
   for (int k = 0; k < kOpKinds; ++k)
-    if (rule_of(static_cast<OpKind>(k)).time == group) s += t.compute[static_cast<size_t>(k)];
+    if (rule_of(static_cast<OpKind>(k)).time == group) s += t.compute[k];
   return s;
 }
 
@@ -37,6 +38,7 @@ void TimeParts::operator*=(double share) {
   with(*this, [&](double& mine, double) { mine *= share; });
 }
 
+// MFU and HFU: operations per second and device, divided by the device's specified rate.
 double Prediction::share(double flops) const {
   return flops / (step_s * static_cast<double>(devices) * peak_flops_per_s);
 }

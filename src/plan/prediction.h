@@ -54,11 +54,21 @@ struct TimeParts : PartsOf<double> {
   void operator*=(double share);
 };
 
+// What one optimizer of the run takes: that of the weights in no group, or in one of
+// optimizer.groups.
+struct OptimizerPart {
+  int64_t group = 0;      // Value::policy of its weights
+  std::string_view rule;  // the name of its update op: "adamw"
+  int64_t bytes = 0;      // of masters, moments and factors on one rank
+  double seconds = 0;     // squares, factors and update
+};
+
 // Of each rank of one stage.
 struct StagePrediction {
   TimeParts parts;
-  MemoryPlan memory;       // from the program: exact
-  int64_t peak_bytes = 0;  // the arena and what stands outside it
+  std::vector<OptimizerPart> optimizers;  // of parts.optimizer and memory.optimizer
+  MemoryPlan memory;                      // from the program: exact
+  int64_t peak_bytes = 0;                 // the arena and what stands outside it
 };
 
 struct Prediction {
@@ -83,7 +93,7 @@ struct Prediction {
   double share(double flops) const;
   double tokens_per_s() const { return static_cast<double>(tokens) / step_s; }
   double bubble() const { return parts.bubble / step_s; }
-  const StagePrediction& fullest() const { return stages[static_cast<size_t>(fullest_stage)]; }
+  const StagePrediction& fullest() const { return stages[fullest_stage]; }
   // Of the host's memory, with layout.offload: the most that a rank of any stage needs.
   int64_t host_bytes() const {
     int64_t most = 0;

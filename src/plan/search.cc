@@ -1,3 +1,12 @@
+// Best-first branch and bound over the candidate layouts. The queue is ordered by a lower bound of
+// the step time; the entry with the smallest bound is refined one step and put back:
+//
+//   formula (all candidates, µs) → walk of all actions → simulation of stage 0 alone → simulation
+//
+// A bound never decreases by refinement (maximum with the previous one). So when the smallest bound
+// exceeds the time of the last of the `keep` best results, every open candidate is slower, and the
+// answer equals that of simulating everything. Candidates whose memory bound exceeds the device are
+// dropped at each level.
 #include "plan/search.h"
 
 #include <algorithm>
@@ -14,8 +23,8 @@
 namespace tessera {
 namespace {
 
-// What is known of a candidate's time: the formula's bound, that of the walk over all actions, that
-// of its first stage alone.
+// How the bound of a candidate's time was obtained: by the formula, by the walk over all actions,
+// or by simulating its first stage alone.
 enum class Known : uint8_t { kFormula, kWalk, kAlone };
 
 struct Entry {
@@ -90,7 +99,8 @@ void Search::look_closer(size_t index) {
   if (may_fit(b)) open_.push({b.step_ns, index, Known::kWalk});
 }
 
-// The first stage, its messages never late: in that are the waits for bytes that are used again.
+// Simulates the first stage alone, with messages that are never late. In addition to the walk's
+// bound this has the waits for buffers whose bytes are used again.
 void Search::look_at_first_stage(const Entry& walked) {
   const Candidate& c = candidates_[walked.index];
   Entry next = {walked.step_ns, walked.index, Known::kAlone};
@@ -107,10 +117,11 @@ void Search::look_at_first_stage(const Entry& walked) {
   open_.push(next);
 }
 
-// Nothing where a stage does not fit; most often the last, if the first does.
+// Returns nothing if a stage does not fit. Stages are compiled from the last one on: if the first
+// one fits, the last one is the most likely not to.
 std::optional<Prediction> Search::predict(const Candidate& c) const {
   const Blocks blocks = compile_blocks(request_of(request_, c), target_);
-  std::vector<Program> programs(static_cast<size_t>(c.layout.pipeline));
+  std::vector<Program> programs(c.layout.pipeline);
   for (auto stage = programs.size(); stage-- > 0;) {
     programs[stage] = program_of(blocks, static_cast<int64_t>(stage));
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
@@ -123,6 +134,7 @@ void Search::simulate_in_full(size_t index) {
   std::optional<Prediction> p = predict(candidates_[index]);
   if (!p) return;
   ++result_.fit;
+  // Ties are broken by the index, so the order of the answers is that of the candidates.
   const auto before = [](const auto& a, const auto& b) {
     const double s = a.first.prediction.step_s, t = b.first.prediction.step_s;
     return s != t ? s < t : a.second < b.second;
@@ -133,12 +145,13 @@ void Search::simulate_in_full(size_t index) {
 }
 
 bool Search::slower_than_kept(int64_t ns) const {
+  // A candidate with the same time as the last kept one may still precede it by its index.
   if (!request_.prune || kept_.size() < request_.keep) return false;
   return ns > step_ns(kept_.back().first.prediction);
 }
 
 SearchResult Search::run() {
-  result_.candidates = static_cast<int64_t>(candidates_.size());
+  result_.candidates = std::ssize(candidates_);
   all_bounds();
   while (!open_.empty() && !slower_than_kept(open_.top().step_ns)) {
     const Entry next = open_.top();
@@ -150,7 +163,7 @@ SearchResult Search::run() {
     else
       simulate_in_full(next.index);
   }
-  result_.too_slow = static_cast<int64_t>(open_.size());
+  result_.too_slow = std::ssize(open_);
   for (auto& [found, index] : kept_) result_.best.push_back(std::move(found));
   return std::move(result_);
 }
@@ -188,7 +201,7 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   add_part(parts, "host", a.host, b.host);
   for (int t = 0; t < kTraffics; ++t)
     add_part(parts, fmt::format("exposed {} traffic", name_of(static_cast<Traffic>(t))),
-             a.exposed[static_cast<size_t>(t)], b.exposed[static_cast<size_t>(t)]);
+             a.exposed[t], b.exposed[t]);
   std::sort(parts.begin(), parts.end(),
             [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
   const double shown = 0.05 * std::abs(parts[0].first);

@@ -32,7 +32,8 @@ struct SearchRequest {
   bool prune = true;  // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
-  // Each layout also with layout.offload = activations, beside what `base` says of it.
+  // Each layout also with layout.offload = activations, optimizer, and both, in addition to that of
+  // `base`.
   bool offload = false;
 };
 

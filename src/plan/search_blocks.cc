@@ -1,3 +1,7 @@
+// Compiles the blocks of a model once per (tensor, micro-batch, recomputation, sequence
+// parallelism, divided backward), with data = 1 and one or two stages, and extracts what the bounds
+// of all layouts with these blocks need: durations without communication, collectives by group and
+// bytes, saved bytes, and the costs of weight groups.
 #include "plan/search_blocks.h"
 
 #include <algorithm>
@@ -31,14 +35,18 @@ class Measure {
       c.compute_ns[fresh] = t.ns - exposed - t.parts.host;
       c.floor_ns[fresh] = t.parts.host > 0 ? t.ns : 0;
     }
+    // Inline collectives are kept as (kind, group, bytes), because their time depends on where a
+    // layout puts the group; what may be hidden counts as 0.
     for (const Op& op : s.ops) {
       if (!communicates(op) || runs_beside(s, op)) continue;
-      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
-                               static_cast<double>(p_[whole_operand(op)].bytes())});
+      c.collectives.push_back(
+          {rule_of(op).effects.wire, *over_of(op.attributes),
+           static_cast<double>(p_[whole_operand(op)].bytes()) / op.chunk.count});
     }
     return c;
   }
 
+  // Bytes per element, so that a layout can divide the elements among its ranks.
   GroupCost group(const WeightGroup& g) {
     GroupCost c;
     int stack = 0;
@@ -72,6 +80,8 @@ class Measure {
     return c;
   }
 
+  // What a layer keeps from its forward to its backward, and from there to its weights' part. Its
+  // input counts separately, because the layer before it wrote it.
   StackCosts stack(const Block& block, const BlockSegments& s) {
     StackCosts c;
     c.layer = cost(s.forward_no_save != kNone ? s.forward_no_save : s.forward);
@@ -87,6 +97,7 @@ class Measure {
       c.input_bytes = value_bytes(block.input);
     if (kept) c.kept_bytes += c.input_bytes;
     if (reads(s.weight_backward, s.saved)) c.kept_bytes += c.saved_bytes;
+    c.gives_memory = reads(s.backward, e_.encoder_output_gradient);
     return c;
   }
 
@@ -111,8 +122,9 @@ class Measure {
     });
   }
 
-  // As in SegmentTimes: what such software hides may take no time.
+  // As in SegmentTimes: communication that such software hides may take no time.
   bool runs_beside(const Segment& s, const Op& op) const {
+    if (software_.overlap_tensor && is_inner(op.queue)) return true;
     const bool again =
         s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == CopyKind::kRecomputed;
     return software_.overlap_regather && again && rule_of(op).effects.wire == WireKind::kAllGather;
@@ -141,6 +153,8 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   const bool divided = l.pipeline_schedule == PipelineSchedule::kZeroBubble && l.pipeline > 1;
   l.data = l.interleave = 1;
   l.zero = l.zero_group = 0;
+  // Two stages suffice to have the divided backward; with one stage all schedules are the same.
+  l.offload = "none";  // see CandidateView::offload
   l.pipeline = divided ? 2 : 1;
   if (!divided) l.pipeline_schedule = PipelineSchedule::k1F1B;
   request.microbatches = 1;
@@ -167,6 +181,17 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
       const auto message = static_cast<double>(measure.value_bytes(block.input));
       costs.message_bytes = std::min(costs.message_bytes, message);
     }
+  }
+  IdVector<BlockId, size_t> stack(e.blocks.size(), 0);
+  size_t stacks = 0;
+  for (const BlockId b : e.blocks.ids())
+    if (e.blocks[b].is_stack()) stack[b] = stacks++;
+  for (const Visit& v : model_order(e.blocks)) {
+    const Block& block = e.blocks[v.block];
+    if (block.is_stack())
+      costs.order.push_back(stack[v.block]);
+    else if (block.input != kNone && block.output != kNone)
+      costs.bridge_before = v.before;
   }
   for (const WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
   costs.shares = shares_of(e.blocks, e.program.values);

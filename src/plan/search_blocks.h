@@ -43,9 +43,6 @@ struct GroupCost {
   int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
 };
 
-// A model has a stack of layers, or an encoder's and a decoder's.
-constexpr size_t kMostStacks = 2;
-
 // Of a layer of a stack.
 struct StackCosts {
   SegmentCost layer, again, backward, weights;
@@ -55,11 +52,14 @@ struct StackCosts {
   // the second still reads.
   int64_t pending_bytes = 0, kept_bytes = 0;
   int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of the backward
+  bool gives_memory = false;          // its backward adds to the gradient of an encoder's output
 };
 
 struct BlockCosts {
   std::vector<StackCosts> stacks;
-  bool embeds_backward = false;  // the embedding has a backward: some of its weights are trained
+  std::vector<size_t> order;      // of each layer of the model, its stack
+  int64_t bridge_before = kNone;  // the layer before which a block between two streams is
+  bool embeds_backward = false;   // the embedding has a backward: some of its weights are trained
   SegmentCost embed, head, embed_backward;
   SegmentCost bridge, bridge_backward;  // between two stacks
   bool light = false;                   // a layer saves nothing, `again` does before the backward

@@ -1,3 +1,5 @@
+// Computes what the bounds of search_bound.h need of a candidate, in tables that many candidates
+// share: costs of blocks, shapes of groups by (tensor, pipeline), layers by number of chunks.
 #include "plan/search_bound.h"
 
 #include <algorithm>
@@ -30,6 +32,9 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
   return known->second;
 }
 
+// Durations depend on a stage only by the position of its ranks within nodes, so stages with the
+// same position share one entry. Shapes depend on (tensor, pipeline) alone, since data ranks
+// follow.
 const MeshPlaces& Bounds::places(const Layout& layout) {
   const auto key = std::pair(layout.tensor, layout.pipeline);
   const auto known = places_.find(key);
@@ -38,7 +43,7 @@ const MeshPlaces& Bounds::places(const Layout& layout) {
   m.mesh.push_back(mesh_of(layout, head_copies(request_.base.model, layout)));
   const Mesh& mesh = m.mesh[0];
   const int64_t stages = layout.pipeline, ranks = mesh.ranks() / stages;
-  std::map<int64_t, size_t> like;  // by where on a node the first rank stands
+  std::map<int64_t, size_t> like;  // by the position of the first rank within a node
   for (int64_t s = 0; s < stages; ++s) {
     const auto [group, fresh] =
         like.try_emplace(s * ranks % hardware_.node.devices, m.stage.size());
@@ -58,25 +63,34 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
   const auto [known, fresh] = layers_.try_emplace({chunks, b.shares});
   ChunkLayers& l = known->second;
   if (!fresh) return l;
-  const int64_t encoder = request_.base.model.encoder_layers;
   const std::vector<int64_t> spread = spread_layers(b.shares, chunks);
   l.cost = chunk_costs(b.shares, spread);
   int64_t first = 0;
   for (const int64_t n : spread) {
     const int64_t end = first + n;
-    const int64_t encoding = std::max<int64_t>(std::min(end, encoder) - first, 0);
-    if (encoder > 0)
-      l.of.push_back({encoding, n - encoding});
-    else
-      l.of.push_back({n, 0});
-    l.bridge.push_back(encoder > 0 && first <= encoder && encoder < end);
+    const auto stack = [&](int64_t layer) { return b.order[layer]; };
+    ChunkLayers::Chunk& c = l.chunks.emplace_back();
+    c.of.resize(b.stacks.size());
+    c.layers = n;
+    for (int64_t layer = first; layer < end; ++layer) ++c.of[stack(layer)];
+    if (n > 0) c.first = stack(first), c.last = stack(end - 1);
+    if (n > 1 && b.bridge_before != end - 1) c.last_but_one = stack(end - 2);
+    c.bridge = first <= b.bridge_before && b.bridge_before < end;
+    c.begins_with_bridge = c.bridge && first == b.bridge_before;
     first = end;
   }
   return l;
 }
 
+// Durations of one call of each kind on a group of stages:
+//
+//   ZeRO      weights gathered       gradients
+//   0         never                  all-reduce
+//   1, 2      if they are trained    reduce-scatter
+//   3         always                 reduce-scatter
 CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
                         int64_t zero) const {
+  // A segment takes its computation plus its exposed collectives, and at least its launches.
   std::map<GroupRef, GroupShape> shapes;
   const auto ns = [&](const SegmentCost& s, bool first) {
     int64_t sum = s.compute_ns[first];
@@ -98,10 +112,8 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   n.head = both(b.head);
   n.embed_backward = both(b.embed_backward);
   n.bridge_backward = both(b.bridge_backward);
-  for (size_t k = 0; k < b.stacks.size(); ++k) {
-    const StackCosts& s = b.stacks[k];
-    n.stacks[k] = {ns(s.layer, false), ns(s.again, false), both(s.backward), both(s.weights)};
-  }
+  for (const StackCosts& s : b.stacks)
+    n.stacks.push_back({ns(s.layer, false), ns(s.again, false), both(s.backward), both(s.weights)});
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
@@ -114,7 +126,7 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
     const WireKind reduction = zero == 0 ? WireKind::kAllReduce : WireKind::kReduceScatter;
     const int64_t reduce = g.trained ? moved(reduction, g.wire_bytes) : 0;
     if (g.stack != kNone) {
-      CallNs::OfLayer& layer = n.stacks[static_cast<size_t>(g.stack)];
+      CallNs::OfLayer& layer = n.stacks[g.stack];
       layer.gather += gather, layer.reduce += reduce;
       if (g.read_back) layer.gather_back += gather;
     }
@@ -128,6 +140,7 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
   const int64_t parts = c.layout.tensor;
   if (!software_.split_messages || parts == 1 || c.layout.sequence_parallel)
     return to_ns(message_s(b.message_bytes, pair, hardware_));
+  // The fastest all-gather over all groups of stages, as a lower bound for any receiver.
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
     gather = std::min(
@@ -145,6 +158,7 @@ CandidateView Bounds::view(const Candidate& c) {
   v.blocks = &blocks(c);
   v.places = &places(c.layout);
   v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
+  v.offload = parse_offload(c.layout.offload);
   v.shards = v.places->mesh[0][AxisKind::kShard];
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
@@ -164,6 +178,7 @@ Bound Bounds::quick(const Candidate& c) {
   return {v.step_by_formula(), v.bytes_by_formula()};
 }
 
+// The maximum with the formula keeps the bound monotone from one level to the next.
 Bound Bounds::closer(const Candidate& c) {
   const CandidateView v = view(c);
   PipelineShape shape;

@@ -1,26 +1,66 @@
-// What a layout takes at least, without compiling its schedule. Proved, not estimated: the program
-// of each stage is a subset of what is counted here of simulate()'s rules, and leaving waits and
-// calls out of a system of waits never makes it end later.
+// Lower bounds of a layout's step time and memory, without compiling its schedule.
 //
-// Time, with f, b, w the forward, backward and weights' part of a chunk (all its segments with
-// their inline collectives as simulate() has them), m micro-batches and n layers:
-//   a stage computes nothing before its first micro-batch has come through all stages before it;
-//   then all its f and b stand in one queue; after the last b the stages before it have theirs.
-//   Behind that come the reduction of the last layer, or of all n less the n − 1 backwards that
-//   hide them, then squares and updates. Gathers and reductions of each micro-batch (ZeRO 2 and 3)
-//   stand in one queue. closer() walks the actions of all stages with messages between them
-//   instead of the formula.
-// An encoder's layers stand before a decoder's; of what stands between them only its computation is
-// counted, and of messages the smallest.
-// Memory: what is kept from step to step, what the most forwards without a backward have saved,
-// the gradients beside them, and the scratch of a backward. With layout.offload nothing of what is
-// saved.
+// Symbols. S stages, C chunks (chunk c is on stage c mod S), m micro-batches. Durations:
+//   f_c           forward of chunk c
+//   b_c, b'_c     its backward; b' for the micro-batch that writes the gradient sums
+//   w_c, w'_c     its weights' part, where the backward is divided
+//   h_c           the part of b_c that needs no gradient: recomputation of the chunk's last layer
+//   e_s, e'_s     the smallest message from stage s to the next, to the last
+//   G_s           the earliest time at which stage s has the weights of its first forward
+//   X_s           all gathers and reductions of single micro-batches (ZeRO 2 and 3) on stage s
+//   Y_s           its updates
+//   T_s           what follows its last backward: reductions, squares, updates (step 4)
+// The durations include inline collectives and are those of simulate().
+//
+// Proposition 0 (monotonicity). With a fixed order per queue, every start in simulate() is the
+// maximum of finishes before it, and every finish is its start plus a duration. Maximum and sum
+// are monotone, so a system without some of the calls, without some of the waits or with shorter
+// durations ends no later. Each bound below is the end of such a smaller system.
+//
+// Time (quick):
+//   1. Stage s computes nothing before R_s, where R_0 = G_0 and
+//      R_s = max(G_s, R_{s-1} + f_{s-1} + e_{s-1}): its first call is a forward of chunk s, whose
+//      input has passed through chunks 0 … s-1.
+//   2. All f, b and w of a stage are on one queue. So its last b ends no earlier than
+//      B_s = R_s + W_s,  W_s = Σ_c on s (m f_c + b'_c + (m-1) b_c), and its last w no earlier than
+//      B_s + U_s,        U_s = Σ_c on s (w'_c + (m-1) w_c).
+//   3. The micro-batch of that b still goes back at least through the chunks below s. So the last
+//      b of stage 0 ends no earlier than E = max_s (B_s + A_s),
+//      A_s = Σ_{c<s} (min(b_c, b'_c) - h_c + e'_{c+1}), over chunks that have a backward.
+//   4. Updates follow the squares and the reductions. The reduction of a stage's first layer starts
+//      after its last backward; those of all n layers share a queue and start after the first of
+//      these backwards, so at most n-1 backwards hide them. T_s is the larger of the two and of the
+//      squares, plus Y_s. (With a divided backward only the first layer's reduction is counted.)
+//   5. Gathers and reductions of each micro-batch (ZeRO 2 and 3) share a queue, which needs X_s.
+//   step >= max(B_s + T_s, B_s + U_s + T_s, R_s + X_s + Y_s, E + T_0) over all s.
+//      (With ZeRO 3 the start of the step replaces R_s: gathers may precede the first forward.)
+//
+// Time (closer): the walk of all actions of all stages with their messages replaces 1 to 3
+// (search_walk.cc). It omits the calls that are not on the compute queue.
+//
+// Layers of several stacks follow each other in the order of the model. An encoder's precede a
+// decoder's; of what is between them only the computation counts, and of messages the smallest.
+//
+// Memory. Buffers with overlapping lifetimes share no bytes, so the arena has at least the bytes
+// that are alive at any one call. Counted are, per stage: Z, the state kept over steps; F σ, the
+// most forwards in flight times the smallest chunk's saved activations; Γ, the gradient sums.
+//   bytes >= Z + F σ + Γ in the steady state of 1F1B, Z + max(F σ, Γ) in general.
+// closer() follows the actions instead and adds the scratch of a backward while it runs. With
+// layout.offload saved activations may all be on the host, so they count nowhere, and neither do
+// master weights and moments where these are on the host.
+//
+// Tests (tests/plan): search_test.cc compares both bounds with full simulations of random layouts,
+// SearchBounds.NoLayoutIsFasterOrSmallerThanItsBounds and
+// SearchBounds.A1_HoldWithFrozenWeightsAdaptersAndEveryOptimizer; search_brute_test.cc compares
+// search() with simulating every layout.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 #include "ir/target.h"
 #include "plan/links.h"
@@ -31,39 +71,47 @@ namespace tessera {
 
 struct Bound {
   int64_t step_ns = 0;
-  int64_t bytes = 0;  // of the arena of the fullest stage
+  int64_t bytes = 0;  // of the arena of the stage that needs most
 };
 
-// Where the ranks of a layout stand.
+// The shapes of a layout's groups. Stages whose first ranks have the same position within a node
+// form one group of stages.
 struct MeshPlaces {
-  std::vector<size_t> group;           // of each stage: which of those below
+  std::vector<size_t> group;           // of each stage: its group of stages
   std::vector<Mesh> mesh;              // one entry
-  std::vector<int64_t> stage;          // of each group: a stage that is like it
+  std::vector<int64_t> stage;          // of each group: one of its stages
   std::vector<GroupShape> shard;       // of each group
-  std::vector<GroupShape> next, back;  // of messages from each stage to the next and the last
+  std::vector<GroupShape> next, back;  // of messages from each stage to the next, to the last
 };
 
-// Of one call, on the ranks of a group of stages.
+// Durations of one call, on the ranks of a group of stages.
 struct CallNs {
-  using Both = std::array<int64_t, 2>;  // not first, first
+  using Both = std::array<int64_t, 2>;  // adds to a sum, writes it
   struct OfLayer {
     int64_t layer = 0, again = 0;
     Both backward{}, weights{};
-    int64_t gather = 0, reduce = 0;  // of all its weights: what moves over the data ranks
-    int64_t gather_back = 0;         // of those that its backward reads
+    int64_t gather = 0, reduce = 0;  // of all its weights, over the data ranks
+    int64_t gather_back = 0;         // of the weights that its backward reads
     int64_t longest_backward() const { return again + std::max(backward[0], backward[1]); }
   };
-  std::array<OfLayer, kMostStacks> stacks;
+  std::vector<OfLayer> stacks;
   int64_t embed = 0, bridge = 0;
   Both head{}, embed_backward{}, bridge_backward{};
   int64_t gather_embed = 0, reduce_embed = 0;
 };
 
-// How layers are spread over chunks.
+// The layers of each chunk.
 struct ChunkLayers {
-  std::vector<std::array<int64_t, kMostStacks>> of;  // of each chunk and stack
-  std::vector<bool> bridge;                          // has what stands between the stacks
-  std::vector<int64_t> cost;                         // for PipelineShape
+  struct Chunk {
+    std::vector<int64_t> of;             // how many layers of each stack
+    size_t first = 0, last = 0;          // the stacks of its first and last layer
+    std::optional<size_t> last_but_one;  // the stack of the layer whose output the last one reads
+    bool bridge = false;                 // has what stands between two streams
+    bool begins_with_bridge = false;
+    int64_t layers = 0;
+  };
+  std::vector<Chunk> chunks;
+  std::vector<int64_t> cost;  // for PipelineShape
 };
 
 struct CandidateView;

@@ -1,4 +1,5 @@
-// The layouts that a search considers.
+// Enumerates the layouts that a search considers: nested loops over divisors, in a fixed order.
+// Only combinations that check_layout() allows and that differ from each other are generated.
 #include <algorithm>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 namespace tessera {
 namespace {
 
+// In ascending order: the small divisors, then their counterparts in reverse.
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> all, large;
   for (int64_t d = 1; d <= n / d; ++d) {
@@ -21,14 +23,14 @@ std::vector<int64_t> divisors(int64_t n) {
   return all;
 }
 
-constexpr const char* kOffloaded = "activations";
+constexpr const char* kOffloaded[] = {"activations", "optimizer", "activations+optimizer"};
 
 struct Order {
   PipelineSchedule schedule;
   int64_t interleave;
 };
 
-// With one stage all schedules are one.
+// With one stage all schedules are the same.
 std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   std::vector<Order> all = {{PipelineSchedule::k1F1B, 1}};
   if (pipeline == 1) return all;
@@ -39,14 +41,16 @@ std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   return all;
 }
 
+// Tensor ranks divide the query heads and the inner width. Key/value heads may be replicated.
 bool divides_model(const CompileRequest& r, int64_t tensor) {
   const ModelConfig& m = r.model;
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
   const bool copies = key_value_heads(m) % tensor != 0;
-  return m.heads % tensor == 0 && inner % tensor == 0 && (!copies || can_copy_heads(r));
+  return m.heads % tensor == 0 && inner % tensor == 0 && m.wide_feed_forward % tensor == 0 &&
+         (!copies || can_copy_heads(r));
 }
 
-// All that can still be chosen for these ranks.
+// Adds every combination of the remaining choices for these ranks.
 void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
   const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
@@ -62,9 +66,11 @@ void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& ou
             c.layout.zero = zero;
             c.layout.recompute = recompute;
             out.push_back(c);
-            if (!r.offload || ranks.offload == kOffloaded) continue;
-            c.layout.offload = kOffloaded;
-            out.push_back(std::move(c));
+            for (const char* offload : kOffloaded) {
+              if (!r.offload || ranks.offload == offload) continue;
+              c.layout.offload = offload;
+              out.push_back(c);
+            }
           }
 }
 

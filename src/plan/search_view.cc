@@ -1,3 +1,6 @@
+// The quantities of search_bound.h for one candidate: durations of chunks, sums of stages, and the
+// bounds by formula. Every function returns a lower bound: where a case distinction would be
+// needed, the smaller value is used.
 #include "plan/search_view.h"
 
 #include <algorithm>
@@ -29,10 +32,11 @@ int64_t CandidateView::backward(int64_t chunk, bool first) const {
   const CallNs& n = calls_on(chunk % stages());
   const bool fresh = first || reduces_each();
   const auto layer = [&](size_t k) { return n.stacks[k].again + n.stacks[k].backward[fresh]; };
-  // The first of a decoder's layers to run begins the sum of what goes back to the encoder, in
-  // every micro-batch.
-  const bool begins = blocks->stacks.size() > 1 && layers_of(chunk, 1) > 0;
-  const CallNs::Both& decoder = n.stacks[1].backward;
+  // The first decoder layer to run begins the gradient sum of the encoder output, in every
+  // micro-batch.
+  const size_t last = last_stack(chunk);
+  const bool begins = layers_of(chunk) > 0 && blocks->stacks[last].gives_memory;
+  const CallNs::Both& decoder = n.stacks[last].backward;
   return over_layers(chunk, layer) - (begins ? decoder[fresh] - decoder[true] : 0) +
          (chunk + 1 == chunks() ? n.head[fresh] : 0) + (chunk == 0 ? n.embed_backward[fresh] : 0) +
          (has_bridge(chunk) ? n.bridge_backward[fresh] : 0);
@@ -58,8 +62,8 @@ int64_t CandidateView::gathered(int64_t chunk) const {
   if (!divides(1)) return begin;
   const CallNs& n = calls_on(chunk % stages());
   if (chunk == 0) return begin + n.gather_embed;
-  // What stands before a decoder's first layer has other weights.
-  if (layers_of(chunk) == 0 || (has_bridge(chunk) && layers_of(chunk, 0) == 0)) return begin;
+  // The bridge before a decoder's first layer has other weights, and its gathers are not counted.
+  if (layers_of(chunk) == 0 || of(chunk).begins_with_bridge) return begin;
   return begin + n.stacks[first_stack(chunk)].gather;
 }
 
@@ -78,19 +82,22 @@ int64_t CandidateView::update(int64_t stage) const {
   return sum;
 }
 
-// Each rank sums the squares of its own part, with every ZeRO stage.
+// Each rank sums the squares of its own shard, whatever the ZeRO stage.
 int64_t CandidateView::squares(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups) sum += copies(g, stage) * (g.squares_ns / shards);
   return sum;
 }
 
+// T_s of search_bound.h: the reductions that outlast the last backward, or the squares, then
+// updates.
 int64_t CandidateView::tail(int64_t stage, bool after_weights) const {
   const CallNs& n = calls_on(stage);
   int64_t reduced = 0;
   if (shards > 1 && layers_of(stage) > 0) {
     reduced = n.stacks[first_stack(stage)].reduce;
-    // The reductions of all layers begin with that of the first that is over.
+    // All layers share one queue of reductions, which starts after the first of these backwards
+    // ends.
     if (!after_weights) {
       const auto longest = [&](size_t k) { return n.stacks[k].longest_backward(); };
       const int64_t hidden =
@@ -100,12 +107,14 @@ int64_t CandidateView::tail(int64_t stage, bool after_weights) const {
       reduced = std::max(reduced, all - hidden);
     }
   }
+  // The embedding's backward follows that of the stage's first layer and may hide its reduction.
   if (stage == 0 && shards > 1 && !after_weights)
     reduced = std::max<int64_t>(reduced - std::max(n.embed_backward[0], n.embed_backward[1]), 0) +
               n.reduce_embed;
   return std::max(reduced, squares(stage)) + update(stage);
 }
 
+// X_s of search_bound.h.
 int64_t CandidateView::moving(int64_t stage) const {
   if (!reduces_each()) return 0;
   const CallNs& n = calls_on(stage);
@@ -113,7 +122,7 @@ int64_t CandidateView::moving(int64_t stage) const {
   for (int64_t c = stage; c < chunks(); c += stages()) {
     each += over_layers(c, [&](size_t k) { return n.stacks[k].reduce; });
     if (!divides(3) || layers_of(c) == 0) continue;
-    // A gather for each use; neighbours share one, at most at both ends of a chunk's calls.
+    // One gather per use. Neighboring calls of a layer share one, at most at both ends of a chunk.
     const auto gather = [&](size_t k) { return n.stacks[k].gather; };
     const auto both = [&](size_t k) { return n.stacks[k].gather + n.stacks[k].gather_back; };
     const int64_t shared = 2 * std::max(gather(first_stack(c)), gather(last_stack(c)));
@@ -122,6 +131,8 @@ int64_t CandidateView::moving(int64_t stage) const {
   return microbatches * each;
 }
 
+// Steps 1 to 5 of search_bound.h: `ready` is R_s, `work` W_s, `behind` U_s, `after` A_s,
+// `end_of_first` E.
 int64_t CandidateView::step_by_formula() const {
   const int64_t m = microbatches;
   int64_t ready = 0, end_of_first = 0, step = 0, after = 0;
@@ -154,10 +165,11 @@ int64_t CandidateView::gradient_bytes(const GroupCost& g) const {
 
 int64_t CandidateView::state_bytes(int64_t stage) const {
   int64_t sum = 0;
-  for (const GroupCost& g : blocks->groups)
-    sum +=
-        copies(g, stage) * (g.elements * g.weight_bytes / (divides(3) ? shards : 1) +
-                            g.elements * g.kept_bytes / (divides(1) ? shards : 1) + g.factor_bytes);
+  for (const GroupCost& g : blocks->groups) {
+    const int64_t kept = offload.optimizer ? 0 : g.kept_bytes;
+    sum += copies(g, stage) * (g.elements * g.weight_bytes / (divides(3) ? shards : 1) +
+                               g.elements * kept / (divides(1) ? shards : 1) + g.factor_bytes);
+  }
   return sum;
 }
 
@@ -177,7 +189,7 @@ int64_t CandidateView::kept_bytes(int64_t chunk) const {
   });
 }
 
-// `divided`: the rank's part of them alone, where it has no more.
+// `divided`: only this rank's shard of the gradients, where it has no more.
 int64_t CandidateView::layer_gradients(size_t stack, bool divided) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
@@ -186,8 +198,9 @@ int64_t CandidateView::layer_gradients(size_t stack, bool divided) const {
   return sum;
 }
 
-// At the call of the head, of the chunk's last layer, or of the one below it, where gradients of
-// the last are still being reduced: place() leaves them one call of computation for that.
+// The scratch of a backward at three calls: the head, the chunk's last layer, or the layer below
+// it. At the last one, gradients of the layer above are still being reduced: buffer assignment
+// leaves them one call of computation for that.
 int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   const int64_t head = chunk + 1 == chunks() ? blocks->head.scratch_bytes : 0;
   if (layers_of(chunk) == 0) return head;
@@ -198,9 +211,12 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   if (weights(chunk, false) > 0) return std::max(head, layer);
   const int64_t gradients = layer_gradients(stack, false);
   const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
-  // What is done again stands between two layers.
-  const bool both = reduces_each() && layers_of(chunk, stack) > 1 && !blocks->light;
-  const int64_t below = both ? layer + 2 * gradients - saved_by_layer(stack) : 0;
+  // A recomputation runs between two layers, so its buffers are alive then.
+  const std::optional<size_t> other = of(chunk).last_but_one;
+  if (!reduces_each() || !other || blocks->light) return std::max(head, last);
+  const StackCosts& t = blocks->stacks[*other];
+  const int64_t below = t.backward.scratch_bytes + t.stream_gradient_bytes +
+                        layer_gradients(*other, false) + gradients - saved_by_layer(stack);
   return std::max({head, last, below});
 }
 
@@ -210,7 +226,7 @@ int64_t CandidateView::bytes_by_formula() const {
   shape.stages = stages();
   shape.interleave = candidate->layout.interleave;
   shape.microbatches = microbatches;
-  // Greedy lists may have fewer in flight where chunks differ.
+  // Greedy schedules may have fewer in flight if chunks differ.
   const bool greedy = shape.schedule == PipelineSchedule::kZeroBubble;
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
@@ -220,7 +236,7 @@ int64_t CandidateView::bytes_by_formula() const {
     for (const GroupCost& g : blocks->groups)
       if (uses(g, s)) gradients += copies(g, s) * gradient_bytes(g);
     const int64_t in_flight = offloads() ? 0 : greedy ? 1 : most_in_flight(shape, s);
-    // In a steady state the most are in flight again after gradients are there.
+    // In the steady state, the maximum is in flight again after the gradient sums exist.
     const bool steady = candidate->layout.interleave == 1 && microbatches > in_flight &&
                         shape.schedule == PipelineSchedule::k1F1B;
     const int64_t transient =
@@ -230,16 +246,18 @@ int64_t CandidateView::bytes_by_formula() const {
   return most;
 }
 
-// What is saved may wait in the host's memory, all of it: then it counts nowhere. Weights,
-// gradients and what a backward works on never do.
-bool CandidateView::offloads() const { return candidate->layout.offload != "none"; }
+// Saved activations may all be in the host's memory; then none are counted. Weights, gradients and
+// the scratch of a backward never are.
+bool CandidateView::offloads() const { return offload.layers > 0; }
 
+// Follows the actions of each stage: a forward adds its saved bytes, a backward exchanges them for
+// what its weights' part still needs, and the first backward of a chunk adds its gradient sums.
 int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions) const {
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t alive = state_bytes(s), peak = alive;
-    std::vector<bool> begun(static_cast<size_t>(chunks()), false);
-    for (const Action& a : actions[static_cast<size_t>(s)]) {
+    std::vector<bool> begun(chunks(), false);
+    for (const Action& a : actions[s]) {
       const auto left = [&](size_t k) { return blocks->stacks[k].pending_bytes; };
       const int64_t saved = offloads() ? 0 : saved_bytes(a.chunk);
       const int64_t kept = offloads() ? 0 : kept_bytes(a.chunk);
@@ -251,7 +269,7 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
       }
       if (a.kind == ActionKind::kWeights) alive -= kept + pending;
       peak = std::max(peak, alive);
-      // From the first call that adds to the update.
+      // The sums exist from the first call that adds to them until the update.
       const bool divided = weights(a.chunk, false) > 0;
       const bool adds = a.kind == (divided ? ActionKind::kWeights : ActionKind::kBackward);
       if (!adds || begun[size_t(a.chunk)]) continue;

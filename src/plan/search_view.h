@@ -1,6 +1,7 @@
 // One candidate as its bounds see it: the times of its chunks, and what its stages hold.
 #pragma once
 
+#include "compile/schedule/offload.h"
 #include "compile/schedule/pipeline_shape.h"
 #include "plan/search_bound.h"
 
@@ -11,6 +12,7 @@ struct CandidateView {
   const BlockCosts* blocks = nullptr;
   const MeshPlaces* places = nullptr;
   const ChunkLayers* layers = nullptr;
+  Offload offload;  // what the layout says
   int64_t shards = 1, microbatches = 1;
   int64_t begin = 0;                // ns, before the first call of the step
   bool sender_waits = false;        // for the transfer of what it sends
@@ -23,19 +25,18 @@ struct CandidateView {
   int64_t bytes_of(const std::vector<std::vector<Action>>& actions) const;
 
   int64_t stages() const { return candidate->layout.pipeline; }
-  int64_t chunks() const { return static_cast<int64_t>(layers->of.size()); }
+  int64_t chunks() const { return std::ssize(layers->chunks); }
   int64_t zero() const { return candidate->layout.zero; }
   bool divides(int64_t stage) const { return zero() >= stage && shards > 1; }
   bool reduces_each() const;
-  int64_t layers_of(int64_t chunk, size_t stack) const {
-    return layers->of[static_cast<size_t>(chunk)][stack];
-  }
-  int64_t layers_of(int64_t chunk) const { return layers_of(chunk, 0) + layers_of(chunk, 1); }
+  const ChunkLayers::Chunk& of(int64_t chunk) const { return layers->chunks[chunk]; }
+  int64_t layers_of(int64_t chunk, size_t stack) const { return of(chunk).of[stack]; }
+  int64_t layers_of(int64_t chunk) const { return of(chunk).layers; }
   int64_t layers_on(int64_t stage, size_t stack) const;
-  bool has_bridge(int64_t chunk) const { return layers->bridge[static_cast<size_t>(chunk)]; }
+  bool has_bridge(int64_t chunk) const { return of(chunk).bridge; }
   // Of a chunk's first and last layer.
-  size_t first_stack(int64_t chunk) const { return layers_of(chunk, 0) > 0 ? 0 : 1; }
-  size_t last_stack(int64_t chunk) const { return layers_of(chunk, 1) > 0 ? 1 : 0; }
+  size_t first_stack(int64_t chunk) const { return of(chunk).first; }
+  size_t last_stack(int64_t chunk) const { return of(chunk).last; }
   // Sum over the stacks of a chunk's layers times what `each` says of one.
   template <class Each>
   int64_t over_layers(int64_t chunk, const Each& each) const {
@@ -44,9 +45,7 @@ struct CandidateView {
       if (layers_of(chunk, k) > 0) sum += layers_of(chunk, k) * each(k);
     return sum;
   }
-  const CallNs& calls_on(int64_t stage) const {
-    return calls[places->group[static_cast<size_t>(stage)]];
-  }
+  const CallNs& calls_on(int64_t stage) const { return calls[places->group[stage]]; }
 
   // Of one micro-batch; `first`: sums are written, not added to.
   int64_t forward(int64_t chunk) const;

@@ -1,4 +1,7 @@
-// The closer bound of time: all actions of all stages with the messages between them.
+// The closer bound of time: a longest-path computation over all actions of all stages and the
+// messages between them. A stage takes its actions in order; an action whose input has not arrived
+// yet suspends its stage, and the outer loop repeats until no stage can continue. Each action is
+// taken once, so the cost is linear in actions and messages.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -22,7 +25,7 @@ class ActionWalk {
         free_(lists.size()),
         computed_(lists.size()),
         at_(lists.size(), 0),
-        begun_(3, std::vector<bool>(static_cast<size_t>(view.chunks()), false)) {
+        begun_(3, std::vector<bool>(view.chunks(), false)) {
     const auto actions = static_cast<size_t>(view.chunks() * view.microbatches);
     arrived_.assign(2, std::vector<int64_t>(actions, kNever));
     sent_.assign(2, std::vector<int64_t>(lists.size(), 0));
@@ -68,13 +71,13 @@ class ActionWalk {
     return a.kind == ActionKind::kBackward ? backward_[first][c] : weights_[first][c];
   }
 
-  // When what it works on has come.
+  // Returns when the action's input has arrived; kNever if it has not been sent yet.
   int64_t arrival(const Action& a) const {
     const size_t at = slot(a.chunk, a.microbatch);
     const bool last = a.chunk + 1 == view_.chunks();
     if (a.kind == ActionKind::kBackward && !last)
       return view_.goes_back(a.chunk) ? arrived_[1][at] : 0;
-    // Where the last chunk has no layers, only the head reads what came.
+    // If the last chunk has no layers, only the head reads the forward's message.
     const bool reads = a.kind == ActionKind::kForward || (a.kind == ActionKind::kBackward && last);
     return reads && a.chunk > 0 ? arrived_[0][at] : 0;
   }
@@ -83,8 +86,8 @@ class ActionWalk {
     const bool backward = a.kind == ActionKind::kBackward;
     const int64_t came = arrival(a);
     if (came == kNever) return false;
-    const int64_t ns = duration(a), ahead = backward ? ahead_[static_cast<size_t>(a.chunk)] : 0;
-    // Without a call of its own it keeps no other from running.
+    const int64_t ns = duration(a), ahead = backward ? ahead_[a.chunk] : 0;
+    // An action without calls of its own does not occupy the compute queue.
     int64_t done = came;
     if (ns > 0) done = computed_[s] = free_[s] = std::max(came, free_[s] + ahead) + ns - ahead;
     if (a.kind == ActionKind::kForward && a.chunk + 1 < view_.chunks())
@@ -94,7 +97,7 @@ class ActionWalk {
     return true;
   }
 
-  // Messages of one direction leave a stage one after the other.
+  // Messages of one direction leave a stage one after another.
   void send(size_t s, size_t direction, size_t to, int64_t done) {
     if (view_.stages() == 1) {
       arrived_[direction][to] = done;
@@ -108,8 +111,8 @@ class ActionWalk {
 
   const CandidateView& view_;
   const Lists& lists_;
-  std::vector<int64_t> free_;      // of each stage: when its queue of computation is
-  std::vector<int64_t> computed_;  // and when its last action ended, before what it sent
+  std::vector<int64_t> free_;      // of each stage: when its compute queue is free
+  std::vector<int64_t> computed_;  // when its last action ended, before its sends
   std::vector<size_t> at_;
   std::vector<std::vector<bool>> begun_;       // of each kind and chunk
   std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch

@@ -1,9 +1,15 @@
+// The time of each segment: the sum of its ops, at least its launches. Communication within a
+// segment is exposed, with one exception: software that overlaps repeated gathers hides them behind
+// the next GEMM. A segment is measured once, and once more for calls that write a sum instead of
+// adding to it.
 #include "plan/segment_time.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "ir/chunk.h"
+#include "ir/op_order.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -11,12 +17,12 @@ namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
 
-// One product, which is added to the gradient of a weight.
+// Returns true for a GEMM that is added to a weight gradient.
 bool adds_product(const Cost& c) {
   return c.work == Work::kProduct && c.products.front().kind == ProductKind::kWeightGradient;
 }
 
-// Calls that add write instead where they come first: then the sum so far is not read.
+// The first call of a step that would add to a sum writes it instead: the old sum is not read.
 bool adds_first(const Call& c) {
   return std::find(c.fresh.begin(), c.fresh.end(), true) != c.fresh.end();
 }
@@ -74,6 +80,8 @@ const GroupShape& SegmentTimes::pair_with(int64_t peer) {
   return known->second;
 }
 
+// Ranks of a tensor group hold the same hidden states (without sequence parallelism). Software that
+// splits messages sends a part from each of them, and gathers the parts at the receiver.
 double SegmentTimes::message_time(const Op& op, const Call& call) {
   const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
   const auto bytes = static_cast<double>(v.bytes());
@@ -90,7 +98,7 @@ double SegmentTimes::message_time(const Op& op, const Call& call) {
 double SegmentTimes::communication_s(const Op& op, const Call& call) {
   if (is_message(op)) return message_time(op, call);
   const Value& whole = local_[whole_operand(op)];
-  const int64_t elements = piece_of(op, whole.shape.elements()).elements();
+  const int64_t elements = piece_of(op, whole.shape.elements()).elements() / op.chunk.count;
   const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
   return collective_s(rule_of(op).effects.wire, sent, group(*over_of(op.attributes)), hardware_);
 }
@@ -114,7 +122,9 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     return;
   }
   const Cost cost = cost_of(op, local_);
-  double seconds = op_s(op, cost, local_, hardware_, software_);
+  double seconds = on_chunk(op, local_, [&](const Op& of, ValueSpan own) {
+    return op_s(of, cost, own, hardware_, software_);
+  });
   if (cost.work == Work::kHostCopy) {
     const int64_t ns = to_ns(seconds);
     t.ns += ns;
@@ -124,13 +134,14 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   }
   t.communicates = false;
   if (adds_product(cost) && !fresh) {
-    // The sum so far is read too; it matters where the product is small.
+    // The existing sum is read too, which matters for small GEMMs.
     const DeviceFigures& d = hardware_.device;
     seconds += static_cast<double>(local_[op.outputs[0]].bytes()) /
                (d.memory_bytes_per_s * d.memory_efficiency);
   }
   const int64_t ns = to_ns(seconds);
   const Flops& flops = cost.flops;
+  // The pending gather runs during this GEMM; only its excess is exposed.
   if (flops.hardware > 0 && t.beside_ns > 0) {
     const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
     t.ns += exposed;
@@ -151,6 +162,33 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     t.parts.compute[static_cast<size_t>(op.kind())] += ns;
 }
 
+// Ops with inner queues: each starts when the op before it on its queue and those it waits for are
+// over. What the last of them takes longer than the compute queue computes is exposed.
+void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fresh,
+                                     SegmentTime& t) {
+  std::array<int64_t, kQueues> free{};  // when the last op of each queue ends
+  std::vector<int64_t> finish;
+  for (const Op& op : s.ops) {
+    int64_t& clock = free[static_cast<size_t>(queue_of(op, s.queue))];
+    int64_t start = clock;
+    for (const int32_t j : op.after) start = std::max(start, finish[j]);
+    int64_t ns = -t.ns;
+    if (is_inner(op.queue)) {
+      ns = to_ns(tessera::communicates(op)
+                     ? communication_s(op, call)
+                     : op_s(op, cost_of(op, local_), local_, hardware_, software_));
+    } else {
+      add_op(s, op, call, fresh, t);
+      ns += t.ns;
+    }
+    clock = start + ns;
+    finish.push_back(clock);
+  }
+  const int64_t end = *std::max_element(free.begin(), free.end());
+  t.parts.exposed[static_cast<size_t>(Traffic::kTensor)] += end - t.ns;
+  t.ns = end;
+}
+
 SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   const Segment& s = program_.segment(call);
   SegmentTime t;
@@ -158,11 +196,15 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   t.head = s.phase == Phase::kJoint;
   t.communicates = !s.ops.empty();
   double launches = 0;
+  const bool overlaps = software_.overlap_tensor && uses_inner_queues(s.ops);
+  if (overlaps) add_ops_of_queues(s, call, fresh, t);
   for (const Op& op : s.ops) {
-    add_op(s, op, call, fresh, t);
+    if (!overlaps) add_op(s, op, call, fresh, t);
     const auto kernels = software_.kernels.find(name_of(op.kind()));
     launches += kernels == software_.kernels.end() ? 1.0 : static_cast<double>(kernels->second);
   }
+  // The host launches kernels ahead of the device; if launching takes longer, it limits the
+  // segment.
   const int64_t host = to_ns(launches * software_.launch_s);
   if (!t.communicates && host > t.ns) {
     t.parts.host += host - t.ns;

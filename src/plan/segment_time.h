@@ -39,6 +39,7 @@ class SegmentTimes {
  private:
   SegmentTime measure(const Call& call, bool fresh);
   void add_op(const Segment& s, const Op& op, const Call& call, bool fresh, SegmentTime& t);
+  void add_ops_of_queues(const Segment& s, const Call& call, bool fresh, SegmentTime& t);
   double communication_s(const Op& op, const Call& call);
   double message_time(const Op& op, const Call& call);
   const GroupShape& group(const GroupRef& over);

@@ -1,3 +1,6 @@
+// Exact Shapley values over at most 8 knobs: the mean value of every coalition is computed once for
+// all points by grouping (2^K passes over the points), then each knob's marginal contributions are
+// added with the weights |S|! (K - |S| - 1)! / K!.
 #include "plan/shapley.h"
 
 #include <cmath>
@@ -8,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Points that agree on a coalition have the same number.
+// Returns a number that is equal for points that agree on the coalition.
 uint64_t group_of(const Space& space, const Point& p, unsigned coalition) {
   uint64_t key = 0;
   for (size_t k = 0; k < p.size(); ++k)
@@ -17,7 +20,7 @@ uint64_t group_of(const Space& space, const Point& p, unsigned coalition) {
   return key;
 }
 
-// v(S) of every point.
+// Returns v(S) for every point.
 std::vector<double> worth(const Space& space, const std::vector<double>& values,
                           unsigned coalition) {
   struct Sum {
@@ -36,7 +39,7 @@ std::vector<double> worth(const Space& space, const std::vector<double>& values,
   return out;
 }
 
-// |S|! (K − |S| − 1)! / K!
+// Returns |S|! (K − |S| − 1)! / K!, as 1 / (K binomial(K - 1, |S|)), which needs no factorials.
 double share_of(int size, int knobs) {
   double ways = knobs;
   for (int i = 1; i <= size; ++i) ways = ways * (knobs - i) / i;

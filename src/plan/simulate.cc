@@ -1,3 +1,12 @@
+// Event-driven walk over the programs of all stages. Each stage has one FIFO per queue; a call
+// starts at the latest of: the end of the previous call on its queue, the ends of the calls it
+// comes after, and the readiness of its partners in a message or collective. The result is the
+// least fixed point of these max-plus equations, so the order in which stages are visited does not
+// matter.
+// Each call is finished once, and each wait is retried only when a partner arrives: the cost is
+// linear in calls and dependencies. For each call the event that determined its start is stored
+// (`blocker`). Following these backwards attributes every idle interval of the compute queue to
+// exposed communication or to the pipeline bubble.
 #include "plan/simulate.h"
 
 #include <algorithm>
@@ -5,24 +14,25 @@
 #include <deque>
 
 #include "base/error.h"
+#include "plan/optimizer_parts.h"
 #include "plan/segment_time.h"
 
 namespace tessera {
 namespace {
 
-// A call of a stage; kNone: none.
+// A call of a stage, or none (kNone).
 struct Event {
   int32_t stage = kNone;
   CallId call = kNone;
 };
 
-// A message or a collective over several stages that waits for its other members.
+// The rendezvous of a message, or of a collective over several stages.
 struct Meeting {
   size_t members = 0;
   int64_t ready = 0;
-  Event blocker;               // what made the last member ready
-  std::vector<Event> arrived;  // one a stage: its queue goes no further
-  // Messages that were sent without waiting for their receiver, and not yet received.
+  Event blocker;               // the event that made the last member ready
+  std::vector<Event> arrived;  // one per stage: its queue is suspended
+  // Messages that were sent without waiting for their receiver and are not yet received.
   std::deque<Event> sent;
 };
 
@@ -56,17 +66,17 @@ class Walk {
   struct Line {
     std::vector<CallId> calls;
     size_t next = 0;
-    bool waits = false;  // its next call has come to its meeting
-    int64_t free = 0;    // when the call before ends
+    bool waits = false;  // its next call waits for partners
+    int64_t free = 0;    // when the previous call ends
   };
   struct Lane {
     std::array<Line, kQueues> lines;
     IdVector<CallId, CallTime> times;
-    IdVector<CallId, Event> blocker;  // what each call waited for last
+    IdVector<CallId, Event> blocker;  // what determined each call's start
   };
 
   const Program& program(size_t s) const { return stages_[s]; }
-  const CallTime& time(Event e) const { return lanes_[static_cast<size_t>(e.stage)].times[e.call]; }
+  const CallTime& time(Event e) const { return lanes_[e.stage].times[e.call]; }
   void line_up(size_t s);
   size_t queue_of(size_t s, const Call& c);
   Meeting* meeting_of(size_t s, const Call& c);
@@ -81,7 +91,7 @@ class Walk {
 
   const std::vector<Program>& stages_;
   const Software& software_;
-  bool copies_compute_;  // what computes copies too
+  bool copies_compute_;  // copies run on the processor that computes
   std::vector<SegmentTimes> times_;
   std::vector<Lane> lanes_;
   std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
@@ -93,7 +103,7 @@ class Walk {
 
 size_t Walk::queue_of(size_t s, const Call& c) {
   const Queue q = program(s).segment(c).queue;
-  // A receive is posted early in any case; who sends waits for the transfer.
+  // A receive is posted early in any case; the sender waits for the transfer.
   if (sends(q) && !software_.overlap_pipeline) return 0;
   const bool moves = q == Queue::kData || q == Queue::kGroups;
   if (moves && !software_.overlap_data) return 0;
@@ -102,9 +112,9 @@ size_t Walk::queue_of(size_t s, const Call& c) {
   return static_cast<size_t>(q);
 }
 
-// The calls of each queue. Software that does not overlap the sums over gradients makes them after
-// the last backward of its stage, not between those that other stages wait for; unless one of these
-// takes the bytes of a sum that is due.
+// Fills the queues. Software that does not overlap gradient reductions runs them after the last
+// backward of its stage, not between calls that other stages wait for; unless such a call needs the
+// bytes of a sum that is due.
 void Walk::line_up(size_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
@@ -131,7 +141,7 @@ void Walk::line_up(size_t s) {
   for (Line& line : lane.lines) line.free = begin_;
 }
 
-// Where a call meets other stages; nullptr: it does not.
+// Returns the rendezvous of a call, or nullptr if it involves one stage only.
 Meeting* Walk::meeting_of(size_t s, const Call& c) {
   if (stages_.size() == 1) return nullptr;
   const Queue q = program(s).segment(c).queue;
@@ -163,7 +173,7 @@ void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) 
   }
 }
 
-// Whether the last member has come; then all of them are over and can go on.
+// Adds a member. When the last one has arrived, all of them finish at the same time.
 bool Walk::meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
   if (m.arrived.empty() || ready > m.ready) {
     m.ready = ready;
@@ -179,7 +189,7 @@ bool Walk::meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, in
   return true;
 }
 
-// Whether the next call of a line could be finished now.
+// Finishes the next call of a queue if possible; returns whether it did.
 bool Walk::step(size_t s, Line& line) {
   if (line.waits || line.next == line.calls.size()) return false;
   const Lane& lane = lanes_[s];
@@ -208,7 +218,7 @@ bool Walk::step(size_t s, Line& line) {
   return meet(*meeting, s, c, ready, blocker, ns);
 }
 
-// A message whose sender waits for the transfer and not for the receiver.
+// A message whose sender waits for the transfer, but not for the receiver.
 bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
   const auto own = static_cast<int32_t>(s);
   if (sends(program(s).segment(program(s).call(c)).queue)) {
@@ -226,7 +236,7 @@ bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, in
   }
   const Event from = m.sent.front();
   m.sent.pop_front();
-  // Such software takes a new buffer for each message, so nothing waits for its bytes.
+  // Such software allocates a new buffer per message, so nothing waits for its bytes.
   finish(s, c, time(from).finish_ns, 0, from);
   return true;
 }
@@ -254,7 +264,8 @@ void Walk::run() {
             call_name(program(s), line.calls[line.next]));
 }
 
-// What a device waited for from `from` to `to`: communication while it runs, else another stage.
+// Attributes the idle time from `from` to `to`: communication while it runs, otherwise the bubble.
+// Walks back through communicating blockers, each of which explains the time since its start.
 void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
   while (to > from && blocker.stage != kNone) {
     const auto stage = static_cast<size_t>(blocker.stage);
@@ -284,7 +295,7 @@ PartsNs Walk::parts_of(size_t s) {
   return parts;
 }
 
-// Operations and tokens of the step.
+// Counts the operations and tokens of the step.
 void Walk::count(Prediction& p) {
   const Mesh& mesh = program(0).mesh;
   const int64_t of_stage = mesh.ranks() / mesh[AxisKind::kPipeline];
@@ -300,6 +311,7 @@ void Walk::count(Prediction& p) {
       if (t.head) head += ranks * t.flops.square;
       full |= t.again;
     }
+  // The Frontier counter multiplies layers by 4/3 with full recomputation, the head never.
   p.counter_flops = head + (p.square_flops - head) * (full ? 4.0 / 3 : 1);
   for (const Frame& f : program(0).frames) {
     const FrameKind& kind = program(0).kind(f.kind);
@@ -317,8 +329,9 @@ Prediction Walk::prediction(const Hardware& h) {
     StagePrediction stage;
     stage.parts = parts_of(s).seconds();
     stage.memory = memory_plan(program(s));
+    stage.optimizers = optimizer_parts(program(s), times_[s]);
     stage.peak_bytes = stage.memory.arena + outside_bytes(h.device, stage.memory.communicators);
-    if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one memory
+    if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one shared memory
     p.parts += stage.parts;
     p.stages.push_back(stage);
     if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = static_cast<int64_t>(s);

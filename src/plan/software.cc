@@ -1,10 +1,12 @@
+// Reads software files: what another training program does differently, as options of the compiler
+// and the simulator.
 #include "plan/software.h"
 
 namespace tessera {
 namespace {
 
 void check_time(double s, const char* key, const Places& places) {
-  constexpr double kMost = 10;  // no program waits so long for its host
+  constexpr double kMost = 10;  // no program waits this long for its host
   if (s >= 0 && s <= kMost) return;
   throw Error("{}: {} = {}: wanted 0 or more seconds, at most {} (20 us are 20e-6).",
               places.at(key), key, s, kMost);
@@ -35,11 +37,14 @@ Software load_software(const Path& path, std::span<const std::string> overrides)
   return read_software(parse_yaml(read_file(path), path.string()), path.string(), overrides);
 }
 
+// If the processor that computes also transfers, nothing overlaps.
 Software on_machine(Software software, const Hardware& hardware) {
-  if (hardware.node.by_processor) software.overlap_data = software.overlap_pipeline = false;
+  if (hardware.node.by_processor)
+    software.overlap_data = software.overlap_pipeline = software.overlap_tensor = false;
   return software;
 }
 
+// Only the compiler options that the software's file sets replace those of the request.
 CompileRequest as_compiled_by(const Software& software, CompileRequest request) {
   Software copy = software;
   const std::vector<Field> from = fields_of(copy.compiler, "compiler.");

@@ -19,7 +19,7 @@ struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 struct Software {
   std::string name;
   double launch_s = 0, step_s = 0, attention_share = 1;
-  bool overlap_data = true, overlap_pipeline = true;
+  bool overlap_data = true, overlap_pipeline = true, overlap_tensor = true;
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
   CompilerOptions compiler;
@@ -35,6 +35,8 @@ struct Software {
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline,
           "so do messages between stages; else who sends waits for the transfer");
+    visit("overlap_tensor", self.overlap_tensor,
+          "so do collectives of tensor parallelism, with compiler.tp_comm_overlap");
     visit("split_messages", self.split_messages,
           "what all tensor ranks hold is sent in parts, one each, and gathered");
     visit("overlap_regather", self.overlap_regather,

@@ -1,3 +1,6 @@
+// Gaussian process regression by Cholesky factorization (Rasmussen & Williams 2006, algorithm 2.1),
+// and the fit of its kernel. An observation is a trial run, so n is small and O(n^3) is negligible
+// next to a trial.
 #include "plan/surrogate.h"
 
 #include <Eigen/Cholesky>
@@ -15,7 +18,7 @@ using Vector = Eigen::VectorXd;
 
 Eigen::Index index(size_t n) { return static_cast<Eigen::Index>(n); }
 
-// What is thought of a kernel's numbers before any observation: the logarithm is normal.
+// The prior of a kernel parameter: its logarithm is normally distributed.
 struct Belief {
   double middle, spread;
   double log_density(double v) const {
@@ -27,6 +30,8 @@ constexpr Belief kLength{0.5, 0.7};
 constexpr Belief kVariance{0.04, 1.5};
 constexpr Belief kNoise{4e-4, 1.0};
 
+// log p(kernel | y) up to a constant: the marginal likelihood plus the log priors. The priors
+// matter while there are few observations, which any length scale would explain.
 double log_posterior(const Distances& d, const Kernel& k, const std::vector<Point>& points,
                      const std::vector<double>& residuals) {
   double sum = Surrogate(d, k, points, residuals).log_likelihood();
@@ -87,10 +92,12 @@ Surrogate::Surrogate(const Distances& distances, Kernel kernel, std::vector<Poin
   const Matrix root = cholesky.matrixL();
   root_.assign(root.data(), root.data() + root.size());
   weight_.assign(weight.data(), weight.data() + n);
+  // log p(y) = -y^T K^-1 y / 2 - sum_i log L_ii - n/2 log 2 pi.
   log_likelihood_ = -0.5 * y.dot(weight) - root.diagonal().array().log().sum() -
                     0.5 * static_cast<double>(n) * std::log(2 * std::numbers::pi);
 }
 
+// mean = k^T K^-1 y, variance = k(p, p) - |L^-1 k|^2.
 Estimate Surrogate::at(const Point& p) const {
   const Eigen::Index n = index(points_.size());
   Vector k(n);
@@ -104,6 +111,8 @@ Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::ve
                   const std::vector<double>& residuals) {
   Kernel best = start;
   double height = log_posterior(distances, best, points, residuals);
+  // Coordinate-wise ascent with two step sizes; each accepted step multiplies one parameter. It is
+  // deterministic and needs no gradients.
   const size_t numbers = best.length.size() + 2;
   const auto number = [](Kernel& k, size_t i) -> double& {
     return i < k.length.size() ? k.length[i] : i == k.length.size() ? k.variance : k.noise;

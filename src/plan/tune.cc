@@ -1,3 +1,7 @@
+// Bayesian optimization over a finite space (tune.h). The model is log(seconds) = log(prior) +
+// Gaussian process, so the simulator's prediction is corrected where trials contradict it, and
+// relative errors count alike at all speeds. The score of a point is its expected improvement times
+// the probability that it runs; every free point is scored.
 #include "plan/tune.h"
 
 #include <algorithm>
@@ -35,7 +39,7 @@ double Tuner::prior_of(size_t point) const {
   return prior_.empty() ? 0 : std::log(prior_[point].seconds);
 }
 
-// Without a prior, most points are taken to run.
+// Without a prior, a point is assumed to run probably (log-odds 1).
 double Tuner::odds_of(size_t point) const { return prior_.empty() ? 1 : prior_[point].log_odds; }
 
 void Tuner::tell(size_t point, const TrialResult& result) {
@@ -69,7 +73,7 @@ Tuner::Seen Tuner::seen() const {
   return s;
 }
 
-// On what was told, and on what is expected of the trials that still run.
+// The surrogate of the observations, plus the expected results of trials that still run.
 Surrogate Tuner::model() const {
   Seen s = seen();
   Surrogate sure(distances_, kernel_, s.points, s.residuals);
@@ -93,7 +97,8 @@ Feasibility Tuner::feasibility() const {
   return {distances_, space_.knobs.size(), std::move(points), ran, prior};
 }
 
-// A free point that depends on the seed and on how many were taken, not on the order of asking.
+// Returns a free point. It depends on the seed and on which points are taken, not on the order of
+// calls.
 size_t Tuner::draw() const {
   const Philox random{hash_name("tune", options_.seed)};
   size_t best = space_.points.size();
@@ -115,7 +120,8 @@ size_t Tuner::next() const {
     const Point& p = space_.points[i];
     Estimate y = surrogate.at(p);
     y.mean += prior_of(i);
-    // Before anything ran there is nothing to improve: the fastest that probably runs.
+    // Before any trial has succeeded there is nothing to improve: chooses the fastest point that
+    // probably runs.
     const double gain = best != nullptr ? expected_improvement(y, std::log(best->result.seconds))
                                         : std::exp(-y.mean);
     const double score = gain * runs.at(p, odds_of(i));
@@ -126,6 +132,8 @@ size_t Tuner::next() const {
   return chosen;
 }
 
+// Points that are asked for together count as observed at their expected value, so the next one is
+// chosen elsewhere.
 std::vector<size_t> Tuner::ask(size_t n) {
   const Seen s = seen();
   if (s.points.size() >= 2) kernel_ = fit_kernel(distances_, kernel_, s.points, s.residuals);

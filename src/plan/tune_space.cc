@@ -1,3 +1,5 @@
+// The space of a tuner: products of knobs, and distances between choices. Numbers are compared by
+// their logarithms, so 1 to 2 is as far as 64 to 128; with a 0 among the choices, by log2(v + 1).
 #include "plan/tune_space.h"
 
 #include <algorithm>
@@ -24,7 +26,7 @@ bool has_zero(const Knob& k) {
 }
 
 double height(const Knob& k, int choice) {
-  const double v = number_of(k, k.choices[static_cast<size_t>(choice)]);
+  const double v = number_of(k, k.choices[choice]);
   return std::log2(has_zero(k) ? v + 1 : v);
 }
 
@@ -50,8 +52,7 @@ double Space::distance(size_t knob, int a, int b) const {
 std::string Space::text(const Point& p) const {
   std::string out;
   for (size_t k = 0; k < knobs.size(); ++k)
-    out += fmt::format("{}{}={}", k == 0 ? "" : " ", knobs[k].key,
-                       knobs[k].choices[static_cast<size_t>(p[k])]);
+    out += fmt::format("{}{}={}", k == 0 ? "" : " ", knobs[k].key, knobs[k].choices[p[k]]);
   return out;
 }
 

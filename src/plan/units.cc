@@ -1,3 +1,4 @@
+// Quantities as text. Limits between units are those of the rounded number, so 999.6 becomes 1 k.
 #include "plan/units.h"
 
 #include <fmt/format.h>
@@ -10,11 +11,11 @@ namespace {
 
 constexpr double kMinute = 60, kHour = 3600, kDay = 86400;
 
-// The number and its prefix.
+// Returns the number with its decimal prefix.
 std::pair<double, const char*> scaled(double x) {
   constexpr std::pair<double, const char*> kPrefixes[] = {
       {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  // 999.6 has three digits as 1 k.
+  // 999.6 rounds to three digits as 1 k.
   for (const auto& [size, name] : kPrefixes)
     if (x >= 0.9995 * size) return {x / size, name};
   return {x, ""};

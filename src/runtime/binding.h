@@ -23,6 +23,9 @@ struct Binding {
 template <class A>
 const Binding& binding_for();
 
+// The binding of all OnePassUpdates.
+const Binding& one_pass_binding();
+
 const Binding& binding_of(OpKind kind);
 
 // Of an op that communicates.

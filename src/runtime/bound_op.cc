@@ -1,3 +1,4 @@
+// Helpers of bindings: the box of a value on this rank, copies and clears of operands.
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -31,6 +32,26 @@ BoundOp bound_to_shapes(const Op& op, ValueSpan local_values) {
 
 TensorView as_rows(const TensorView& t, int64_t columns) {
   return {t.data, t.dtype, {t.elements() / columns, columns}};
+}
+
+namespace {
+
+TensorView with_sequences(const TensorView& t, int64_t n, int64_t moved_bytes) {
+  std::vector<int64_t> dims = t.shape.dims();
+  dims.at(0) = n;
+  return {t.as<std::byte>() + moved_bytes, t.dtype, Shape(dims)};
+}
+
+}  // namespace
+
+TensorView chunk_of(const TensorView& whole, const Chunk& c) {
+  const int64_t n = whole.shape[0] / c.count, elements = whole.elements() / c.count;
+  return with_sequences(whole, n, c.index * elements * size_of(whole.dtype));
+}
+
+TensorView whole_of(const TensorView& part, const Chunk& c) {
+  return with_sequences(part, part.shape[0] * c.count,
+                        -c.index * part.elements() * size_of(part.dtype));
 }
 
 TensorView flat(const TensorView& t) { return {t.data, t.dtype, {t.elements()}}; }

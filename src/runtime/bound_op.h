@@ -36,17 +36,17 @@ struct BoundOp {
   template <InputSlot Slot>
   TensorView in(Slot slot) const {
     const int place = place_of(*op, slot);
-    return place < 0 ? TensorView() : inputs[static_cast<size_t>(place)];
+    return place < 0 ? TensorView() : inputs[place];
   }
   template <OutputSlot Slot>
   TensorView out(Slot slot) const {
     const int place = place_of(*op, slot);
-    return place < 0 ? TensorView() : outputs[static_cast<size_t>(place)];
+    return place < 0 ? TensorView() : outputs[place];
   }
   template <OutputSlot Slot>
   bool is_fresh(Slot slot) const {
     const int place = place_of(*op, slot);
-    return place >= 0 && fresh[static_cast<size_t>(place)];
+    return place >= 0 && fresh[place];
   }
 
   template <class Args>
@@ -78,6 +78,9 @@ TensorView flat(const TensorView& t);
 inline TensorView part(const TensorView& t, int64_t first, int64_t last) {
   return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {last - first}};
 }
+// The sequences of a chunk, and from these all sequences.
+TensorView chunk_of(const TensorView& whole, const Chunk& chunk);
+TensorView whole_of(const TensorView& part, const Chunk& chunk);
 // A number of a value of doubles, such as `step` and `report`; nullptr where it has no memory.
 inline double* number_at(const TensorView& t, int64_t i) {
   return t ? t.as<double>() + i : nullptr;

@@ -1,9 +1,13 @@
-// Prepares the ops of a program, and binds them to the frames of a call.
+// Prepares the ops of a program once (kernels, channels, tables of weights), and binds them to the
+// buffers of a call: address = arena + offset of the buffer + offset of the value, plus the offset
+// of this rank's shard where the value is one. Binding writes pointers only, so a call allocates
+// nothing.
 #include "runtime/bound_program.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/chunk.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -18,6 +22,17 @@ PreparedOperand operand_of(const Program& program, const Segment& segment, Value
   return {v, parameter};
 }
 
+bool is_host_state(const Program& p, FrameKindId kind) {
+  return kind != kNone && p.kind(kind).state && p.kind(kind).host;
+}
+
+// A copy to the host changes what a save reads; a copy to the device changes no state.
+bool updates_state(const Program& p, const Op& op) {
+  return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
+    return changes_state(op, p[v].role) || is_host_state(p, p[v].frame);
+  });
+}
+
 }  // namespace
 
 BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, PreparedKernels& kernels,
@@ -30,12 +45,12 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
   prepared_.resize(program_.segments.size());
   for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
-    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [&](const Op& op) {
-      return std::any_of(op.outputs.begin(), op.outputs.end(),
-                         [&](ValueId v) { return changes_state(op, program_[v].role); });
-    }));
+    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(),
+                                   [&](const Op& op) { return updates_state(program_, op); }));
 }
 
+// Each table extends the one before it: ranges of a flat buffer by weight, then their contiguous
+// runs in the weight, then rows and columns for Adafactor.
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
@@ -60,12 +75,14 @@ void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out)
     for (const ValueId v : op.inputs) p.in.push_back(operand_of(program_, segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand_of(program_, segment, v));
-      // Each piece of a reduction is the first of its elements.
+      // Within a call, only the first op that adds to a gradient may overwrite it. The pieces of a
+      // reduction cover different elements, so each of them is the first.
       const bool first = program_[v].role == Role::kGradient &&
                          (is_piece(op) || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }
+    if (!op.chunk.is_whole()) take_chunk(op, p);
     p.workspace = operand_of(program_, segment, op.workspace);
     p.packed = operand_of(program_, segment, op.packed);
     p.bound.op = &op;
@@ -74,13 +91,21 @@ void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out)
     p.bound.fresh.resize(op.outputs.size());
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
-    p.bound.launch.threads = kernels_.threads();
+    p.bound.launch.threads = kernels_.backend().threads();
     p.bound.kernels = &kernels_.table();
     p.bound.prepared = kernels_.prepared(op, local_);
     prepare_members(p);
-    if (communicates(op)) prepare_channel(op, segment.queue, p.bound);
+    if (communicates(op)) prepare_channel(op, queue_of(op, segment.queue), p.bound);
     out.push_back(std::move(p));
   }
+}
+
+void BoundProgram::take_chunk(const Op& op, PreparedOp& p) const {
+  const std::optional<ChunkedOperands> chunked = chunked_operands(op, local_);
+  CHECK(chunked, "{} cannot be computed in chunks", op.origin);
+  for (size_t i = 0; i < p.in.size(); ++i)
+    if (chunked->inputs[i]) p.in[i].chunk = op.chunk;
+  for (PreparedOperand& o : p.out) o.chunk = op.chunk;
 }
 
 void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
@@ -92,18 +117,18 @@ void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
 void BoundProgram::use_streams(const std::function<Stream(Queue)>& stream_of, const double* step) {
   for (const SegmentId s : program_.segments.ids())
     for (PreparedOp& op : prepared_[s]) {
-      op.bound.launch.stream = stream_of(program_.segments[s].queue);
+      op.bound.launch.stream = stream_of(queue_of(*op.op, program_.segments[s].queue));
       op.bound.host_step = step;
     }
 }
 
+// Values without a buffer are scratch of the segment's queue.
 std::byte* BoundProgram::address(const PreparedOperand& o, const Call& call,
                                  const Segment& segment) const {
   if (o.value == kNone) return nullptr;
-  std::byte* const base =
-      o.parameter == kNone
-          ? memory_.arena.data() + scratch_offset(program_, segment.queue)
-          : arenas().frame(program_, call.frames[static_cast<size_t>(o.parameter)]);
+  std::byte* const base = o.parameter == kNone
+                              ? memory_.arena.data() + scratch_offset(program_, segment.queue)
+                              : arenas().frame(program_, call.frames[o.parameter]);
   const Value& v = program_[o.value];
   const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
   return base + v.offset + own;
@@ -116,15 +141,16 @@ void BoundProgram::bind(CallId c) {
 void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const PreparedOperand& o) {
     const Value& v = local_[o.value];
-    return TensorView{address(o, call, segment), v.dtype, v.shape};
+    const TensorView whole = {address(o, call, segment), v.dtype, v.shape};
+    return o.chunk.is_whole() ? whole : chunk_of(whole, o.chunk);
   };
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.inputs[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
     p.bound.outputs[i] = view(p.out[i]);
-    // Outputs that do not accumulate over calls are overwritten.
-    p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
-                       (p.adds_first[i] && p.out[i].parameter != kNone &&
-                        call.fresh[static_cast<size_t>(p.out[i].parameter)]);
+    // Outputs that do not accumulate over calls are always overwritten.
+    p.bound.fresh[i] =
+        program_[p.out[i].value].role != Role::kGradient ||
+        (p.adds_first[i] && p.out[i].parameter != kNone && call.fresh[p.out[i].parameter]);
   }
   p.bound.launch.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);

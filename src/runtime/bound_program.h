@@ -33,6 +33,7 @@ class BoundProgram {
   const Arena& arena() const { return memory_.arena; }
   Arenas arenas() const { return {memory_.arena.data(), memory_.host}; }
   const Channels& channels() const { return channels_; }
+  int threads() const { return kernels_.threads(); }
 
   // Puts the ops of each queue in a stream. `step` is where the host has the value `step`, or
   // nullptr.
@@ -65,6 +66,7 @@ class BoundProgram {
  private:
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
+  void take_chunk(const Op& op, PreparedOp& p) const;
   void prepare_channel(const Op& op, Queue queue, BoundOp& bound);
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
   ValueId find(Role role) const;

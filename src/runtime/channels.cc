@@ -1,3 +1,5 @@
+// Creates the communicators of all programs of a run. Every rank creates them in the same order
+// (that of their names), because creating one is collective.
 #include "runtime/channels.h"
 
 #include "base/error.h"
@@ -27,7 +29,8 @@ Channels::Channels(World& world, const std::vector<Program>& programs)
   }
 }
 
-// Ending a communicator may wait for its other ranks, so all end theirs in one order.
+// Destroying a communicator may wait for its other ranks, so all ranks destroy theirs in the same
+// order.
 Channels::~Channels() {
   while (!channels_.empty()) channels_.erase(channels_.begin());
 }

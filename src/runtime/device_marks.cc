@@ -1,3 +1,6 @@
+// Progress marks of a device: the last started or finished transfer per queue, written to pinned
+// host memory by the stream itself. The host can read them while the stream is blocked in a
+// transfer, which no event would tell.
 #include "runtime/device_marks.h"
 
 #include <utility>
@@ -5,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kStride = 64 / sizeof(int64_t);  // each in a cache line of its own
+constexpr int64_t kStride = 64 / sizeof(int64_t);  // one cache line each
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The queues of a program as streams of a GPU, and `after` as events.
+// The queues of a program as streams of a GPU, and waits of calls and of ops as events.
 #pragma once
 
 #include <array>
@@ -20,22 +20,38 @@ class DeviceQueues {
   // Makes all other streams wait for what is in the main one, for calls from `first` on: those
   // before it are done.
   void fork(CallId first);
-  void before(CallId c);  // the stream of the call waits for the calls it comes after
+  // The stream of the call waits for the calls it comes after, and the streams of its inner queues
+  // for that one; it goes on when they are over.
+  void before(CallId c);
   void after(CallId c);
+  // The stream of op number `op` of the call waits for the ops it comes after.
+  void before_op(CallId c, size_t op) const;
+  void after_op(CallId c, size_t op);
   void join();  // the main one goes on when all are over
   // Around the transfers of a call in its stream: each comes after all before it.
   void before_transfer(Stream s) const;
   void after_transfer(Stream s);
 
  private:
+  // Of a segment with inner queues: these, and the number of the event of each op that another
+  // queue waits for, or kNone.
+  struct InnerQueues {
+    std::vector<Queue> queues;
+    std::vector<int64_t> event_of;
+  };
+  void find_inner_queues(SegmentId id);
+  const InnerQueues& inner(CallId c) const { return inner_[program_.call(c).segment]; }
+  GpuEvent& event(int64_t i) { return events_[i]; }
+
   Queue queue_of(CallId c) const { return program_.segment(program_.call(c)).queue; }
 
   const Program& program_;
   std::array<std::unique_ptr<GpuStream>, kQueues> streams_;  // of the queues it has
   IdVector<CallId, int64_t> event_of_;  // of each call that another queue waits for; else kNone
+  IdVector<SegmentId, InnerQueues> inner_;
   std::vector<GpuEvent> events_;
   CallId first_{0};
-  GpuEvent fork_, transfer_;
+  GpuEvent fork_, inner_fork_, transfer_;
   bool transferred_ = false;     // since fork()
   std::vector<GpuEvent> joins_;  // one a queue
 };

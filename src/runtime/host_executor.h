@@ -1,5 +1,6 @@
 // Runs a program on the CPU. Calls of the compute queue run in the caller's thread, in issue order,
-// each when the calls it comes after are over; the others go to TransferQueues. A run ends when all
+// each when the calls it comes after are over; the others, and ops of inner queues, go to
+// TransferQueues. A call is over when its ops of all queues are. A run ends when all
 // queues are empty, so `before_step` always holds.
 #pragma once
 
@@ -25,6 +26,9 @@ class HostExecutor : public Executor {
 
  private:
   void compute(CallId c);
+  void issue(CallId c);  // of another queue
+  // Before a call that changes state.
+  void wait_for_readers(CallId c);
 
   const RunHooks& hooks_;
   OpReporter report_;

@@ -1,16 +1,19 @@
+// A transfer through the host, for GPUs that cannot communicate directly: the operands are
+// downloaded to the arena's mirror on the host, exchanged there by MPI, and uploaded again.
 #include "runtime/host_relay.h"
 
 #include "comm/idle.h"
 
 namespace tessera {
 
-// The operands have the same distances on the host as in the arena.
+// Operands have the same distances from each other on the host as in the arena, so in-place
+// transfers remain in place.
 void exchange_through_host(const Arena& arena, const PreparedOp& op) {
   const Stream stream = op.bound.launch.stream;
   BoundOp host = op.bound;
   for (size_t i = 0; i < op.op->inputs.size(); ++i)
     host.inputs[i] = arena.download(stream, op.bound.inputs[i]);
-  // A transfer may write a piece of its output.
+  // A transfer may write only a piece of its output, so the rest must be there too.
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
     host.outputs[i] = arena.download(stream, op.bound.outputs[i]);
   if (host.launch.workspace)

@@ -1,3 +1,5 @@
+// Initializes a shard of a weight. Each element is a function of (key, global index), so every
+// layout gives the same weights; the shard is walked in contiguous runs of global indices.
 #include "runtime/initialise.h"
 
 #include "base/error.h"
@@ -18,6 +20,10 @@ TensorView range(const TensorView& t, int64_t first, int64_t elements) {
 
 }  // namespace
 
+// Example: rows [2, 4), columns [3, 6) of [8, 8] are, with cut = 1, the runs
+//
+//   global 19-21   local 0-2
+//   global 27-29   local 3-5
 void each_stretch(const Shape& global, const Shape& local, const Extents& box,
                   const std::function<void(const Stretch&)>& visit) {
   const int rank = global.rank();
@@ -25,7 +31,8 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
             box.end.size() == static_cast<size_t>(rank),
         "a box of {} dimensions in {} and {}", box.begin.size(), to_string(global),
         to_string(local));
-  // Dimensions behind `cut` are whole on this rank, so that rows of dimension `cut` are neighbours.
+  // Dimensions after `cut` are complete on this rank, so rows of dimension `cut` are contiguous:
+  // each run is as long as possible.
   int cut = rank - 1;
   while (cut >= 0 && extent(box, cut) == global[cut] && local[cut] == global[cut]) --cut;
   const int64_t row = global.product(cut + 1, rank);
@@ -35,13 +42,14 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
   int64_t count = s.elements > 0 ? 1 : 0;  // of stretches
   for (int d = 0; d < cut; ++d) count *= extent(box, d);
   for (int64_t i = 0; i < count; ++i) {
+    // The run's index as a mixed-radix number over the dimensions before `cut`, innermost first.
     int64_t rest = i, global_step = row * global[cut], local_step = row * local[cut];
-    s.global = box.begin[static_cast<size_t>(cut)] * row;
+    s.global = box.begin[cut] * row;
     s.local = 0;
     for (int d = cut - 1; d >= 0; --d) {
       const int64_t at = rest % extent(box, d);
       rest /= extent(box, d);
-      s.global += (box.begin[static_cast<size_t>(d)] + at) * global_step;
+      s.global += (box.begin[d] + at) * global_step;
       s.local += at * local_step;
       global_step *= global[d];
       local_step *= local[d];
@@ -51,17 +59,19 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
 }
 
 void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
-                     const Initial& initial, uint64_t key) {
+                     const Initial& initial, uint64_t key, int threads) {
   int64_t elements = 1;
   for (int d = 0; d < global.rank(); ++d) elements *= extent(box, d);
-  if (elements < part.elements()) kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{part});
+  // A padded shard: elements beyond the weight are zero.
+  if (elements < part.elements())
+    kernels::launch(kernels::Cpu(), {.threads = threads}, kernels::ClearArgs{part});
   each_stretch(global, part.shape, box, [&](const Stretch& s) {
     const TensorView y = range(part, s.local, s.elements);
     if (initial.std > 0)
       kernels::initialise_normal(
-          y, {.key = key, .first = s.global, .mean = 0, .deviation = initial.std});
+          y, {.key = key, .first = s.global, .mean = 0, .deviation = initial.std}, threads);
     else
-      kernels::fill(y, static_cast<float>(initial.constant));
+      kernels::fill(y, static_cast<float>(initial.constant), threads);
   });
 }
 

@@ -20,6 +20,6 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
 // Element e of the global value is number e of the key's normal numbers, or the constant; what the
 // part has beyond the box (padding) is zero.
 void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
-                     const Initial& initial, uint64_t key);
+                     const Initial& initial, uint64_t key, int threads);
 
 }  // namespace tessera

@@ -1,8 +1,12 @@
+// Finds the calls whose transfer may start while the transfer of the previous call of their queue
+// is still in progress: their own transfer must be their last op, and the two calls must share no
+// bytes that one of them writes.
 #include "runtime/lead.h"
 
 #include <algorithm>
 #include <array>
 
+#include "ir/chunk.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -18,7 +22,7 @@ struct Stretch {
   bool written = true;
 };
 
-// What a call touches of the arena: its frames, and its part of the queue's scratch.
+// Returns what a call uses of the arena: its buffers, and its part of the queue's scratch.
 std::vector<Stretch> touched(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   const int64_t scratch = scratch_offset(p, s.queue);
@@ -52,6 +56,25 @@ IdVector<CallId, bool> calls_that_may_lead(const Program& program) {
     last = &c;
   }
   return leads;
+}
+
+std::vector<bool> ops_that_may_lead(const Program& program, const Segment& segment) {
+  std::vector<bool> leads;
+  std::array<const Op*, kQueues> before{};
+  for (const Op& op : segment.ops) {
+    const Op*& last = before[static_cast<size_t>(op.queue)];
+    bool may = is_inner(op.queue) && last != nullptr && communicates(*last) && communicates(op);
+    if (may)
+      for (const TouchedBytes& a : touched_bytes(*last, program.values))
+        for (const TouchedBytes& b : touched_bytes(op, program.values)) may &= !in_conflict(a, b);
+    leads.push_back(may);
+    last = &op;
+  }
+  return leads;
+}
+
+MayLead::MayLead(const Program& program) : calls(calls_that_may_lead(program)) {
+  for (const Segment& s : program.segments) ops.push_back(ops_that_may_lead(program, s));
 }
 
 }  // namespace tessera

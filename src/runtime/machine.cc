@@ -1,3 +1,6 @@
+// Owns everything a run needs on one rank: kernels, communicators, one arena as large as the
+// largest program, and an executor per program. Programs share state by having it at equal offsets,
+// which is checked here.
 #include "runtime/machine.h"
 
 #include <algorithm>
@@ -28,13 +31,19 @@ bool is_cache(const Program& p, const Frame& f) {
   return !k.values.empty() && p[k.values[0]].role == Role::kCache;
 }
 
-int64_t offset_of(const Program& p, FrameKindId kind, int64_t layer) {
-  for (const Frame& f : p.frames)
-    if (f.kind == kind && f.layer == layer) return f.offset;
+FrameId frame_of(const Program& p, FrameKindId kind, int64_t layer) {
+  for (const FrameId f : p.frames.ids())
+    if (p.frame(f).kind == kind && p.frame(f).layer == layer) return f;
   CHECK(false, "program {} has no {} of layer {}", p.name, p.kind(kind).name, layer);
 }
 
-// State shared by name lies at the same place in both.
+// Returns whether state is on the host, and its offset in its arena.
+std::pair<bool, int64_t> place_of(const Program& p, FrameKindId kind, int64_t layer) {
+  const int64_t offset = p.frame(frame_of(p, kind, layer)).offset;
+  return {p.kind(kind).host, p.kind(kind).host ? offset - p.bytes : offset};
+}
+
+// State that two programs share by name must be at the same offset in both.
 void check_agreement(const Program& a, const Program& b) {
   std::map<std::pair<std::string, std::vector<int64_t>>, const StatePiece*> ours;
   const std::vector<StatePiece> first = pieces(a), second = pieces(b);
@@ -42,7 +51,7 @@ void check_agreement(const Program& a, const Program& b) {
   for (const StatePiece& x : second) {
     const auto y = ours.find({x.name, x.begin});
     if (y == ours.end()) continue;
-    CHECK(offset_of(a, y->second->kind, x.layer) == offset_of(b, x.kind, x.layer) &&
+    CHECK(place_of(a, y->second->kind, x.layer) == place_of(b, x.kind, x.layer) &&
               y->second->first == x.first && y->second->dtype == x.dtype,
           "programs {} and {} disagree on {}", a.name, b.name, x.name);
   }
@@ -74,8 +83,8 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels>
   hooks_.now_s = std::move(options.now_s);
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   const int64_t bytes = largest(programs, &Program::bytes);
-  arena_ = kernels_->on_gpu() ? gpu_arena("arena", bytes) : host_arena("arena", bytes);
-  if (kernels_->on_gpu() && options.poison)
+  arena_ = kernels_->backend().arena("arena", bytes);
+  if (kernels_->backend().has_streams() && options.poison)
     throw Error("compiler.poison supports only run.device=cpu.");
   make_executors(std::move(programs), options.poison);
 }
@@ -85,7 +94,7 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
   for (Program& p : programs) {
     const ProgramMemory memory = {*arena_, host_arena_.data()};
     bound_.push_back(std::make_unique<BoundProgram>(std::move(p), memory, *kernels_, channels_));
-    if (!kernels_->on_gpu()) {
+    if (!kernels_->backend().has_streams()) {
       executors_.push_back(std::make_unique<HostExecutor>(*bound_.back(), hooks_, poison));
       continue;
     }
@@ -96,17 +105,19 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
   arena_->pin("what each step exchanges with the device", exchanged);
 }
 
-// NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
+// Returns NCCL, unless ranks share a device, which NCCL does not support. Then the host transfers
+// the bytes.
 std::unique_ptr<World> Machine::device_world(World& world) {
   transport_ = world.transport();
-  if (!kernels_->on_gpu() || world.size() == 1) return nullptr;
+  const std::string device = kernels_->backend().device_id();
+  if (device.empty() || world.size() == 1) return nullptr;
   const std::vector<std::string> devices =
-      world.all_gather(fmt::format("{} {}", world.host(world.rank()), kernels_->gpu().uuid));
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), device));
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
         "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
         "does not support. Graphs are off. Give each rank a GPU of its own for speed",
-        transport_, shared->first, shared->second, devices[static_cast<size_t>(shared->second)]);
+        transport_, shared->first, shared->second, devices[shared->second]);
     return nullptr;
   }
   auto nccl = nccl_world(world);
@@ -123,7 +134,8 @@ int64_t Machine::planned_bytes() const {
 TensorView Machine::elements(const Program& p, FrameKindId kind, int64_t layer, int64_t first,
                              int64_t count) const {
   const DType type = p[p.kind(kind).values.at(0)].dtype;
-  return {arena_->data() + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
+  const Arenas arenas = {arena_->data(), host_arena_.data()};
+  return {arenas.frame(p, frame_of(p, kind, layer)) + first * size_of(type), type, {count}};
 }
 
 TensorView Machine::view(const StatePiece& x, size_t of) const {
@@ -140,23 +152,26 @@ void Machine::initialise(uint64_t seed) {
   round_weights();
 }
 
+// Weights are sampled by (seed, name, global element); the rest of the state starts at zero.
 void Machine::initialise(const StatePiece& piece, uint64_t seed) {
   const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
-    kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{flat(v)});
+    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
   else
     initialise_part(v, piece.shape, {piece.begin, piece.end}, program()[piece.weight].initial,
-                    hash_name(piece.name, seed));
+                    hash_name(piece.name, seed), kernels_->threads());
   written(v);
 }
 
+// Compute weights are the master weights, rounded once; later steps round in the update.
 void Machine::round_weights() {
   for (const StatePiece& x : pieces(program(), position().at)) {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
     const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
     const TensorView rounded = arena_->host(to);
-    kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{from, rounded});
+    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()},
+                    kernels::CastArgs{from, rounded});
     written(rounded);
   }
 }

@@ -34,8 +34,8 @@ class Machine {
   int64_t arena_bytes() const { return arena_->bytes(); }
   int64_t planned_bytes() const;  // of the largest program
   void touch() const {            // see Arena::touch
-    arena_->touch();
-    host_arena_.touch();
+    arena_->touch(kernels_->threads());
+    host_arena_.touch(kernels_->threads());
   }
   PreparedKernels& kernels() { return *kernels_; }
   const PreparedKernels& kernels() const { return *kernels_; }

@@ -1,3 +1,6 @@
+// Cuts the ranges of a flat buffer that belong to a weight into runs that are contiguous in the
+// weight as checkpoints store it. Optimizers need them for two reasons: stochastic rounding is
+// keyed by the element of the weight, and Adafactor needs rows and columns.
 #include "runtime/member_stretches.h"
 
 #include <algorithm>
@@ -30,7 +33,8 @@ std::vector<MemberStretch> member_stretches(const Program& p, std::span<const Me
 
 namespace {
 
-// Appends the range in pieces that each belong to one part. `first_place`: that of the weight.
+// Appends the run in pieces that each belong to one part (q, k, v for example). `first_place` is
+// the index of the weight's first part.
 void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
                   std::vector<MemberStretch>& out) {
   const auto dim = static_cast<int>(w.parts[0].dim);
@@ -38,6 +42,7 @@ void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
   for (int64_t done = 0; done < s.elements;) {
     const int64_t at = s.global + done, outer = at / all, within = at % all;
     size_t i = 0;
+    // The weight is [outer, parts, inner]; a piece ends where its part ends.
     while (within >= (w.parts[i].first + w.parts[i].count) * inner) ++i;
     const WeightPart& part = w.parts[i];
     MemberStretch piece = s;

@@ -1,3 +1,6 @@
+// Debugging aid for buffer assignment: fills buffers with NaN before their first call and after
+// their last one, and scratch before each call. A read of bytes outside a lifetime then becomes
+// visible as NaN.
 #include "runtime/poison.h"
 
 #include <cstring>
@@ -26,13 +29,13 @@ void Poison::start() { left_ = calls_; }
 
 void Poison::before(CallId c) {
   const Segment& s = program_.segment(program_.call(c));
-  std::memset(arenas_.arena + scratch_offset(program_, s.queue), kPoison,
-              static_cast<size_t>(s.scratch_bytes));
+  std::memset(arenas_.arena + scratch_offset(program_, s.queue), kPoison, s.scratch_bytes);
   for (const FrameId f : program_.call(c).frames)
     if (first_[f] == c) spoil(f);
 }
 
-// Calls of several queues do not end in the order of the schedule: a frame is dead when all have.
+// Calls of different queues do not end in issue order: a buffer's lifetime ends when all its calls
+// have.
 void Poison::after(CallId c) {
   for (const FrameId f : program_.call(c).frames)
     if (--left_[f] == 0) spoil(f);
@@ -40,7 +43,7 @@ void Poison::after(CallId c) {
 
 void Poison::spoil(FrameId f) const {
   if (program_.frame(f).state) return;
-  std::memset(arenas_.frame(program_, f), kPoison, static_cast<size_t>(program_.bytes_of(f)));
+  std::memset(arenas_.frame(program_, f), kPoison, program_.bytes_of(f));
 }
 
 }  // namespace tessera

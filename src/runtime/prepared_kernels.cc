@@ -1,6 +1,10 @@
+// Prepares library kernels per shape and shares them among ops: GEMMs, heads and attention of equal
+// shape use one plan. It also answers the compiler's questions about the machine (Target), so that
+// workspaces are planned before anything runs.
 #include "runtime/prepared_kernels.h"
 
 #include "base/error.h"
+#include "ir/chunk.h"
 #include "ir/operands.h"
 #include "ir/rule.h"
 #include "runtime/binding.h"
@@ -23,7 +27,7 @@ kernels::Fp8 fp8_of(Fp8Format format) {
   CHECK(false, "format {}", static_cast<int>(format));
 }
 
-// What matmul, its gradients and pack have in common.
+// The attributes that matmul, its gradients and pack have in common.
 struct ProductAttributes {
   int contract;
   double scale;
@@ -41,6 +45,11 @@ ProductAttributes product_attributes(const Op& op) {
 
 }  // namespace
 
+// weights w [out, in], tokens N     A       B       m    n    k
+//   matmul            y  = x w^T    x       w^T     N    out  in
+//   matmul_grad_input dx = dy w     dy      w       N    in   out
+//   matmul_grad_weight dw = dy^T x  dy^T    x       out  in   N
+// pack has the shape of the GEMM that its weight is packed for.
 MatmulShape product_shape(const Op& op, ValueSpan values) {
   const Value &a = values[op.inputs[0]], &c = values[op.outputs[0]];
   const ProductAttributes attributes = product_attributes(op);
@@ -53,6 +62,7 @@ MatmulShape product_shape(const Op& op, ValueSpan values) {
     s.fp8_a = fp8_of(attributes.fp8);
     s.fp8_b = kernels::Fp8::kE4M3;
   }
+  // dW [m = out, n = in] = dy^T x: A is dy, transposed; the contraction is over the tokens.
   if (op.is<MatmulGradWeight>()) {
     const Shape& x = values[op.inputs[1]].shape;
     s.transpose_a = true;
@@ -64,6 +74,7 @@ MatmulShape product_shape(const Op& op, ValueSpan values) {
   }
   const Pack* const packs = op.if_as<Pack>();
   const Shape& w = packs ? a.shape : values[op.inputs[1]].shape;
+  // forward y = x W^T: n = out, k = in, B transposed. Input gradient dx = dy W: n = in, k = out.
   const int64_t out = w.product(0, w.rank() - contract), in = w.elements() / out;
   const bool forward = packs ? packs->product == PackedProduct::kMatmul : op.is<Matmul>();
   s.n = forward ? out : in;
@@ -87,6 +98,7 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   return s;
 }
 
+// Attention with a bias or dropout is not prepared: our own kernels take it.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
   const Attention& a = gradient ? gradient->of : op.as<Attention>();
@@ -111,62 +123,26 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   return s;
 }
 
-PreparedKernels::PreparedKernels(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu,
-                                 bool tf32)
-    : cpu_(cpu),
-      threads_(threads),
-      gpu_(gpu),
-      blas_(std::make_unique<kernels::GpuBlas>(tf32)),
-      choices_(std::make_unique<kernels::ProductChoices>(
-          fmt::format("{} sm_{} cuBLASLt {}{}", gpu.model, gpu.architecture, blas_->version(),
-                      tf32 ? " TF32" : ""))),
-      table_(&kernels::gpu_kernels()) {
-  blas_->choose_by(*choices_);
-}
-
-void PreparedKernels::measure_products(std::function<double()> now_s) {
-  attention_by_.now_s = now_s;
-  blas_->choose_by(*choices_, std::move(now_s));
-}
-
-void PreparedKernels::choose_attention(std::function<void(const std::string&)> say) {
-  attention_by_.choices = choices_.get();
-  attention_by_.say = std::move(say);
-  asks_dnn_ = true;
-}
-
 const kernels::GpuAttention* PreparedKernels::attention(const Op& op, ValueSpan values) {
-  if (attention_by_.choices == nullptr) return nullptr;
   const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
-  if (!shape || !kernels::GpuAttention::may_choose(*shape)) return nullptr;
-  if (asks_dnn_) {
-    asks_dnn_ = false;
-    try {
-      dnn_ = std::make_unique<kernels::CudaDnn>();
-      attention_by_.dnn = dnn_.get();
-    } catch (const Error& e) {
-      attention_by_.say(fmt::format("attention by our own kernels: {}", e.what()));
-    }
-  }
-  return &attention_.get(
-      *shape, [&] { return std::make_unique<kernels::GpuAttention>(*shape, attention_by_); });
+  if (!shape) return nullptr;
+  return attention_.get(*shape, [&] { return backend_->attention(*shape); });
 }
 
 const kernels::Product& PreparedKernels::product(const MatmulShape& shape) {
-  return products_.get(shape, [&]() -> std::unique_ptr<kernels::Product> {
-    if (blas_) return std::make_unique<kernels::GpuMatmul>(shape, *blas_);
-    return std::make_unique<kernels::Matmul>(shape, cpu_, threads_);
-  });
+  return *products_.get(shape, [&] { return backend_->product(shape); });
 }
 
 const kernels::Head& PreparedKernels::head(const LinearCrossEntropyShape& shape) {
-  return heads_.get(shape, [&]() -> std::unique_ptr<kernels::Head> {
-    if (blas_) return std::make_unique<kernels::GpuLinearCrossEntropy>(shape, *blas_);
-    return std::make_unique<kernels::LinearCrossEntropy>(shape, cpu_, threads_);
-  });
+  return *heads_.get(shape, [&] { return backend_->head(shape); });
 }
 
 const kernels::PreparedKernel* PreparedKernels::prepared(const Op& op, ValueSpan values) {
+  return on_chunk(op, values,
+                  [this](const Op& of, ValueSpan own) { return prepared_whole(of, own); });
+}
+
+const kernels::PreparedKernel* PreparedKernels::prepared_whole(const Op& op, ValueSpan values) {
   switch (rule_of(op).prepared) {
     case Prepared::kProduct:
       return &product(product_shape(op, values));
@@ -184,21 +160,24 @@ int64_t PreparedKernels::workspace_bytes(const Op& op, ValueSpan values) {
   const Binding& binding = binding_of(op.kind());
   if (binding.workspace_bytes == nullptr) return 0;
   BoundOp b = bound_to_shapes(op, values);
-  b.launch.threads = threads_;
-  b.kernels = table_;
+  b.launch.threads = backend_->threads();
+  b.kernels = &table();
   b.prepared = prepared(op, values);
   return binding.workspace_bytes(b);
 }
 
 Target PreparedKernels::target() {
   Target t;
-  if (on_gpu()) t.alignment = kernels::kBlasWorkspaceAlignment;
-  t.ordered_transfers = on_gpu();
+  t.alignment = backend_->alignment();
+  t.ordered_transfers = backend_->has_streams();
   t.workspace_bytes = [this](const Op& op, ValueSpan values) {
-    return workspace_bytes(op, values);
+    return on_chunk(op, values,
+                    [this](const Op& of, ValueSpan own) { return workspace_bytes(of, own); });
   };
   t.packed_bytes = [this](const Op& op, ValueSpan values) {
-    return product(product_shape(op, values)).packed_bytes();
+    return on_chunk(op, values, [this](const Op& of, ValueSpan own) {
+      return product(product_shape(of, own)).packed_bytes();
+    });
   };
   return t;
 }

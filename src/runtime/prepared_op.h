@@ -10,6 +10,7 @@ namespace tessera {
 struct PreparedOperand {
   ValueId value = kNone;
   int parameter = kNone;  // kNone: scratch
+  Chunk chunk = {};       // of an op on a chunk: the part of the value that it takes
 };
 struct PreparedOp {
   const Op* op = nullptr;

@@ -1,6 +1,6 @@
+// A thread that advances transfers while the owner computes. It holds the mutex only while it
+// polls, and sleeps 500 µs between polls, so it takes almost no time from the kernels.
 #include "runtime/progress_thread.h"
-
-#include <omp.h>
 
 #include <chrono>
 
@@ -12,13 +12,7 @@ constexpr std::chrono::microseconds kSleep(500);
 }  // namespace
 
 ProgressThread::ProgressThread(std::mutex& mutex, std::function<bool()> move)
-    : mutex_(mutex),
-      move_(std::move(move)),
-      // Its kernels use the number of threads that its owner's use.
-      thread_([this, threads = omp_get_max_threads()] {
-        omp_set_num_threads(threads);
-        loop();
-      }) {}
+    : mutex_(mutex), move_(std::move(move)), thread_([this] { loop(); }) {}
 
 ProgressThread::~ProgressThread() {
   {

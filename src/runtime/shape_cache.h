@@ -10,14 +10,15 @@ namespace tessera {
 template <class Shape, class T>
 class ShapeCache {
  public:
-  // Returns the kernel of the shape; make() returns a new one, as a unique_ptr. It lives as long as
-  // the cache.
+  // Returns the kernel of the shape, which lives as long as the cache. make() returns a new one, as
+  // a unique_ptr; where it returns nullptr, so does this.
   template <class Make>
-  const T& get(const Shape& shape, const Make& make) {
+  const T* get(const Shape& shape, const Make& make) {
     for (const auto& [known, kernel] : all_)
-      if (known == shape) return *kernel;
-    all_.emplace_back(shape, make());
-    return *all_.back().second;
+      if (known == shape) return kernel.get();
+    std::unique_ptr<T> made = make();
+    if (made == nullptr) return nullptr;
+    return all_.emplace_back(shape, std::move(made)).second.get();
   }
 
  private:

@@ -1,3 +1,6 @@
+// What a step exchanges with the device: batches and step numbers to it, reports and logits from
+// it. The buffers are pinned, so the copies are asynchronous, and events mark when the host may
+// change what was sent and read what was fetched.
 #include "runtime/step_exchange.h"
 
 #include "ir/state.h"
@@ -40,6 +43,8 @@ void StepExchange::send(Stream main) {
   read_.record(main);
 }
 
+// The next step starts before the host has read the report of this one, so whether this one was
+// skipped is copied on the device.
 void StepExchange::carry_skip(Stream main) const {
   const auto of_device = [&](Role role, int slot) {
     return bound_.device_address(bound_.only(role)) + slot * static_cast<int64_t>(sizeof(double));

@@ -1,4 +1,12 @@
-// Enqueues the calls of a program, captures them as graphs, and watches the device while it runs.
+// Runs a program on a GPU: enqueues its calls in streams, captures them as graphs that later steps
+// launch, and watches the device while the host waits.
+//
+//   run 0      enqueued directly (the device loads its kernels when they first run)
+//   run 1      captured as graphs, which are then launched
+//   run 2 …    launched; start() may enqueue a run while the previous one is in progress
+//
+// While the host waits, it polls the channels, because a transfer with a failed rank never
+// completes.
 #include "runtime/stream_executor.h"
 
 #include <algorithm>
@@ -20,6 +28,45 @@ int64_t number_of(CallId c, size_t op) {
   return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
 }
 
+// Returns whether a run copies changed state to the host.
+bool updates_host(const BoundProgram& bound) {
+  const Program& p = bound.program();
+  for (const CallId c : p.schedule.ids())
+    if (p.segment(p.call(c)).queue == Queue::kCopyOut && bound.updates(c)) return true;
+  return false;
+}
+
+Queue queue_of(const Program& p, CallId c, const PreparedOp& op) {
+  return tessera::queue_of(*op.op, p.segment(p.call(c)).queue);
+}
+
+// The group whose transfers an op of the compute queue waits for.
+GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
+  GroupRef group;
+  if (is_inner(ops[i].op->queue)) return group;
+  for (const int32_t j : ops[i].op->after)
+    if (const PreparedOp& before = ops[j]; before.bound.channel) group = group_of(*before.op);
+  return group;
+}
+
+// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
+// abort waits for the graphs that contain its kernels, and these wait for the kernels of all
+// channels. So the caller destroys the graphs first, and all channels are aborted at once.
+void abandon_channels(const BoundProgram& bound) {
+  std::set<Communicator*> channels;
+  for (const auto& use : bound.used()) channels.insert(use.second);
+  std::vector<std::jthread> aborts;
+  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+}
+
+// The group of the last transfer of an inner queue.
+GroupRef last_inner_group(const std::vector<PreparedOp>& ops) {
+  GroupRef group;
+  for (const PreparedOp& op : ops)
+    if (is_inner(op.op->queue) && op.bound.channel) group = group_of(*op.op);
+  return group;
+}
+
 }  // namespace
 
 StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& kernels,
@@ -27,13 +74,14 @@ StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& 
     : Executor(bound),
       kernels_(kernels),
       hooks_(hooks),
+      updates_host_(updates_host(bound)),
       report_(*this, hooks),
       queues_(bound.program()),
       exchange_(bound) {
   bound.use_streams([this](Queue q) { return queues_.stream(q); }, exchange_.host_step());
   for (const CallId c : program().schedule.ids())
     for (const PreparedOp& op : bound.ops(c))
-      if (op.is_on_stream()) marks_.use(program().segment(program().call(c)).queue);
+      if (op.is_on_stream()) marks_.use(queue_of(program(), c, op));
 }
 
 // Graphs need every channel on a stream: a transfer through the host cannot be captured.
@@ -58,7 +106,8 @@ void StreamExecutor::send(const TensorView& host) const {
 int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
   int64_t first = -1;
   if (!bound_.arena().contains(t.data)) {  // what is offloaded
-    kernels::launch(kernels::Cpu(), {}, kernels::FirstNonFiniteArgs{flat(t), &first});
+    kernels::launch(kernels::Cpu(), {.threads = bound_.threads()},
+                    kernels::FirstNonFiniteArgs{flat(t), &first});
     return first;
   }
   const auto& kernel = kernels_.of<kernels::FirstNonFiniteArgs>();
@@ -77,20 +126,27 @@ bool StreamExecutor::can_run_ahead() const {
   return step && graphs_wanted() && !timing_due() && graphs_.is_for(step[kSeed]);
 }
 
-// The results of the run before are fetched first: the host has read those of the one before it,
-// and this one writes to where they are.
+// A save reads state of the device from a copy, but state on the host where it is. Nothing can wait
+// in the middle of a graph.
+void StreamExecutor::launch_graphs() {
+  if (hooks_.before_update && updates_host_) hooks_.before_update();
+  graphs_.launch(queues_.main());
+}
+
+// The results of the previous run are fetched first: the host has read those of the run before it,
+// and this run overwrites them on the device.
 void StreamExecutor::start() {
   CHECK(can_run_ahead() && under_way_ < 2, "a run that starts after {} others", under_way_);
   if (under_way_ > 0) exchange_.fetch(queues_.main());
   exchange_.send(queues_.main());
   if (under_way_ > 0) exchange_.carry_skip(queues_.main());
-  graphs_.launch(queues_.main());
+  launch_graphs();
   ++under_way_;
   ++runs_;
 }
 
-// Nothing that is enqueued here or before writes to what the caller now reads: the arena's mirror
-// has one place for results.
+// Nothing that is enqueued so far writes to the results that the caller reads next: the mirror has
+// one place for results.
 void StreamExecutor::finish() {
   CHECK(under_way_ > 0, "no run is under way");
   exchange_.fetch(queues_.main());
@@ -145,7 +201,7 @@ bool StreamExecutor::run_calls() {
     for (const auto& [group, bytes] : bound_.bytes_sent())
       time_.bytes_sent[group] = bytes - before.at(group);
   } else {
-    graphs_.launch(queues_.main());
+    launch_graphs();
     time_.bytes_sent = graphs_.bytes_sent;
   }
   return timed;
@@ -159,7 +215,7 @@ void StreamExecutor::capture(double seed) {
     const bool whole = enqueue(Enqueue::kCapture);
     graphs_.end(queues_.main(), whole, seed);
   } catch (const Error&) {
-    graphs_.clear();  // closes the capture: else nothing can be freed any more
+    graphs_.clear();  // closes the capture; memory cannot be freed during one
     throw;
   }
   graphs_.bytes_sent = bound_.bytes_sent();
@@ -167,9 +223,9 @@ void StreamExecutor::capture(double seed) {
   if (hooks_.captured) hooks_.captured(graphs_.summary(program().name));
 }
 
-// Called before each call of a capture: ends a full graph and begins the next, whose calls come
-// after all earlier ones. Ranks may be cut at different calls, because calls in issue order can
-// always run one by one. Returns false if there are too many nodes.
+// Called before each call of a capture: ends a full graph and begins the next one, whose calls
+// follow all earlier ones. Ranks may be cut at different calls, because calls can always run one by
+// one in issue order. Returns false if there are too many nodes.
 bool StreamExecutor::cut_full_graph(CallId next) {
   if (!graphs_.is_full()) return true;
   queues_.join();
@@ -190,23 +246,24 @@ void StreamExecutor::wait_for(const GpuEvent& event) {
       idle.pause();
     }
   } catch (const Error&) {
-    abandon();
+    graphs_.clear();
+    abandon_channels(bound_);
     throw;
   }
   if (marks_.used()) waiting_.clear();
 }
 
-// Reports the transfer that the device is at: the first in issue order that has started and is not
-// done. It waits for others if nothing has changed since the last time.
+// Reports the transfer that the device is executing: the first in issue order that has started and
+// is not done. It is waiting for other ranks if nothing has changed since the last report.
 void StreamExecutor::report_transfer(double since_s) {
   if (!marks_.used()) return;
   const bool waits = !marks_.changed();
   for (const CallId c : program().schedule.ids()) {
     const Call& call = program().call(c);
-    const Queue queue = program().segment(call).queue;
     const std::vector<PreparedOp>& ops = bound_.ops(c);
     for (size_t i = 0; i < ops.size(); ++i) {
       const int64_t number = number_of(c, i);
+      const Queue queue = queue_of(program(), c, ops[i]);
       if (!ops[i].is_on_stream() || !marks_.is_started(queue, number) ||
           marks_.is_done(queue, number))
         continue;
@@ -216,22 +273,11 @@ void StreamExecutor::report_transfer(double since_s) {
       Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
       if (is_message(*ops[i].op)) {
         const int64_t peer = bound_.channels().peer(channel, call.wire.peer);
-        w.missing = {channel.ranks()[static_cast<size_t>(peer)]};
+        w.missing = {channel.ranks()[peer]};
       }
       return waiting_.set(std::move(w));
     }
   }
-}
-
-// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
-// abort waits for the graphs that its kernels are in, and these wait for the kernels of all
-// channels: so the graphs go first, and all channels go at once.
-void StreamExecutor::abandon() {
-  graphs_.clear();
-  std::set<Communicator*> channels;
-  for (const auto& use : bound_.used()) channels.insert(use.second);
-  std::vector<std::jthread> aborts;
-  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
 }
 
 // Returns false if a capture has too many nodes.
@@ -242,7 +288,10 @@ bool StreamExecutor::enqueue(Enqueue how) {
   for (const CallId c : program().schedule.ids()) {
     if (how == Enqueue::kCapture && !cut_full_graph(c)) return false;
     begin_call(c, how);
-    for (PreparedOp& op : bound_.ops(c)) {
+    std::vector<PreparedOp>& ops = bound_.ops(c);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      PreparedOp& op = ops[i];
+      enqueue_waits(group_before(ops, i), how, [&] { queues_.before_op(c, i); });
       report_.started(c, op, op.bound.channel != nullptr);
       const double began = report_.now_s();
       if (op.bound.channel && op.bound.channel->is_on_stream())
@@ -253,8 +302,9 @@ bool StreamExecutor::enqueue(Enqueue how) {
         op.binding->run(op.bound);
       if (report_.observed()) synchronise(op.bound.launch.stream);
       report_.finished(c, op.bound, began);
+      queues_.after_op(c, i);
     }
-    queues_.after(c);
+    enqueue_waits(last_inner_group(ops), how, [&] { queues_.after(c); });
   }
   queues_.join();
   return true;
@@ -263,22 +313,30 @@ bool StreamExecutor::enqueue(Enqueue how) {
 // Makes the stream of the call wait for the calls that it comes after.
 void StreamExecutor::begin_call(CallId c, Enqueue how) {
   const Program& p = program();
-  const auto queue_of = [&](CallId y) { return p.segment(p.call(y)).queue; };
+  const auto queue_of_call = [&](CallId y) { return p.segment(p.call(y)).queue; };
   GroupRef group;  // whose transfers the compute queue waits for
-  if (how == Enqueue::kTimed && queue_of(c) == Queue::kCompute)
+  if (queue_of_call(c) == Queue::kCompute)
     for (const CallId y : p.call(c).after)
-      if (queue_of(y) != Queue::kCompute) group = bound_.group_of_call(y);
-  if (!group.empty()) times_.begin(queues_.main(), TransferTimes::What::kWait, group);
-  queues_.before(c);
-  if (!group.empty()) times_.end(queues_.main());
-  if (!graphs_wanted() && hooks_.before_update && bound_.updates(c)) hooks_.before_update();
+      if (queue_of_call(y) != Queue::kCompute) group = bound_.group_of_call(y);
+  enqueue_waits(group, how, [&] { queues_.before(c); });
+  const bool waits = how != Enqueue::kCapture && (!graphs_wanted() || updates_host_);
+  if (waits && hooks_.before_update && bound_.updates(c)) hooks_.before_update();
   bound_.bind(c);
+}
+
+// Enqueues waits of the compute queue for transfers of that group, or of none.
+template <class Waits>
+void StreamExecutor::enqueue_waits(const GroupRef& group, Enqueue how, const Waits& waits) {
+  const bool timed = how == Enqueue::kTimed && !group.empty();
+  if (timed) times_.begin(queues_.main(), TransferTimes::What::kWait, group);
+  waits();
+  if (timed) times_.end(queues_.main());
 }
 
 void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
   Communicator& channel = *op.bound.channel;
   const Stream s = op.bound.launch.stream;
-  const Queue queue = program().segment(program().call(c)).queue;
+  const Queue queue = queue_of(program(), c, op);
   const bool marked = op.is_on_stream();
   const int64_t number = number_of(c, static_cast<size_t>(&op - bound_.ops(c).data()));
   if (channel.needs_order()) queues_.before_transfer(s);

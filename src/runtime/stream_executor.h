@@ -38,20 +38,23 @@ class StreamExecutor : public Executor {
   enum class Enqueue { kPlain, kTimed, kCapture };
 
   bool graphs_wanted() const;
+  void launch_graphs();
   bool timing_due() const { return marks_.used() && runs_ % kRunsPerTiming == 1; }
   bool run_calls();
   bool enqueue(Enqueue how);
   void begin_call(CallId c, Enqueue how);
+  template <class Waits>
+  void enqueue_waits(const GroupRef& group, Enqueue how, const Waits& waits);
   bool cut_full_graph(CallId next);
   void capture(double seed);
   void exchange_on_stream(CallId c, PreparedOp& op, Enqueue how);
   void exchange_on_host(PreparedOp& op);
   void wait_for(const GpuEvent& event);
   void report_transfer(double since_s);
-  void abandon();
 
   const kernels::KernelTable& kernels_;
   const RunHooks& hooks_;
+  bool updates_host_;  // a run changes state in the host's memory
   OpReporter report_;
   DeviceQueues queues_;
   StepExchange exchange_;

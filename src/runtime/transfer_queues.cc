@@ -1,20 +1,18 @@
-// Progress of transfers on the host: polls the first transfer of each queue, and starts the second
-// where both may be under way at once.
+// Progress of transfers on the host. Each queue is a FIFO of calls; its first call is advanced op
+// by op, and the transfer of its second call may start early (lead.cc) so that the link does not
+// idle. Three callers advance the queues under one mutex: the computing thread when it waits, the
+// same thread between ops, and the progress thread.
 #include "runtime/transfer_queues.h"
 
 #include <algorithm>
 
 #include "comm/idle.h"
-#include "runtime/lead.h"
 
 namespace tessera {
 
 TransferQueues::TransferQueues(BoundProgram& bound, const RunHooks& hooks, OpReporter& report,
                                bool poison)
-    : bound_(bound),
-      hooks_(hooks),
-      report_(report),
-      may_lead_(calls_that_may_lead(bound.program())) {
+    : bound_(bound), hooks_(hooks), report_(report), may_lead_(bound.program()) {
   if (poison) poison_.emplace(bound.program(), bound.arenas());
 }
 
@@ -40,9 +38,17 @@ TransferQueues::Pending& TransferQueues::pending(CallId c) {
   return queues_[static_cast<size_t>(p.segment(p.call(c)).queue)];
 }
 
-void TransferQueues::issue(CallId c) {
+// Advances at once, since the call may be ready. The progress thread is needed only if other ranks
+// take part and something is still pending.
+void TransferQueues::issue(CallId c, int64_t op) {
   const std::lock_guard lock(moving_);
-  pending(c).push_back({c});
+  const std::vector<PreparedOp>& ops = bound_.ops(c);
+  if (op == kNone) {
+    pending(c).push_back({c, 0, std::ssize(ops)});
+  } else {
+    const Queue queue = ops[op].op->queue;
+    queues_[static_cast<size_t>(queue)].push_back({c, op, op + 1, true});
+  }
   ++pending_calls_;
   progress();
   const bool apart = std::any_of(bound_.used().begin(), bound_.used().end(),
@@ -52,7 +58,7 @@ void TransferQueues::issue(CallId c) {
   thread_->wake();
 }
 
-// What the progress thread does. Returns whether there is more to do.
+// Runs in the progress thread. Returns true if there is more to do.
 bool TransferQueues::progress_in_thread() {
   if (failed_ || !report_.running() || report_.observed()) return false;
   try {
@@ -66,6 +72,7 @@ bool TransferQueues::progress_in_thread() {
 void TransferQueues::begin_call(CallId c) {
   const std::lock_guard lock(moving_);
   begin(c);
+  inner_over_.assign(bound_.ops(c).size(), false);
 }
 
 void TransferQueues::end_call(CallId c) {
@@ -88,11 +95,21 @@ void TransferQueues::end(CallId c) {
   over_[c] = true;
 }
 
-bool TransferQueues::may_start(const Call& call) const {
-  return std::all_of(call.after.begin(), call.after.end(), [&](CallId y) { return over_[y]; });
+// The ops of the compute queue that an op waits for were over when it was issued.
+bool TransferQueues::may_start(const Active& a) const {
+  if (!a.inner) {
+    const std::vector<CallId>& after = bound_.program().call(a.call).after;
+    return std::all_of(after.begin(), after.end(), [&](CallId y) { return over_[y]; });
+  }
+  const std::vector<PreparedOp>& ops = bound_.ops(a.call);
+  const std::vector<int32_t>& after = ops[a.op].op->after;
+  return std::all_of(after.begin(), after.end(), [&](int32_t j) {
+    const auto at = static_cast<size_t>(j);
+    return !is_inner(ops[at].op->queue) || inner_over_[at];
+  });
 }
 
-// Returns whether anything moved in any queue.
+// Returns true if any queue advanced.
 bool TransferQueues::progress() {
   bool moved = false;
   for (Pending& queue : queues_)
@@ -106,21 +123,23 @@ bool TransferQueues::move(Pending& queue) {
   return lead(queue) || moved;
 }
 
-// Moves the first call by one op. Returns whether it moved.
+// Advances the first call by one op. Returns true if it advanced.
 bool TransferQueues::move_first(Pending& queue) {
   Active& a = queue.front();
-  std::vector<PreparedOp>& ops = bound_.ops(a.call);
-  if (a.op == kNone) {
-    if (!may_start(bound_.program().call(a.call))) return false;
-    begin(a.call);
-    a.op = 0;
+  if (!a.under_way) {
+    if (!may_start(a)) return false;
+    if (!a.inner) begin(a.call);
+    a.under_way = true;
   }
-  if (a.op < static_cast<int64_t>(ops.size())) {
-    if (!move_op(a, ops[static_cast<size_t>(a.op)])) return false;
+  if (a.op < a.end) {
+    if (!move_op(a, bound_.ops(a.call)[a.op])) return false;
     ++a.op;
   }
-  if (a.op == static_cast<int64_t>(ops.size())) {
-    end(a.call);
+  if (a.op == a.end) {
+    if (a.inner)
+      inner_over_[a.op - 1] = true;
+    else
+      end(a.call);
     queue.pop_front();
     --pending_calls_;
     // Overlapping transfers count once in total_s.
@@ -129,7 +148,7 @@ bool TransferQueues::move_first(Pending& queue) {
   return true;
 }
 
-// Returns whether the op is over.
+// Returns true if the op is complete.
 bool TransferQueues::move_op(Active& a, PreparedOp& op) {
   if (!op.bound.channel) {
     const double began = report_.now_s();
@@ -145,17 +164,23 @@ bool TransferQueues::move_op(Active& a, PreparedOp& op) {
   return true;
 }
 
-// Starts the transfer of the second call of a queue after that of the first, so that the link has
-// no pause between them. Returns whether it did.
+bool TransferQueues::may_lead(const Active& a) const {
+  if (!a.inner) return may_lead_.calls[a.call];
+  return may_lead_.ops[bound_.program().call(a.call).segment][a.op];
+}
+
+// Starts the transfer of a queue's second call while that of the first is in progress, so that the
+// link does not pause between them. Returns true if it did.
 bool TransferQueues::lead(Pending& queue) {
   if (queue.size() < 2) return false;
   const Active& a = queue[0];
   Active& b = queue[1];
-  if (!a.transfer || a.op + 1 != static_cast<int64_t>(bound_.ops(a.call).size())) return false;
-  if (b.transfer || !may_lead_[b.call] || !may_start(bound_.program().call(b.call))) return false;
-  begin(b.call);
-  for (b.op = 0;; ++b.op) {
-    PreparedOp& op = bound_.ops(b.call)[static_cast<size_t>(b.op)];
+  if (!a.transfer || a.op + 1 != a.end) return false;
+  if (b.transfer || !may_lead(b) || !may_start(b)) return false;
+  if (!b.inner) begin(b.call);
+  b.under_way = true;
+  for (;; ++b.op) {
+    PreparedOp& op = bound_.ops(b.call)[b.op];
     if (op.bound.channel) {
       b.transfer = start(op);
       return true;
@@ -190,13 +215,14 @@ void TransferQueues::exchange(CallId c, PreparedOp& op) {
   wait(over, move, c, &op);
 }
 
-void TransferQueues::wait_for(CallId c) {
-  const auto over = [&] { return bool{over_[c]}; };
+void TransferQueues::wait_for(CallId c, int64_t op) {
+  const auto over = [&] { return op == kNone ? bool{over_[c]} : bool{inner_over_[op]}; };
+  const PreparedOp* const of_call = op == kNone ? nullptr : &bound_.ops(c)[op];
   wait(
-      over, [&] { return progress(); }, c, nullptr);
+      over, [&] { return progress(); }, c, of_call);
 }
 
-// Waits for an op of a compute call, or, if it is nullptr, for a call of a queue.
+// Waits for an op of a compute call, or, if `op` is nullptr, for a call of a queue.
 template <class Over, class Move>
 void TransferQueues::wait(const Over& over, const Move& move, CallId c, const PreparedOp* op) {
   std::unique_lock lock(moving_);
@@ -211,6 +237,7 @@ void TransferQueues::wait(const Over& over, const Move& move, CallId c, const Pr
       continue;
     }
     if (idle.sleeps() % kLongWait == 1) report_wait(c, op, since);
+    // The mutex is released during the pause, so that the progress thread can continue.
     lock.unlock();
     idle.pause();
     lock.lock();
@@ -228,7 +255,7 @@ void TransferQueues::report_wait(CallId c, const PreparedOp* op, double since_s)
   w.call = first ? first->call : c;
   w.since_s = since_s;
   const std::vector<PreparedOp>& ops = bound_.ops(w.call);
-  if (first && first->op != kNone) op = &ops[static_cast<size_t>(first->op)];
+  if (first && first->under_way) op = &ops[first->op];
   if (op || !ops.empty()) report_.started(w.call, op ? *op : ops.front(), true);
   if (op && op->bound.channel) {
     w.op = op->op->origin;

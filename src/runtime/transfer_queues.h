@@ -1,6 +1,7 @@
-// The queues of a program whose calls are transfers, on the host. Calls of a queue run first in,
-// first out, each when the calls it comes after are over. A progress thread moves them while the
-// caller computes, and the caller does when it waits.
+// The queues of a program whose calls are transfers, on the host, and its inner queues. Calls of a
+// queue run first in, first out, each when the calls it comes after are over; so do ops of an inner
+// queue, of one call at a time. A progress thread moves them while the caller computes, and the
+// caller does when it waits.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/lead.h"
 #include "runtime/op_reporter.h"
 #include "runtime/poison.h"
 #include "runtime/progress_thread.h"
@@ -25,16 +27,17 @@ class TransferQueues {
   void begin_run(const Observer& observe);
   void end_run();
 
-  // Appends the call to its queue.
-  void issue(CallId c);
+  // Appends the call to its queue. With `op`, of a call of the compute queue that has begun: that
+  // op, to its inner queue, when the ops of the compute queue before it are over.
+  void issue(CallId c, int64_t op = kNone);
   // Around a call of the compute queue.
   void begin_call(CallId c);
   void end_call(CallId c);
   // Runs a transfer of the compute queue. The queues progress meanwhile, since its partners may
   // wait for them. Throws Error if a peer is lost, as wait_for() does.
   void exchange(CallId c, PreparedOp& op);
-  // Returns when the call is over.
-  void wait_for(CallId c);
+  // Returns when the call, or that op of it, is over.
+  void wait_for(CallId c, int64_t op = kNone);
   // Makes some progress between two ops of the compute queue, if the progress thread does not.
   void poll();
 
@@ -47,11 +50,13 @@ class TransferQueues {
     double since_s = 0;
     BoundOp bound;  // the prepared op may be bound again before the transfer is done
   };
-  // A call of a queue that is not over; it is under way if `op` is not kNone.
+  // A call of a queue that is not over, or an op of an inner queue.
   struct Active {
     CallId call = kNone;
-    int64_t op = kNone;
-    std::optional<Transfer> transfer = {};  // of that op
+    int64_t op = 0, end = 0;  // the next op, and that behind the last one
+    bool inner = false;
+    bool under_way = false;
+    std::optional<Transfer> transfer = {};  // of the next op
   };
   // The first is under way, and the second too where it may_lead.
   using Pending = std::deque<Active>;
@@ -60,7 +65,8 @@ class TransferQueues {
   bool progress_in_thread();
   void begin(CallId c);
   void end(CallId c);
-  bool may_start(const Call& call) const;
+  bool may_start(const Active& a) const;
+  bool may_lead(const Active& a) const;
   bool progress();
   bool move(Pending& queue);
   bool move_first(Pending& queue);
@@ -76,14 +82,15 @@ class TransferQueues {
   const RunHooks& hooks_;
   OpReporter& report_;
   std::optional<Poison> poison_;
-  IdVector<CallId, bool> may_lead_;  // see lead.h
+  MayLead may_lead_;
   std::map<GroupRef, int64_t> sent_before_;
   WaitReport waiting_;
   // What the progress thread shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;
   IdVector<CallId, bool> over_;
+  std::vector<bool> inner_over_;  // ops of inner queues, of the call of the compute queue
   std::array<Pending, kQueues> queues_;
-  int64_t pending_calls_ = 0;  // in all queues
+  int64_t pending_calls_ = 0;  // in all queues, and ops of inner queues
   CommunicationTime time_;
   std::exception_ptr failed_;             // thrown in the progress thread
   std::optional<ProgressThread> thread_;  // last, so that it stops before the others are destroyed

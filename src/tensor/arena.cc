@@ -14,7 +14,7 @@ class HostArena : public Arena {
   void upload(Stream, const TensorView&) const override {}
   TensorView download(Stream, const TensorView& device) const override { return device; }
   void pin(std::string, std::span<const MemoryRange>) override {}
-  void touch() const override { memory_.touch(); }
+  void touch(int threads) const override { memory_.touch(threads); }
 
  private:
   Buffer memory_;

@@ -36,7 +36,7 @@ class Arena {
   // copied to or from the device. Replaces what was pinned before.
   virtual void pin(std::string name, std::span<const MemoryRange> host) = 0;
   // Touches the pages that every run uses, so that a run pays for its memory once, at the start.
-  virtual void touch() const = 0;
+  virtual void touch(int threads) const = 0;
 
  protected:
   Arena() = default;

@@ -1,4 +1,4 @@
-// Memory of the host, mapped without touching it; in huge pages where it is large.
+// Host memory, mapped without touching it; with huge pages if it is large.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_
         static_cast<double>(bytes) / (1 << 20), name_, std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(p);
-  // Huge pages save most of the page faults and TLB misses of an arena; for less than a few of them
-  // rounding up would cost memory and win nothing. Refusal does no harm.
+  // Huge pages save most page faults and TLB misses of an arena. For a few of them or fewer, the
+  // rounding would waste memory for no gain. A failure of madvise is harmless.
   if (bytes >= 4 * kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 }
 
@@ -50,15 +50,15 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-void Buffer::touch() const {
-  // Whole huge pages to a thread, so that two threads never fault the same one.
+void Buffer::touch(int threads) const {
+  // A thread touches whole huge pages, so that no two threads fault on the same one.
   const int64_t blocks = (bytes_ + kHugePage - 1) / kHugePage;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t end = std::min(bytes_, (block + 1) * kHugePage);
     for (int64_t at = block * kHugePage; at < end; at += kPageBytes) {
       volatile std::byte* p = data_ + at;
-      *p = *p;  // a write, which keeps what is there
+      *p = *p;  // a write that keeps the contents
     }
   }
 }

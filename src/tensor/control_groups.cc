@@ -1,3 +1,5 @@
+// Reads /proc/self/cgroup and lists the directories that may limit this process, from its own group
+// up to the root: a limit of any ancestor applies.
 #include "tensor/control_groups.h"
 
 #include <fmt/format.h>
@@ -35,6 +37,7 @@ std::vector<std::string> group_folders(const std::string& controller) {
       if (names.find(fmt::format(",{},", controller)) == std::string::npos) continue;
       root = fmt::format("{}/{}", root, controller);
     }
+    // Each ancestor of the group, innermost first; the root itself is added last.
     for (; path.size() > 1; path.resize(path.rfind('/'))) {
       folders.push_back(fmt::format("{}{}/", root, path));
     }

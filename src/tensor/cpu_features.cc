@@ -1,3 +1,7 @@
+// Instruction sets, caches and cores of this machine. An instruction set counts only if both the
+// CPU (CPUID) and the operating system (XCR0: the registers it saves at a context switch) support
+// it; otherwise the first such instruction would be an illegal one. Cores are limited by the
+// affinity mask and by the CPU quota of the control groups.
 #include "tensor/cpu_features.h"
 
 #include <cpuid.h>
@@ -33,7 +37,8 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
 
 bool bit(uint32_t word, int n) { return ((word >> n) & 1u) != 0; }
 
-// XCR0: which register files the system saves and restores, hence lets a process use.
+// Returns XCR0: the register files that the system saves and restores, and hence lets a process
+// use.
 uint64_t enabled_state() {
   if (!bit(cpuid(1, 0).c, 27)) return 0;  // no OSXSAVE
   uint32_t low = 0, high = 0;
@@ -41,7 +46,8 @@ uint64_t enabled_state() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux hands out AMX tiles only to a process that asks, once, before its first tile instruction.
+// Linux gives AMX tiles only to a process that requests them once before its first tile
+// instruction.
 bool request_amx() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -55,7 +61,7 @@ void read_instructions(CpuFeatures& f) {
   const bool avx_state = (state & kAvxState) == kAvxState;
   const bool avx512_state = (state & kAvx512State) == kAvx512State;
   f.avx2 = avx_state && bit(extended.b, 5) && bit(basic.c, 12);  // with FMA
-  // The subset all our AVX-512 code needs: F, DQ, BW, VL.
+  // The subset that all our AVX-512 code needs: F, DQ, BW, VL.
   f.avx512 = avx512_state && bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) &&
              bit(extended.b, 31);
   f.avx512_bf16 = f.avx512 && bit(more.a, 5);
@@ -71,14 +77,14 @@ void read_caches(CpuFeatures& f) {
     if (*level == "2") f.l2_bytes = parse_size(*size);
     if (*level == "3") f.l3_bytes = parse_size(*size);
   }
-  constexpr int64_t kCommonL2 = 1 << 20, kCommonL3 = 16 << 20;  // where the system does not say
+  constexpr int64_t kCommonL2 = 1 << 20, kCommonL3 = 16 << 20;  // if none is reported
   if (f.l2_bytes <= 0) f.l2_bytes = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
   if (f.l3_bytes <= 0) f.l3_bytes = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   if (f.l2_bytes == 0) f.l2_bytes = kCommonL2;
   if (f.l3_bytes == 0) f.l3_bytes = kCommonL3;
 }
 
-// Share of the processors' time that the control groups allow, in cores.
+// Returns the share of CPU time that the control groups allow, in cores.
 double core_quota() {
   double quota = std::numeric_limits<double>::infinity();
   for (const std::string& folder : group_folders("cpu")) {
@@ -98,7 +104,8 @@ int read_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  // Fails with more processors than the fixed set holds; then the number online stands.
+  // This fails if there are more CPUs than the fixed-size set holds. Then the number of online CPUs
+  // is used.
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
   const double quota = core_quota();
   if (quota < cores) cores = static_cast<int>(std::ceil(quota));

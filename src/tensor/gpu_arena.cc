@@ -1,4 +1,6 @@
-// The arena of a run that computes on a GPU: device memory and its mirror on the host.
+// The arena of a run that computes on a GPU: device memory, and an address range of the host of the
+// same size. A value has the same offset in both, so a view is translated by adding the difference
+// of the bases. The host pages exist only once they are touched, so only copied values cost memory.
 #include "tensor/arena.h"
 #include "tensor/gpu.h"
 
@@ -32,10 +34,10 @@ class GpuArena : public Arena {
     pinned_ = {};  // pages cannot be pinned twice
     pinned_ = PinnedPages(std::move(name), host);
   }
-  void touch() const override {}  // a device's memory is there from the start
+  void touch(int) const override {}  // device memory exists from the start
 
  private:
-  // One copy must not mix pinned and other memory.
+  // One copy must not mix pinned and pageable memory.
   std::vector<MemoryRange> pieces_of(const TensorView& host) const {
     return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_.pages());
   }

@@ -1,3 +1,5 @@
+// The memory this process may use: the minimum of physical memory, the limits of its control
+// groups, and its resource limits.
 #include "tensor/memory_limits.h"
 
 #include <malloc.h>
@@ -24,7 +26,7 @@ int64_t limit_of(int resource) {
   return none ? kNoLimit : static_cast<int64_t>(limit.rlim_cur);
 }
 
-// The sum of lines such as "VmExe:     8532 kB" of /proc/self/status.
+// Returns the sum of lines such as "VmExe:     8532 kB" of /proc/self/status.
 int64_t status_bytes(const std::vector<std::string>& names) {
   std::ifstream in("/proc/self/status");
   int64_t bytes = 0;
@@ -46,6 +48,7 @@ int64_t memory_limit() {
   bytes = std::min(bytes, limit_of(RLIMIT_DATA));
   const int64_t addresses = limit_of(RLIMIT_AS);
   if (addresses == kNoLimit) return bytes;
+  // ulimit -v counts addresses, of which code, libraries and reserved heaps are not for data.
   const int64_t not_for_data = status_bytes({"VmExe", "VmLib"}) + kReservedAddresses;
   return std::min(bytes, std::max<int64_t>(addresses - not_for_data, 0));
 }

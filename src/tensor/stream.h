@@ -1,5 +1,5 @@
-// A line of work that a device does in order, and moments in it. Of the CPU there is none: its
-// kernels run in the caller's thread, and a Stream without a handle says so.
+// A queue of work that a device executes in order. The CPU has none: its kernels run in the
+// caller's thread, and its Stream has no handle.
 #pragma once
 
 namespace tessera {

@@ -41,8 +41,8 @@ class Buffer {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
-  // Touches every page with all threads, so that a run pays for its memory once, at the start.
-  void touch() const;
+  // Touches every page, so that a run pays for its memory once, at the start.
+  void touch(int threads) const;
 
  private:
   std::string name_;

@@ -1,3 +1,11 @@
+// Compares the values that a layout computes with those of one rank, by their digests.
+//
+// A digest is a set of random projections of a value (value_record.cc). It is linear, so the
+// digests of shards add up to the digest of the whole value, and the distance of two digests
+// estimates the norm of the difference of the values. A value is compared per copy (one per
+// coordinate on the axes over which it is replicated), so that a wrong replica is found and
+// located. The first difference in the order of computation is reported, since later values depend
+// on it.
 #include "train/compare_values.h"
 
 #include <algorithm>
@@ -10,13 +18,13 @@
 namespace tessera {
 namespace {
 
-// A value of one rank as it should be.
+// The record of one rank, which the values of the layout should equal.
 struct Wanted {
   int64_t order = 0;
   const ValueRecord* record = nullptr;
 };
 
-// One value on the ranks: the digests of copies, each the sum of its parts.
+// One value on the ranks of the layout: the digest of each copy, which is the sum over its shards.
 struct Found {
   std::string told;
   int64_t order = 0;                                   // among the records of its rank
@@ -24,8 +32,8 @@ struct Found {
   std::vector<size_t> axes;                            // those
 };
 
-// Axes on which ranks hold the same bytes. Stages that have a value all have it whole, but for what
-// every rank owns a part of.
+// Returns the axes over which ranks hold the same bytes. Pipeline stages that have a value all have
+// it whole, except for values of which every rank owns a shard.
 std::vector<size_t> copy_axes(const Mesh& mesh, const Sharding& place) {
   std::vector<size_t> axes;
   for (size_t a = 0; a < kMaxAxes; ++a)
@@ -40,6 +48,7 @@ void add(ValueDigest& sum, const ValueDigest& d) {
   sum.elements += d.elements;
 }
 
+// The mean over the projections estimates the squared norm of the difference.
 double distance(const ValueDigest& a, const ValueDigest& b) {
   double squares = 0;
   for (size_t k = 0; k < kDigestSums; ++k)
@@ -63,11 +72,13 @@ bool is_kept(const std::string& key) {
          key.find("|state|") != std::string::npos;
 }
 
-// Made by a product with a weight of an adapter. The second weight of an adapter starts at zero, so
-// after an update it is a sum of gradients and its relative error is theirs.
+// Returns true for a value made by a GEMM with a weight of an adapter. The second weight of an
+// adapter starts at zero, so after an update it is a sum of gradients, and its relative error is
+// theirs.
 bool is_adapter_product(const std::string& key) { return key.find(".lora_") != std::string::npos; }
 
-// What comes between step and micro-batch without the layer's number: "norm|forward|layer.norm1".
+// Returns the part of a key between step and micro-batch, without the number of the layer:
+// "norm|forward|layer.norm1".
 std::string kind_of(const std::string& key) {
   std::string kind = key.substr(key.find('|') + 1);
   kind = kind.substr(0, kind.rfind('|'));
@@ -81,10 +92,11 @@ class Comparison {
   Comparison(const RankRecords& one, std::span<const RankRecords> ranks, const ValueBounds& bounds)
       : bounds_(bounds) {
     for (const ValueRecord& r : one.records)
-      if (counts(r)) wanted_.try_emplace(r.key, Wanted{static_cast<int64_t>(wanted_.size()), &r});
+      if (counts(r)) wanted_.try_emplace(r.key, Wanted{std::ssize(wanted_), &r});
     for (const RankRecords& r : ranks) gather(r);
   }
 
+  // Differences are sorted by the order of one rank, then by that of the layout.
   ValueComparison go() {
     for (const auto& [place, f] : found_) compare(place.first, f);
     look_for_missing();
@@ -100,7 +112,8 @@ class Comparison {
   }
 
  private:
-  // The n-th record of a key on one rank is the n-th on the others.
+  // A key and its occurrence: the n-th record of a key on one rank corresponds to the n-th on the
+  // others.
   using Place = std::pair<std::string, int64_t>;
 
   void gather(const RankRecords& rank) {
@@ -129,13 +142,18 @@ class Comparison {
     ++compared_;
     const ValueDigest& right = w->second.record->digest;
     double bound = is_kept(key) || is_adapter_product(key) ? bounds_.kept : bounds_.computed;
-    if (is_updated_weight(key))
-      bound += bounds_.signs * std::sqrt(static_cast<double>(right.elements) / right.squares);
+    // An update by the sign of a noise value moves an element by at most `signs`. Relative to the
+    // norm of the value, that is signs * sqrt(elements) / norm if all elements differ.
+    if (bounds_.signs && is_updated_weight(key))
+      bound += bounds_.signs(key.substr(key.rfind('|') + 1)) *
+               std::sqrt(static_cast<double>(right.elements) / right.squares);
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;
     for (const auto& [copy, digest] : f.copies) {
+      // A skipped fp16 step may hold infinities on both sides; their digests cannot be compared.
       if (bounds_.overflows && !is_finite(digest) && !is_finite(right)) continue;
       const double gap = distance(digest, right) / std::sqrt(right.squares);
+      // The second condition covers a value that is zero on both sides, where the gap is NaN.
       if (gap <= bound || distance(digest, right) == 0) {
         if (gap / bound > largest_) largest_ = gap / bound, largest_of_ = f.told;
         continue;
@@ -151,8 +169,8 @@ class Comparison {
     differences_.try_emplace({w->second.order, f.order}, std::move(d));
   }
 
-  // After an update with other signs nothing is the same.
-  bool counts(const ValueRecord& r) const { return bounds_.signs == 0 || r.key.starts_with("1|"); }
+  // Returns true if the record is compared. After an update with other signs, later steps differ.
+  bool counts(const ValueRecord& r) const { return !bounds_.signs || r.key.starts_with("1|"); }
 
   static std::string axes_text(const Mesh& mesh, const Sharding& place) {
     std::string text;
@@ -162,7 +180,7 @@ class Comparison {
     return text;
   }
 
-  // The coordinates that all wrong copies have in common.
+  // Names the coordinates that all wrong copies have in common.
   static std::string ranks_text(const std::vector<size_t>& axes,
                                 const std::vector<std::vector<int64_t>>& wrong) {
     std::string text;
@@ -175,7 +193,8 @@ class Comparison {
     return text.empty() ? "some ranks" : text;
   }
 
-  // What these ranks compute for some layers and micro-batches they compute for all.
+  // Reports values that are missing. What these ranks compute for some layers and micro-batches,
+  // they must compute for all.
   void look_for_missing() {
     for (const auto& [key, w] : wanted_) {
       if (seen_.contains(key) || !kinds_.contains(kind_of(key))) continue;
@@ -206,15 +225,19 @@ double gradient_rounding(const CompileRequest& r) {
   const bool sums = r.options.gradients == GradientType::kHalf;
   if (r.precision == Precision::kFp32 || (!sums && r.options.communication == WireType::kSums))
     return 0;
-  // Each addition to a sum, and each way to other ranks and back, rounds by half a unit at most.
+  // Each addition to a sum, and each transfer to other ranks and back, rounds by at most half a
+  // unit. Errors of random signs add up like a random walk, hence the square root.
   const double times = 2 + (sums ? static_cast<double>(r.microbatches) : 0);
   return (r.precision == Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
 }
 
 ValueBounds value_bounds(const CompileRequest& r) {
+  // The error of each layer adds to that of the layers before it, with random signs.
   const double walk = std::sqrt(static_cast<double>(r.model.layers) + 1);
-  if (r.precision == Precision::kFp32) return {3e-5 * walk, 3e-4 * walk};
-  return {4e-2 * walk, 1e-1 * walk + gradient_rounding(r), 0, r.precision == Precision::kFp16};
+  if (r.precision == Precision::kFp32) return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
+  return {.computed = 4e-2 * walk,
+          .kept = 1e-1 * walk + gradient_rounding(r),
+          .overflows = r.precision == Precision::kFp16};
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,

@@ -1,9 +1,11 @@
 // The values of a step on the ranks of a layout beside those of one rank.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compile/request.h"
@@ -15,10 +17,11 @@ namespace tessera {
 struct ValueBounds {
   double computed = 0;  // in forward and backward
   double kept = 0;      // weights, gradients and what the optimizer keeps
-  // Lion uses the sign of a value that may be pure rounding noise. This is how far an element of a
-  // weight may differ after an update with the other sign; only values of the first step are
-  // compared then. 0 for other optimizers.
-  double signs = 0;
+  // An optimizer may use the sign of a value that is pure rounding noise
+  // (OptimizerTraits::by_sign). Returns how far an element of this weight may differ after an
+  // update with the other sign; 0 for other optimizers. Only values of the first step are compared
+  // then. None: no optimizer of the run is such.
+  std::function<double(std::string_view weight)> signs = nullptr;
   // fp16: a step that overflows is skipped. A value that is infinite or NaN on both sides is equal.
   bool overflows = false;
 };

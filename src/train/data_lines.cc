@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // Repeating text more than about four times teaches little (Muennighoff et al. 2023); fine-tuning
-// on instructions takes a few epochs.
+// on instructions takes a few epochs. The warning begins well above both.
 constexpr double kManyEpochs = 10;
 
 std::string read_times(double epochs) {

@@ -1,3 +1,5 @@
+// Finds the first value that is not finite, by running the last step again and testing every output
+// of every op. The step is deterministic, so the same values appear.
 #include "train/diagnose.h"
 
 #include <cmath>
@@ -20,6 +22,8 @@ struct Bad {
 std::string kind_of(double x) { return std::isnan(x) ? "NaN" : x > 0 ? "+inf" : "-inf"; }
 
 std::optional<Bad> find_bad(const OpEvent& e, const TensorView& t) {
+  // The device's search supports the 16-bit types and f32; the few f64 values are tested on the
+  // host.
   if (t.dtype == DType::kF64) {
     const TensorView host = e.host(t);
     for (int64_t i = 0; i < host.elements(); ++i)
@@ -42,7 +46,11 @@ std::string place(const OpEvent& e) {
   if (e.call.layer != kNone) text = fmt::format("{} {}, ", s.subject, e.call.layer);
   text += s.phase == Phase::kJoint ? s.subject : name_of(s.phase);
   if (e.call.microbatch != kNone) text += fmt::format(", micro-batch {}", e.call.microbatch);
-  return fmt::format("{}, {} ({})", text, e.op.op->origin, name_of(e.op.op->kind()));
+  const Op& op = *e.op.op;
+  if (is_inner(op.queue)) text += fmt::format(", queue {}", name_of(op.queue));
+  if (!op.chunk.is_whole())
+    text += fmt::format(", chunk {} of {}", op.chunk.index + 1, op.chunk.count);
+  return fmt::format("{}, {} ({})", text, op.origin, name_of(op.kind()));
 }
 
 }  // namespace
@@ -50,6 +58,7 @@ std::string place(const OpEvent& e) {
 std::string first_bad_value(Trainer& trainer, World& world) {
   std::string found;
   bool received = false;  // it came from another rank, which knows more
+  // Values that no op reads have undefined contents.
   const IdVector<ValueId, bool> live = live_values(trainer.program());
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || rule_of(*e.op.op).effects.may_be_infinite) return;
@@ -60,6 +69,7 @@ std::string first_bad_value(Trainer& trainer, World& world) {
       std::string inputs = "its inputs are finite";
       received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
+        // An op that works in place has its output among its inputs; that is not a cause.
         if (const auto in = find_bad(e, e.op.inputs[i]);
             in && e.op.inputs[i].data != e.op.outputs[o].data) {
           received = false;
@@ -71,6 +81,8 @@ std::string first_bad_value(Trainer& trainer, World& world) {
       return;
     }
   });
+  // '=' marks a value that this rank computed, '<' one that it received. A rank that computed the
+  // value is reported in preference, and of these the one with the lowest number.
   if (!found.empty()) found = (received ? '<' : '=') + found;
   const std::vector<std::string> all = world.all_gather(found);
   for (const char origin : {'=', '<'})

@@ -1,3 +1,5 @@
+// Robust statistics of the training loss: medians, which single outliers do not move (divergence.h
+// has the formulas).
 #include "train/divergence.h"
 
 #include <algorithm>
@@ -18,6 +20,8 @@ double median(std::vector<double> x) {
   const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
   std::nth_element(x.begin(), middle, x.end());
   if (x.size() % 2 == 1) return *middle;
+  // After nth_element all elements before the middle are at most as large, so the other middle
+  // element of an even count is their maximum.
   return (*middle + *std::max_element(x.begin(), middle)) / 2;
 }
 
@@ -34,6 +38,7 @@ void DivergenceGuard::look_for_spike(double loss) {
   median_before_ = median(history_);
   std::vector<double> distances;
   for (const double x : history_) distances.push_back(std::abs(x - median_before_));
+  // When the losses hardly vary, the floor keeps ordinary steps from counting as spikes.
   const double noise = std::max(kNormal * median(distances), kLeastNoise * median_before_);
   spiked_ = loss - median_before_ > rule_.spike * noise;
   if (spiked_) quiet_ = rule_.steps;
@@ -41,6 +46,7 @@ void DivergenceGuard::look_for_spike(double loss) {
 
 void DivergenceGuard::add(double loss) {
   CHECK(std::isfinite(loss), "a loss of {} is not judged here", loss);
+  // The spike is judged against the losses before it, so the new loss is added afterwards.
   look_for_spike(loss);
   history_.push_back(loss);
   if (history_.size() > kHistory) history_.pop_front();

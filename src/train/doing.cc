@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "ir/names.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -17,6 +18,9 @@ std::string describe(const OpStart& at) {
   if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
   const GroupRef* const group = over_of(at.op.attributes);
   const std::string over = group != nullptr ? to_string(*group) : partners_of(at.call.wire);
+  if (!at.op.chunk.is_whole())
+    fmt::format_to(to, ", chunk {} of {}", at.op.chunk.index + 1, at.op.chunk.count);
+  if (is_inner(at.op.queue)) fmt::format_to(to, " on queue {}", name_of(at.op.queue));
   if (at.waits && !over.empty()) fmt::format_to(to, " over {}", over);
   return out;
 }

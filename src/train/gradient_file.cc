@@ -1,3 +1,5 @@
+// Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for comparisons
+// with PyTorch, or as a checkpoint of any layout, for comparisons between layouts.
 #include "train/gradient_file.h"
 
 #include <algorithm>
@@ -15,8 +17,11 @@ namespace tessera {
 
 namespace {
 
+constexpr const char* kGradients = "gradients";  // in the state of a dump's header
+
 void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfig& model) {
   const std::vector<StateTensor> gradients = trainer.gradients();
+  // The sums of fp16 runs contain the loss scale as a factor.
   const double tokens = trainer.loss_tokens() * trainer.loss_scale();
   std::vector<HfTensor> tensors = hf_tensors(model);
   std::erase_if(tensors, [&](const HfTensor& t) {  // what is frozen has none
@@ -29,15 +34,15 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
     const auto g = std::find_if(gradients.begin(), gradients.end(),
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
-    // One tensor at a time: the mean, in a copy that lives as long as it is written.
+    // One tensor at a time: the mean, in a copy that lives until it is written.
     const Shape part = tensors[i].part();
-    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(part.elements()));
+    auto mean = std::make_shared<std::vector<float>>(part.elements());
     const Box box{tensors[i].begin, tensors[i].end()};
-    std::vector<std::byte> sums(static_cast<size_t>(part.elements() * size_of(g->data.dtype)));
+    std::vector<std::byte> sums(part.elements() * size_of(g->data.dtype));
     copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
              sums.data(), size_of(g->data.dtype));
     kernels::launch(
-        kernels::Cpu(), {},
+        kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
         kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
     const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
@@ -47,6 +52,22 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
 }
 
 }  // namespace
+
+void require_place_for_gradients(const Path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return;
+  try {
+    if (file.extension() != ".safetensors" &&
+        CheckpointReader(file).header().state.find(kGradients) != nullptr)
+      return;
+  } catch (const Error&) {  // it is not a checkpoint
+  }
+  throw Error(
+      "run.dump_gradients = {}: exists already and is not replaced. Choose another path, or move "
+      "it "
+      "away.",
+      file.string());
+}
 
 void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model,
                      const SaveGroup& group) {
@@ -59,13 +80,16 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
     return write_for_hugging_face(file, trainer, model);
   }
   CheckpointWriter writer(file, group);
-  // In f32 whatever they are summed in, so that those of any two layouts can be compared.
+  // Written as f32, whatever the gradients are summed in, so that those of any two layouts can be
+  // compared.
+  // A deque does not move its elements, which the writer's views refer to.
   std::deque<std::vector<float>> wide;
   for (StateTensor t : trainer.gradients()) {
     if (size_of(t.data.dtype) < 4) {
       wide.emplace_back(static_cast<size_t>(t.data.elements()));
       const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
-      kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{t.data, to});
+      kernels::launch(kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
+                      kernels::CastArgs{t.data, to});
       t.data = to;
       t.dtype = DType::kF32;
     }
@@ -73,6 +97,7 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
   }
   CheckpointHeader header;
   header.model = to_tree(model);
+  header.state.set(kGradients, Tree(true));
   writer.commit(header);
 }
 

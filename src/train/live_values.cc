@@ -1,3 +1,4 @@
+// A value is live if some op reads it or if it is in a buffer that outlives its segment.
 #include "train/live_values.h"
 
 namespace tessera {

@@ -1,3 +1,5 @@
+// Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such as
+// query, key and value in one matrix, to those of their parts.
 #include "train/load_factors.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@ std::vector<float> read_all(CheckpointReader& checkpoint, const std::string& nam
   if (stored == nullptr || stored->shape != Shape{size})
     throw Error("{}: '{}' is missing or has another shape than [{}]", checkpoint.folder().string(),
                 name, size);
-  std::vector<float> out(static_cast<size_t>(size));
+  std::vector<float> out(size);
   const TensorView view{out.data(), DType::kF32, {size}};
   checkpoint.read(name, view);
   require_finite(checkpoint, name, view);
@@ -25,7 +27,8 @@ double mean(const std::vector<float>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
 }
 
-// The rows of the packed matrix (or elements of the vector) that are the part's, in their order.
+// Returns the rows of the packed matrix (or elements of the vector) that belong to the part, in
+// order.
 std::vector<float> rows_of(const std::vector<float>& packed, const Shape& shape,
                            const WeightPart& part, int64_t columns) {
   const auto dim = static_cast<int>(part.dim);
@@ -42,6 +45,7 @@ bool load_packed_factors(CheckpointReader& checkpoint, const StatePiece& piece,
                          const Program& program, const TensorView& view) {
   if (piece.role != Role::kFactor || checkpoint.find(piece.name) != nullptr) return false;
   const Value& weight = program[piece.weight];
+  // Names are "WEIGHT|rows.PART" and "WEIGHT|columns.PART".
   const size_t bar = piece.name.find('|'), dot = piece.name.find('.', bar);
   if (weight.parts.empty() || dot == std::string::npos) return false;
   const std::string name = piece.name.substr(0, bar), part_name = piece.name.substr(dot + 1);
@@ -57,6 +61,8 @@ bool load_packed_factors(CheckpointReader& checkpoint, const StatePiece& piece,
   std::vector<float> out = rows;
   if (piece.name.substr(bar, dot - bar) == "|columns") {
     out = read_all(checkpoint, name + "|columns", columns);
+    // Scaling the columns keeps the estimate rows[i] * columns[j] / mean(rows) of every element,
+    // because the mean of the rows changes by the same factor.
     const double all = mean(packed), factor = all > 0 ? mean(rows) / all : 1;
     for (float& x : out) x = static_cast<float>(static_cast<double>(x) * factor);
   }

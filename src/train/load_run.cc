@@ -1,4 +1,4 @@
-// Reads a run file from disk; a run file without a model section has that of checkpoint.from.
+// Reads a run file from disk. If it has no model section, the model is that of checkpoint.from.
 #include "train/load_run.h"
 
 #include "train/origin.h"
@@ -25,6 +25,7 @@ RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) 
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
   const ModelConfig model = origin_model(config);
+  // Parsed again on top of that model, so that the keys that are given override it.
   return read_run(file.tree, file.source, overrides, &model);
 }
 

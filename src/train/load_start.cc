@@ -1,4 +1,6 @@
-// Falls back from damaged checkpoints to the newest intact one, with all ranks in step.
+// Chooses the checkpoint to start from: falls back from damaged checkpoints to the newest intact
+// one, with all ranks in step. A checkpoint counts as damaged if any rank finds damage, since each
+// rank reads only its own part.
 #include "train/load_start.h"
 
 #include "base/error.h"
@@ -33,8 +35,11 @@ std::string damage_of_any(World& world, const std::string& own) {
 
 StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& find) {
   StartingPoint start;
+  // Rank 0 alone has looked into the folders. Ranks that looked for themselves could see different
+  // states of a shared file system and would start from different checkpoints.
   if (world.rank() == 0) start = find();
   if (world.size() == 1) return start;
+  // The starting point is sent as JSON text.
   Tree t;
   t.set("candidates", to_tree(start.candidates));
   t.set("weights", Tree(start.load == Load::kWeights));
@@ -62,11 +67,13 @@ LoadedStart load_newest_intact(const StartingPoint& start, World& world,
     } catch (const DamagedCheckpoint& error) {
       own = error.what();
     }
+    // Collective: if one rank finds damage, all ranks advance to the next checkpoint together.
     const std::string damage = damage_of_any(world, own);
     if (damage.empty()) {
       loaded.checkpoint = path;
       return loaded;
     }
+    // A checkpoint that the user named is never replaced by another one.
     const bool named = start.candidates.size() == 1 && (!start.resumes || start.goes_back);
     if (named) throw Error("{}", damage);
     warn(fmt::format("{} is not used: {}", path.string(), damage));
@@ -94,6 +101,7 @@ CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& st
   } catch (const NumericError&) {
     throw;
   } catch (const Error& e) {
+    // Other errors are explained by a difference of the models, if there is one.
     const std::string other = other_model(config, header.model);
     if (other.empty()) throw;
     throw Error("{}\n  {}{}", e.what(), checkpoint.string(), other);

@@ -9,6 +9,7 @@
 #include "config/run_config.h"
 #include "launch/heartbeat.h"
 #include "train/progress.h"
+#include "train/run_folder.h"
 #include "train/task_metrics.h"
 
 namespace tessera {
@@ -25,12 +26,14 @@ struct TrainOptions {
   Progress::Output terminal;
   Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
   TaskEvaluation tasks;            // of evaluation.tasks; wanted where the run names some
+  RunOwner owner;                  // of the run directory
 };
 
 struct TrainOutcome {
   int64_t step = 0;
   double loss = 0;
   bool interrupted = false;  // by a signal: saved and left
+  int signal = 0;            // the first one that asked this rank to stop; 0: none
   std::string checkpoint;    // the last one; empty: none
   Tree data;                 // how much data there is (data_counts)
 };

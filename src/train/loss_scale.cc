@@ -1,3 +1,5 @@
+// The dynamic loss scale. Powers of two, so scaling and unscaling are exact. The checkpoint stores
+// its state, and values of a damaged checkpoint are rejected.
 #include "train/loss_scale.h"
 
 #include <algorithm>
@@ -51,6 +53,7 @@ bool LossScale::update(bool finite) {
   good_ = 0;
   if (--patience_ > 0) return true;
   patience_ = 1;  // until a window passes, each overflow halves it
+  // The scale is at its minimum: a step that overflows now would overflow forever.
   if (scale_ <= rule_.least) return false;
   scale_ = std::max(scale_ / kFactor, rule_.least);
   return true;

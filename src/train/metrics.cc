@@ -1,3 +1,5 @@
+// Formats the lines of metrics.jsonl, and truncates the file when a run resumes from an earlier
+// step.
 #include "train/metrics.h"
 
 #include <fcntl.h>
@@ -84,6 +86,7 @@ Line read_line(std::string_view text, const std::string& source, int64_t number)
   return line;
 }
 
+// symlink_status() also finds a dangling link, which exists() alone would miss.
 Path unused_name(const Path& path) {
   for (int n = 1;; ++n) {
     Path name = path;
@@ -93,7 +96,7 @@ Path unused_name(const Path& path) {
   }
 }
 
-// Cutting the end off needs no space, so it works on a full disk too.
+// Truncates the file, which needs no space, so it works on a full disk too.
 void shorten(const Path& path, size_t bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool done = fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 && ::fsync(fd) == 0;
@@ -131,11 +134,14 @@ CutBack cut_back(const Path& path, int64_t step) {
       if (line.step == step && !line.name.empty()) result.names_at_step.insert(line.name);
     }
   }
+  // Damaged lines are saved elsewhere before they are removed here.
   if (!damaged.empty()) {
     result.damaged_file = unused_name(path);
     write_file(result.damaged_file, damaged);
   }
   if (kept == text) return result;
+  // Usually only lines at the end are removed. Otherwise a new file replaces the old one
+  // atomically.
   if (text.starts_with(kept))
     shorten(path, kept.size());
   else

@@ -1,3 +1,5 @@
+// Formats the progress line and writes it: rewritten in place on a terminal, as whole lines
+// elsewhere.
 #include "train/progress.h"
 
 #include <fmt/format.h>
@@ -19,7 +21,7 @@ constexpr double kFilePeriod_s = 30;
 constexpr int kBarCells = 10;
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-// Three significant digits, never as a power of ten.
+// Formats three significant digits, never as a power of ten.
 std::string three_digits(double x) {
   return x >= 99.95 ? fmt::format("{:.0f}", x)
                     : (x >= 9.995 ? fmt::format("{:.1f}", x) : fmt::format("{:.2f}", x));
@@ -35,6 +37,7 @@ std::string format_rate(double per_s) {
   return three_digits(per_s / 1e9) + " G";
 }
 
+// Two units at most; seconds only for short times.
 std::string format_duration(double s) {
   const auto t = static_cast<int64_t>(std::llround(std::max(s, 0.0)));
   constexpr int64_t kMinute = 60, kHour = 3600, kDay = 86400;
@@ -51,6 +54,7 @@ std::string format_learning_rate(double rate) {
   const size_t e = s.find('e');
   if (e == std::string::npos) return s;
   const size_t digits = e + 2;
+  // Removes leading zeros of the exponent.
   while (s.size() > digits + 1 && s[digits] == '0') s.erase(digits, 1);
   if (s[e + 1] == '+') s.erase(e + 1, 1);
   return s;
@@ -60,11 +64,12 @@ std::string format_bar(double share, int cells) {
   static constexpr std::array<std::string_view, 8> kEighths = {"",  "▏", "▎", "▍",
                                                                "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::floor(std::clamp(share, 0.0, 1.0) * cells * 8));
+  // The last cell is filled by eighths with the block elements of Unicode.
   std::string bar = "▕";
   for (int i = 0; i < eighths / 8; ++i) bar += "█";
-  bar += kEighths[static_cast<size_t>(eighths % 8)];
+  bar += kEighths[eighths % 8];
   const int drawn = (eighths + 7) / 8;
-  return bar + std::string(static_cast<size_t>(cells - drawn), ' ') + "▏";
+  return bar + std::string(cells - drawn, ' ') + "▏";
 }
 
 std::string format_progress(const ProgressState& p, int bar_cells) {
@@ -92,6 +97,7 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
 std::string cut_to_columns(const std::string& line, int columns) {
   size_t at = 0;
   for (int column = 0; at < line.size(); ++at) {
+    // Continuation bytes of UTF-8 (10xxxxxx) take no column.
     const bool continues = (static_cast<uint8_t>(line[at]) & 0xc0u) == 0x80u;
     if (!continues && column++ == columns) break;
   }
@@ -102,6 +108,7 @@ int64_t resident_bytes() {
   std::FILE* f = std::fopen("/proc/self/statm", "re");
   if (!f) return 0;
   long long size = 0, resident = 0;
+  // statm counts pages.
   const int found = std::fscanf(f, "%lld %lld", &size, &resident);
   std::fclose(f);
   return found == 2 ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
@@ -128,7 +135,7 @@ void Progress::show(const ProgressState& p, double now_s) {
     print_to(output_.file, format_progress(p, 0) + "\n");
   } else {
     shown_ = format_progress(p, kBarCells);
-    // A line that wraps cannot be rewritten.
+    // A line that wraps around cannot be rewritten in place.
     if (output_.columns > 1) shown_ = cut_to_columns(shown_, output_.columns - 1);
     print_to(output_.file, fmt::format("{}{}", kEraseLine, shown_));
   }
@@ -136,6 +143,7 @@ void Progress::show(const ProgressState& p, double now_s) {
 
 void Progress::print(std::string_view line) {
   const bool shows = output_.terminal && !shown_.empty();
+  // The line that stays replaces the progress line, which is shown again below it.
   print_to(output_.file, fmt::format("{}{}\n{}", shows ? kEraseLine : "", printable(line),
                                      output_.terminal ? shown_ : ""));
 }

@@ -1,23 +1,32 @@
+// Decides where a run starts, and which differences between a checkpoint and the run file are
+// accepted.
+//
+// A key belongs to one of three kinds: housekeeping (ignored), what may change in a run (reported),
+// and what makes it another run (an error, unless checkpoint.allow_changes). Configurations are
+// compared as trees after both were completed with defaults, so a checkpoint of an older version
+// differs only in values and not in missing keys.
 #include "train/resume.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "compile/compile.h"
+#include "config/run_request.h"
 #include "model/family.h"
 #include "model/presets.h"
 
 namespace tessera {
 namespace {
 
-// A run that differs here is another run: its losses would not continue the old ones.
+// Returns true for keys that make a run another run: its losses would not continue those before.
 bool changes_the_run(const std::string& path) {
   return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed" ||
          path == "optimizer.kind";
 }
 
-// Adapters are part of what the weights compute, and weights that no adapter of the run reads are
-// not saved again.
+// Returns true if the configuration has adapters. They are part of what the weights compute, and
+// weights that no adapter of the run reads are not saved again.
 bool has_adapters(const Tree& config) {
   const Tree* lora = config.as_members() ? config.find("lora") : nullptr;
   const Tree* rank = lora && lora->as_members() ? lora->find("rank") : nullptr;
@@ -27,7 +36,7 @@ constexpr std::string_view kKeepAdapters =
     " For other adapters, or none, merge those of the checkpoint into its weights first "
     "(`tessera checkpoint merge`), and start a new run from the result.";
 
-// Where and when, not what: not worth a word.
+// Returns true for keys that do not affect the training itself, and are not reported.
 bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "model.preset" ||
@@ -40,7 +49,7 @@ std::string there_and_here(const Change& c) {
   return fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
 }
 
-// With the keys that an older version did not know, as they are where nobody gives them.
+// Returns `saved` with the default values of keys that the version which wrote it did not have.
 Tree completed(const Tree& saved, const Tree& defaults) {
   if (!saved.as_members() || !defaults.as_members()) return saved;
   Tree out = saved;
@@ -51,8 +60,8 @@ Tree completed(const Tree& saved, const Tree& defaults) {
   return out;
 }
 
-// A head's width that follows from other keys may be written down; the preset is only where the
-// values came from.
+// Returns a model in a form that can be compared: sizes derived, a head width that follows from
+// other keys left out, and no preset, which is only where the values came from.
 Tree comparable(ModelConfig model) {
   derive_sizes(model);
   if (model.heads > 0 && model.head_width == model.hidden / model.heads) model.head_width = 0;
@@ -60,13 +69,55 @@ Tree comparable(ModelConfig model) {
   return to_tree(model);
 }
 
-// Moments of another optimizer mean other things, though they may have the same names and shapes.
+// The optimizers of a checkpoint's run: the kind, and of the groups their patterns and kinds.
+OptimizerSection saved_optimizer(const Tree& saved) {
+  OptimizerSection o;
+  Places places;
+  Tree known = Tree::object();  // other keys do not matter here
+  for (const char* key : {"kind", "groups"})
+    if (const Tree* value = saved.find(key)) known.set(key, *value);
+  read_fields(fields_of(o), known, "the checkpoint's header", places);
+  return o;
+}
+
+OptimizerKind kind_for(const OptimizerSection& o, std::string_view weight) {
+  const std::optional<size_t> group = group_of(o, weight);
+  return group ? settings_of(o.groups[*group], o).kind : o.kind;
+}
+
+// Throws Error with the weights whose optimizer is another one now, which groups can change.
+void require_same_optimizers(const RunConfig& config, const Path& checkpoint, const Tree& saved) {
+  const OptimizerSection before = saved_optimizer(saved);
+  CompileRequest request = compile_request(config, Purpose::kTrain);
+  request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
+  std::string changed;
+  for (const std::string& weight : trained_weights(request)) {
+    const OptimizerKind was = kind_for(before, weight), is = kind_for(config.optimizer, weight);
+    if (was != is)
+      changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was),
+                             name_of_entry(is));
+  }
+  if (!changed.empty())
+    throw Error(
+        "{} holds optimizer state of other optimizers than this run has for:{}\n  Set "
+        "optimizer.kind and optimizer.groups so that each weight has the one it had, or start a "
+        "new run from its weights (checkpoint.from, checkpoint.load=weights).",
+        checkpoint.string(), changed);
+}
+
+// Checks the kind of optimizer: moments of another one have another meaning, although they may have
+// the same names and shapes.
 void require_same_optimizer(const RunConfig& config, const Path& checkpoint,
                             const CheckpointHeader& header) {
   const Tree* optimizer = header.config.as_members() ? header.config.find("optimizer") : nullptr;
   const Tree* kind = optimizer && optimizer->as_members() ? optimizer->find("kind") : nullptr;
   const std::string own = name_of_entry(config.optimizer.kind);
-  if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() == own) return;
+  const Tree* groups = optimizer && optimizer->as_members() ? optimizer->find("groups") : nullptr;
+  const bool had_groups = groups != nullptr && groups->as_list() && !groups->as_list()->empty();
+  if (kind == nullptr || kind->as_string() == nullptr) return;
+  if (had_groups || !config.optimizer.groups.empty())
+    return require_same_optimizers(config, checkpoint, *optimizer);
+  if (*kind->as_string() == own) return;
   throw Error(
       "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or "
       "start "
@@ -81,12 +132,13 @@ std::vector<Change> model_differences(const RunConfig& config, const Tree& saved
   return differences(comparable(saved), comparable(config.model));
 }
 
-// Whether a key of the model section changes the shapes of weights or what they compute.
+// Returns true if a key of the model section changes the shapes of weights or what they compute.
 bool computes(const std::string& path, const FamilyRule& family) {
   if (path.starts_with("rotary")) return family.turns;
   if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
   if (path == "parallel_residual") return family.family == Family::kNeox;
   if (path == "gelu") return family.family != Family::kLlama && family.family != Family::kQwen2;
+  if (path == "no_rope_layers" || path.starts_with("wide_")) return true;
   return path == "hidden" || path == "feed_forward" || path == "norm_epsilon" || path == "layers" ||
          path == "encoder_layers" || path == "heads" || path == "kv_heads" ||
          path == "head_width" || path == "family" || path == "tied_embeddings" ||
@@ -117,9 +169,11 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
     return start;
   }
   if (rules.resume != Resume::kNever) {
+    // names.finished rises by step; the newest comes first here.
     for (const auto& e : names.finished) start.candidates.insert(start.candidates.begin(), e.path);
     for (const auto& e : names.unfinished) start.unfinished.push_back(e.path);
     if (!start.candidates.empty()) return start;
+    // Starting from scratch silently would hide that all saved work is damaged.
     if (!names.damaged.empty())
       throw Error(
           "{}: all checkpoints are damaged ({} is the newest). Restore one of them, or set "
@@ -131,6 +185,7 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
           "checkpoint.resume=auto to start anew.",
           own.string());
   }
+  // The run begins, from other weights if checkpoint.from names them.
   start.resumes = false;
   start.goes_back = rules.resume == Resume::kNever;
   if (!rules.from.empty()) {
@@ -177,7 +232,7 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
   if (config.checkpoint.allow_changes) return told;
   std::string refused;
   for (const Change& c : told)
-    // The rows of a smaller vocabulary are the first of a larger one.
+    // The rows of a smaller vocabulary are the first rows of a larger one.
     if (c.path != "model.vocabulary") refused += there_and_here(c);
   if (refused.empty()) return told;
   const bool other_shapes = std::any_of(told.begin(), told.end(), [](const Change& c) {

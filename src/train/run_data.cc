@@ -1,3 +1,5 @@
+// Translates the run file's `data` section to the data module's specifications, and gives datasets
+// and instruction files one interface.
 #include "train/run_data.h"
 
 #include <filesystem>
@@ -19,12 +21,13 @@ std::vector<WeightedDataset> blend_of(const std::vector<DataSource>& sources) {
   return blend;
 }
 
-// For messages.
+// Names the tokenizer in messages.
 std::string tokenizer_name(const RunConfig& config) {
   return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
 }
 
-// Describes the instructions: counts, and a hash of their tokens.
+// Describes the instructions: counts, and a chained hash of their tokens and of which of them are
+// learned, so a change of the template is noticed too.
 std::string identity_of(const InstructionData& data) {
   uint64_t hash = 0;
   const auto add = [&](const auto& values) {
@@ -102,6 +105,9 @@ TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const To
   source_ = datasets_->row_source();
 }
 
+// Samples count from the start of the run; rows of instructions from the start of their files. Both
+// advance in step from (first_sample_, first_row_), which differ if the run trained on other data
+// before.
 void TrainingRows::read_row(int64_t sample, const SampleRow& row) {
   if (instructions_) return instructions_->read_row(first_row_ + sample - first_sample_, row);
   datasets_->read_row(sample, row);
@@ -110,6 +116,7 @@ void TrainingRows::read_row(int64_t sample, const SampleRow& row) {
 void TrainingRows::continue_from(const DataPosition& saved, bool changes) {
   if (datasets_) return datasets_->continue_from(saved, changes);
   SourcePosition ours = start_.sources.front();
+  // The files of instructions count as one source with one position.
   const SourcePosition* then = find_source(saved, ours.name, ours.identity, {ours.name});
   if (then && !changes) require_same_source(*then, ours.identity);
   const bool same = then && (then->identity.empty() || then->identity == ours.identity) &&
@@ -157,6 +164,7 @@ void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
   for (const MixtureStage& stage : training.stages) add(stage.datasets);
   if (config.data.instructions.empty())
     for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
+  // A set, so that a dataset of several stages is read once.
   for (const std::string& prefix : prefixes) {
     const std::string found =
         foreign_tokenizer(IndexedDataset(prefix), tokenizer, tokenizer_name(config));
@@ -183,6 +191,7 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpe
   }
   constexpr int kValidation = 1;
   constexpr int64_t kMany = 1'000'000;  // sequences; only whether the share is 0 matters here
+  // Without sets in data.validation, the second part of data.split is used, if it is not empty.
   const bool part =
       !training.split.empty() && split_range(training.split, kValidation, kMany).size() > 0;
   if (!out.empty() || !part) return out;

@@ -11,9 +11,6 @@
 namespace tessera {
 namespace {
 
-// What OMP_NUM_THREADS allows, before a run sets the size of the team.
-const int kOmpThreads = omp_get_max_threads();
-
 // In rising order, this one among them.
 std::vector<int64_t> ranks_of_host(const World& world) {
   std::vector<int64_t> ranks;
@@ -25,48 +22,6 @@ std::vector<int64_t> ranks_of_host(const World& world) {
 int64_t number_on_host(const World& world) {
   const std::vector<int64_t> ranks = ranks_of_host(world);
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
-}
-
-// Seconds of a square product on the device, by the clock of the host: of several, to hide the
-// launches, where one is short.
-double product_s(DType type, const kernels::GpuBlas& blas, int64_t size,
-                 const std::function<double()>& now_s) {
-  constexpr double kLong = 0.01;
-  constexpr int64_t kRepeats = 20;
-  const int64_t bytes = size * size * 4;
-  const kernels::GpuMatmul product(
-      {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
-      blas);
-  const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
-  std::byte* const at = memory.data();
-  const GpuStream stream;
-  for (std::byte* const operand : {at, at + bytes})
-    kernels::fill_with_noise(stream.get(), operand, type, size * size);
-  const auto seconds = [&](int64_t times) {
-    const double began = now_s();
-    for (int64_t i = 0; i < times; ++i)
-      product.run({stream.get(), at + 3 * bytes}, {at, at + bytes, at + 2 * bytes});
-    synchronise(stream.get());
-    return (now_s() - began) / static_cast<double>(times);
-  };
-  const double first = seconds(1);  // loads the kernel
-  return first > kLong ? first : seconds(kRepeats);
-}
-
-// Of products on the device, in operations a second: the best of sizes that grow as long as they
-// take little time, and as memory has room for them beside the arena.
-double measure_gpu_rate(DType type, bool tf32, const std::function<double()>& now_s) {
-  constexpr int64_t kLeast = 512, kMost = 4096, kWorkspace = 64 << 20;
-  constexpr double kLong = 0.1;
-  const kernels::GpuBlas blas(tf32);
-  double rate = 0;
-  for (int64_t size = kLeast; size <= kMost; size *= 2) {
-    if (size > kLeast && 3 * size * size * 4 + kWorkspace > free_gpu_bytes()) break;
-    const double seconds = product_s(type, blas, size, now_s);
-    rate = std::max(rate, 2.0 * static_cast<double>(size * size * size) / seconds);
-    if (seconds > kLong) break;
-  }
-  return rate;
 }
 
 }  // namespace
@@ -82,15 +37,32 @@ int64_t RunDevice::need(const MemoryPlan& m) const {
 }
 
 std::unique_ptr<PreparedKernels> RunDevice::kernels(int threads) const {
-  return gpu ? std::make_unique<PreparedKernels>(cpu, threads, *gpu, tf32)
-             : std::make_unique<PreparedKernels>(cpu, threads);
+  return std::make_unique<PreparedKernels>(kernels::backend_of(cpu, threads, gpu, tf32));
 }
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   const int64_t share = cpu.cores < cpu.online_cores
                             ? cpu.cores
                             : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
-  return std::min<int64_t>(share, kOmpThreads);
+  return std::min<int64_t>(share, omp_get_max_threads());  // what OMP_NUM_THREADS allows
+}
+
+std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t threads) {
+  const bool bound = cpu.cores < cpu.online_cores;  // by its launcher, to cores of its own
+  const std::vector<int64_t> ranks = ranks_of_host(world);
+  const int64_t team = bound ? threads : threads * std::ssize(ranks);
+  if (team <= cpu.cores) return "";
+  const char* const thread = threads == 1 ? "thread" : "threads";
+  const std::string who = bound || ranks.size() == 1
+                              ? fmt::format("a rank has {} {}", threads, thread)
+                              : fmt::format("the {} ranks of {} have {} {} each", ranks.size(),
+                                            world.host(world.rank()), threads, thread);
+  return fmt::format(
+      "{}, and may use {} core{}: threads wait for each other and steps are slower. Set "
+      "run.threads to {}{}.",
+      who, cpu.cores, cpu.cores == 1 ? "" : "s",
+      std::max<int64_t>(1, bound ? cpu.cores : cpu.cores / std::ssize(ranks)),
+      !bound && std::ssize(ranks) > cpu.cores ? ", and start fewer ranks on a host" : "");
 }
 
 void require_card_for(const RunConfig& config, const GpuFeatures& card) {
@@ -118,7 +90,7 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
   const std::vector<std::string> needs = world.all_gather(std::to_string(need));
   const std::vector<int64_t> ranks = ranks_of_host(world);
   int64_t together = 0;
-  for (const int64_t r : ranks) together += std::stoll(needs[static_cast<size_t>(r)]);
+  for (const int64_t r : ranks) together += std::stoll(needs[r]);
   if (together > host_bytes)
     throw Error(
         "the {} ranks of this run on {} need {:.2f} GiB together; the host has {:.2f}.\n  Start "
@@ -157,16 +129,14 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 }
 
 std::vector<std::string> device_lines(const Machine& machine) {
-  const GpuFeatures& f = machine.kernels().gpu();
   return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
-                      f.model),
+                      machine.kernels().backend().model()),
           fmt::format("transport {}", machine.transport())};
 }
 
-std::string device_memory_line(const Machine& machine) {
+std::string device_memory_line(const Machine& machine, const GpuFeatures& device) {
   constexpr double kMib = 1 << 20;
-  const auto& device = machine.kernels().gpu();
   const auto total = static_cast<double>(device.memory_bytes);
   const auto arena = static_cast<double>(machine.arena_bytes());
   const double outside = total - static_cast<double>(free_gpu_bytes()) - arena;
@@ -175,12 +145,6 @@ std::string device_memory_line(const Machine& machine) {
       "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
       machine.planned_bytes(), machine.arena_bytes(), outside / kMib,
       (total - static_cast<double>(device.free_bytes)) / kMib);
-}
-
-double measure_matrix_rate(const PreparedKernels& kernels, DType type,
-                           const std::function<double()>& now_s) {
-  if (kernels.on_gpu()) return measure_gpu_rate(type, kernels.tf32(), now_s);
-  return kernels::measure_matrix_rate(type, kernels.cpu(), kernels.threads());
 }
 
 }  // namespace tessera

@@ -37,6 +37,10 @@ void require_card_for(const RunConfig& config, const GpuFeatures& card);
 // or all cores that its launcher bound it to, at most OMP_NUM_THREADS.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);
 
+// Returns a warning if the ranks of this host have more threads in all than the cores that they may
+// use; empty if they have not. Collective.
+std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t threads);
+
 // All ranks call it with what each needs: the ranks of one host need that together of it. Throws
 // Error with both figures on every rank of a host that has less.
 void require_host_memory(World& world, int64_t need, int64_t host_bytes);
@@ -48,11 +52,8 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 // Returns log lines about the device of a run and the transport between its ranks.
 std::vector<std::string> device_lines(const Machine& machine);
 
-// What a run on a device takes of its memory now: planned, allocated, and beside the arena.
-std::string device_memory_line(const Machine& machine);
-
-// The rate of products of this type, in operations a second: see kernels/matmul.h.
-double measure_matrix_rate(const PreparedKernels& kernels, DType type,
-                           const std::function<double()>& now_s);
+// Returns a log line about the device's memory: planned and allocated bytes, and those that are
+// used outside the arena. `device` was read before the arena was allocated.
+std::string device_memory_line(const Machine& machine, const GpuFeatures& device);
 
 }  // namespace tessera

@@ -1,3 +1,5 @@
+// Writes gradients and values of a run for debugging. What can be rejected is rejected before the
+// run starts, because a dump happens after the first step.
 #include "train/run_dumps.h"
 
 #include <unistd.h>
@@ -38,6 +40,7 @@ RunDumps::RunDumps(const RunConfig& config, World& world) : config_(config), wor
         "run.dump_gradients = {}: the Hugging Face format is written by one rank only. Without "
         ".safetensors the gradients of any layout are written as a checkpoint.",
         file.string());
+  require_place_for_gradients(file);
   require_folder("run.dump_gradients", file.has_parent_path() ? file.parent_path() : Path("."));
 }
 

@@ -1,6 +1,7 @@
 #include "train/run_file_copy.h"
 
 #include "base/error.h"
+#include "train/run_folder.h"
 
 namespace tessera {
 namespace {
@@ -11,9 +12,7 @@ constexpr std::string_view kFirstLine = "# The whole configuration as it ran, te
 
 bool may_be_replaced(const Path& path, const std::string& given) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(path, error))) return true;
-  if (fs::equivalent(path, given, error)) return false;
-  return fs::is_regular_file(path, error) && read_file(path).starts_with(kFirstLine);
+  return !fs::equivalent(path, given, error) && may_replace(path, kFirstLine);
 }
 
 }  // namespace

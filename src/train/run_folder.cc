@@ -1,3 +1,7 @@
+// The run directory: creation, locking, and removal after a start that failed.
+//
+// Only folders that this process found missing are removed, by rmdir(), which fails for folders
+// with entries, so nothing that another process has put there is lost.
 #include "train/run_folder.h"
 
 #include <unistd.h>
@@ -7,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/agree.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +20,32 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLog = "log.txt";
 constexpr const char* kLock = "run.lock";
+
+// A run appends to its own files only. A link may lead to a file of someone else, and the open of a
+// FIFO would wait.
+void require_regular(const Path& file) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(file, error);
+  if (!fs::exists(status) || fs::is_regular_file(status)) return;
+  const char* kind = fs::is_symlink(status)     ? "link"
+                     : fs::is_directory(status) ? "folder"
+                     : fs::is_fifo(status)      ? "FIFO (a named pipe)"
+                                                : "device or a socket";
+  throw Error("{}: is a {}, expected a file, to which the run appends. Move it away.",
+              file.string(), kind);
+}
+
+// Creates a directory whose name begins as that one's.
+Path new_directory_next_to(const Path& directory) {
+  const Path whole = directory.has_filename() ? directory : directory.parent_path();
+  for (int n = 1;; ++n) {
+    Path place = whole;
+    place += fmt::format(".process-{}{}", ::getpid(), n == 1 ? "" : fmt::format("-{}", n));
+    std::error_code error;
+    if (fs::create_directory(place, error)) return place;
+    if (error) throw FileError(place, "cannot be created", error.value());
+  }
+}
 
 bool holds_only_the_log(const Path& folder) {
   std::error_code error;
@@ -31,6 +62,14 @@ void make_run_directory(const Path& directory) {
   if (failed)
     throw Error("run.directory = {}: the folder cannot be created: {}. Choose another path.",
                 directory.string(), failed.message());
+  for (const char* name : {kLog, "metrics.jsonl"}) require_regular(directory / name);
+}
+
+bool may_replace(const Path& path, std::string_view mark) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status)) return true;
+  return fs::is_regular_file(status) && read_file(path).starts_with(mark);
 }
 
 std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
@@ -46,14 +85,41 @@ std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
     try {
       return std::make_unique<OwnerLock>(directory / kLock, o);
     } catch (const FileError& error) {
-      // A start that failed elsewhere has just removed the directory that it had made.
+      // Another start that failed has just removed the directory that it had created.
       if (error.code() != ENOENT || tries == 10) throw;
     }
   }
 }
 
+void RunOwner::require() const {
+  if (lock_ != nullptr) lock_->require_owned();
+}
+
+bool RunOwner::owns() const {
+  try {
+    require();
+    return true;
+  } catch (const LostOwnership&) {
+    return false;
+  }
+}
+
+bool RunOwner::owns_open_files() const { return owns() || lock_->renamed_folder().has_value(); }
+
+Path RunOwner::place_after_loss(World& world) const {
+  std::string place;
+  on_all(world, [&] {
+    if (lock_ == nullptr || lock_->lost().empty()) return;
+    const std::optional<Path> renamed = lock_->renamed_folder();
+    place = (renamed ? *renamed : new_directory_next_to(directory_)).string();
+  });
+  world.broadcast(place, 0);
+  return place;
+}
+
 RunFolder::RunFolder(const Path& folder) : folder_(folder) {
   std::error_code error;
+  // Collects the missing folders, innermost first, which is the order in which they can be removed.
   for (Path p = fs::absolute(folder, error).lexically_normal(); !p.empty() && !error;
        p = p.parent_path()) {
     if (!p.has_filename()) p = p.parent_path();  // it ended in a slash
@@ -69,7 +135,7 @@ void RunFolder::failed(std::string_view error, bool writes_log) const noexcept {
       fs::remove(folder_ / kLog, ignored);
       fs::remove(folder_ / kLock, ignored);
       for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
-    } else if (writes_log && fs::exists(folder_ / kLog, ignored)) {
+    } else if (writes_log && fs::is_regular_file(fs::symlink_status(folder_ / kLog, ignored))) {
       Log log(LogTerminal::kOff);
       log.open(folder_ / kLog);
       log.error("{}", error);

@@ -1,4 +1,9 @@
 // Stores and reads the position of a run in its data.
+//
+// A position consists of the state of each source and of the periods of batch sizes since the first
+// step. Both are checked for consistency when they are read, because a wrong position would
+// silently repeat or skip data. The bounds keep all later products of samples and tokens within 63
+// bits.
 #include "train/run_position.h"
 
 #include <algorithm>
@@ -66,7 +71,8 @@ BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
   return p;
 }
 
-// Whether the tokens of that many steps of the largest batch can be counted.
+// Returns true if the tokens of that many steps of the largest batch can be counted without
+// overflow.
 bool countable(const BatchPeriod& p, int64_t steps) {
   int64_t largest = p.global;
   for (const int64_t g : p.ramp) largest = std::max(largest, g);
@@ -75,7 +81,8 @@ bool countable(const BatchPeriod& p, int64_t steps) {
   return static_cast<double>(std::max(steps, p.ramp_steps)) * each <= static_cast<double>(kMost);
 }
 
-// Each period begins where the one before it ends, and the last one reaches the position.
+// Checks that each period begins where the one before it ends, and that the last one reaches the
+// position.
 void check_batches(const RunPosition& p, const std::string& place) {
   const auto wrong = [&](int64_t step) {
     throw Error("{}: the batches of the data position do not add up at step {}", place, step);
@@ -91,6 +98,7 @@ void check_batches(const RunPosition& p, const std::string& place) {
   if (p.batches.empty() || last.samples_before(p.step) != p.data.samples) wrong(p.step);
 }
 
+// The samples that the sources have given to the present blend must add up to what it has consumed.
 void check_sources(const DataPosition& d, const std::string& place) {
   int64_t given = 0;
   for (const SourcePosition& s : d.sources)
@@ -102,16 +110,19 @@ void check_sources(const DataPosition& d, const std::string& place) {
       place, d.samples, d.samples - d.blend_sample, given);
 }
 
-// Derives the position of a checkpoint that stores none.
+// Derives the position of a checkpoint of a version that stored none, from its own configuration.
 RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& tokenizer) {
   RunPosition p;
   p.step = header.step;
+  // Global batch 0: no sample is consumed; used if the checkpoint has no configuration, as an
+  // imported one.
   p.batches.push_back({.global = 0});
   if (!header.config.as_members() || header.config.as_members()->empty()) return p;
   RunConfig old = read_run(header.config, "its configuration", {});
   resolve_sizes(old);
   TrainingRows rows(old, old.model.vocabulary, tokenizer);
   const BatchShape shape = with_row_lengths(batch_shape(old, 0), rows);
+  // Recounting a blend of several sources takes time proportional to the samples.
   const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;
   if (!countable(shape.period(), header.step) || shape.samples_before(header.step) > most)
     throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
@@ -133,6 +144,8 @@ Tree to_tree(const RunPosition& position) {
   const DataPosition& d = position.data;
   Tree order, sources = Tree::list(), batches = Tree::list(), t;
   order.set("sample_tokens", Tree(d.order.sample_tokens));
+  // The tree has signed integers only. The reader converts back, which restores the bits of any
+  // seed.
   order.set("seed", Tree(static_cast<int64_t>(d.order.seed)));
   order.set("split", Tree(d.order.split));
   for (const SourcePosition& s : d.sources) {
@@ -200,10 +213,14 @@ RunPosition position_of(const CheckpointHeader& header, const std::string& folde
   }
 }
 
+// A period is a range of steps with one rule for batch sizes. If the rule is unchanged, the last
+// period continues, so that all numbers are those of a run without a stop. Otherwise a new period
+// begins at the position. A ramp follows the step of the run in both cases.
 BatchShape resumed(BatchShape shape, const RunPosition& position) {
   CHECK(!position.batches.empty(), "a position without batches");
   BatchPeriod last = position.batches.back(), now = shape.period();
   shape.past = position.batches;
+  // Compared as if both had begun at the same point: only the batch sizes and row lengths matter.
   now.step = last.step;
   now.sample = last.sample;
   now.tokens = last.tokens;

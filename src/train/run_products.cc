@@ -1,15 +1,19 @@
+// Selects GEMM and attention algorithms by measurement on rank 0, and shares the selection with all
+// ranks and later starts. Algorithms may round differently, so equal selections are needed for
+// equal bits.
 #include "train/run_products.h"
 
 #include <filesystem>
 
 #include "base/file.h"
 #include "compile/compile.h"
+#include "kernels/gpu_backend.h"
 #include "train/run_programs.h"
 
 namespace tessera {
 namespace {
 
-// Prepares every product of these programs: compiling asks for its workspace.
+// Prepares every GEMM of the run's programs: compiling requests its workspace, which registers it.
 void prepare_products(PreparedKernels& kernels, const RunConfig& config) {
   for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate})
     compile_stages(compile_request(config, purpose), kernels.target());
@@ -20,9 +24,10 @@ void prepare_products(PreparedKernels& kernels, const RunConfig& config) {
 void share_products(PreparedKernels& kernels, const RunConfig& config, World& world,
                     const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
-  if (!kernels.on_gpu() || config.run.products == ProductChoosing::kProposed) return;
-  kernels.choose_attention(say);
-  kernels::ProductChoices& choices = kernels.choices();
+  kernels::GpuBackend* const gpu = kernels.backend().gpu();
+  if (gpu == nullptr || config.run.products == ProductChoosing::kProposed) return;
+  gpu->choose_attention(say);
+  kernels::ProductChoices& choices = gpu->choices();
   std::string text;
   if (world.rank() == 0) {
     const Path file = Path(config.run.directory) / "products.txt";
@@ -30,9 +35,11 @@ void share_products(PreparedKernels& kernels, const RunConfig& config, World& wo
       for (const std::string& fault : choices.read(read_file(file), file.string())) say(fault);
     const int64_t known = choices.size();
     const double began = now_s();
-    kernels.measure_products(now_s);
+    // The first call starts measuring, the compilation then measures every GEMM, and the last call
+    // stops it.
+    gpu->measure_products(now_s);
     prepare_products(kernels, config);
-    kernels.measure_products({});
+    gpu->measure_products({});
     if (choices.changed()) write_file(file, choices.text());
     say(fmt::format("products  {} measured in {:.1f} s, {} known from {}", choices.size() - known,
                     now_s() - began, known, file.string()));

@@ -1,3 +1,6 @@
+// Resolves `auto` values and sizes of a run file, and checks that its program fits in memory. If it
+// does not, runs with changed keys are compiled, and those that fit are suggested with their exact
+// sizes.
 #include "train/run_programs.h"
 
 #include <algorithm>
@@ -15,12 +18,20 @@
 namespace tessera {
 namespace {
 
-// Of the memory that the device computes on; the host's arena is the CPU's own.
+// Returns the bytes in the memory that the device computes on; on a CPU the host's buffers are in
+// it too.
 int64_t bytes_of(const Program& p, const RunConfig& config) {
   return p.bytes + (config.run.device == Device::kCuda ? 0 : p.host_bytes);
 }
 
-// Adds the bytes of the run with `change`, unless that run is not valid.
+int64_t host_state_bytes(const Program& p) {
+  int64_t bytes = 0;
+  for (const Frame& f : p.frames)
+    if (f.state && p.kind(f.kind).host) bytes += p.kind(f.kind).bytes;
+  return bytes;
+}
+
+// Compiles the run with `change` and adds its bytes to `found`, unless that run is not valid.
 void try_keys(const RunConfig& config, const Target& target, const std::string& keys,
               const std::function<void(RunConfig&)>& change,
               std::vector<std::pair<std::string, int64_t>>& found) {
@@ -35,19 +46,25 @@ void try_keys(const RunConfig& config, const Target& target, const std::string& 
   }
 }
 
-// Runs that need less, as (keys to add, arena bytes), smallest change first.
+void try_offload(const auto& try_run) {
+  for (const std::string what : {"activations", "optimizer", "activations+optimizer"})
+    try_run("layout.offload=" + what, [&](RunConfig& c) { c.layout.offload = what; });
+}
+
+// Lists runs that train the same and need less memory, as (keys to add, arena bytes), smallest
+// change first.
 std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& config,
                                                           const Target& target) {
   std::vector<std::pair<std::string, int64_t>> found;
   const auto try_run = [&](const std::string& keys, auto change) {
     try_keys(config, target, keys, change, found);
   };
-  if (config.run.device == Device::kCuda && config.layout.offload == "none")
-    try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
+  if (config.run.device == Device::kCuda && config.layout.offload == "none") try_offload(try_run);
   if (config.layout.recompute == "none")
     try_run("layout.recompute=selective", [](RunConfig& c) { c.layout.recompute = "selective"; });
   if (config.layout.recompute != "full")
     try_run("layout.recompute=full", [](RunConfig& c) { c.layout.recompute = "full"; });
+  // The largest smaller micro-batch that divides the global batch.
   for (int64_t micro = config.batch.micro - 1; micro >= 1; --micro)
     if (config.batch.global % micro == 0) {
       try_run(fmt::format("batch.micro={}", micro), [&](RunConfig& c) { c.batch.micro = micro; });
@@ -76,15 +93,14 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
         },
         found);
   };
-  const bool on_gpu = config.run.device == Device::kCuda;
-  if (on_gpu && config.layout.offload == "none")
-    try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
+  if (config.run.device == Device::kCuda && config.layout.offload == "none") try_offload(try_run);
   try_run("precision=bf16_sr", [](RunConfig& c) { c.precision = Precision::kBf16Sr; });
   if (config.lora.rank == 0)
     try_run("precision=bf16 lora.rank=16", [](RunConfig& c) {
       c.precision = Precision::kBf16;
       c.lora.rank = 16;
     });
+  // ZeRO 3 divides weights, gradients and optimizer state by the number of data-parallel ranks.
   for (int64_t ranks = 2; ranks <= 64; ranks *= 2) {
     const Layout& l = config.layout;
     if (config.batch.global % (l.data * ranks) != 0) break;
@@ -101,6 +117,7 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
 
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
   if (asked != Precision::kAuto) return asked;
+  // Without bf16 dot products in hardware, bf16 GEMMs are slower than f32.
   return cpu.bf16_products() ? Precision::kBf16 : Precision::kFp32;
 }
 
@@ -152,12 +169,14 @@ void require_memory(const RunConfig& config, const Program& program, int64_t lim
                             gib(bytes + outside));
     return fits;
   };
+  // Runs that train the same come first. The others are suggested only if none of these fits.
   std::string fits = fitting(smaller_runs(config, target));
   if (fits.empty()) {
     fits = fmt::format(
         "\n  No smaller micro-batch or recomputation fits: weights and optimizer "
         "alone take {:.2f} GiB.",
-        gib(program.state_bytes + m.gradients));
+        gib(program.state_bytes + m.gradients +
+            (config.run.device == Device::kCuda ? 0 : host_state_bytes(program))));
     const std::string others = fitting(other_runs(config, target, limit - outside));
     fits += others.empty() ? " Use a smaller model, more memory or more ranks."
                            : others +

@@ -1,3 +1,5 @@
+// Writes a run's metrics to metrics.jsonl and TensorBoard files. Lines of later steps, which an
+// earlier start wrote, are removed first, so that the file never has two lines of one step.
 #include "train/run_record.h"
 
 #include "base/error.h"
@@ -7,6 +9,7 @@ namespace tessera {
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)), path_(options_.folder / "metrics.jsonl") {
   try {
+    // A damaged or unreadable old record must not keep the run from starting.
     before_ = cut_back(path_, options_.first_step - 1);
   } catch (const std::exception& e) {
     options_.warn(e.what());
@@ -19,7 +22,7 @@ RunRecord::RunRecord(RunRecordOptions options)
   if (const auto failed = metrics_->take_report()) throw Error("{}", *failed);
 }
 
-// A start that adds nothing leaves no file.
+// Returns the event file, created at the first use: a start that adds nothing leaves no file.
 TensorBoardFile* RunRecord::events() {
   if (options_.tensorboard && !tensorboard_)
     tensorboard_.emplace(options_.folder / "tensorboard", options_.first_step, options_.wall_s());
@@ -33,6 +36,7 @@ void RunRecord::report() {
 }
 
 void RunRecord::add(const StepMetrics& m) {
+  if (!options_.owned()) return;
   append(to_json_line(m));
   const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
                                              {"grad_norm", m.grad_norm},
@@ -43,6 +47,7 @@ void RunRecord::add(const StepMetrics& m) {
 }
 
 void RunRecord::add(const ValidationMetrics& m) {
+  if (!options_.owned()) return;
   append(to_json_line(m));
   const std::string tag = "validation_loss/" + m.name;
   const TensorBoardFile::Scalar scalars[] = {{tag, m.validation_loss}};
@@ -51,6 +56,7 @@ void RunRecord::add(const ValidationMetrics& m) {
 }
 
 void RunRecord::add(int64_t step, const TaskMetrics& m) {
+  if (!options_.owned()) return;
   append(to_json_line(step, m));
   if (TensorBoardFile* file = events()) add_to_tensorboard(*file, step, options_.wall_s(), m);
   report();

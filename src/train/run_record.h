@@ -18,6 +18,7 @@ struct RunRecordOptions {
   bool tensorboard = false;
   std::function<double()> wall_s;                // since 1970
   std::function<void(const std::string&)> warn;  // called by the constructor and add()
+  std::function<bool()> owned;  // false: the folder is another run's by now, and add() does nothing
 };
 
 class RunRecord {

@@ -1,3 +1,5 @@
+// Validates the sets of a run: the loss per token, and bits per byte, which does not depend on the
+// tokenizer.
 #include "train/run_validation.h"
 
 #include <algorithm>
@@ -24,7 +26,9 @@ std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& w
     const ValidationResult r = trainer.validate(
         *data, samples, [&, &set = name](int64_t done) { on_progress(set, done, samples); });
     require_no_error(world, r.error);
+    // A limited validation covers a share of the tokens; the bytes of text are taken in proportion.
     const double bytes = text_bytes_[i] * r.tokens / static_cast<double>(data->predicted_tokens());
+    // The loss is in nats; ln 2 converts it to bits.
     out.push_back({step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes});
   }
   return out;

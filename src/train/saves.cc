@@ -13,6 +13,20 @@ namespace {
 
 constexpr double kRetryPause_s = 30;
 
+// For a disk that is full: removes what the prune after this save would remove. One checkpoint at
+// least stays. Returns what was removed, or an empty path.
+Path give_up_oldest(const Path& folder, std::optional<KeepRule> rule) {
+  if (!rule || rule->keep <= 0) return {};
+  rule->saved.pop_back();  // the save that failed
+  rule->keep = std::max<int64_t>(1, rule->keep - 1);
+  try {
+    const std::vector<Path> removed = prune(folder, *rule);
+    return removed.empty() ? Path() : removed.front();
+  } catch (const Error&) {  // the save is tried again all the same
+    return {};
+  }
+}
+
 }  // namespace
 
 std::string Saves::last_path() const {
@@ -52,6 +66,19 @@ void Saves::reserve(int64_t bytes) {
   if (!options_.rules.reserve) return;
   reserve_.emplace(options_.folder, static_cast<int>(world.rank()), bytes);
   take_reserve();
+}
+
+void Saves::move_to(Path folder) {
+  CHECK(!saving_, "a save is under way");
+  reserve_.reset();
+  options_.folder = std::move(folder);
+  options_.before_visible = nullptr;
+  // The reserve is there, too, if the folder was only renamed.
+  if (options_.world->rank() == 0) remove_old_reserves(options_.folder);
+  started_ = last_ = -1;
+  saved_.clear();
+  failure_.clear();
+  lasting_ = false;
 }
 
 void Saves::take_reserve() {
@@ -170,6 +197,8 @@ void Saves::settle() {
 // On every rank, where one of them failed; `own`: why this one did, or empty.
 void Saves::fail(const std::string& own) {
   const bool own_lasts = saving_ && saving_->failure_is_lasting();
+  const bool own_full = saving_ && saving_->disk_was_full();
+  const std::optional<KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
   World& world = *options_.world;
   failure_.clear();
   const std::vector<std::string> all = world.all_gather(own);
@@ -177,11 +206,20 @@ void Saves::fail(const std::string& own) {
     if (!all[rank].empty())
       failure_ = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
   abandon();  // from here on no thread of the save uses the reserve
-  std::array<double, 2> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0};
+  std::array<double, 3> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0,
+                               own_full ? 1.0 : 0};
   world.all_reduce(any, Reduction::kMax);
+  double has_space = any[1];
+  if (any[1] == 0 && any[2] > 0 && world.rank() == 0)
+    if (const Path removed = give_up_oldest(options_.folder, rule); !removed.empty()) {
+      has_space = 1;
+      options_.warn(fmt::format(
+          "the disk is full: {} is removed before a newer checkpoint is saved", removed.string()));
+    }
+  world.all_reduce({&has_space, 1}, Reduction::kMax);
   started_ = last_;
   lasting_ = any[0] > 0;
-  retry_at_s_ = options_.now_s() + (any[1] > 0 ? 0 : kRetryPause_s);
+  retry_at_s_ = options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s);
   // A retry that fails for the same reason is not reported again.
   if (std::exchange(warned_failure_, failure_) != failure_) options_.warn(failure_);
 }

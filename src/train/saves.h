@@ -35,7 +35,11 @@ class Saves {
  public:
   explicit Saves(SavesOptions options) : options_(std::move(options)) {}
   // Where the run starts from: what is put around its texts goes on into its own checkpoints.
-  void begin_from(const CheckpointHeader& origin) { origin_ = origin; }
+  // `own`: it is a checkpoint of this run directory, which stays.
+  void begin_from(const CheckpointHeader& origin, bool own) {
+    origin_ = origin;
+    if (own) started_ = last_ = started_from_ = origin.step;
+  }
   // Sets space for one checkpoint aside, if checkpoint.reserve asks for it; `bytes`: this rank's.
   void reserve(int64_t bytes);
 
@@ -49,6 +53,9 @@ class Saves {
   // the state of any rank is not finite: nothing is saved then. finish() does the same.
   void between_steps();
   void finish();  // waits until nothing is under way
+  // The run directory was lost: later saves go to another folder, without a reserve and without
+  // before_visible. REQUIRES: nothing is under way.
+  void move_to(Path folder);
 
   // Why the newest save failed on one of the ranks; empty: it did not. It was a warning then.
   const std::string& failure() const { return failure_; }
@@ -56,8 +63,6 @@ class Saves {
   bool retry_due() const;  // by this rank's clock: a save failed and is due to be retried
 
   bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
-  // The run starts from its own checkpoint of this step, which stays.
-  void resumed(int64_t step) { started_ = last_ = started_from_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
   std::string last_path() const;          // of that checkpoint; empty: none
   // The newest checkpoint before `step` that this run saved or started from, and that still exists.

@@ -1,4 +1,6 @@
-// Moves later checkpoints, metrics and events of a run into a folder of their own.
+// Moves later checkpoints, metrics and event files of a run to a folder of their own. Copies are
+// written before anything is moved, and checkpoints are moved by rename, so a crash at any point
+// loses nothing.
 #include "train/set_aside.h"
 
 #include <algorithm>
@@ -25,7 +27,7 @@ std::string utc(double wall_s) {
   return text;
 }
 
-// Creates a new folder in `parent`, called `name` or `name`-2, `name`-3, ….
+// Creates a new folder in `parent`, named `name` or `name`-2, `name`-3, ….
 Path new_folder(const Path& parent, const std::string& name) {
   make_folder(parent);
   Path folder = parent / name;
@@ -75,6 +77,8 @@ class Mover {
  public:
   explicit Mover(const SetAside& request)
       : r_(request),
+        // If the start is not a checkpoint of this run, nothing of it stays: -1 is before every
+        // step.
         last_(request.keeps_line ? request.step : -1),
         name_(fmt::format("{}-after-step-{}", utc(request.wall_s), request.step)) {}
 
@@ -90,7 +94,7 @@ class Mover {
     folder_ = new_folder(r_.run / "set_aside", name_);
     if (!lines.empty()) write_file(folder_ / "metrics.jsonl", lines);
     const int64_t events = move_events();
-    // From the newest: a crash in between leaves the steps up to one of them.
+    // From the newest to the oldest: a crash in between leaves the steps up to one of them.
     std::sort(later.begin(), later.end(), [](auto& a, auto& b) { return a.step > b.step; });
     for (const auto& e : later) move_checkpoint(e.path);
     if (!lines.empty() && !r_.keeps_line) fs::remove(metrics);  // else RunRecord cuts it back
@@ -124,6 +128,8 @@ class Mover {
       try {
         return move_folder(checkpoint, to / checkpoint.filename());
       } catch (const FileError& error) {
+        // EXDEV: checkpoints/ is on another file system, to which rename() cannot move; they are
+        // set aside there.
         if (error.code() != EXDEV) throw;
         fs::remove(to);
         elsewhere_ = new_folder(r_.run / "checkpoints" / "set_aside", name_);

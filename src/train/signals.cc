@@ -1,7 +1,11 @@
+// Catches signals that ask the run to stop. The handler only counts and takes the time: these are
+// the only operations that a signal handler may do safely here. State is in sig_atomic_t variables,
+// which the main thread polls between steps.
 #include "train/signals.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <ctime>
@@ -11,17 +15,23 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kCaught = {SIGINT,  SIGTERM,   SIGHUP,  SIGXCPU, SIGUSR1, SIGUSR2,
-                                SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGPWR};
-// Of these, those from here on may have a handler of a profiler or a library, which stays.
-constexpr size_t kOthers = 6;
+// People and batch systems send the first ones. The others, and real-time signals, may have a
+// handler of a profiler or a library, which stays.
+constexpr std::array kUsual = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
+constexpr std::array kOthers = {SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT};
+
+bool is_real_time(int number) { return number >= SIGRTMIN && number <= SIGRTMAX; }
+bool is_caught(int number) {
+  return std::find(kUsual.begin(), kUsual.end(), number) != kUsual.end() ||
+         std::find(kOthers.begin(), kOthers.end(), number) != kOthers.end() || is_real_time(number);
+}
 
 volatile std::sig_atomic_t caught_signal = 0;
 volatile std::sig_atomic_t request_count = 0;
 timespec last_request;  // of the handler alone, in which the other signal waits
 SecondRequest at_second;
 bool installed = false;
-std::array<struct sigaction, kCaught.size()> before;
+std::array<struct sigaction, NSIG> before;  // by the signal's number
 
 double seconds_between(const timespec& from, const timespec& to) {
   return static_cast<double>(to.tv_sec - from.tv_sec) +
@@ -31,6 +41,7 @@ double seconds_between(const timespec& from, const timespec& to) {
 extern "C" void handle_stop(int number) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
+  // One request may arrive as several signals, for example to the process and to its process group.
   if (request_count > 0 && seconds_between(last_request, now) < 1) return;
   if (request_count > 0 && number == SIGXCPU) return;  // it comes each second of processor time
   if (request_count > 0 && at_second == SecondRequest::kEndsProcess) ::_exit(128 + number);
@@ -51,17 +62,23 @@ StopSignals::StopSignals(SecondRequest second) {
   action.sa_handler = handle_stop;
   action.sa_flags = SA_RESTART;  // a signal must not fail the write that it interrupts
   sigemptyset(&action.sa_mask);
-  for (const int s : kCaught) sigaddset(&action.sa_mask, s);
-  for (size_t i = 0; i < kCaught.size(); ++i) {
-    sigaction(kCaught[i], nullptr, &before[i]);
-    const auto handler = before[i].sa_handler;
-    if (i < kOthers ? handler != SIG_IGN : handler == SIG_DFL)
-      sigaction(kCaught[i], &action, nullptr);
+  // While one signal is handled the others are blocked, so the handler never interrupts itself.
+  for (int s = 1; s < NSIG; ++s)
+    if (is_caught(s)) sigaddset(&action.sa_mask, s);
+  for (int s = 1; s < NSIG; ++s) {
+    if (!is_caught(s)) continue;
+    struct sigaction& old = before[s];
+    sigaction(s, nullptr, &old);
+    const bool usual = std::find(kUsual.begin(), kUsual.end(), s) != kUsual.end();
+    // An ignored signal stays ignored (nohup, background jobs).
+    if (usual ? old.sa_handler != SIG_IGN : old.sa_handler == SIG_DFL)
+      sigaction(s, &action, nullptr);
   }
 }
 
 StopSignals::~StopSignals() {
-  for (size_t i = 0; i < kCaught.size(); ++i) sigaction(kCaught[i], &before[i], nullptr);
+  for (int s = 1; s < NSIG; ++s)
+    if (is_caught(s)) sigaction(s, &before[s], nullptr);
   installed = false;
 }
 

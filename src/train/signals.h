@@ -1,9 +1,11 @@
-// Requests to stop: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal was closed) and what batch
-// systems send before a limit (SIGXCPU, SIGUSR1, SIGUSR2) ask the run to finish its step, save and
+// Requests to stop: SIGINT (Ctrl-C), SIGQUIT (Ctrl-\), SIGTERM, SIGHUP (the terminal was closed),
+// what batch systems send before a limit (SIGXCPU, SIGUSR1, SIGUSR2) and the other signals whose
+// default is to end the process, real-time signals too, ask the run to finish its step, save and
 // exit; the second request ends the process at once, with 128 + the signal's number as a shell
 // would report it. Signals within a second count as one request: `timeout`, `mpirun` and a
 // batch system send one to the process and another to its group. A signal that is ignored at the
-// start (`nohup`, a shell's background job) stays ignored.
+// start (`nohup`, a shell's background job) stays ignored, and a handler of a profiler or a library
+// for one of the less usual signals stays in place.
 #pragma once
 
 namespace tessera {

@@ -1,3 +1,5 @@
+// Combines the communication times of all ranks by two all-reduces: sums for the means, and a
+// maximum that finds the slowest rank.
 #include "train/step_communication.h"
 
 #include <algorithm>
@@ -8,12 +10,13 @@ namespace tessera {
 namespace {
 
 constexpr size_t kData = 0, kTensor = 1, kPipeline = 2, kSeveral = 3;
-// What is summed over the ranks; the bytes come last.
+// Positions in the array of sums over the ranks; the bytes come last.
 constexpr size_t kHidden = 0, kExposed = 1, kBubble = 2, kBusy = 3, kBytes = 4;
 constexpr size_t kSums = kBytes + kTrafficAxes.size();
 
-// The longest time and whose it is travel in one number, microseconds before ranks: below 2^53 for
-// steps of up to two hours.
+// The longest time and its rank are encoded in one number, so that one maximum finds both:
+// microseconds in the upper part, the rank in the lower 20 bits. It is below 2^53, exact in a
+// double, for steps of up to two hours.
 constexpr int64_t kMaxRanks = 1 << 20;
 
 size_t traffic_of(AxisKind axis) {
@@ -34,6 +37,8 @@ size_t traffic_axis(const GroupRef& group) {
 }
 
 StepCommunication gather_communication(World& world, const CommunicationTime& own, double step_s) {
+  // The time without waiting. In a synchronous step all ranks take equally long, but the slowest
+  // one waits least.
   const double busy = step_s - own.exposed_s;
   std::array<double, kSums> sums{};
   sums[kHidden] = std::max(0.0, own.total_s - own.exposed_s);
@@ -44,6 +49,7 @@ StepCommunication gather_communication(World& world, const CommunicationTime& ow
   for (const auto& [group, bytes] : own.bytes_sent)
     sums[kBytes + traffic_axis(group)] += static_cast<double>(bytes);
   world.all_reduce(sums, Reduction::kSum);
+  // The rank is reversed, so that of equal times the lowest rank wins the maximum.
   double slowest =
       std::floor(busy * 1e6) * kMaxRanks + static_cast<double>(kMaxRanks - 1 - world.rank());
   world.all_reduce({&slowest, 1}, Reduction::kMax);

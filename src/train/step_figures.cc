@@ -1,3 +1,5 @@
+// Computes the rates that the log shows. FLOPs are those of the model (6 N plus attention), without
+// recomputation, as for MFU.
 #include "train/step_figures.h"
 
 #include <algorithm>
@@ -14,15 +16,15 @@ void StepFigures::measure(const RunConfig& config, PreparedKernels& kernels, int
   const DType type = config.precision == Precision::kBf16 || config.precision == Precision::kBf16Sr
                          ? DType::kBF16
                          : DType::kF32;  // halves are widened
-  // Per sequence; the ramp gives the number of sequences per step.
+  // Per sequence; the batch-size warm-up gives the number of sequences per step.
   sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
                     static_cast<double>(config.batch.micro * ranks);
-  if (kernels.on_gpu()) {
-    matrix_rate_ = measure_matrix_rate(kernels, type, now_s);
+  if (kernels.backend().has_streams()) {
+    matrix_rate_ = kernels.backend().matrix_rate(type, now_s);
     return;
   }
   try {
-    matrix_rate_ = measure_matrix_rate(kernels, type, now_s);
+    matrix_rate_ = kernels.backend().matrix_rate(type, now_s);
   } catch (const Error& e) {  // no memory is left for it
     rate_error_ = e.what();
   }
@@ -36,6 +38,7 @@ void StepFigures::add(StepMetrics& m, double tokens, int64_t sequences) {
   m.model_flops_share = m.model_flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / m.step_s;
   seconds_.push_back(m.step_s);
+  // The mean over 20 steps smooths the time left.
   if (seconds_.size() > 20) seconds_.pop_front();
 }
 

@@ -1,14 +1,19 @@
+// Judges each step by its loss and by whether its gradients are finite, and writes the messages
+// about failures.
 #include "train/step_judge.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/count.h"
 
 namespace tessera {
 namespace {
 
+// The number of gradient norms before a bad step that its message lists.
 constexpr size_t kNorms = 5;
+constexpr int64_t kZeroGradients = 5;
 
 }  // namespace
 
@@ -22,14 +27,24 @@ StepJudge::StepJudge(const RunConfig& config)
 
 StepVerdict StepJudge::judge(const StepResult& r) {
   if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;
+  // Under fp16 an overflow is expected now and then: the loss scale decides whether it may be
+  // skipped.
   const bool goes_on = scales_ ? scale_.update(r.finite) : r.finite;
   if (!goes_on) return StepVerdict::kBadNumber;
   norms_.push_back(r.grad_norm);
   if (norms_.size() > kNorms) norms_.erase(norms_.begin());
   if (r.finite) last_update_ = r.step;
+  count_zero_gradient(r);
+  // Skipped steps count too: their loss is a valid loss of the same weights.
   guard_.add(r.loss);
   if (guard_.diverged()) return StepVerdict::kDiverged;
   return r.finite ? StepVerdict::kGood : StepVerdict::kSkipped;
+}
+
+// A loss above 0 with a gradient of exactly 0 cannot fall any further.
+void StepJudge::count_zero_gradient(const StepResult& r) {
+  zero_gradients_ = r.finite && r.grad_norm == 0 && r.loss > 0 ? zero_gradients_ + 1 : 0;
+  stopped_learning_ = zero_gradients_ >= kZeroGradients && !std::exchange(stop_told_, true);
 }
 
 std::string StepJudge::go_back(int64_t step) const {
@@ -37,6 +52,13 @@ std::string StepJudge::go_back(int64_t step) const {
 }
 
 std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
+  if (stopped_learning_)
+    return fmt::format(
+        "the gradient norm has been exactly 0 for {} steps, to step {}, while the loss is {:.4g}: "
+        "the model no longer learns. Often helped by: a lower learning rate, a longer warm-up{}. "
+        "To go back to a step before this: tessera train {} --from-step N.",
+        zero_gradients_, format_count(r.step), r.loss,
+        scales_ ? ", a larger loss_scale.initial (fp16 rounds small gradients to 0)" : "", run_);
   if (!guard_.spiked()) return "";
   return fmt::format(
       "the loss of step {} is {:.4g}; the median of the steps before it is {:.4g}. If it stays "

@@ -4,6 +4,7 @@
 //   gradients not finite, fp16        skip the step and lower the scale; stop at the smallest one
 //   gradients not finite, otherwise   stop
 //   the loss has diverged             save this step, then stop (divergence.h)
+//   gradients exactly 0, some steps   warn once: the model no longer learns
 #pragma once
 
 #include <optional>
@@ -54,6 +55,7 @@ class StepJudge {
 
  private:
   std::string go_back(int64_t step) const;
+  void count_zero_gradient(const StepResult& r);
 
   std::string run_;  // the run file, as people gave it
   DivergenceSection rule_;
@@ -62,6 +64,8 @@ class StepJudge {
   DivergenceGuard guard_;
   std::vector<double> norms_;  // of the last steps
   int64_t last_update_ = 0;
+  int64_t zero_gradients_ = 0;  // of the last steps, in a row
+  bool stopped_learning_ = false, stop_told_ = false;
 };
 
 }  // namespace tessera

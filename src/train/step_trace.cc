@@ -1,3 +1,6 @@
+// Records the time of every op of one step, and merges the ranks' timelines. Each rank's clock is
+// aligned at a barrier after the step, so times are negative, relative to the barrier; the earliest
+// of all ranks becomes the origin.
 #include "train/step_trace.h"
 
 #include <fmt/format.h>
@@ -6,8 +9,19 @@
 
 #include "ir/names.h"
 #include "ir/rule.h"
+#include "train/run_folder.h"
 
 namespace tessera {
+
+Path write_trace(const Path& directory, int64_t step, const std::string& json) {
+  Path path = directory / "trace.json";
+  if (!may_replace(path, kTraceBegin)) path = directory / fmt::format("trace-{}.json", step);
+  if (!may_replace(path, kTraceBegin))
+    throw Error("{}: is not a trace of this run, and neither is trace.json. Move it away.",
+                path.string());
+  write_file(path, json);
+  return path;
+}
 
 std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) {
   if (!wanted_) return {};
@@ -18,7 +32,7 @@ std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) 
     t.origin = e.call.layer == kNone ? fmt::format("{}, {}", e.segment.name(), e.op.op->origin)
                                      : fmt::format("layer {}, {}, {}", e.call.layer,
                                                    e.segment.name(), e.op.op->origin);
-    t.queue = name_of(e.segment.queue);
+    t.queue = name_of(queue_of(*e.op.op, e.segment.queue));
     t.start_s = e.start_s;
     t.duration_s = now_s_() - e.start_s;
     t.bytes = static_cast<int64_t>(cost.bytes);
@@ -35,6 +49,7 @@ std::string StepTrace::json(World& world, const std::string& title, double matri
     e.start_s -= together;
     earliest = std::max(earliest, -e.start_s);
   }
+  // A maximum also gives all ranks rank 0's matrix rate, since the others have 0.
   std::array<double, 2> most = {earliest, matrix_rate};
   world.all_reduce(most, Reduction::kMax);
   for (TraceEvent& e : events_)

@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "comm/world.h"
 #include "runtime/executor.h"
 #include "train/trace.h"
 
 namespace tessera {
+
+// Writes the document to DIRECTORY/trace.json, or to trace-STEP.json if a user has a file of that
+// name. Returns the path. Throws Error.
+Path write_trace(const Path& directory, int64_t step, const std::string& json);
 
 class StepTrace {
  public:

@@ -1,3 +1,5 @@
+// Writes TensorBoard event files: TFRecord frames around Event messages in protobuf's wire format.
+// The messages are few and simple, so they are encoded by hand, without protobuf's compiler.
 #include "train/tensorboard.h"
 
 #include <algorithm>
@@ -13,6 +15,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
+// The table of the byte-wise algorithm, for the reflected Castagnoli polynomial.
 constexpr std::array<uint32_t, 256> crc_table() {
   constexpr uint32_t kCastagnoliReversed = 0x82f63b78u;
   std::array<uint32_t, 256> table{};
@@ -29,7 +32,7 @@ void append_little_endian(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-// Field numbers of tensorflow's event.proto and summary.proto.
+// Field numbers of TensorFlow's event.proto and summary.proto.
 namespace event {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
@@ -41,7 +44,7 @@ namespace summary {
 constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2;
 }
 
-// An Event without what happened.
+// Returns the fields that every Event begins with.
 std::string event_at(int64_t step, double wall_time_s) {
   std::string e;
   append_wire_double(e, event::kWallTime, wall_time_s);
@@ -49,7 +52,8 @@ std::string event_at(int64_t step, double wall_time_s) {
   return e;
 }
 
-// A second that sorts behind those of the files that are there, whatever the clock says.
+// Returns a number of seconds for the file's name that sorts after those of the existing files,
+// whatever the clock shows.
 int64_t next_second(const Path& folder, double wall_time_s) {
   auto second = static_cast<int64_t>(wall_time_s);
   std::error_code ignored;  // a folder that cannot be read makes opening the file fail
@@ -91,7 +95,7 @@ std::string tfrecord(std::string_view payload) {
 
 namespace {
 
-// The records that every file starts with.
+// Returns the records that every file starts with.
 std::string head_of_file(int64_t first_step, double wall_time_s) {
   std::string version = event_at(0, wall_time_s);
   append_wire_bytes(version, event::kFileVersion, "brain.Event:2");

@@ -1,3 +1,6 @@
+// Writes Chrome's trace event format ("Trace Event Format", Google): records of phase X are
+// complete events with start and duration in microseconds; records of phase M name a process (pid,
+// here a rank) and its rows (tid, here a queue).
 #include "train/trace.h"
 
 #include <algorithm>
@@ -8,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// The records that name the process and its rows.
+// Returns the record that names the process or one of its rows.
 Tree name_record(const char* what, int64_t process, int64_t row, const std::string& name) {
   Tree arguments = Tree::object();
   arguments.set("name", Tree(name));
@@ -52,7 +55,7 @@ std::string chrome_records(std::span<const TraceEvent> events, const TraceProces
     auto at = std::find(queues.begin(), queues.end(), e.queue);
     if (at == queues.end()) {
       at = queues.insert(queues.end(), e.queue);
-      const auto row = static_cast<int64_t>(queues.size()) - 1;
+      const auto row = std::ssize(queues) - 1;
       records += ',';
       records += to_json(name_record("thread_name", process.number, row, e.queue));
     }
@@ -63,7 +66,7 @@ std::string chrome_records(std::span<const TraceEvent> events, const TraceProces
 }
 
 std::string chrome_trace(std::span<const std::string> records) {
-  std::string document = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  std::string document(kTraceBegin);
   for (size_t i = 0; i < records.size(); ++i) {
     if (i > 0) document += ',';
     document += records[i];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera {
 
@@ -29,5 +30,6 @@ std::string chrome_records(std::span<const TraceEvent> events, const TraceProces
 
 // The document around the records of all processes: {"displayTimeUnit":"ms","traceEvents":[…]}.
 std::string chrome_trace(std::span<const std::string> records);
+constexpr std::string_view kTraceBegin = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
 }  // namespace tessera

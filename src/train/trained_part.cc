@@ -4,12 +4,13 @@
 
 #include <algorithm>
 
-#include "compile/optimizer.h"
+#include "compile/graph/name_patterns.h"
 
 namespace tessera {
 namespace {
 
-// "layer3.mlp.up.weight" → "layer.mlp.up.weight": patterns are of all layers.
+// Removes the number of the layer: "layer3.mlp.up.weight" becomes "layer.mlp.up.weight", because
+// patterns apply to all layers.
 std::string without_layer(std::string_view weight) {
   std::string name(weight);
   const size_t dot = std::min(name.find('.'), name.size());
@@ -19,18 +20,46 @@ std::string without_layer(std::string_view weight) {
 
 }  // namespace
 
+size_t optimizer_number(const RunConfig& config, std::string_view weight) {
+  const std::optional<size_t> group = group_of(config.optimizer, without_layer(weight));
+  return group ? *group + 1 : 0;
+}
+
+OptimizerSection optimizer_of(const RunConfig& config, std::string_view weight) {
+  const OptimizerSection& o = config.optimizer;
+  const size_t number = optimizer_number(config, weight);
+  if (number == 0) return o;
+  const OptimizerGroupSection& group = o.groups[number - 1];
+  OptimizerSection own = settings_of(group, o);
+  own.learning_rate *= group.learning_rate_multiplier;
+  return own;
+}
+
 bool trains(const RunConfig& config, std::string_view weight) {
   if (config.lora.rank > 0) return weight.find(".lora_") != std::string_view::npos;
   const auto& frozen = config.optimizer.freeze;
-  return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& pattern) {
-    return matches(pattern, without_layer(weight));
-  });
+  return !matches_any(frozen, without_layer(weight));
 }
 
 std::string trained_line(const RunConfig& config, double trained, double all) {
   return fmt::format("trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
                      config.lora.rank > 0 ? fmt::format("LoRA of rank {}", config.lora.rank)
                                           : "the others are frozen");
+}
+
+std::string optimizer_line(const RunConfig& config, std::span<const double> elements) {
+  const OptimizerSection& o = config.optimizer;
+  std::string line =
+      fmt::format("optimizer {} ({:.3g} M parameters)", name_of_entry(o.kind), elements[0] / 1e6);
+  for (size_t i = 0; i < o.groups.size(); ++i) {
+    const OptimizerGroupSection& group = o.groups[i];
+    line += fmt::format(", group {} {} ({:.3g} M", i + 1, name_of_entry(settings_of(group, o).kind),
+                        elements[i + 1] / 1e6);
+    if (group.learning_rate_multiplier != 1)
+      line += fmt::format(", learning rate x {}", group.learning_rate_multiplier);
+    line += ')';
+  }
+  return line;
 }
 
 }  // namespace tessera

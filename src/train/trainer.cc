@@ -1,3 +1,9 @@
+// One rank's training: compiles the run's programs, writes batches and scalars into the arena, runs
+// steps and reads their results.
+//
+// All programs (training, validation, and one per stage of the batch-size warm-up) use one arena
+// and share the state in it. Their batches and activations overlap, so running one program destroys
+// the batch of another; `written_` records which step's batch is in the arena.
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -31,11 +37,13 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kerne
     : config_(config), now_s_(now_s) {
   const Target target = kernels->target();
   CompileRequest request = compile_request(config, Purpose::kTrain);
+  // Rank 0 proves the programs of all stages; the proof does not depend on the rank.
   if (world.rank() == 0) {
-    const std::vector<std::string> wrong = prove(compile_stages(request, target));
+    const std::vector<std::string> wrong = prove(compile_stages(request, target), &target);
     CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
           wrong[0]);
   }
+  // Each rank compiles only the program of its own pipeline stage.
   request.stage = coordinates_of(mesh_of(config.layout), world.rank())[AxisKind::kPipeline];
   CompileRequest validation = compile_request(config, Purpose::kValidate);
   validation.stage = request.stage;
@@ -43,6 +51,7 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kerne
   programs.push_back(compile(request, target));
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile(validation, target));
+  // A warm-up step has fewer micro-batches, so it is a program of its own.
   for (const int64_t batch : config.batch.ramp) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
     programs.push_back(compile(request, target));
@@ -67,10 +76,14 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
     const TensorView view = machine_->view(piece);
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
+    // A run that starts from weights begins with zero moments.
     if (what == Load::kWeights && piece.role != Role::kWeight)
-      kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{flat(view)});
+      kernels::launch(kernels::Cpu(), {.threads = machine_->kernels().backend().threads()},
+                      kernels::ClearArgs{flat(view)});
+    // Adapters that the checkpoint does not have start with their initial values.
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
       machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
+    // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
     if (!(is_adapter && what == Load::kWeights)) machine_->written(view);
@@ -115,11 +128,13 @@ size_t Trainer::program_of(int64_t step) const {
 void Trainer::write(StepInput& input) {
   written_ = input.step;
   Executor& e = machine_->executor(program_of(input.step));
+  // A step that is under way may still read the batch from this memory.
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
   BatchSource& batches = *input.batches;
   for (int64_t m = 0; m < batches.shape().microbatches(input.step - 1); ++m)
     batches.fill(input.step - 1, m, batch_view(e, m));
+  // A copy, for loss_on_last_batch(): the arena's is overwritten by activations.
   const BatchView first = batch_view(e, 0);
   const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
   keep(first.tokens, kept_.tokens);
@@ -142,8 +157,10 @@ StepResult Trainer::result_of(const StepInput& input) {
   finished_ = input;
   Executor& e = machine_->executor(last_);
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
+  // A skipped step is not an update: neither the optimizer's t nor the schedule advances.
   if (report[kSkip] == 0) ++updates_;
   return {.step = input.step,
+          // The report has sums over the loss tokens of all ranks; the mean is formed here, once.
           .loss = report[kLossSum] / std::max(report[kLossTokens], 1.0),
           .grad_norm = report[kGradNorm],
           .tokens = report[kLossTokens],
@@ -171,7 +188,8 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
   return run_step(observe);
 }
 
-// A step of another program has streams of its own.
+// Returns true if the step can be started ahead. A step of another program uses other streams,
+// which do not wait for those of this one.
 bool Trainer::can_start_step(int64_t step) const {
   const size_t program = program_of(step);
   return (started_.empty() || program == last_) && machine_->executor(program).can_run_ahead();
@@ -204,6 +222,8 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
 
 double Trainer::loss_on_last_batch() {
   written_ = 0;  // the first micro-batch is written again if a step is repeated
+  // The validation program has no backward pass and needs no update, so it leaves the state as it
+  // is.
   Executor& e = machine_->executor(kValidate);
   const BatchView to = batch_view(e, 0);
   const auto copy = [](const auto& source, auto target) {
@@ -229,6 +249,7 @@ bool Trainer::can_continue() {
   e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
+  // Both: a finite loss can have gradients that overflow.
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
@@ -238,10 +259,11 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
   ValidationResult total;
+  // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
   for (int64_t first = 0; first < sequences; first += together) {
-    // A rank that cannot read its rows continues with empty ones: the others wait for it in every
-    // run.
+    // A rank that cannot read its rows continues with empty ones, because the others wait for it in
+    // the collectives of every run.
     try {
       fill_validation_batch(data, first + data_rank() * micro, sequences, view);
     } catch (const std::exception& error) {

@@ -1,3 +1,9 @@
+// Records digests of all values of a step (value_record.h has the mathematics: random signs, as in
+// the AMS sketch of Alon, Matias & Szegedy 1996).
+//
+// The difficulty is naming. A value must have the same key on every layout, although layouts differ
+// in sharding, conversions, recomputation and the order of sums. Conversions keep the key of their
+// input, recomputed values that of the original, and values without a counterpart are left out.
 #include "train/value_record.h"
 
 #include <algorithm>
@@ -13,6 +19,7 @@
 namespace tessera {
 namespace {
 
+// The finalizer of splitmix64: one 64-bit hash gives the signs of all sums of an element.
 uint64_t mixed(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -23,6 +30,7 @@ uint64_t mixed(uint64_t x) {
 template <class T>
 void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
   for (int64_t i = 0; i < n; ++i) {
+    // The index is that of the global value, so shards on different ranks use the same signs.
     const uint64_t signs = mixed(first + static_cast<uint64_t>(i));
     const auto value = static_cast<double>(static_cast<float>(x[i]));
     for (size_t k = 0; k < kDigestSums; ++k) d.sums[k] += ((signs >> k) & 1u) != 0 ? value : -value;
@@ -33,18 +41,19 @@ void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
 
 bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
+// A maximum over shards is not a sum, so its digests do not add up.
 bool is_maximum(const Value& v) {
   return std::count(v.sharding.place.begin(), v.sharding.place.end(), kPartialMax) > 0;
 }
 
-// Computed in a block, or handed from one to the next.
+// Returns true for values computed in a block, or passed from one block to the next.
 bool is_computed(Role r) {
   return r == Role::kStream || r == Role::kStreamGradient || r == Role::kActivation ||
          r == Role::kScratch;
 }
 
-// Forward and backward have values of one name, as of the rotary embedding. A forward that runs
-// again gives what it gave.
+// Returns which pass a segment belongs to. Forward and backward have values of the same name, such
+// as those of the rotary embedding. A recomputed forward gives the values of the first one.
 std::string_view pass_of(const Segment& s) {
   if (s.phase == Phase::kForward || s.phase == Phase::kForwardNoSave ||
       s.phase == Phase::kRecompute)
@@ -52,15 +61,16 @@ std::string_view pass_of(const Segment& s) {
   return s.phase == Phase::kJoint || s.subject.empty() ? "head" : "backward";
 }
 
-// Whether v is a sum of terms of a gradient that the op makes. The gradient of the input of a block
-// has a name of its own.
+// Returns true if v is a sum of terms of a gradient that the op makes. The gradient of the input of
+// a block has a name of its own.
 bool is_gradient_sum(const Program& p, const Op& op, ValueId v) {
   const Sum* const sum = op.if_as<Sum>();
   return sum != nullptr && sum->of_gradients && v == op.outputs[0] &&
          p[v].role != Role::kStreamGradient;
 }
 
-// What is computed a second time, or for the first of two times, is the same value.
+// Returns the name of a value in a call. A value that is computed a second time, or for the first
+// of two times, has the name of the original.
 std::string name_in(const Program& p, ValueId v, const Call& c) {
   const CopyKind copy = p[v].copy;
   if (copy == CopyKind::kNoSave || copy == CopyKind::kRecomputed) v = p[v].of;
@@ -76,10 +86,12 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
   const int64_t row =
       rank == 0 ? 1 : end[static_cast<size_t>(rank) - 1] - begin[static_cast<size_t>(rank) - 1];
   if (row <= 0) return;
+  // Walks the box row by row: `to` counts elements of the global value, `from` those of the local
+  // one.
   const std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t to, int64_t from) {
     if (d >= rank - 1) {
       if (rank > 0) {
-        to = to * global[d] + begin[static_cast<size_t>(d)];
+        to = to * global[d] + begin[d];
         from *= part.shape[d];
       }
       const uint64_t first = key + static_cast<uint64_t>(to);
@@ -115,8 +127,8 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
   return [this](const OpEvent& e) { observe(e); };
 }
 
-// Sums of terms of gradients have one name in all blocks and layers. The last term distinguishes
-// them: it is a term of one sum only.
+// Returns the name of an op's output. Sums of terms of gradients have one name in all blocks and
+// layers, so their last term is added, which is a term of one sum only.
 std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_, v, e.call);
   const Op& op = *e.op.op;
@@ -134,7 +146,8 @@ ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string
           name};
 }
 
-// A head's forward and backward, which are one call, may apply an op of one name twice.
+// Returns the key of an output. Forward and backward of a head, which are one call, may have two
+// ops of one name, so repeated keys are numbered.
 ValueRecorder::Known ValueRecorder::made_of(const OpEvent& e, const std::string& what, ValueId v) {
   Known known = known_of(e, what, v);
   if (const int64_t before = times_made_[known.key]++; before > 0)
@@ -157,7 +170,12 @@ void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, 
   all_.records.push_back(std::move(r));
 }
 
-// What comes from other calls: the stream, and weights as they are read.
+// All sequences of a value of which an op takes a chunk.
+TensorView ValueRecorder::all_of(const OpEvent& e, ValueId v, const TensorView& view) const {
+  return view.shape == program_[v].local() ? view : whole_of(view, e.op.op->chunk);
+}
+
+// Records what comes from other calls: hidden states, and weights as they are read.
 void ValueRecorder::arrivals(const OpEvent& e) {
   for (size_t i = 0; i < e.op.op->inputs.size(); ++i) {
     const ValueId v = e.op.op->inputs[i];
@@ -166,12 +184,13 @@ void ValueRecorder::arrivals(const OpEvent& e) {
     if (role == Role::kWeight)
       record(e, v, e.host(e.op.inputs[i]), known_of(e, "read", v), "weight as it is read");
     else if (role == Role::kStream || role == Role::kStreamGradient)
-      record(e, v, e.host(e.op.inputs[i]), known_of(e, "arrives", v), "as it arrives");
+      record(e, v, e.host(all_of(e, v, e.op.inputs[i])), known_of(e, "arrives", v),
+             "as it arrives");
   }
 }
 
-// Whether a sum has a term of an adapter, or of such a sum. Where ranks share the tokens of a
-// layer, an adapter reads its input before it is gathered, its product after: the terms of the
+// Returns true if a sum has a term of an adapter, or of such a sum. With sequence parallelism, an
+// adapter reads its input before it is gathered and its GEMM runs after that: the terms of the
 // gradient of the input are then summed in another order, and only the sum of all is the same.
 bool ValueRecorder::sums_adapters(const Op& op) const {
   return std::any_of(op.inputs.begin(), op.inputs.end(), [&](ValueId v) {
@@ -187,30 +206,33 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   const Value& value = program_[v];
   const std::string name(tessera::name_of(op.kind()));
   if (value.role == Role::kGradient)
-    made_[name_in(program_, v, e.call)] = {static_cast<int64_t>(all_.records.size()),
+    made_[name_in(program_, v, e.call)] = {std::ssize(all_.records),
                                            fmt::format("{} of {}", name, op.origin)};
   if (!is_computed(value.role) || !live_[v]) return;
+  if (++chunks_made_[v] < op.chunk.count) return;  // recorded when all of it is there
   if (is_gradient_sum(program_, op, v) && sums_adapters(op)) return;
   std::string what = name;
   if (const GroupRef* const over = over_of(op.attributes)) what += " over " + to_string(*over);
   if (!rule_of(op).effects.converts)
-    return record(e, v, e.host(e.op.outputs[i]), made_of(e, name, v), what);
-  // Known by what it was before.
+    return record(e, v, e.host(all_of(e, v, e.op.outputs[i])), made_of(e, name, v), what);
+  // A conversion keeps the value: it is recorded under the key that its input had.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
-    record(e, v, e.host(e.op.outputs[i]), root->second, what);
+    record(e, v, e.host(all_of(e, v, e.op.outputs[i])), root->second, what);
 }
 
 void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
-  if (call_ != &e.call) known_.clear(), times_made_.clear();
+  // A value's id names another value in every other call (another layer or micro-batch).
+  if (call_ != &e.call) known_.clear(), times_made_.clear(), chunks_made_.clear();
   call_ = &e.call;
-  // Flat state is in the order of the layout.
+  // Flat state is ordered by the layout, so its values have no counterpart.
   if (!rule_of(*e.op.op).effects.flat_state) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 
 void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& what) {
   std::map<std::string, ValueRecord> by_name;
+  // Ordered as the ops computed the gradients, so that the first difference is the earliest one.
   std::vector<std::pair<int64_t, std::string>> order;  // as the ops made them
   for (const StateTensor& t : pieces) {
     const auto [at, first] = by_name.try_emplace(t.name);
@@ -241,6 +263,8 @@ void ValueRecorder::finish(std::span<const StateTensor> gradients,
   own(state, "state");
 }
 
+// Tab-separated text: mesh and coordinates in the first line, then one record per line. fmt prints
+// doubles in the shortest form that reads back exactly.
 std::string to_text(const RankRecords& all) {
   std::string text;
   for (size_t a = 0; a < kMaxAxes; ++a)

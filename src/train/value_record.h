@@ -68,6 +68,7 @@ class ValueRecorder {
   };
   void record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
               const std::string& what);
+  TensorView all_of(const OpEvent& e, ValueId v, const TensorView& view) const;
   void own(std::span<const StateTensor> pieces, const std::string& what);
   Known known_of(const OpEvent& e, const std::string& what, ValueId v) const;
   Known made_of(const OpEvent& e, const std::string& what, ValueId v);
@@ -84,6 +85,7 @@ class ValueRecorder {
   const Call* call_ = nullptr;                 // under way
   std::map<ValueId, Known> known_;             // of this call: what was recorded …
   std::map<std::string, int64_t> times_made_;  // … and how often an op made each key
+  std::map<ValueId, int32_t> chunks_made_;     // … and the number of chunks of each value
   struct Made {
     int64_t order = 0;
     std::string by;

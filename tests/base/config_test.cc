@@ -123,6 +123,17 @@ TEST(Config, UnknownKeysNameTheNearestKnownOne) {
             "command line: unknown key 'optimizer.sise'. Did you mean 'optimizer.size'?");
 }
 
+TEST(Config, E4_IntegersAreNeverRounded) {
+  const std::string refused =
+      "wanted an integer of at most 53 bits, -9007199254740992 to 9007199254740992";
+  EXPECT_EQ(error_of("optimizer: { size: 9007199254740992 }"), "no error");
+  for (const char* size : {"9007199254740993", "-9007199254740993", "9007199254740993.0",
+                           "9223372036854775807", "1e17"})
+    EXPECT_NE(error_of(fmt::format("optimizer: {{ size: {} }}", size)).find(refused),
+              std::string::npos)
+        << size << error_of(fmt::format("optimizer: {{ size: {} }}", size));
+}
+
 TEST(Config, WrongTypesNameWhatWasFoundAndWanted) {
   EXPECT_EQ(
       error_of("optimizer:\n  size: four\n"),
@@ -131,7 +142,7 @@ TEST(Config, WrongTypesNameWhatWasFoundAndWanted) {
             "run.yaml:1:20: optimizer.size: found the number 1.5, wanted an integer");
   EXPECT_EQ(error_of("optimizer: { size: 99999999999999999999 }"),
             "run.yaml:1:20: optimizer.size: found the number 1e+20, wanted an integer of at most "
-            "53 bits");
+            "53 bits, -9007199254740992 to 9007199254740992");
   EXPECT_EQ(error_of("colour: blue"),
             "run.yaml:1:9: colour: found the text 'blue', wanted one of red, dark_blue");
   EXPECT_EQ(error_of("name: 12"),

@@ -108,6 +108,48 @@ TEST_P(Lock, H3_FilesOfUsersAreNotTaken) {
   EXPECT_EQ(read_file(folder_ / "mine"), "");
 }
 
+TEST_P(Lock, E1_ARemovedFileIsCreatedAgain) {
+  OwnerLock lock(file(), options());
+  lock.require_owned();
+  fs::remove(file());
+  lock.require_owned();
+  EXPECT_NE(refusal().find("has owned it since"), std::string::npos);
+  fs::remove_all(folder_);
+  lock.require_owned();
+  EXPECT_TRUE(fs::exists(file()));
+  EXPECT_EQ(lock.lost(), "");
+}
+
+TEST_P(Lock, E1_AnotherOwnerOfTheFileIsALossForGood) {
+  OwnerLock lock(file(), options());
+  fs::remove(file());
+  {
+    const OwnerLock second(file(), options());
+    EXPECT_THROW(lock.require_owned(), LostOwnership);
+    EXPECT_NE(lock.lost().find(fmt::format("process {} on {} has created it again", getpid(),
+                                           host_of_this_process())),
+              std::string::npos)
+        << lock.lost();
+    EXPECT_FALSE(lock.renamed_folder());
+  }
+  EXPECT_THROW(lock.require_owned(), LostOwnership);  // also after the other one has ended
+}
+
+TEST_P(Lock, E1_ARenamedFolderIsALoss) {
+  const Path moved = folder_.string() + ".moved";
+  {
+    OwnerLock lock(file(), options());
+    fs::rename(folder_, moved);
+    fs::create_directory(folder_);
+    EXPECT_THROW(lock.require_owned(), LostOwnership);
+    EXPECT_NE(lock.lost().find("renamed to " + moved.string()), std::string::npos) << lock.lost();
+    EXPECT_EQ(lock.renamed_folder(), moved);
+    EXPECT_EQ(refusal(), "");
+  }
+  EXPECT_FALSE(fs::exists(moved / "run.lock"));
+  fs::remove_all(moved);
+}
+
 // A file server keeps the lock of a host that crashed for a while.
 TEST_P(Lock, H3_TheLockOfAHostThatCrashedIsWaitedFor) {
   if (!GetParam()) GTEST_SKIP() << "needs record locks";

@@ -57,6 +57,34 @@ TEST(Arguments, SaysWhatIsWrong) {
   EXPECT_NE(parse(l, {"r", "--to"}).find("--to"), std::string::npos);
 }
 
+TEST(Arguments, E3_NumbersAreDecimalOrAnErrorThatNamesTheOption) {
+  const auto number = [](const std::string& text) {
+    Line l;
+    EXPECT_EQ(parse(l, {"r", "--to", "f", "--number", text}), "") << text;
+    return l.n;
+  };
+  EXPECT_EQ(number("060"), 60);
+  EXPECT_EQ(number("-08"), -8);
+  EXPECT_EQ(number("+7"), 7);
+  EXPECT_EQ(number("9223372036854775807"), 9223372036854775807);
+  for (const char* junk : {"0x10", "0b1", "1e3", "7.0", "7x", "", " 7", "1'000", "1_000", "+-1",
+                           "9223372036854775808", "many"}) {
+    Line l;
+    const std::string said = parse(l, {"r", "--to", "f", "--number", junk});
+    EXPECT_NE(said.find("--number = "), std::string::npos) << junk << ": " << said;
+    EXPECT_NE(said.find("expected an integer, in digits alone"), std::string::npos) << said;
+    EXPECT_EQ(l.n, 3) << junk;
+  }
+  Line l;
+  EXPECT_EQ(parse(l, {"r", "--to", "f", "--share", "010.5"}), "");
+  EXPECT_EQ(l.x, 10.5);
+  for (const char* junk : {"0x1p3", "nan", "inf", "0.5f", "half", ""}) {
+    const std::string said = parse(l, {"r", "--to", "f", "--share", junk});
+    EXPECT_NE(said.find("--share = "), std::string::npos) << junk << ": " << said;
+    EXPECT_NE(said.find("expected a number"), std::string::npos) << said;
+  }
+}
+
 TEST(Arguments, HelpShowsUsageDefaultsAndAnExample) {
   std::string run;
   int64_t n = 3;

@@ -377,6 +377,30 @@ TEST_F(DefectsLoop, B7_AFinishedRunIsStillValidated) {
   EXPECT_EQ(get("run/metrics.jsonl"), whole);
 }
 
+// The disk is full while checkpoint 3 exists, and no space is reserved.
+TEST_F(DefectsLoop, E2_AFullDiskGivesUpTheCheckpointThatWouldBeRemovedNext) {
+  const std::string oldest = (folder_ / "run/checkpoints/3").string();
+  const std::string keys = "checkpoint.every_steps=3 checkpoint.reserve=false ";
+  ProgramResult r = run("train n.yaml checkpoint.keep=3 " + keys,
+                        failing("write", "/checkpoints/12.", ENOSPC, "FAIL_WHILE=" + oldest));
+  EXPECT_EQ(r.code, 0) << r.err;
+  expect_text(r.out, {"run/checkpoints/3 is removed before a newer checkpoint is saved"});
+  for (const int64_t step : {3, 6, 9, 12}) EXPECT_EQ(saved(step), step > 3) << step;
+  EXPECT_EQ(run("checkpoint verify run").code, 0);
+  for (const char* keep : {"checkpoint.keep=1", "checkpoint.keep=0",
+                           "checkpoint.keep=3 checkpoint.keep_every_steps=3"}) {
+    SCOPED_TRACE(keep);
+    std::filesystem::remove_all(folder_ / "run");
+    const std::string last = (folder_ / "run/checkpoints/9").string();
+    r = run(fmt::format("train n.yaml {} {}", keep, keys),
+            failing("write", "/checkpoints/12.", ENOSPC, "FAIL_WHILE=" + last));
+    EXPECT_EQ(r.code, 1);
+    expect_text(r.err, {"step 12 could not be saved", "No space left on device"});
+    EXPECT_TRUE(saved(9));
+    EXPECT_EQ(saved(3), std::string(keep) != "checkpoint.keep=1");
+  }
+}
+
 TEST_F(DefectsLoop, F8_FoldersOfDumpsAreMadeOrRefusedBeforeTheRun) {
   EXPECT_EQ(run("train n.yaml run.dump_values=new/values run.dump_gradients=more/g").code, 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "new/values/values-0.txt"));

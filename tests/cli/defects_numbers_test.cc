@@ -200,9 +200,9 @@ TEST_F(Defects, F5_LoadAllRefusesAnotherOptimizer) {
   expect(0, "train n.yaml schedule.steps=2");
   const std::string other =
       "train n.yaml run.directory=other checkpoint.from=run/checkpoints/2 schedule.steps=3 ";
-  for (const char* kind : {"optimizer.kind=lion", "optimizer.kind=sgd optimizer.beta1=0.9"})
-    expect(1, other + "checkpoint.load=all " + kind, {"holds the optimizer state of adamw"});
-  expect(0, other + "optimizer.kind=lion");
+  expect(1, other + "checkpoint.load=all optimizer.kind=sgd optimizer.beta1=0.9",
+         {"holds the optimizer state of adamw"});
+  expect(0, other + "optimizer.kind=sgd");
   expect(0,
          "train n.yaml run.directory=same checkpoint.from=run/checkpoints/2 schedule.steps=3 "
          "checkpoint.load=all");

@@ -138,7 +138,7 @@ TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
       {"--trials 0", "wanted 1 or more"},      {"--at-once -2", "wanted 1 or more"},
       {"--steps 1", "wanted 2 or more"},       {"--limit 0", "wanted more than 0 seconds"},
       {"--perturb 0.3", "add --simulate"},     {"--simulate", "needs --cluster"},
-      {"--limit soon", "wanted a number"},     {"--trials 2.5", "wanted an integer"},
+      {"--limit soon", "expected a number"},   {"--trials 2.5", "expected an integer"},
       {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "'nowhere' is neither a file"},
   };
   for (const auto& [option, wanted] : wrong) {

@@ -4,6 +4,7 @@
 
 #include "compile/check/check.h"
 #include "compile/compile.h"
+#include "model/forward.h"
 #include "tests/compile/random_layout.h"
 
 namespace tessera {
@@ -27,6 +28,22 @@ TEST(CheckLayouts, RandomLayoutsHaveNoFinding) {
     SCOPED_TRACE(testing::text_of(r));
     EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
   }
+}
+
+// Stacks that interleave: cut anywhere, with their layers recomputed, offloaded, gathered.
+TEST(CheckLayouts, LayersOfSeveralKindsHaveNoFinding) {
+  LayoutDraw draw(45, true);
+  int64_t several = 0, pipelines = 0;
+  for (int i = 0; i < 120; ++i) {
+    const CompileRequest r = draw.request(16);
+    SCOPED_TRACE(testing::text_of(r));
+    const bool kinds = r.model.encoder_layers == 0 && layer_kinds(r.model).size() > 1;
+    several += kinds;
+    pipelines += kinds && r.layout.pipeline > 1;
+    EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
+  }
+  EXPECT_GT(several, 60);
+  EXPECT_GT(pipelines, 30);
 }
 
 Target ordered_transfers() {
@@ -88,6 +105,20 @@ TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
     for (const Program& p : programs)
       for (const Call& c : p.schedule) EXPECT_NE(c.wire.label, "d_hidden layer=0 mb=0");
   }
+}
+
+// Two chunks of a stage may end at one cut, and each keeps its share of what it sent.
+TEST(CheckLayouts, ChunksWithoutLayersKeepWhatTheySend) {
+  LayoutDraw draw(46);
+  CompileRequest r = four_llama_layers(draw);
+  r.microbatches = 4;
+  r.layout.tensor = r.layout.pipeline = 2;
+  r.layout.sequence_parallel = false;
+  r.layout.interleave = 3;
+  r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+  r.layout.stages = {1, 0, 0, 0, 2, 1};
+  r.options.sent = SentKind::kKept;
+  EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
 }
 
 // Validation and generation start from weights of which an update left only a part new.

@@ -197,7 +197,8 @@ class Mutator {
         c.frames[static_cast<size_t>(draw_.number(0, static_cast<int64_t>(c.frames.size()) - 1))];
     std::vector<FrameId> others;
     for (const FrameId f : p_.frames.ids())
-      if (f != mine && p_.frame(f).kind == p_.frame(mine).kind) others.push_back(f);
+      if (p_.frame(f).offset != p_.frame(mine).offset && p_.frame(f).kind == p_.frame(mine).kind)
+        others.push_back(f);
     if (others.empty()) return false;
     m_.what = fmt::format("{} for {} in", frame_name(p_, others[0]), frame_name(p_, mine));
     mine = draw_.one_of(others);
@@ -307,6 +308,23 @@ TEST(CheckMutants, OfRandomLayoutsAreCaught) {
   Count all;
   for (int i = 0; i < 24; ++i) {
     const Count n = expect_caught(draw.request(8), 22, draw);
+    all.mutants += n.mutants;
+    all.harmless += n.harmless;
+  }
+  EXPECT_GT(all.mutants, 350);
+  EXPECT_LT(all.harmless, all.mutants / 10);
+}
+
+// Fetches, updates and copies back, with every optimizer.
+TEST(CheckMutants, OfStateOnTheHostAreCaught) {
+  LayoutDraw draw(53);
+  Count all;
+  for (int i = 0; i < 16; ++i) {
+    CompileRequest r = draw.request(8);
+    r.layout.offload = i % 3 == 0 ? "activations+optimizer" : "optimizer";
+    r.optimizer.kind = static_cast<OptimizerKind>(i % 4);
+    LayoutDraw changes(static_cast<uint64_t>(i));
+    const Count n = expect_caught(r, 60, changes);
     all.mutants += n.mutants;
     all.harmless += n.harmless;
   }

@@ -268,6 +268,27 @@ TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
   EXPECT_GT(layers[0], layers[1]);
 }
 
+// The first layers cost more than the others, so the first stage gets fewer.
+TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
+  CompileRequest r = request(Family::kLlama, Purpose::kTrain);
+  r.model.layers = 8;
+  r.model.wide_layers = {0, 1};
+  r.model.wide_feed_forward = 8 * r.model.feed_forward;
+  r.layout.pipeline = 2;
+  std::vector<std::set<int64_t>> held;
+  for (const Program& p : compile_stages(r, Target())) {
+    held.emplace_back();
+    for (const Frame& f : p.frames) {
+      const std::string& kind = p.kind(f.kind).name;
+      if (kind != "layer.weights" && kind != "layer_wide.weights") continue;
+      EXPECT_TRUE(held.back().insert(f.layer).second) << "layer " << f.layer;
+    }
+  }
+  EXPECT_EQ(held[0].size() + held[1].size(), 8U);
+  EXPECT_LT(held[0].size(), held[1].size());
+  EXPECT_EQ(*held[1].begin(), static_cast<int64_t>(held[0].size()));
+}
+
 TEST(Compile, RefusesWhatItCannotRun) {
   CompileRequest r = request(Family::kNeox, Purpose::kTrain);
   r.layout.tensor = 3;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "compile/schedule/model_order.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -69,27 +70,27 @@ class Lockstep {
   void run() {
     ValueId stream = kNone;
     int64_t at = kNone;
-    for (const Block& b : g_.blocks) {
+    const std::vector<Visit> order = model_order(g_.blocks);
+    for (const Visit& v : order) {
+      const Block& b = g_.blocks[v.block];
       if (b.loss) continue;
-      for (int64_t l = 0; l < b.layers; ++l) {
-        if (b.input != kNone) move(stream, at, b.input, l);
-        run_ops(b.forward, l);
-        stream = b.output;
-        at = l;
-      }
+      const int64_t l = std::max<int64_t>(v.layer, 0);
+      if (b.input != kNone) move(stream, at, b.input, l);
+      run_ops(b.forward, l);
+      stream = b.output;
+      at = l;
     }
     ValueId gradient = kNone;
-    for (auto block = g_.blocks.rbegin(); block != g_.blocks.rend(); ++block) {
-      const Block& b = *block;
-      for (int64_t l = b.layers; l-- > 0;) {
-        if (b.loss)
-          move(stream, at, b.input, l);
-        else
-          move(gradient, at, b.output_gradient, l);
-        run_ops(b.backward, l);
-        gradient = b.input_gradient;
-        at = l;
-      }
+    for (auto v = order.rbegin(); v != order.rend(); ++v) {
+      const Block& b = g_.blocks[v->block];
+      const int64_t l = std::max<int64_t>(v->layer, 0);
+      if (b.loss)
+        move(stream, at, b.input, l);
+      else
+        move(gradient, at, b.output_gradient, l);
+      run_ops(b.backward, l);
+      gradient = b.input_gradient;
+      at = l;
     }
   }
 
@@ -199,7 +200,7 @@ class Lockstep {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data());
     b.launch.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
     b.prepared = kernels_.prepared(op, local_);
-    if (kernels_.on_gpu())
+    if (kernels_.backend().has_streams())
       run_on_gpu(b);
     else if (const auto run = binding_of(op.kind()).run)
       run(b);

@@ -20,7 +20,8 @@ namespace tessera::testing {
 
 class LayoutDraw {
  public:
-  explicit LayoutDraw(uint64_t seed) : d_(seed) {}
+  // `kinds`: layers of a decoder are of several kinds.
+  explicit LayoutDraw(uint64_t seed, bool kinds = false) : d_(seed), kinds_(kinds) {}
 
   int64_t number(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(d_);
@@ -70,10 +71,11 @@ class LayoutDraw {
     if (r.model.kv_heads == 3) r.model.kv_heads = 4;
     r.precision = one_of<Precision>(
         {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16});
-    r.optimizer.kind = one_of<OptimizerKind>({OptimizerKind::kAdamW, OptimizerKind::kAdamW,
-                                              OptimizerKind::kAdafactor, OptimizerKind::kLion,
-                                              OptimizerKind::kSgd});
+    std::vector<OptimizerKind> kinds = {OptimizerKind::kAdamW};  // twice as often as others
+    for (const OptimizerTraits& o : kOptimizers) kinds.push_back(o.kind);
+    r.optimizer.kind = one_of<OptimizerKind>(kinds);
     r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
+    if ((r.sequences + r.microbatches) % 3 == 0) r.groups = groups(r.optimizer);
     if (number(0, 4) == 0) r.adapters.rank = 4;
     if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
@@ -88,7 +90,25 @@ class LayoutDraw {
     r.options.sent = one_of<SentKind>({SentKind::kDropped, SentKind::kKept});
     r.options.products = one_of<ProductType>({ProductType::kStored, ProductType::kFp8});
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
+    if (kinds_) kinds_of_layers(r.model);
     return r;
+  }
+
+  // Optimizers of their own, for names that every family has.
+  static std::vector<OptimizerGroup> groups(const OptimizerPolicy& base) {
+    std::vector<OptimizerPolicy> one_pass;
+    for (const OptimizerKind kind : kOnePassOptimizers)
+      if (kind != base.kind) one_pass.emplace_back(base).kind = kind;
+    return {{{"*norm*"}, one_pass.front()}, {{"*.mlp.*", "embed.*"}, one_pass.back()}};
+  }
+
+  void kinds_of_layers(ModelConfig& m) {
+    const FamilyRule& family = rule_of(m.family);
+    for (int64_t l = 0; l < m.layers; ++l) {
+      if (family.turns && number(0, 2) == 0) m.no_rope_layers.push_back(l);
+      if (!family.encodes && number(0, 1) == 0) m.wide_layers.push_back(l);
+    }
+    if (!m.wide_layers.empty()) m.wide_feed_forward = one_of<int64_t>({32, 64, 128, 256});
   }
 
   void layout(Layout& l) {
@@ -113,6 +133,7 @@ class LayoutDraw {
   }
 
   std::mt19937_64 d_;
+  bool kinds_;
 };
 
 inline std::string text_of(const CompileRequest& r) {
@@ -125,7 +146,7 @@ inline std::string text_of(const CompileRequest& r) {
       "{} "
       "accumulate {} masks "
       "{} sent {} "
-      "buckets {} stages {}",
+      "buckets {} stages {} no rope {} wide {} of {}",
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
@@ -134,7 +155,8 @@ inline std::string text_of(const CompileRequest& r) {
       r.adapters.rank, fmt::join(r.frozen, " "), name_of_entry(r.options.gradients),
       name_of_entry(r.options.communication), name_of_entry(r.options.accumulate),
       name_of_entry(r.options.masks), name_of_entry(r.options.sent), r.options.bucket_bytes,
-      fmt::join(l.stages, " "));
+      fmt::join(l.stages, " "), fmt::join(r.model.no_rope_layers, " "),
+      fmt::join(r.model.wide_layers, " "), r.model.wide_feed_forward);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

@@ -17,7 +17,7 @@ class OnGpu : public ::testing::Test {
     features_ = use_gpu(0);
   }
   std::unique_ptr<PreparedKernels> gpu_prepared() const {
-    return std::make_unique<PreparedKernels>(CpuFeatures(), 1, features_);
+    return std::make_unique<PreparedKernels>(kernels::backend_of(CpuFeatures(), 1, features_));
   }
   GpuFeatures features_;
 };

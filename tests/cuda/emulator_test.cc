@@ -5,6 +5,7 @@
 
 #include "ir/state.h"
 #include "kernels/gpu/noise.h"
+#include "kernels/gpu_products.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/emulator/streams.h"
 #include "tests/train/tiny_run.h"

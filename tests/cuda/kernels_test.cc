@@ -8,8 +8,6 @@
 namespace tessera::testing {
 namespace {
 
-using kernels::UpdateRule;
-
 class CudaKernels : public OnGpu {
  protected:
   void SetUp() override {
@@ -88,7 +86,7 @@ TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
 }
 
 struct UpdateCase {
-  UpdateRule rule;
+  OptimizerKind rule;
   DType weights, moments;
   bool low = false, stochastic = false, skip = false;
 };
@@ -113,7 +111,7 @@ class CudaUpdates : public CudaKernels {
       kernels::Update u;
       u.weights = side(w);
       u.m = side(m);
-      if (c.rule == UpdateRule::kAdamW) u.v = side(v);
+      if (traits_of(c.rule).moment2) u.v = side(v);
       u.gradient = side(g);
       if (c.low) u.weights_low = side(low);
       u.ranges = ranges;
@@ -137,15 +135,15 @@ class CudaUpdates : public CudaKernels {
 };
 
 TEST_F(CudaUpdates, InF32WithLowWeights) {
-  for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kLion, UpdateRule::kSgd})
+  for (const OptimizerKind rule : kOnePassOptimizers)
     expect_same({rule, DType::kF32, DType::kF32, true});
 }
 TEST_F(CudaUpdates, RoundedStochastically) {
-  for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kLion, UpdateRule::kSgd})
+  for (const OptimizerKind rule : kOnePassOptimizers)
     expect_same({rule, DType::kBF16, DType::kBF16, false, true});
 }
 TEST_F(CudaUpdates, SkippedSteps) {
-  expect_same({UpdateRule::kAdamW, DType::kF32, DType::kF32, true, false, true});
+  expect_same({OptimizerKind::kAdamW, DType::kF32, DType::kF32, true, false, true});
 }
 
 TEST_F(CudaKernels, SquaresAndClip) {

@@ -1,6 +1,7 @@
 // Algorithms of products: measured at a run's first start, kept in its folder, and read again.
 #include <chrono>
 
+#include "kernels/gpu_backend.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/cuda/device.h"
 #include "tests/train/tiny_run.h"
@@ -30,7 +31,7 @@ class CudaProducts : public testing::OnGpu {
     said.clear();
     share_products(*kernels, config_, *world, now_s,
                    [&](const std::string& line) { said.push_back(line); });
-    return kernels->choices().text();
+    return kernels->backend().gpu()->choices().text();
   }
   Path file() const { return folder_.path() / "products.txt"; }
 

@@ -36,7 +36,7 @@ class CudaRanks : public ::testing::Test {
     device_conduct.number = 1 + static_cast<int>(ranks().rank());
   }
   static std::unique_ptr<PreparedKernels> kernels() {
-    return std::make_unique<PreparedKernels>(CpuFeatures(), 1, use_gpu(0));
+    return std::make_unique<PreparedKernels>(kernels::backend_of(CpuFeatures(), 1, use_gpu(0)));
   }
   static RunConfig config(const std::string& layout) {
     RunConfig c = tiny(Family::kLlama);

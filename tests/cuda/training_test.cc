@@ -77,7 +77,7 @@ TEST_F(CudaTraining, ArenasAreAsPlanned) {
   const auto world = self_world();
   Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
-  const std::string line = device_memory_line(trainer.machine());
+  const std::string line = device_memory_line(trainer.machine(), features_);
   const std::string bytes = std::to_string(trainer.program().bytes);
   EXPECT_NE(line.find(bytes + " bytes planned, " + bytes + " allocated"), std::string::npos)
       << line;
@@ -99,6 +99,38 @@ TEST_F(CudaTraining, OffloadedActivations) {
   EXPECT_EQ(offloaded.losses, kept.losses);
   EXPECT_EQ(offloaded.norms, kept.norms);
   expect_same(offloaded, run(c, 3), 1e-5);
+}
+
+TEST_F(CudaTraining, OffloadedOptimizer) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    RunConfig c = tiny(Family::kNeox);
+    c.model.layers = 3;
+    c.precision = precision;
+    const Curve kept = on_gpu(c, 4);
+    c.layout.offload = "activations+optimizer";
+    const Curve offloaded = on_gpu(c, 4);
+    EXPECT_EQ(offloaded.losses, kept.losses);
+    EXPECT_EQ(offloaded.norms, kept.norms);
+  }
+}
+
+// A save reads state on the host where it is, so every run waits for it, graphs too.
+TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
+  RunConfig c = tiny(Family::kGpt2);
+  for (const char* offload : {"none", "optimizer"}) {
+    c.layout.offload = offload;
+    const auto world = self_world();
+    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+    trainer.initialise();
+    BatchSource source = batches(c);
+    int64_t waits = 0;
+    trainer.before_update([&] { ++waits; });
+    for (int s = 1; s <= 3; ++s) {
+      const int64_t before = waits;
+      trainer.step(s, 1e-3, source);
+      EXPECT_EQ(waits > before, c.layout.offload == "optimizer") << "step " << s;
+    }
+  }
 }
 
 TEST_F(CudaTraining, AttentionInParts) {

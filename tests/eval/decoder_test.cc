@@ -9,13 +9,12 @@ namespace {
 class Decoding : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Decoder, Decoding, testing::ValuesIn(every_family()));
 
-TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
+void expect_the_same_token_by_token(const RunConfig& c) {
   TemporaryFolder folder;
-  const RunConfig c = tiny(GetParam());
   CheckpointReader reader(fresh_model(folder.path(), c));
   std::vector<int32_t> tokens, source;
   for (int32_t i = 0; i < 20; ++i) tokens.push_back((i * 7 + 3) % 96);
-  if (rule_of(GetParam()).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
+  if (rule_of(c.model.family).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
   LogitsModel all(reader, 1, 20, {}, static_cast<int64_t>(source.size()));
   const std::span<const float> wanted = all.read(tokens, source);
   const size_t vocabulary = wanted.size() / tokens.size();
@@ -29,6 +28,20 @@ TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
         ASSERT_NEAR(got[v], wanted[(t + n - 1) * vocabulary + v], 2e-5)
             << "prompt of " << prompt << ", token " << t << " logit " << v;
     }
+  }
+}
+
+TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) { expect_the_same_token_by_token(tiny(GetParam())); }
+
+// Each layer has a cache of its own, whichever kind it is.
+TEST(DecodingStacks, TokenByTokenEqualsAllAtOnce) {
+  for (const Family family : every_decoder()) {
+    RunConfig c = tiny(family);
+    c.model.layers = 5;
+    if (rule_of(family).turns) c.model.no_rope_layers = {1, 4};
+    c.model.wide_layers = {0, 1, 2};
+    c.model.wide_feed_forward = 48;
+    expect_the_same_token_by_token(c);
   }
 }
 

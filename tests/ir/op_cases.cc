@@ -1,5 +1,6 @@
 #include "tests/ir/op_cases.h"
 
+#include "ir/one_pass_update.h"
 #include "ir/state.h"
 
 namespace tessera::testing {
@@ -88,7 +89,7 @@ std::vector<Case> attentions() {
   const double causal = 2 * 3 * (1 + 2 + 3 + 4);  // pairs of a query and a key before it
   const double all = 2 * 3 * 4 * 4, product = 2 * 5;
   return {
-      {"rotary", Rotary{.dims = 4}, {x(kQkv, kHalf), ids({2, 4})}, {x(kQkv, kHalf)}},
+      {"rotary", Rotary{.dims = 4, .base = 1e4}, {x(kQkv, kHalf), ids({2, 4})}, {x(kQkv, kHalf)}},
       {"repeat_heads",
        RepeatHeads{.copies = 2},
        {x({2, 4, 3, 2, 5}, kHalf)},
@@ -215,11 +216,28 @@ std::vector<Case> sweeps() {
   };
 }
 
+// The update of each one-pass optimizer, with and without a first moment where that may be left
+// out.
+std::vector<Case> one_pass_updates() {
+  const Shape s = {32, 16};
+  std::vector<Case> cases;
+  for (const OptimizerKind kind : kOnePassOptimizers)
+    for (const double beta1 : {0.0, 0.9}) {
+      const OptimizerTraits& o = traits_of(kind);
+      const size_t moments = o.moment2 ? 2 : (o.moment1 || beta1 > 0 ? 1 : 0);
+      cases.push_back({fmt::format("{} with beta1 {}", o.name, beta1),
+                       one_pass_update(kind, {.beta1 = beta1}),
+                       {x(s), step(), report()},
+                       std::vector<In>(1 + moments, x(s))});
+    }
+  return cases;
+}
+
 std::vector<Case> updates() {
   const Shape s = {32, 16};
   return {
       {"clear", Clear{}, {}, {report()}},
-      {"pack", Pack{.bytes = 4096}, {weight(s)}, {x({4096}, DType::kU8)}},
+      {"pack", Pack{.rows = 64, .bytes = 4096}, {weight(s)}, {x({4096}, DType::kU8)}},
       {"squares", Squares{}, {x(s)}, {report()}},
       {"clip", Clip{.norm = 1.0}, {report(), step()}, {report()}},
       {"adamw", Adamw{}, {x(s), step(), report()}, {x(s), x(s), x(s)}},
@@ -231,15 +249,12 @@ std::vector<Case> updates() {
        Adamw{{.weights = DType::kBF16, .moments = DType::kBF16}},
        {x(s), step(), report()},
        {x(s, kHalf), x(s, kHalf), x(s, kHalf)}},
-      {"lion", Lion{}, {x(s), step(), report()}, {x(s), x(s)}},
-      {"sgd", Sgd{}, {x(s), step(), report()}, {x(s)}},
-      {"sgd with momentum", Sgd{{.beta1 = 0.9}}, {x(s), step(), report()}, {x(s), x(s)}},
       {"adafactor_sums",
-       AdafactorSums{{.sums = 192}},
+       AdafactorSums{{.sums = 192, .factors = 128, .weights_held = 64}},
        {x(s), x(s), report()},
        {x({192}, DType::kF64)}},
       {"adafactor_squares",
-       AdafactorSquares{{.factors = 128, .weights_held = 64}},
+       AdafactorSquares{{.sums = 192, .factors = 128, .weights_held = 64}},
        {x(s), step(), report(), x({192}, DType::kF64)},
        {x({128}), x({64}, DType::kF64)}},
       {"adafactor",
@@ -271,7 +286,8 @@ std::vector<Case> communications() {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& part : {products(), attentions(), sweeps(), updates(), communications()})
+  for (const auto& part :
+       {products(), attentions(), sweeps(), updates(), one_pass_updates(), communications()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

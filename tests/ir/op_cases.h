@@ -1,6 +1,7 @@
 // Every op on sample inputs: what comes out, and its FLOPs counted by hand.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "ir/op.h"
@@ -14,7 +15,7 @@ struct In {
 };
 
 struct Case {
-  const char* name;
+  std::string name;
   OpAttributes attributes;
   std::vector<In> inputs;
   std::vector<In> outputs;  // their types and shapes

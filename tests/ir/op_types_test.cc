@@ -110,7 +110,7 @@ TEST(OpTypes, EveryOpComesBackFromItsText) {
     EXPECT_TRUE(parse_program(print(p), "text") == p) << print(p);
     std::visit(
         []<class A>(A& attributes) {
-          A::fields(attributes, [](const char*, auto& field, Print when = {}) {
+          A::fields(attributes, [](const char*, auto& field, Print when = {}, const Range& = {}) {
             if (when != Print::kNever) Change()(field);
           });
         },

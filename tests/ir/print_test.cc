@@ -150,6 +150,46 @@ TEST(Print, AnEncoderComesBack) {
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
 }
 
+// Two stacks of one stream, whose values have the same names.
+TEST(Print, InterleavedStacksComeBack) {
+  CompileRequest r = small_request();
+  r.model.layers = 5;
+  r.layout.data = r.layout.pipeline = 2;
+  for (const char* recompute : {"none", "full:1"})
+    for (const std::vector<int64_t>& nope : {std::vector<int64_t>{1, 4}, {0, 2}}) {
+      r.model.no_rope_layers = nope;
+      r.layout.recompute = recompute;
+      for (const Program& p : compile_stages(r, {})) expect_round_trip(p);
+      Graph g = forward(r.model, 2, 32);
+      EXPECT_NE(print(g).find(nope[0] == 1 ? "block layer_nope layers=2 at=1,4"
+                                           : "block layer_nope layers=2 at=0,2"),
+                std::string::npos);
+      EXPECT_TRUE(parse_graph(print(g), "text") == g);
+      differentiate(g);
+      EXPECT_TRUE(parse_graph(print(g), "text") == g);
+    }
+}
+
+TEST(Parse, ABlockHasAsManyLayersAsNumbers) {
+  const std::string text = print(sample_graph().graph);
+  const auto fault = [&](const std::string& layers) {
+    std::string other = text;
+    const std::string known = "layers=3";
+    other.replace(other.find(known), known.size(), layers);
+    try {
+      return print(parse_graph(other, "p.txt"));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_EQ(fault("layers=3 at=0,1,2"), text);
+  EXPECT_NE(fault("layers=3 at=1,2,5").find("layers=3 at=1,2,5"), std::string::npos);
+  EXPECT_NE(fault("layers=3 at=1,2").find("found '3', wanted 2 layers, as in at="),
+            std::string::npos);
+  EXPECT_NE(fault("layers=0").find("wanted 1 to 100000 layers"), std::string::npos);
+  EXPECT_NE(fault("layers=99999999999").find("wanted 1 to 100000 layers"), std::string::npos);
+}
+
 // What names alone tell: copies, gradients, factors and the frames that belong to a kind of
 // weights.
 TEST(Print, RelationsComeBack) {

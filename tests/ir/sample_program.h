@@ -20,7 +20,7 @@ inline Sample sample_graph() {
   g.tokens = 8;
   Block& b = g.blocks[g.blocks.emplace_back()];
   b.name = "layer";
-  b.layers = 3;
+  b.at = {0, 1, 2};
   Builder build(g, b.forward, kPerLayer | kPerMicrobatch, "layer");
   s.hidden = build.value("input", DType::kF32, {2, 8, 16}, Role::kStream, kPerLayer);
   s.gain = build.value("norm.gain", DType::kF32, {16}, Role::kWeight, kPerLayer);

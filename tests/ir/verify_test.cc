@@ -122,12 +122,26 @@ TEST(VerifyGraph, NamesBrokenOps) {
                "block layer: no op makes its output layer.up");
 }
 
+TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
+  const auto numbers = [](std::vector<int64_t> at, const std::string& wanted) {
+    expect_found([&](Sample& s) { s.graph.blocks.front().at = at; }, wanted);
+  };
+  numbers({}, "block layer: is a stack and has 0 numbers of layers");
+  numbers({1, 0}, "block layer: its layers do not rise");
+  numbers({0, 1, 1}, "block layer: layer 1 exists twice");
+  numbers({0, 2}, "the 2 layers of a stream have numbers 0 to 2");
+  numbers({1, 2}, "the 2 layers of a stream have numbers 1 to 2");
+}
+
 // Places of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
 Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   Sample s = sample_graph();
   const auto axis = static_cast<size_t>(AxisKind::kTensor);
   s.graph.mesh[AxisKind::kTensor] = 2;
-  const auto put = [&](ValueId v, int8_t place) { s.graph[v].sharding.place[axis] = place; };
+  const auto put = [&](ValueId v, int8_t place) {
+    s.graph[v].sharding.place[axis] = place;
+    localise(s.graph[v], s.graph.mesh);
+  };
   put(s.hidden, x);
   put(s.gain, vectors);
   put(s.bias, vectors);

@@ -52,6 +52,7 @@ struct Kernels {
   FactorShape shape;
   std::vector<int64_t> cuts;  // begins of stretches, and the end
   Array w, m, rows, columns;
+  int threads = 1;
 
   void step(const Array& g, int64_t t, double learning_rate, double decay, double beta1) {
     const int64_t n = g.size();
@@ -70,7 +71,8 @@ struct Kernels {
                                  .step = static_cast<double>(t)};
     const UpdateNumbers now = numbers.numbers();
     for (const FactorStretch& s : stretches)
-      compute(FactorSumsArgs{g, s, now, kEpsilon, view_of(row_sums), view_of(column_sums)});
+      compute(FactorSumsArgs{g, s, now, kEpsilon, view_of(row_sums), view_of(column_sums)},
+              threads);
     for (int64_t i = 0; i < n; ++i) squares += w.at(i) * w.at(i);
     compute(FactorMeansArgs{shape, now, 0.8, row_sums.data(), column_sums.data(), rows.as<float>(),
                             columns.as<float>()});
@@ -86,7 +88,8 @@ struct Kernels {
                           numbers.constants(),
                           now,
                           scales,
-                          {&squares, &updates, static_cast<double>(n), kLeast, kClip}});
+                          {&squares, &updates, static_cast<double>(n), kLeast, kClip}},
+            threads);
   }
 };
 
@@ -127,9 +130,10 @@ TEST(Adafactor, ThreadsDoNotChangeTheBits) {
   const FactorShape shape = {300, 211};
   const int64_t n = shape.rows * shape.columns;
   const Array g = Array::random({n}, 2);
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads([&](int threads) {
     Kernels k = {shape,      {0, 1000, n},        Array::random({n}, 1),
-                 Array({n}), Array({shape.rows}), Array({shape.columns})};
+                 Array({n}), Array({shape.rows}), Array({shape.columns}),
+                 threads};
     k.step(g, 1, 0.1, 0.05, 0);
     k.step(g, 2, 0.1, 0.05, 0);
     return k.w;

@@ -79,9 +79,9 @@ TEST(EmbeddingDeath, AnIdBeyondTheTableIsNamed) {
 
 TEST(Embedding, ThreadsDoNotChangeTheBits) {
   const Array ids = ids_of(3000, 11), dy = Array::random({3000, 100}, 2);
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads([&](int threads) {
     Array d_table({11, 100});
-    compute(EmbeddingGradArgs{ids, dy, d_table, {}});
+    compute(EmbeddingGradArgs{ids, dy, d_table, {}}, threads);
     return d_table;
   });
 }

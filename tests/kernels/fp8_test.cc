@@ -80,7 +80,7 @@ TEST(Fp8, AnOperandIsScaledByItsOwnLargest) {
     for (const double scale : {1.0, 1e-8, 3e5}) {
       const std::vector<float> x = some(40'000, scale);
       std::vector<float> y(x.size());
-      round_to_fp8(x.data(), DType::kF32, std::ssize(x), f, y.data());
+      round_to_fp8(x.data(), DType::kF32, std::ssize(x), f, y.data(), 2);
       float amax = 0;
       for (const float v : x) amax = std::max(amax, std::fabs(v));
       const int k = fp8_shift(amax, f);
@@ -98,8 +98,8 @@ TEST(Fp8, HalvesHoldTheRoundedNumbers) {
     const auto check = [&](const auto& from, auto& to, DType type) {
       std::vector<float> wide(from.size()), wanted(from.size());
       for (size_t i = 0; i < from.size(); ++i) wide[i] = static_cast<float>(from[i]);
-      round_to_fp8(from.data(), type, std::ssize(from), f, to.data());
-      round_to_fp8(wide.data(), DType::kF32, std::ssize(wide), f, wanted.data());
+      round_to_fp8(from.data(), type, std::ssize(from), f, to.data(), 2);
+      round_to_fp8(wide.data(), DType::kF32, std::ssize(wide), f, wanted.data(), 2);
       for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(static_cast<float>(to[i]), wanted[i]);
     };
     check(b, rounded_b, DType::kBF16);
@@ -112,12 +112,12 @@ TEST(Fp8, WhatIsNotFiniteIsNotHidden) {
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> x = some(100, 1), y(100);
     x[57] = bad;
-    round_to_fp8(x.data(), DType::kF32, 100, Fp8::kE4M3, y.data());
+    round_to_fp8(x.data(), DType::kF32, 100, Fp8::kE4M3, y.data(), 2);
     for (const float v : y) EXPECT_TRUE(std::isnan(v));
   }
   const std::vector<float> zero(10, 0.0f);
   std::vector<float> y(10, 1.0f);
-  round_to_fp8(zero.data(), DType::kF32, 10, Fp8::kE5M2, y.data());
+  round_to_fp8(zero.data(), DType::kF32, 10, Fp8::kE5M2, y.data(), 2);
   EXPECT_EQ(y, zero);
 }
 
@@ -126,8 +126,8 @@ TEST(Fp8, ProductsRoundTheirOperands) {
   constexpr int64_t kM = 16, kN = 48, kK = 32;
   const std::vector<float> a = some(kM * kK, 0.3), b = some(kK * kN, 20);
   std::vector<float> ra(a.size()), rb(b.size());
-  round_to_fp8(a.data(), DType::kF32, std::ssize(a), Fp8::kE5M2, ra.data());
-  round_to_fp8(b.data(), DType::kF32, std::ssize(b), Fp8::kE4M3, rb.data());
+  round_to_fp8(a.data(), DType::kF32, std::ssize(a), Fp8::kE5M2, ra.data(), 2);
+  round_to_fp8(b.data(), DType::kF32, std::ssize(b), Fp8::kE4M3, rb.data(), 2);
   for (const bool ta : {false, true})
     for (const bool tb : {false, true})
       for (const bool adds : {false, true}) {

@@ -115,10 +115,10 @@ TEST(Norm, ThreadsDoNotChangeTheBits) {
   const int64_t n = 517, d = 200;
   const Array x = Array::random({n, d}, 1), gain = Array::random({d}, 2);
   const Array dy = Array::random({n, d}, 3);
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads([&](int threads) {
     Array y({n, d}), stats({n, 2}), dx({n, d}), grads({2 * d});
     const TensorView g = grads.view();
-    compute(NormArgs{x, {.epsilon = 1e-5f, .outputs = {{gain, {}, y}}, .stats = stats}});
+    compute(NormArgs{x, {.epsilon = 1e-5f, .outputs = {{gain, {}, y}}, .stats = stats}}, threads);
     compute(NormGradArgs{NormKind::kLayer,
                          x,
                          stats,
@@ -127,7 +127,8 @@ TEST(Norm, ThreadsDoNotChangeTheBits) {
                          dx,
                          false,
                          {g.data, g.dtype, {d}},
-                         {g.as<float>() + d, g.dtype, {d}}});
+                         {g.as<float>() + d, g.dtype, {d}}},
+            threads);
     return grads;
   });
 }

@@ -57,9 +57,9 @@ TEST(BiasGrad, RoundsASumOfSixteenBitsOnce) {
 
 TEST(BiasGrad, ThreadsDoNotChangeTheBits) {
   const Array dy = Array::random({1000, 300}, 8);
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads([&](int threads) {
     Array db({300});
-    compute(BiasGradArgs{dy, db});
+    compute(BiasGradArgs{dy, db}, threads);
     return db;
   });
 }

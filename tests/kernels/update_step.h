@@ -15,12 +15,12 @@ struct StepNumbers {
   UpdateNumbers numbers() const { return {&learning_rate, &step, &scale, &skip}; }
 };
 
-inline void update(UpdateRule rule, const Update& u, const StepNumbers& s) {
-  launch(Cpu(), {}, UpdateArgs{rule, u, s.constants(), s.numbers()});
+inline void update(OptimizerKind rule, const Update& u, const StepNumbers& s, int threads = 1) {
+  launch(Cpu(), {.threads = threads}, UpdateArgs{rule, u, s.constants(), s.numbers()});
 }
-inline void adamw(const Update& u, const StepNumbers& s) { update(UpdateRule::kAdamW, u, s); }
-inline void lion(const Update& u, const StepNumbers& s) { update(UpdateRule::kLion, u, s); }
-inline void sgd(const Update& u, const StepNumbers& s) { update(UpdateRule::kSgd, u, s); }
+inline void adamw(const Update& u, const StepNumbers& s, int threads = 1) {
+  update(OptimizerKind::kAdamW, u, s, threads);
+}
 
 inline TensorView view_of(std::vector<double>& numbers) {
   return {numbers.data(), DType::kF64, {static_cast<int64_t>(numbers.size())}};

@@ -1,4 +1,4 @@
-// AdamW, Lion, SGD and the rounding of what they store.
+// One-pass optimizers and the rounding of what they store.
 #include "kernels/update.h"
 
 #include "tests/kernels/array.h"
@@ -67,9 +67,9 @@ TEST(AdamW, ThreadsDoNotChangeTheBits) {
   const int64_t n = 100003;
   const Array g = Array::random({n}, 2);
   const UpdateRange all{0, n, true};
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads([&](int threads) {
     Array w = Array::random({n}, 1), m({n}), v({n});
-    adamw({w, m, v, g, {}, {&all, 1}}, {.learning_rate = 1e-3, .weight_decay = 0.1});
+    adamw({w, m, v, g, {}, {&all, 1}}, {.learning_rate = 1e-3, .weight_decay = 0.1}, threads);
     return w;
   });
 }
@@ -84,13 +84,13 @@ TEST(Lion, FollowsTheFormulaOverSteps) {
     for (int64_t step = 1; step <= 10; ++step) {
       Array g = Array::random({n}, 50 + static_cast<uint64_t>(step));
       g.set(3, 0);  // of which the sign is 0, not 1
-      lion({.weights = w, .m = m, .gradient = g, .ranges = ranges},
-           {.learning_rate = 1e-2,
-            .beta1 = 0.9,
-            .beta2 = 0.99,
-            .weight_decay = 0.1,
-            .step = static_cast<double>(step),
-            .scale = 0.5});
+      update(OptimizerKind::kLion, {.weights = w, .m = m, .gradient = g, .ranges = ranges},
+             {.learning_rate = 1e-2,
+              .beta1 = 0.9,
+              .beta2 = 0.99,
+              .weight_decay = 0.1,
+              .step = static_cast<double>(step),
+              .scale = 0.5});
       for (int64_t i = 0; i < n; ++i) {
         double &x = weights[static_cast<size_t>(i)], &y = moments[static_cast<size_t>(i)];
         const double gradient = 0.5 * g.at(i), c = 0.9 * y + 0.1 * gradient;
@@ -114,14 +114,15 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
       const UpdateRange ranges[] = {{0, 20, true}, {20, n, false}};
       for (int64_t step = 1; step <= 5; ++step) {
         const Array g = Array::random({n}, 50 + static_cast<uint64_t>(step));
-        sgd({.weights = w,
-             .m = momentum > 0 ? m.view() : TensorView(),
-             .gradient = g,
-             .ranges = ranges},
-            {.learning_rate = 0.1,
-             .beta1 = momentum,
-             .weight_decay = 0.2,
-             .step = static_cast<double>(step)});
+        update(OptimizerKind::kSgd,
+               {.weights = w,
+                .m = momentum > 0 ? m.view() : TensorView(),
+                .gradient = g,
+                .ranges = ranges},
+               {.learning_rate = 0.1,
+                .beta1 = momentum,
+                .weight_decay = 0.2,
+                .step = static_cast<double>(step)});
         for (int64_t i = 0; i < n; ++i) {
           double &x = weights[static_cast<size_t>(i)], &y = moments[static_cast<size_t>(i)];
           y = momentum * y + g.at(i) + (i < 20 ? 0.2 * x : 0);
@@ -139,8 +140,8 @@ struct Rounded {
   Rounded(int64_t n, double from, double by)
       : w(Array::full({n}, from, DType::kBF16)), g(Array::full({n}, by)) {}
   void step(int64_t t, std::span<const UpdateRange> ranges) {
-    sgd({.weights = w, .gradient = g, .ranges = ranges, .stochastic = true},
-        {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
+    update(OptimizerKind::kSgd, {.weights = w, .gradient = g, .ranges = ranges, .stochastic = true},
+           {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
   }
 };
 
@@ -173,8 +174,8 @@ TEST(StochasticRounding, SmallStepsAddUp) {
   Rounded x(n, 1, by), nearest(n, 1, by);
   for (int64_t t = 1; t <= steps; ++t) {
     x.step(t, {&all, 1});
-    sgd({.weights = nearest.w, .gradient = nearest.g, .ranges = {&all, 1}},
-        {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
+    update(OptimizerKind::kSgd, {.weights = nearest.w, .gradient = nearest.g, .ranges = {&all, 1}},
+           {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
   }
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -257,8 +258,9 @@ TEST(StochasticRounding, KeepsWhatIsNotFinite) {
   Array w = Array::full({3}, 1, DType::kBF16), g({3});
   g.set(0, INFINITY);
   g.set(1, std::nan(""));
-  sgd({.weights = w, .gradient = g, .ranges = {&all, 1}, .stochastic = true},
-      {.learning_rate = 1, .beta1 = 0, .step = 1});
+  update(OptimizerKind::kSgd,
+         {.weights = w, .gradient = g, .ranges = {&all, 1}, .stochastic = true},
+         {.learning_rate = 1, .beta1 = 0, .step = 1});
   EXPECT_EQ(w.at(0), -INFINITY);
   EXPECT_TRUE(std::isnan(w.at(1)));
   EXPECT_EQ(w.at(2), 1);

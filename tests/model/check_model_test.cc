@@ -66,6 +66,30 @@ TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
       {"llama3.1-8b", "rotary_scale.low", [](auto& m) { m.rotary_scale.low = -1; }},
       {"llama3.1-8b", "rotary_scale.high", [](auto& m) { m.rotary_scale.high = 1; }},
       {"llama3.1-8b", "rotary_scale.context", [](auto& m) { m.rotary_scale.context = 0; }},
+      {"pythia-70m", "no_rope_layers", [](auto& m) { m.no_rope_layers = {6}; }},
+      {"pythia-70m", "no_rope_layers", [](auto& m) { m.no_rope_layers = {-1}; }},
+      {"pythia-70m", "no_rope_layers",
+       [](auto& m) {
+         m.no_rope_layers = {1, 1, 1, 0};
+       }},
+      {"gpt2", "no_rope_layers", [](auto& m) { m.no_rope_layers = {1}; }},
+      {"mt5-small", "no_rope_layers", [](auto& m) { m.no_rope_layers = {1}; }},
+      {"mt5-small", "wide_layers",
+       [](auto& m) {
+         m.wide_layers = {1};
+         m.wide_feed_forward = 64;
+       }},
+      {"pythia-70m", "wide_layers",
+       [](auto& m) {
+         m.wide_layers = {2, 1};
+       }},
+      {"pythia-70m", "wide_feed_forward", [](auto& m) { m.wide_layers = {1}; }},
+      {"pythia-70m", "wide_feed_forward", [](auto& m) { m.wide_feed_forward = 64; }},
+      {"pythia-70m", "hidden",
+       [&](auto& m) {
+         m.wide_layers = {1};
+         m.wide_feed_forward = huge;
+       }},
       {"pythia-70m", "norm_epsilon", [](auto& m) { m.norm_epsilon = 0; }}};
   for (const Case& c : cases) {
     const std::string said = fault(c.preset, c.change);

@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "model/presets.h"
@@ -33,11 +34,31 @@ std::pair<std::vector<double>, std::vector<double>> probabilities(const ModelCon
       bool embeds = false;
       for (const Op& before : block.forward)
         for (const ValueId out : before.outputs)
-          embeds |= out == op.inputs[0] && block.layers == 1 &&
+          embeds |= out == op.inputs[0] && !block.is_stack() &&
                     (before.is<Embedding>() || before.is<Sum>());
       (embeds ? embeddings : outputs).push_back(dropout->p);
     }
   return {embeddings, outputs};
+}
+
+TEST(Forward, LayersListedAlikeAreOneBlock) {
+  ModelConfig m = small(Family::kLlama);
+  m.layers = 6;
+  const auto text = [&] {
+    std::string all;
+    for (const LayerKind& k : layer_kinds(m))
+      all += fmt::format("{} {} {} {}\n", k.block, fmt::join(k.at, ","), k.rotary, k.feed_forward);
+    return all;
+  };
+  m.feed_forward = 64;
+  EXPECT_EQ(text(), "layer 0,1,2,3,4,5 true 64\n");
+  m.no_rope_layers = {2, 5};
+  EXPECT_EQ(text(), "layer 0,1,3,4 true 64\nlayer_nope 2,5 false 64\n");
+  m.wide_layers = {0, 1, 2};
+  m.wide_feed_forward = 96;
+  EXPECT_EQ(text(),
+            "layer_wide 0,1 true 96\nlayer_nope_wide 2 false 96\nlayer 3,4 true 64\n"
+            "layer_nope 5 false 64\n");
 }
 
 TEST(Forward, EmbeddingsMayHaveADropoutOfTheirOwn) {

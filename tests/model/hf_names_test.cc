@@ -82,6 +82,19 @@ TEST(HfNames, Gpt2HasBlocksOfQueryKeyValueAndItsWeightsLieInOut) {
   EXPECT_EQ(place_in_theirs(names.at("layer0.mlp.down.weight"), {3, 17}), 17 * F + 3);
 }
 
+// The list also says what a checkpoint of Tessera must hold.
+TEST(HfNames, WideLayersHaveTheirOwnWidth) {
+  for (const Family family : every_decoder()) {
+    ModelConfig m = small(family);
+    m.wide_layers = {1};
+    m.wide_feed_forward = 28;
+    const auto names = by_name(m);
+    EXPECT_EQ(names.at("layer0.mlp.down.weight").shape, (Shape{F, M}));
+    EXPECT_EQ(names.at("layer1.mlp.down.weight").shape, (Shape{F, 28}));
+    EXPECT_EQ(names.at("layer1.mlp.up.weight").shape[0], 28);
+  }
+}
+
 TEST(HfNames, TheHeadIsThereUnlessItIsTied) {
   for (const Family family : {Family::kNeox, Family::kGpt2}) {
     ModelConfig m = small(family);

@@ -132,7 +132,8 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
   ASSERT_LT(least, most);
   EXPECT_TRUE(sparing({"", r}, h, {}, cluster_target()).empty());  // it fits
   h.device.memory_bytes = 0.5 * (least + most);
-  const std::vector<Neighbour> found = sparing({"", r}, h, {}, cluster_target());
+  std::vector<Neighbour> found = sparing({"", r}, h, {}, cluster_target());
+  std::erase_if(found, [](const Neighbour& n) { return n.keys.ends_with("optimizer"); });
   ASSERT_EQ(found.size(), 2u);
   for (const Neighbour& n : found) {
     EXPECT_LE(peak(n.request), usable_bytes(h.device)) << n.keys;
@@ -152,6 +153,29 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
     })) << n.keys;
   h.device.host_bytes_per_s = 0;
   EXPECT_EQ(sparing({"", r}, h, {}, cluster_target()).size(), 1u);
+}
+
+// Where the state of the optimizer alone is too much, the layers' activations do not help.
+TEST(Sparing, OptimizerOnTheHost) {
+  Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  h.device.outside_bytes = h.device.communication_bytes = h.device.communicator_bytes = 0;
+  const CompileRequest r = small();
+  const auto peak = [&](const char* offload) {
+    CompileRequest of = r;
+    of.layout.offload = offload;
+    return static_cast<double>(predict(of, h, {}, cluster_target()).fullest().peak_bytes);
+  };
+  const auto keys = [&](double bytes) {
+    h.device.memory_bytes = bytes / (1 - h.device.headroom) + 1;
+    std::vector<std::string> all;
+    for (const Neighbour& n : sparing({"", r}, h, {}, cluster_target())) all.push_back(n.keys);
+    return all;
+  };
+  const double both = peak("activations+optimizer"), state = peak("optimizer");
+  ASSERT_LT(both, state);
+  ASSERT_LT(state, peak("none"));
+  EXPECT_EQ(keys(state).back(), "layout.offload=optimizer");
+  EXPECT_EQ(keys(0.5 * (both + state)).back(), "layout.offload=activations+optimizer");
 }
 
 TEST(LeastDevices, IsEnoughAndOneLessIsNot) {

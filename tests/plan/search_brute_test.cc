@@ -70,8 +70,8 @@ TEST_F(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
   }
 }
 
-TEST_F(SearchBruteForce, WithActivationsInTheHostsMemory) {
-  int64_t with_answer = 0, offloaded = 0, pruned = 0, candidates = 0;
+TEST_F(SearchBruteForce, WithActivationsAndStateInTheHostsMemory) {
+  int64_t with_answer = 0, offloaded = 0, of_optimizer = 0, pruned = 0, candidates = 0;
   for (uint64_t seed = 1200; seed < 1230; ++seed) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({1, 2, 3}, {2, 3, 5});
@@ -83,16 +83,20 @@ TEST_F(SearchBruteForce, WithActivationsInTheHostsMemory) {
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
     expect_same(fast, all, fmt::format("seed {}", seed));
-    EXPECT_EQ(all.candidates % 2, 0);
+    EXPECT_EQ(all.candidates % 4, 0);
     with_answer += !all.best.empty();
-    for (const Found& f : all.best) offloaded += f.candidate.layout.offload != "none";
+    for (const Found& f : all.best) {
+      offloaded += f.candidate.layout.offload != "none";
+      of_optimizer += f.candidate.layout.offload == "optimizer";
+    }
     pruned += fast.candidates - fast.simulated;
     candidates += fast.candidates;
   }
   fmt::print("{} candidates, {} pruned, {} cases with an answer, {} of the best offload\n",
              candidates, pruned, with_answer, offloaded);
   EXPECT_GE(with_answer, 15);
-  EXPECT_GT(offloaded, 0);
+  EXPECT_GT(offloaded, of_optimizer);
+  EXPECT_GT(of_optimizer, 0);
   EXPECT_GT(pruned, candidates / 4);
 }
 
@@ -121,6 +125,24 @@ TEST_F(SearchBruteForce, ModelsWithAnEncoder) {
   EXPECT_GE(with_answer, 6);
   EXPECT_LT(simulated, all_simulated / 2);
   EXPECT_GT(pruned_by_bound, all_simulated / 2);
+}
+
+TEST_F(SearchBruteForce, ModelsWithLayersOfSeveralKinds) {
+  int64_t with_answer = 0, simulated = 0, all_simulated = 0;
+  for (uint64_t seed = 1300; seed < 1312; ++seed) {
+    SearchDraw draw(seed);
+    SearchRequest r = draw.request({2, 4}, {2, 3, 5});
+    draw.kinds_of_layers(r.base.model);
+    const Hardware h = draw.hardware();
+    const Software s = draw.software();
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    with_answer += !all.best.empty();
+    simulated += fast.simulated;
+    all_simulated += all.simulated;
+  }
+  EXPECT_GE(with_answer, 5);
+  EXPECT_LT(simulated, all_simulated / 2);
 }
 
 // What search() reports is what simulate() says of the programs that compile_stages() makes.

@@ -44,6 +44,15 @@ class SearchDraw {
     return r;
   }
 
+  // Kinds of layers that differ in time and bytes, in turn or the first ones apart.
+  void kinds_of_layers(ModelConfig& m) {
+    for (int64_t l = 0; l < m.layers; ++l) {
+      if (m.family == Family::kNeox && pick({0, 1, 2}) == 0) m.no_rope_layers.push_back(l);
+      if (pick({0, 1}) == 0) m.wide_layers.push_back(l);
+    }
+    if (!m.wide_layers.empty()) m.wide_feed_forward = pick({16, 32, 256, 640});
+  }
+
   Hardware hardware() {
     Hardware h;
     h.device.memory_bytes = between(2e5, 4e6);

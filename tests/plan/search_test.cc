@@ -114,6 +114,18 @@ TEST(SearchBounds, A1_HoldWithFrozenWeightsAdaptersAndEveryOptimizer) {
   closeness.expect_close();
 }
 
+TEST(SearchBounds, HoldWithLayersOfSeveralKinds) {
+  Closeness closeness;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    SearchDraw draw(4000 + seed);
+    SearchRequest r = draw.request({2, 4, 6, 8}, {3, 4, 5, 6});
+    draw.kinds_of_layers(r.base.model);
+    const Hardware hardware = draw.hardware();
+    closeness.add(r, hardware, draw.software(), seed);
+  }
+  closeness.expect_close();
+}
+
 TEST(Search, RefusesDevicesThatNoLayoutCanUse) {
   SearchDraw draw(3);
   SearchRequest r = draw.request({4}, {2});

@@ -249,6 +249,34 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   EXPECT_EQ(here.stages[0].peak_bytes, p.bytes + p.host_bytes);
 }
 
+// Collectives of tensor ranks that take half of the computation. What they hide is at most all of
+// them; software that does not overlap them takes their sum.
+TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
+  CompileRequest r = small_gpt2();
+  r.sequences = 4;
+  r.model.hidden = 1024;
+  derive_sizes(r.model);
+  r.layout.tensor = 2;
+  const auto step = [&](bool overlap, const Hardware& h, const Software& software) {
+    r.options.tp_comm_overlap = overlap;
+    const Prediction p = simulate(compile_stages(r, cluster_target()), h, software);
+    EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-9 * p.step_s);
+    return p;
+  };
+  Hardware h = plain_machine();
+  h.node.latency_s = 0;
+  const Prediction quick = step(false, with_free_messages(h), {});
+  const double sent = step(false, h, {}).parts.exposed_s() * h.node.bytes_per_s;
+  h.node.bytes_per_s = sent / (0.5 * quick.step_s);
+  const Prediction off = step(false, h, {}), on = step(true, h, {});
+  EXPECT_NEAR(off.parts.exposed_s(), 0.5 * quick.step_s, 0.01 * quick.step_s);
+  EXPECT_LT(on.parts.exposed_s(), 0.4 * off.parts.exposed_s());
+  Software serial;
+  serial.overlap_tensor = false;
+  EXPECT_NEAR(step(true, h, serial).parts.exposed_s(), off.parts.exposed_s(),
+              0.01 * off.parts.exposed_s());
+}
+
 TEST(Simulate, IsAFunction) {
   testing::LayoutDraw draw(3);
   const std::vector<Program> stages = compile_stages(draw.request(24), cluster_target());

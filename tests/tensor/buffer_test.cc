@@ -21,14 +21,14 @@ TEST(Buffer, IsZeroAndPageAligned) {
 TEST(Buffer, OfNoBytesHoldsNothing) {
   const Buffer b("test", 0);
   EXPECT_EQ(b.data(), nullptr);
-  b.touch();
+  b.touch(2);
 }
 
 TEST(Buffer, TouchFaultsEveryPageAndKeepsWhatIsThere) {
   const Buffer b("test", (9 << 20) + 5);
   b.data()[0] = std::byte{7};
   b.data()[b.bytes() - 1] = std::byte{9};
-  b.touch();
+  b.touch(2);
   EXPECT_EQ(b.data()[0], std::byte{7});
   EXPECT_EQ(b.data()[b.bytes() - 1], std::byte{9});
   std::vector<unsigned char> resident(static_cast<size_t>((b.bytes() + 4095) / 4096));

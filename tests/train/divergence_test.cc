@@ -136,6 +136,35 @@ TEST(StepJudge, M2_ALossThatIsNotFiniteIsNeverASkippedStep) {
       }
 }
 
+TEST(StepJudge, E5_AGradientOfExactlyZeroIsReportedOnce) {
+  const auto warnings = [](const std::vector<StepResult>& steps) {
+    StepJudge judge(config(Precision::kFp32));
+    std::vector<int64_t> at;
+    for (const StepResult& r : steps) {
+      EXPECT_EQ(judge.judge(r), StepVerdict::kGood);
+      const std::string text = judge.warning(r, 2);
+      if (text.empty()) continue;
+      EXPECT_NE(text.find("the model no longer learns"), std::string::npos) << text;
+      EXPECT_NE(text.find("--from-step"), std::string::npos) << text;
+      at.push_back(r.step);
+    }
+    return at;
+  };
+  std::vector<StepResult> dead, weak, solved;
+  for (int64_t s = 1; s <= 30; ++s) {
+    StepResult r = {.step = s, .loss = 3, .grad_norm = s < 10 ? 1.0 : 0.0, .tokens = 8};
+    r.finite = true;
+    dead.push_back(r);
+    r.grad_norm = s % 5 == 0 ? 1e-30 : 0;
+    weak.push_back(r);
+    r.grad_norm = r.loss = 0;
+    solved.push_back(r);
+  }
+  EXPECT_EQ(warnings(dead), std::vector<int64_t>{14});
+  EXPECT_EQ(warnings(weak), std::vector<int64_t>{});
+  EXPECT_EQ(warnings(solved), std::vector<int64_t>{});
+}
+
 // From 4 to the smallest scale of 1 are two halvings; the third overflow in a row ends the run.
 TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
   StepJudge judge(config(Precision::kFp16));

@@ -37,9 +37,11 @@ std::map<std::string, std::vector<std::byte>> bytes_of(Trainer& t) {
 }
 
 class EveryOptimizer : public testing::TestWithParam<OptimizerKind> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryOptimizer,
-                         testing::Values(OptimizerKind::kAdamW, OptimizerKind::kAdafactor,
-                                         OptimizerKind::kLion, OptimizerKind::kSgd));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryOptimizer, testing::ValuesIn([] {
+                           std::vector<OptimizerKind> kinds;
+                           for (const OptimizerTraits& o : kOptimizers) kinds.push_back(o.kind);
+                           return kinds;
+                         }()));
 
 TEST_P(EveryOptimizer, LowersTheLossAndAddsUpMicrobatches) {
   RunConfig c = tiny_with(GetParam());

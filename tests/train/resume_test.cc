@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "model/presets.h"
+#include "tests/config/optimizer_groups.h"
+#include "tests/train/tiny_run.h"
 
 namespace tessera {
 namespace {
@@ -139,7 +141,9 @@ TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
   StartingPoint start;
   const Path checkpoint = "base.checkpoint";
   EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
-  for (const OptimizerKind kind : {OptimizerKind::kLion, OptimizerKind::kSgd}) {
+  for (const OptimizerTraits& other : kOptimizers) {
+    const OptimizerKind kind = other.kind;
+    if (kind == OptimizerKind::kAdamW) continue;
     now.optimizer.kind = kind;
     try {
       changes_since(now, start, checkpoint, header);
@@ -157,8 +161,43 @@ TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
     EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
     start.load = Load::kAll;
   }
+  now.optimizer.groups = groups_of("[{match: [embed.*], kind: sgd}]");
   header.config = Tree::object();  // an imported model: it has no optimizer state
   EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
+}
+
+// With groups the optimizers are compared weight by weight; their settings may change.
+TEST(Resume, AnotherOptimizerOfAWeightIsRefusedByName) {
+  RunConfig before = tiny(Family::kLlama);
+  before.optimizer.groups = groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*']}]");
+  CheckpointHeader header;
+  header.config = to_tree(before);
+  header.model = to_tree(before.model);
+  StartingPoint start;
+  const auto told = [&](const RunConfig& now) -> std::string {
+    try {
+      changes_since(now, start, "base.checkpoint", header);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  RunConfig now = before;
+  now.optimizer.groups = groups_of(
+      "[{match: [embed.weight], kind: sgd, learning_rate_multiplier: 2, weight_decay: 0.5}]");
+  EXPECT_EQ(told(now), "");  // the same kinds, written otherwise
+  now.optimizer.groups =
+      groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*'], kind: sgd}]");
+  const std::string text = told(now);
+  EXPECT_NE(text.find("layer.norm1.gain: adamw there, sgd in this run"), text.npos) << text;
+  EXPECT_EQ(text.find("embed.weight:"), text.npos) << text;
+  now.optimizer.freeze = {"*norm*"};  // what is not trained has no optimizer
+  EXPECT_EQ(told(now), "");
+  now = before;
+  now.optimizer.groups.clear();
+  EXPECT_NE(told(now).find("embed.weight: sgd there, adamw in this run"), std::string::npos);
+  start.load = Load::kWeights;
+  EXPECT_EQ(told(now), "");
 }
 
 }  // namespace

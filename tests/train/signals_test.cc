@@ -66,12 +66,29 @@ TEST(StopSignals, M8_AnIgnoredSignalStaysIgnored) {
     EXPECT_FALSE(signals.requested());
   }
   std::signal(SIGHUP, SIG_DFL);
-  for (const int number :
-       {SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR}) {
+  for (const int number : {SIGHUP, SIGQUIT, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF,
+                           SIGIO, SIGPWR, SIGSTKFLT, SIGRTMIN, SIGRTMIN + 5, SIGRTMAX}) {
     StopSignals signals;
     std::raise(number);
     EXPECT_EQ(signals.signal(), number);
   }
+}
+
+extern "C" void do_nothing(int) {}
+
+TEST(StopSignals, E4_ARealTimeSignalOfALibraryStaysItsOwn) {
+  std::signal(SIGRTMIN + 1, do_nothing);
+  std::signal(SIGRTMIN + 2, SIG_IGN);
+  {
+    StopSignals signals;
+    std::raise(SIGRTMIN + 1);
+    std::raise(SIGRTMIN + 2);
+    EXPECT_FALSE(signals.requested());
+    std::raise(SIGRTMIN + 3);
+    EXPECT_EQ(signals.signal(), SIGRTMIN + 3);
+  }
+  EXPECT_EQ(std::signal(SIGRTMIN + 1, SIG_DFL), do_nothing);
+  std::signal(SIGRTMIN + 2, SIG_DFL);
 }
 
 TEST(StopSignals, TheOldHandlersComeBack) {

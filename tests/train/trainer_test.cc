@@ -67,6 +67,33 @@ TEST_P(EveryFamily, OffloadGivesTheSameBits) {
   EXPECT_GT(p.host_bytes, 0);
 }
 
+// Master weights and moments in the host's memory, with each optimizer and precision, and with
+// bytes that nobody needs made NaN.
+TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
+  RunConfig c = tiny(GetParam());
+  int64_t moved = 0;
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdafactor,
+                                   OptimizerKind::kLion, OptimizerKind::kSgd})
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr}) {
+      c.optimizer.kind = kind;
+      c.precision = precision;
+      c.layout.offload = "none";
+      c.compiler.poison = false;
+      const Curve kept = run(c);
+      c.layout.offload = kind == OptimizerKind::kAdamW ? "activations+optimizer" : "optimizer";
+      c.compiler.poison = true;
+      const bool all = precision == Precision::kBf16 && kind == OptimizerKind::kAdamW;
+      for (const int64_t overlap : all ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{1}) {
+        c.layout.overlap = overlap;
+        const Curve copied = run(c);
+        EXPECT_EQ(kept.losses, copied.losses) << name_of_entry(kind) << name_of_entry(precision);
+        EXPECT_EQ(kept.norms, copied.norms) << name_of_entry(kind) << name_of_entry(precision);
+      }
+      moved += compile(compile_request(c, Purpose::kTrain), Target{}).host_bytes > 0;
+    }
+  EXPECT_GE(moved, 9);
+}
+
 // What other systems compute again, for plans of them: attention alone, and layers to their end.
 TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
   for (const AttentionKind attention : {AttentionKind::kFused, AttentionKind::kMaterialised}) {

@@ -1,4 +1,11 @@
-// Transfers between GPUs by NCCL, which is opened when it is needed. Sums have a fixed order.
+// Transfers between GPUs by NCCL. NCCL's own reductions add in an order that depends on its version
+// and topology. So every rank sends its pieces to the others with ncclSend and ncclRecv, and a
+// kernel adds them in the order of ranks (gpu/reduce.cu), as comm/transfer.cc does on the host. The
+// library is loaded when the first world is created.
+//
+//   staging:  [ piece from rank 0 | piece from rank 1 | … ]   without the own rank, 64 MiB in all
+//
+// All operations are enqueued in the stream given by use() and complete for the host at once.
 #include <nccl.h>
 
 #include <algorithm>
@@ -17,15 +24,15 @@
 namespace tessera {
 namespace {
 
-// Below this all ranks send each other everything: a second round would cost more than it saves.
+// Below this, all ranks send each other everything: a second round would cost more than it saves.
 constexpr int64_t kSmallBytes = 256 << 10;
 constexpr int64_t kAlignment = 64;  // elements
 
 // Thread blocks per operation: kernels of several communicators must be resident at once, and an
 // H100 has 132 multiprocessors. Estimated; 16 blocks reach the bandwidth of NVLink.
 constexpr int kMostBlocks = 16;
-// From this version on NCCL orders the operations of several communicators of a device itself, as
-// the host issues them.
+// From this version on, NCCL itself orders the operations of several communicators of a device in
+// the order in which the host issues them.
 constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
 
 // NCCL reads a variable when it first needs it. A value that the user has set is kept.
@@ -68,7 +75,7 @@ struct Nccl {
     library.find("ncclGetErrorString", describe);
     check(get_version(&version), "ncclGetVersion");
   }
-  // Whether operations of several communicators of a device are ordered by NCCL.
+  // Returns true if NCCL orders the operations of several communicators of a device.
   bool orders() const {
     const char* const asked = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     return version >= kOrdersItself && asked != nullptr && std::string_view(asked) == "1";
@@ -115,7 +122,8 @@ class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const Nccl& nccl, ncclComm_t comm, std::vector<int64_t> ranks, int64_t own)
       : Communicator(std::move(ranks), own), nccl_(nccl), comm_(comm) {}
-  // A normal end waits for the other ranks. After an Error they may have ended, so it does not.
+  // Normal destruction waits for the other ranks. After an Error they may have ended, so it does
+  // not wait.
   ~NcclCommunicator() override {
     if (comm_ == nullptr) return;
     if (failed_ || std::uncaught_exceptions() > 0) {
@@ -225,7 +233,7 @@ class NcclCommunicator : public Communicator {
     }
     check(nccl_.end(), "ncclGroupEnd");
   }
-  // Where the elements of a peer wait for the sum.
+  // Returns where the elements of a peer are stored until they are added.
   std::byte* staged(int64_t peer, int64_t stride_bytes) const {
     CHECK(staging_.data() != nullptr, "a sum of {} ranks without prepare_sums()", size());
     return staging_.data() + (peer < rank() ? peer : peer - 1) * stride_bytes;
@@ -257,6 +265,8 @@ class NcclCommunicator : public Communicator {
       const int64_t begin = std::min(p.end, p.begin + first);
       return {begin, std::min(p.end, begin + piece)};
     };
+    // Piece by piece: a piece from every peer must fit the staging memory. The stream orders the
+    // sum before the next pieces overwrite it.
     for (int64_t first = 0; first < std::min(n, how.share); first += piece) {
       const Range mine = cut(rank(), first);
       together([&](int64_t peer) {
@@ -330,14 +340,14 @@ class NcclWorld : public World {
   }
 
  private:
-  // The first rank of the group makes it, and the host's group brings it to the others.
+  // The first rank of the group creates the identifier; the host's group brings it to the others.
   ncclUniqueId common_id(std::span<const int64_t> ranks, int64_t own) {
     constexpr auto kBytes = static_cast<int64_t>(sizeof(ncclUniqueId));
     std::vector<ncclUniqueId> ids(ranks.size());
     if (own == 0) nccl_.check(nccl_.make_id(ids.data()), "ncclGetUniqueId");
     const auto group = host_.group(ranks);
     const TensorView all = {ids.data(), DType::kU8, {kBytes * group->size()}};
-    const TensorView part = {&ids[static_cast<size_t>(own)], DType::kU8, {kBytes}};
+    const TensorView part = {&ids[own], DType::kU8, {kBytes}};
     const Ticket t = group->all_gather(part, all, kBytes);
     Idle idle;
     while (!group->done(t))

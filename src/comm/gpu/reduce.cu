@@ -1,3 +1,6 @@
+// Adds the terms of all ranks on the device, in the order of ranks: the sum of comm/reduce.cc, with
+// the same bits. One thread per element reads the own term from the operand and the others from the
+// staging memory, where those of rank r are at (r < own ? r : r - 1) * stride.
 #include "comm/gpu/reduce.h"
 
 #include <gpu_runtime.h>
@@ -8,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 132 * 8;
 
-// Numbers as they lie in memory; sums are f32, of doubles double.
+// Numbers as stored. Sums are f32, or f64 for f64.
 struct Bits {
   DType type;
   __device__ double wide(const void* p, int64_t i) const {
@@ -31,7 +34,7 @@ struct Bits {
 template <class T>
 __device__ T joined(T sum, T x, bool maximum) {
   if (!maximum) return sum + x;
-  return sum > x || sum != sum ? sum : x;  // the maximum of what has a NaN is NaN
+  return sum > x || sum != sum ? sum : x;  // the maximum with a NaN is NaN
 }
 
 struct Term {
@@ -39,6 +42,8 @@ struct Term {
   int64_t at;
 };
 
+// Returns where the term of a rank is: the own one in the operand, the others in the staging
+// memory.
 __device__ Term term(const DeviceReduce& r, int64_t rank, int64_t i) {
   if (rank == r.rank) return {r.own, i};
   return {r.staged, (rank < r.rank ? rank : rank - 1) * r.stride + i};
@@ -59,6 +64,8 @@ __device__ void reduce_wide(const DeviceReduce& r, int64_t i) {
 __global__ void reduce_kernel(const DeviceReduce r) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const Bits in = {r.in}, out = {r.out_type};
+  // A grid-stride loop; every element is one thread's, so the order of ranks is the order of the
+  // sum.
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < r.n;
        i += step) {
     if (r.in == DType::kF64) {

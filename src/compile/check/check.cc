@@ -1,6 +1,11 @@
+// The proof of a step, in an order in which each check may assume the ones before it: wires state
+// what the ops do; transfers of all ranks match; nothing waits in a cycle (this also gives an order
+// in which the step can run); calls that share bytes are ordered; and a symbolic run in that order
+// finds every value where it is read.
 #include "compile/check/check.h"
 
 #include <iterator>
+#include <map>
 
 #include "base/error.h"
 #include "compile/check/check_parts.h"
@@ -11,6 +16,28 @@ namespace {
 
 void append(std::vector<Finding>& all, std::vector<Finding> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+// There is one program for each stage, in order, and all agree on the mesh and on which stages hold
+// a kind of frame.
+std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
+  std::vector<std::string> findings;
+  const Program& first = stages.at(0);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Program& p = stages[s];
+    if (p.mesh != first.mesh || p.mesh[AxisKind::kPipeline] != std::ssize(stages) ||
+        p.stage != static_cast<int64_t>(s))
+      findings.push_back(fmt::format("program {} of {} is of stage {} of {}, or of another mesh", s,
+                                     stages.size(), p.stage, p.mesh[AxisKind::kPipeline]));
+    std::map<std::string, const FrameKind*> known;
+    for (const FrameKind& k : first.kinds) known.emplace(k.name, &k);
+    for (const FrameKind& k : p.kinds)
+      if (const auto same = known.find(k.name);
+          same != known.end() && same->second->stages != k.stages)
+        findings.push_back(
+            fmt::format("{}: stages 0 and {} say that other stages hold it", k.name, p.stage));
+  }
+  return findings;
 }
 
 }  // namespace
@@ -42,11 +69,15 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   return findings;
 }
 
-std::vector<std::string> prove(const std::vector<Program>& stages) {
-  std::vector<std::string> out;
+std::vector<std::string> prove(const std::vector<Program>& stages, const Target* target) {
+  std::vector<std::string> out = verify_stages(stages);
+  if (!out.empty()) return out;
   std::vector<const Program*> ranks;
   for (const Program& p : stages) {
-    for (std::string& fault : verify(p)) out.push_back(std::move(fault));
+    std::vector<std::string> faults = verify(p);
+    if (faults.empty()) faults = verify_arena(p);
+    if (faults.empty() && target != nullptr) faults = verify_target(p, *target);
+    append(out, std::move(faults));
     ranks.push_back(&p);
   }
   if (!out.empty()) return out;

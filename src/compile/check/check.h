@@ -22,6 +22,7 @@
 
 #include "compile/check/finding.h"
 #include "ir/program.h"
+#include "ir/target.h"
 
 namespace tessera {
 
@@ -29,7 +30,8 @@ namespace tessera {
 // nothing wrong.
 std::vector<Finding> check(const std::vector<const Program*>& ranks);
 
-// verify() and, if that finds nothing, check() of the programs of all stages: one sentence a fault.
-std::vector<std::string> prove(const std::vector<Program>& stages);
+// Returns what verify() and verify_arena() find in the programs of all stages, and verify_target()
+// if the target is known; if that is nothing, what check() finds. One sentence per fault.
+std::vector<std::string> prove(const std::vector<Program>& stages, const Target* target = nullptr);
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/memory/bytes.h"
+#include "compile/memory/frame_lives.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +22,6 @@ class Calls {
   Calls(const Program& p, int rank) : p_(p), rank_(rank), touches_(p), counts_(p.frames.size()) {}
 
   std::vector<Finding> find() {
-    check_bounds();
     for (const CallId x : p_.schedule.ids()) {
       check_labels(x);
       check_apart(x);
@@ -29,6 +29,7 @@ class Calls {
     }
     check_counts();
     check_repeats();
+    check_live();
     return std::move(findings_);
   }
 
@@ -36,16 +37,6 @@ class Calls {
   std::string name(CallId x) const { return "call " + call_name(p_, x); }
   std::string frame(FrameId f) const { return frame_name(p_, f); }
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
-
-  void check_bounds() {
-    for (const FrameId f : p_.frames.ids()) {
-      const bool host = p_.kind(p_.frame(f).kind).host;
-      const int64_t begin = host ? p_.bytes : 0, end = p_.bytes + (host ? p_.host_bytes : 0);
-      if (p_.frame(f).offset < begin || p_.frame(f).offset + p_.bytes_of(f) > end)
-        say(kNone, fmt::format("{} at byte {} is outside the {}arena of {} bytes", frame(f),
-                               p_.frame(f).offset - begin, host ? "host's " : "", end - begin));
-    }
-  }
 
   // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
   // the layer or of the next, but what a layer reads of it is its own.
@@ -144,6 +135,22 @@ class Calls {
     }
     for (const SegmentId s : called.ids())
       if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name()));
+  }
+
+  // Every frame that moves is touched, and the program states how many bytes are alive at most.
+  void check_live() {
+    IdVector<FrameId, bool> touched(p_.frames.size(), false);
+    for (const Call& c : p_.schedule)
+      for (const FrameId f : c.frames) touched[f] = true;
+    bool all = true;
+    for (const FrameId f : p_.frames.ids()) {
+      if (touched[f] || p_.frame(f).state) continue;
+      say(kNone, fmt::format("no call touches {}", frame(f)));
+      all = false;
+    }
+    if (!all || live_bytes(p_) == p_.live_bytes) return;
+    say(kNone, fmt::format("the program says that {} bytes are alive at most, its calls need {}",
+                           p_.live_bytes, live_bytes(p_)));
   }
 
   const Program& p_;

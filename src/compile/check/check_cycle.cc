@@ -1,4 +1,7 @@
-// Checks that no ranks wait for each other: finds a cycle among the transfers of all ranks.
+// Checks that no ranks wait for each other: a topological sort (Kahn 1962) of the calls of all
+// ranks over two steps. A transfer is one node for all its members, since it runs only when all
+// have reached it. If nodes remain, each waits for another one of them, so following the waits
+// finds a cycle.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,7 +19,7 @@ struct Point {
   int rank = 0;
   CallId call = kNone;
 };
-// The waits of all ranks over two steps. A message or collective is one node of all its members.
+// The waits of all ranks over two steps. A message or collective is one node shared by its members.
 class Waits {
  public:
   Waits(const std::vector<const Program*>& ranks, const ChannelNames& names) : ranks_(ranks) {
@@ -24,18 +27,18 @@ class Waits {
     for (size_t r = 0; r < ranks.size(); ++r) connect(static_cast<int>(r), names[r]);
   }
 
-  // For each rank its positions in an order that can run; the earliest of the issue order first.
-  // Shorter than the schedules where there is a cycle.
+  // Returns for each rank its positions in an order that can run, the earliest in issue order
+  // first. It is shorter than the schedule if there is a cycle.
   std::vector<std::vector<int64_t>> order() {
     std::vector<size_t> missing(members_.size());
     std::vector<std::vector<int>> next(members_.size());
-    // Position, then node: ranks proceed side by side.
+    // Ordered by position, then node, so that all ranks advance at the same pace.
     std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>,
                         std::greater<>>
         ready;
     for (size_t n = 0; n < members_.size(); ++n) {
       missing[n] = before_[n].size();
-      for (const int b : before_[n]) next[static_cast<size_t>(b)].push_back(static_cast<int>(n));
+      for (const int b : before_[n]) next[b].push_back(static_cast<int>(n));
       if (missing[n] == 0) ready.emplace(members_[n][0].second, static_cast<int>(n));
     }
     std::vector<std::vector<int64_t>> order(ranks_.size());
@@ -44,45 +47,40 @@ class Waits {
       const auto n = static_cast<size_t>(ready.top().second);
       ready.pop();
       done_[n] = true;
-      for (const auto& [rank, at] : members_[n]) order[static_cast<size_t>(rank)].push_back(at);
+      for (const auto& [rank, at] : members_[n]) order[rank].push_back(at);
       for (const int x : next[n])
-        if (--missing[static_cast<size_t>(x)] == 0)
-          ready.emplace(members_[static_cast<size_t>(x)][0].second, x);
+        if (--missing[x] == 0) ready.emplace(members_[x][0].second, x);
     }
     return order;
   }
 
-  // After order(): the nodes of one cycle, each waiting for the one behind it, as (rank, call);
-  // empty if all can run.
+  // Call after order(). Returns the nodes of one cycle as (rank, call), each waiting for the next
+  // one; empty if all can run.
   std::vector<Point> cycle() const {
     const auto stuck = std::find(done_.begin(), done_.end(), false);
     if (stuck == done_.end()) return {};
     std::vector<int> path;
     auto at = static_cast<int>(stuck - done_.begin());
-    // Every stuck node waits for a stuck node, so this walk returns to itself.
+    // Every stuck node waits for a stuck node, so the walk must revisit one.
     while (std::find(path.begin(), path.end(), at) == path.end()) {
       path.push_back(at);
-      for (const int b : before_[static_cast<size_t>(at)])
-        if (!done_[static_cast<size_t>(b)]) at = b;
+      for (const int b : before_[at])
+        if (!done_[b]) at = b;
     }
     std::vector<Point> points;
     for (auto i = std::find(path.begin(), path.end(), at); i != path.end(); ++i) {
-      const auto& [rank, position] = members_[static_cast<size_t>(*i)][0];
+      const auto& [rank, position] = members_[*i][0];
       points.push_back({rank, CallId(position % length(rank))});
     }
     return points;
   }
 
  private:
-  int64_t length(int rank) const {
-    return static_cast<int64_t>(ranks_[static_cast<size_t>(rank)]->schedule.size());
-  }
-  int& node(int rank, int64_t at) {
-    return node_[static_cast<size_t>(rank)][static_cast<size_t>(at)];
-  }
+  int64_t length(int rank) const { return static_cast<int64_t>(ranks_[rank]->schedule.size()); }
+  int& node(int rank, int64_t at) { return node_[rank][at]; }
 
   void number(const ChannelNames& names) {
-    std::map<std::pair<std::string, int64_t>, int> events;  // channel, how manieth
+    std::map<std::pair<std::string, int64_t>, int> events;  // channel, index within it
     for (size_t r = 0; r < ranks_.size(); ++r) {
       std::map<std::string, int64_t> seen;
       const auto n = static_cast<int64_t>(ranks_[r]->schedule.size());
@@ -92,25 +90,27 @@ class Waits {
         auto id = static_cast<int>(members_.size());
         if (!channel.empty()) id = events.try_emplace({channel, seen[channel]++}, id).first->second;
         if (id == static_cast<int>(members_.size())) members_.emplace_back();
-        members_[static_cast<size_t>(id)].emplace_back(static_cast<int>(r), x);
-        node_[r][static_cast<size_t>(x)] = id;
+        members_[id].emplace_back(static_cast<int>(r), x);
+        node_[r][x] = id;
       }
     }
     before_.resize(members_.size());
   }
 
   void connect(int rank, const IdVector<CallId, std::string>& channels) {
-    const Program& p = *ranks_[static_cast<size_t>(rank)];
+    const Program& p = *ranks_[rank];
     const int64_t n = length(rank);
     std::array<int64_t, kQueues> last;
     last.fill(kNone);
     int64_t transfer = kNone;
     for (int64_t x = 0; x < 2 * n; ++x) {
       const Call& call = p.call(CallId(x % n));
-      auto& before = before_[static_cast<size_t>(node(rank, x))];
+      auto& before = before_[node(rank, x)];
       int64_t& queue = last[static_cast<size_t>(p.segment(call).queue)];
       if (queue != kNone) before.push_back(node(rank, queue));
       queue = x;
+      // One order of transfers per rank, as NCCL needs: a transfer also waits for the one before
+      // it.
       if (p.ordered_transfers && !channels[CallId(x % n)].empty()) {
         if (transfer != kNone) before.push_back(node(rank, transfer));
         transfer = x;
@@ -131,8 +131,7 @@ class Waits {
 Finding cycle_finding(const std::vector<const Program*>& ranks, const std::vector<Point>& cycle) {
   std::string text;
   for (const Point& p : cycle)
-    text += fmt::format("rank {} {} waits for ", p.rank,
-                        call_name(*ranks[static_cast<size_t>(p.rank)], p.call));
+    text += fmt::format("rank {} {} waits for ", p.rank, call_name(*ranks[p.rank], p.call));
   return {"cycle", text + "the first", cycle[0].rank, cycle[0].call};
 }
 

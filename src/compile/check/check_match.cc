@@ -1,4 +1,6 @@
-// Checks that the collectives and messages of all ranks match in kind, group, order and bytes.
+// Checks that the collectives and messages of all ranks match. Calls are grouped by channel (a
+// group of ranks, or a direction between two), which are first in, first out. The n-th calls of all
+// members must agree in kind, label and bytes.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -13,8 +15,8 @@ namespace {
 
 using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
 
-// Which line of events a call belongs to, the same text on all its members; empty for a call that
-// concerns nobody else. Programs of a mesh of one that name a group are taken by its name.
+// Returns the channel of a call, the same text on all its members; empty for a call that involves
+// this rank only. Programs for a mesh of one rank that name a group are taken by that name.
 std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
   const Wire& w = c.wire;
   const std::string partners = partners_of(w);
@@ -33,11 +35,11 @@ std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_
   return fmt::format("{} of ranks {}", partners, fmt::join(group_of(mesh, w.over, rank), ","));
 }
 
-// Ranks of one stage that run one program stand for each other: then the list has one a stage, and
-// what they do among themselves matches by itself.
+// Ranks of one stage that run the same program are represented by one of them. Then the list has
+// one rank per stage, and what ranks of a stage do among each other matches trivially.
 Mesh mesh_of(const std::vector<const Program*>& ranks) {
   Mesh mesh = ranks[0]->mesh;
-  if (static_cast<int64_t>(ranks.size()) == mesh.ranks()) return mesh;
+  if (std::ssize(ranks) == mesh.ranks()) return mesh;
   Mesh stages;
   stages[AxisKind::kPipeline] = mesh[AxisKind::kPipeline];
   return stages;
@@ -62,27 +64,26 @@ bool match(const Wire& a, const Wire& b) {
   return b.kind == wanted && a.label == b.label && a.bytes == b.bytes;
 }
 
-// The stage that a message of this queue comes from or goes to.
+// Returns the stage that a message of this queue comes from or goes to.
 int64_t peer_of(const Program& p, Queue queue) {
   const int64_t stages = p.mesh[AxisKind::kPipeline];
   const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
   return (p.stage + (ahead ? 1 : stages - 1)) % stages;
 }
 
-// The first index at which two members of a channel disagree.
+// Reports the first index at which two members of a channel disagree.
 void match_members(const std::vector<const Program*>& ranks, const std::string& name,
                    const Channel& channel, std::vector<Finding>& findings) {
   const auto& [first, calls] = *channel.begin();
   if (channel.size() == 1) {
     findings.push_back({"match",
                         fmt::format("{} on channel {} has no partner on any rank",
-                                    call_name(*ranks[static_cast<size_t>(first)], calls[0]), name),
+                                    call_name(*ranks[first], calls[0]), name),
                         first, calls[0]});
     return;
   }
   for (auto other = std::next(channel.begin()); other != channel.end(); ++other) {
-    const Program &p = *ranks[static_cast<size_t>(first)],
-                  &q = *ranks[static_cast<size_t>(other->first)];
+    const Program &p = *ranks[first], &q = *ranks[other->first];
     const size_t both = std::min(calls.size(), other->second.size());
     size_t i = 0;
     while (i < both && match(p.call(calls[i]).wire, q.call(other->second[i]).wire)) ++i;

@@ -1,4 +1,6 @@
-// value: what was updated in part is gathered before the whole is read.
+// Checks that weights of which only this rank's shard was updated are gathered before they are read
+// in full. A symbolic run keeps one bit per buffer: whether everything beyond the own shard is out
+// of date.
 #include <set>
 
 #include "base/error.h"
@@ -8,10 +10,10 @@
 namespace tessera {
 namespace {
 
-// What a segment does to one of its parameters, beyond its access.
+// What a segment does with one of its parameters, beyond its access.
 struct Part {
-  bool reads_whole = false;  // more than this rank's own part
-  bool writes_own = false;   // nothing but that part
+  bool reads_whole = false;  // reads more than this rank's shard
+  bool writes_own = false;   // writes only that shard
 };
 
 Part part_of(const Program& p, const Segment& s, FrameKindId kind) {
@@ -43,9 +45,9 @@ class OwnParts : private TwoSteps {
   }
 
  private:
-  // What is known of a frame during the run.
+  // The state of a buffer during the run.
   struct Known {
-    bool own_only = false;  // beyond this rank's part it is old
+    bool own_only = false;  // only this rank's shard is up to date
     int64_t writer = kNone, step = kNone;
   };
 
@@ -54,7 +56,7 @@ class OwnParts : private TwoSteps {
     return !values.empty() && p_[values[0]].role == Role::kWeight;
   }
 
-  // The program that ran before may have updated the own part alone of what is gathered here.
+  // The program that ran before may have updated only the own shard of what is gathered here.
   void begin_old() {
     std::set<FrameKindId> gathered;
     for (const SegmentId s : p_.segments.ids())

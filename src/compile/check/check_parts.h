@@ -33,8 +33,8 @@ std::vector<Finding> check_race(const Program& p, int rank, const std::vector<in
 std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
 // value: what is written is read, by programs in which check_value finds nothing.
 std::vector<Finding> check_unread(const Program& p, int rank, const std::vector<int64_t>& order);
-// value: what each call takes, without a run: frames of its own, apart, in the arena; each as often
-// as others of its kind, none twice.
+// value: what each call takes, without a run: frames of its own, apart; each as often as others of
+// its kind, none twice.
 std::vector<Finding> check_calls(const Program& p, int rank);
 // value: what was updated in part is gathered before the whole is read.
 std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int64_t>& order);

@@ -1,4 +1,7 @@
-// Checks that calls on different queues that use the same bytes are ordered.
+// Checks that calls of different queues that use the same bytes are ordered: happens-before by
+// vector clocks, as race detectors do (FastTrack, Flanagan & Freund 2009), on address ranges
+// instead of variables. The check does not trust find_waits() (memory/waits.cc): it derives the
+// order from the waits in the program alone.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -18,7 +21,7 @@ void raise(PerQueue& a, const PerQueue& b) {
   for (size_t q = 0; q < kQueues; ++q) a[q] = std::max(a[q], b[q]);
 }
 
-// Of a byte, the last calls of each queue that read or wrote it and may still run.
+// Of a byte: the last calls of each queue that read or wrote it and may still be running.
 struct Users {
   PerQueue readers, writers;
 };
@@ -53,15 +56,15 @@ class Races {
   }
 
  private:
-  int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
+  int64_t length() const { return std::ssize(p_.schedule); }
   const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
 
-  // What is over before x: the one ahead in its queue, what it waits for, and what those waited
-  // for.
+  // Sets the clock of x: what is complete before it, that is, the call before it in its queue, the
+  // calls it waits for, and what those waited for.
   void advance(int64_t x, int64_t ahead) {
-    PerQueue& clock = clocks_[static_cast<size_t>(x)];
+    PerQueue& clock = clocks_[x];
     const auto wait = [&](int64_t y) {
-      raise(clock, clocks_[static_cast<size_t>(y)]);
+      raise(clock, clocks_[y]);
       int64_t& mine = clock[static_cast<size_t>(p_.segment(call(y)).queue)];
       mine = std::max(mine, y);
     };
@@ -71,9 +74,9 @@ class Races {
       for (const CallId y : call(x).before_step) wait(y.number());
   }
 
-  // Whether everything that the touch is in conflict with is over before x.
+  // Returns true if everything that conflicts with the access is complete before x; reports races.
   bool compare(int64_t x, size_t queue, const Touch& t) {
-    const PerQueue& clock = clocks_[static_cast<size_t>(x)];
+    const PerQueue& clock = clocks_[x];
     std::set<int64_t> racing;
     users_.read(t.bytes, [&](const Users& u) {
       for (size_t q = 0; q < kQueues; ++q) {
@@ -86,7 +89,8 @@ class Races {
     return racing.empty();
   }
 
-  // Who comes after a writer comes after all that it came after itself.
+  // What comes after an ordered writer also comes after everything that the writer came after, so
+  // older users can be forgotten.
   void remember(int64_t x, size_t queue, const Touch& t, bool ordered) {
     if (t.writes && ordered) {
       Users writer{kNoCalls, kNoCalls};
@@ -101,7 +105,7 @@ class Races {
     return frame == kNone ? "the scratch of its queue" : frame_name(p_, frame);
   }
 
-  // What y touches in the bytes of t; the same frame if it does.
+  // Returns the access of y to the bytes of t, preferably to the same buffer.
   Touch counterpart(int64_t y, const Touch& t) const {
     Touch found;
     for (const Touch& other : touches_.of(call(y)))

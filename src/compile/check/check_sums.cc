@@ -1,5 +1,6 @@
-// value: sums are over the axes of the mesh over which their terms differ, over each of them once,
-// before anybody computes with them.
+// Checks gradient sums: they are taken over exactly the mesh axes on which their terms differ, over
+// each axis once, and before anything computes with them. A symbolic run keeps per buffer the set
+// of axes it has been summed over; sum_axes.h gives the set it needs.
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/check/sum_axes.h"
@@ -23,9 +24,9 @@ class Sums : private TwoSteps {
   }
 
  private:
-  // What is known of a frame during the run.
+  // The state of a buffer during the run.
   struct Known {
-    Axes over;  // that it is summed over in this step
+    Axes over;  // axes that it is summed over in this step
     int64_t writer = kNone, step = kNone;
   };
 
@@ -54,7 +55,7 @@ class Sums : private TwoSteps {
       if (s.frames[i].access != Access::kRead) known(c.frames[i]).writer = x;
   }
 
-  // Who computes with a sum means all of it; who adds to it means what is of one rank.
+  // A call that reads a sum needs all of it; a call that adds to it adds the terms of one rank.
   void compute(int64_t x, FrameId f, Access access) {
     Known& k = known(f);
     const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
@@ -69,7 +70,7 @@ class Sums : private TwoSteps {
     if (access == Access::kWrite) k.over.clear();
   }
 
-  // From the first frame that is not added to into the one that is written.
+  // Reduces from the first buffer that is not only added to, into the one that is written.
   void reduce(int64_t x, const Call& c, const Segment& s) {
     FrameId from = kNone, to = kNone;
     for (size_t i = 0; i < c.frames.size(); ++i) {

@@ -1,4 +1,5 @@
-// value: nothing is written for nobody.
+// Checks that nothing is written in vain: every written buffer is read before it is overwritten or
+// the step ends.
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/check/two_steps.h"
@@ -21,7 +22,7 @@ class Unread : private TwoSteps {
   struct Content {
     int64_t writer = kNone;  // the last position that wrote it in this step
     bool read = true;        // since then
-    int64_t step = kNone;    // of the last touch
+    int64_t step = kNone;    // of the last access
   };
 
   void run(int64_t x) {
@@ -40,8 +41,8 @@ class Unread : private TwoSteps {
     }
   }
 
-  // What the first layer read has a gradient that nobody wants where nothing before it is trained:
-  // then none of any micro-batch is read.
+  // The gradient of the first layer's input is not read if nothing before the layer is trained:
+  // then it is unread in every micro-batch.
   bool is_first_gradient(const Frame& f) const {
     const FrameKind& kind = p_.kind(f.kind);
     return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
@@ -53,7 +54,7 @@ class Unread : private TwoSteps {
     return read;
   }
 
-  // Of a kind that anybody reads, or adds to, no frame ends with something unread.
+  // If any call reads a kind or adds to it, none of its buffers may end with unread contents.
   void check_ends() {
     const IdVector<FrameKindId, bool> wanted = first_gradients_read();
     for (const FrameId f : p_.frames.ids()) {

@@ -1,5 +1,6 @@
-// value: a symbolic run. Each read finds the frame that it means, whole and not overwritten; sums
-// start fresh once and are complete before they are read.
+// A symbolic run in the order found by check_cycle. Each buffer has a version, the number of its
+// writes. A read must find the version that issue order gives it, in bytes that nothing else has
+// overwritten; sums must start fresh once and be complete before they are read.
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/check/last_writers.h"
@@ -8,15 +9,15 @@
 namespace tessera {
 namespace {
 
-// What the bytes of a frame hold during the symbolic run.
+// What a buffer holds during the symbolic run.
 struct Content {
   int64_t writer = kNone;  // the last position that wrote it in this step
-  int64_t entered = 0;     // what was written into its bytes before this moment is past
-  int64_t reader = kNone;  // the last that only read it, since it was started
-  int64_t taker = kNone;   // the last that read or updated it, since it was started
+  int64_t entered = 0;     // writes to its bytes before this moment do not matter
+  int64_t reader = kNone;  // the last call that only read it, since the sum began
+  int64_t taker = kNone;   // the last call that read or updated it, since the sum began
   bool summed = false;     // added to in this step
-  int64_t version = 0;     // how often it was written, all steps
-  int64_t step = kNone;    // of the last touch
+  int64_t version = 0;     // number of writes, over all steps
+  int64_t step = kNone;    // of the last access
 };
 
 class Values : private TwoSteps {
@@ -27,13 +28,12 @@ class Values : private TwoSteps {
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     find_versions();
     order_ = &order;
-    for (now_ = 0; now_ < static_cast<int64_t>(order.size()); ++now_)
-      run(order[static_cast<size_t>(now_)]);
+    for (now_ = 0; now_ < std::ssize(order); ++now_) run(order[now_]);
     return findings();
   }
 
  private:
-  // The version that each read means: what the calls before it in issue order wrote.
+  // Finds the version that each read expects: the writes of the calls before it in issue order.
   void find_versions() {
     IdVector<FrameId, int64_t> version(p_.frames.size(), 0);
     for (int64_t x = 0; x < 2 * length(); ++x) {
@@ -51,7 +51,7 @@ class Values : private TwoSteps {
     for (const FrameId f : c.frames) enter_step(x, f);
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Access access = s.frames[i].access;
-      const int64_t meant = meant_[first_[static_cast<size_t>(x)] + i];
+      const int64_t meant = meant_[first_[x] + i];
       if (access == Access::kUpdate) update(x, c.frames[i]);
       if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
       if (access == Access::kRead) contents_[c.frames[i]].reader = x;
@@ -63,7 +63,7 @@ class Values : private TwoSteps {
       if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
   }
 
-  // A frame that is not state begins each step with nothing in it.
+  // A buffer that is not state begins each step empty.
   void enter_step(int64_t x, FrameId f) {
     Content& c = contents_[f];
     if (c.step == step_of(x)) return;
@@ -73,12 +73,12 @@ class Values : private TwoSteps {
     c.step = step_of(x);
   }
 
-  // Whether f holds what was written to it; says so where it does not.
+  // Returns true if f holds what was written to it, and reports it if not.
   bool holds(int64_t x, FrameId f, const char* verb) {
     const Content& c = contents_[f];
     if (const int64_t at = writers_.overwritten(f, c.entered); at != kNone) {
-      say(x, fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f),
-                         name((*order_)[static_cast<size_t>(at)])));
+      say(x,
+          fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f), name((*order_)[at])));
       return false;
     }
     if (c.writer != kNone || p_.frame(f).state) return true;
@@ -94,7 +94,7 @@ class Values : private TwoSteps {
     c.taker = x;
   }
 
-  // Who reads a sum means the whole of it: nothing changes it afterwards.
+  // A call that reads a sum expects all of it: nothing may change it afterwards.
   void update(int64_t x, FrameId f) {
     const Content& c = contents_[f];
     if (c.summed && c.reader != kNone)

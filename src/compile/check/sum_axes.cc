@@ -1,3 +1,6 @@
+// The axes over which each gradient sum must be reduced, derived from the shardings of weights
+// alone: a gradient is partial exactly on the axes on which its weight is shared. check_sums
+// compares this with what the program does.
 #include "compile/check/sum_axes.h"
 
 #include <fmt/format.h>
@@ -7,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// A gradient is partial where its weight is shared: over axes, and over the stages that hold it.
+// A gradient is partial on the axes, and over the stages, on which its weight is shared.
 Axes partial_axes(const Program& p, const FrameKind& sums) {
   Axes axes;
   if (sums.like == kNone) return axes;
@@ -20,8 +23,8 @@ Axes partial_axes(const Program& p, const FrameKind& sums) {
   return axes;
 }
 
-// What Adafactor measures of a rank's own part of weights means something once the ranks of the
-// stage have added theirs.
+// Adafactor's measures of a rank's shard are complete once the ranks of the stage have added
+// theirs.
 void mark_measures(const Program& p, SumAxes& sums) {
   Axes stage;
   for (size_t a = 0; a < kMaxAxes; ++a)

@@ -16,7 +16,7 @@ class TwoSteps {
  public:
   TwoSteps(const Program& p, int rank) : p_(p), rank_(rank) {}
 
-  int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
+  int64_t length() const { return std::ssize(p_.schedule); }
   // Of a position of the two steps.
   int64_t step_of(int64_t x) const { return x / length(); }
   const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }

@@ -1,12 +1,17 @@
-// Adapters and frozen weights: what fine-tuning changes in a graph.
-#include <fmt/ranges.h>
-
+// LoRA adapters (Hu et al. 2021) and frozen weights, the two changes that fine-tuning makes to a
+// graph:
+//
+//   y = x W^T   becomes   y = x W^T + (alpha / r) (x A^T) B^T,   A [r, in], B [out, r]
+//
+// W is frozen; A is random and B is zero at the start, so the first step computes what the model
+// without adapters does. A and B are divided over tensor ranks along the same dimension as W: by
+// inputs A, by outputs B.
 #include <algorithm>
 #include <cmath>
 
-#include "base/config.h"
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
+#include "compile/graph/name_patterns.h"
 #include "compile/graph/rewrite.h"
 #include "ir/builder.h"
 
@@ -17,32 +22,11 @@ constexpr auto kTensorAxis = static_cast<size_t>(AxisKind::kTensor);
 constexpr std::string_view kWeightSuffix = ".weight";
 
 bool is_target(const AdapterPolicy& policy, const std::string& name) {
-  return policy.targets.empty() ||
-         std::any_of(policy.targets.begin(), policy.targets.end(),
-                     [&](const std::string& t) { return matches(t, name); });
+  return policy.targets.empty() || matches_any(policy.targets, name);
 }
 
-bool none_matches(const std::string& pattern, const std::vector<std::string>& names) {
-  return std::none_of(names.begin(), names.end(),
-                      [&](const std::string& name) { return matches(pattern, name); });
-}
-
-// What a pattern that matches none of `names` may have meant. A name is that of all layers, so a
-// layer's number is one mistake.
-std::string meant(const std::string& pattern, const std::vector<std::string>& names) {
-  std::string of_all = pattern, core = pattern;
-  std::erase_if(of_all, [](char c) { return c >= '0' && c <= '9'; });
-  std::erase(core, '*');
-  const auto has_core = [&](const std::string& name) { return name.find(core) != name.npos; };
-  std::string guess = none_matches(of_all, names) ? nearest(core, names) : of_all;
-  if (guess.empty() && std::any_of(names.begin(), names.end(), has_core)) guess = "*" + core + "*";
-  return fmt::format("{}There are: {}.",
-                     guess.empty() ? "" : fmt::format("Did you mean '{}'? ", guess),
-                     fmt::join(names, ", "));
-}
-
-// Beyond the smaller side of a matrix the adapters' product has more numbers than the weight and
-// can be nothing that one of that rank is not.
+// A rank above the smaller side of the matrix cannot represent more than that side does, and A and
+// B would have more elements than W.
 void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
   const Shape& s = g[w].shape;
   const int64_t rows = s.product(0, out), columns = s.product(out, s.rank());
@@ -54,7 +38,7 @@ void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
         rank, g[w].name, rows, columns, most);
 }
 
-// An adapter's matrix for weight w, divided where w is.
+// Adds an adapter matrix for weight w, divided along `divided` (-1: not divided).
 ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, double std,
                        int divided) {
   Value v = g[w];
@@ -71,7 +55,7 @@ ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, dou
   return g.values.push_back(std::move(v));
 }
 
-// The dimensions [from, to) of a shape behind or before `rank`.
+// Returns the dimensions [from, to) of a shape with `rank` before or after them.
 Shape with_rank(const Shape& s, int from, int to, int64_t rank, bool first) {
   std::vector<int64_t> dims(s.dims().begin() + from, s.dims().begin() + to);
   dims.insert(first ? dims.begin() : dims.end(), rank);
@@ -88,11 +72,14 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   const int divided = g[w].sharding.place[kTensorAxis];
   const double inputs = static_cast<double>(shape.product(out, shape.rank()));
   const ValueId a =
+      // The standard deviation is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
+      // is 1/(3 in).
       adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
                      1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
   const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
                                    divided < out ? divided : -1);
-  // B has the weight's outputs, so the same parts; A reads the input for all of them.
+  // B has the outputs of W, so the same parts (q, k, v for example). A reads the input for all of
+  // them.
   for (const WeightPart& part : g[w].parts)
     if (part.dim < out) g[b].parts.push_back(part);
   const ValueId base = clone_value(g, y, ".base");
@@ -108,22 +95,6 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
 }
 
 }  // namespace
-
-// Each part between two stars is taken where it is first found: a later place leaves less for the
-// parts after it. So the time is at most the product of the lengths.
-bool matches(std::string_view pattern, std::string_view name) {
-  const size_t first = pattern.find('*');
-  if (first == pattern.npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, first))) return false;
-  name.remove_prefix(first);
-  pattern.remove_prefix(first + 1);
-  for (size_t star; (star = pattern.find('*')) != pattern.npos; pattern.remove_prefix(star + 1)) {
-    const size_t found = name.find(pattern.substr(0, star));
-    if (found == name.npos) return false;
-    name.remove_prefix(found + star);
-  }
-  return name.ends_with(pattern);
-}
 
 void add_adapters(Graph& g, const AdapterPolicy& policy) {
   if (policy.rank == 0) return;
@@ -142,27 +113,7 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
         block.forward.push_back(std::move(op));
     }
   }
-  for (const std::string& t : policy.targets)
-    if (none_matches(t, products))
-      throw Error("lora.targets has '{}', which is the name of no product's weight. {}", t,
-                  meant(t, products));
-}
-
-void freeze(Graph& g, const std::vector<std::string>& patterns) {
-  std::vector<std::string> weights;
-  for (const Value& v : g.values)
-    if (v.role == Role::kWeight) weights.push_back(known_name(v));
-  for (const std::string& p : patterns) {
-    if (none_matches(p, weights))
-      throw Error("optimizer.freeze has '{}', which is the name of no weight. {}", p,
-                  meant(p, weights));
-    for (Value& v : g.values)
-      if (v.role == Role::kWeight && matches(p, known_name(v))) v.frozen = true;
-  }
-  const bool trains = std::any_of(g.values.begin(), g.values.end(), [](const Value& v) {
-    return v.role == Role::kWeight && !v.frozen;
-  });
-  if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
+  require_matches("lora.targets", policy.targets, "product's weight", products);
 }
 
 }  // namespace tessera

@@ -1,3 +1,15 @@
+// Chooses how one op is computed on one mesh axis, greedily and from its operands alone, with these
+// rules in order:
+//
+//   1. a weight that the model divides or shares decides;
+//   2. a split that an operand already has is kept, the one with the fewest conversions;
+//   3. partial sums are carried through ops that are linear in them;
+//   4. everything else goes to its home sharding (DefaultPlaces), after which 2 is tried again;
+//   5. nothing is divided.
+//
+// Sequence parallelism needs no rule of its own: with it the home sharding of hidden states is
+// split along the sequence, and the conversions that follow are its all-gathers and
+// reduce-scatters.
 #include "compile/graph/choose_signature.h"
 
 #include <algorithm>
@@ -7,14 +19,15 @@
 namespace tessera {
 namespace {
 
-// The split of an operand that the op can carry with the fewest conversions, the first of equals.
+// Returns the split of an operand that the op can carry with the fewest conversions, the first of
+// equals.
 std::optional<Signature> carried_split(const Op& op, ValueSpan values, const ShardingRule& rule,
                                        size_t axis, const std::vector<int8_t>& places) {
   std::optional<Signature> best;
   long fewest = 0;
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] < 0) continue;
-    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
+    const char label = rule.inputs[i][places[i]];
     if (rule.splits.find(label) == std::string::npos) continue;
     Signature s = split_signature(rule, label);
     long conversions = 0;
@@ -30,7 +43,8 @@ std::optional<Signature> carried_split(const Op& op, ValueSpan values, const Sha
   return best;
 }
 
-// Nothing is divided: shared if an operand is, else replicated, else free if a weight is.
+// Nothing is divided: shared if an operand is shared, else replicated, else free if a weight is
+// free.
 Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& places) {
   bool shared = false, replicated = false, free = false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -49,17 +63,17 @@ Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& pla
   return s;
 }
 
-// Sums that are not complete are carried only by what is linear and keeps sizes: products reduce
-// first.
+// Incomplete sums pass only through ops that are linear and keep the shape. Before a GEMM they are
+// reduced.
 std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
                                          const std::vector<int8_t>& places) {
   for (const std::vector<int>& set : rule.linear) {
-    const bool all = std::all_of(set.begin(), set.end(),
-                                 [&](int i) { return places[static_cast<size_t>(i)] == kPartial; });
-    if (!all || rule.inputs[static_cast<size_t>(set[0])] != rule.outputs[0]) continue;
+    const bool all =
+        std::all_of(set.begin(), set.end(), [&](int i) { return places[i] == kPartial; });
+    if (!all || rule.inputs[set[0]] != rule.outputs[0]) continue;
     Signature s{std::vector<int8_t>(places.size(), kShared),
                 std::vector<int8_t>(op.outputs.size(), kPartial)};
-    for (const int i : set) s.inputs[static_cast<size_t>(i)] = kPartial;
+    for (const int i : set) s.inputs[i] = kPartial;
     return s;
   }
   return std::nullopt;
@@ -92,7 +106,7 @@ Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& 
       return {std::vector<int8_t>(places.size(), kShared),
               std::vector<int8_t>(op.outputs.size(), kShared)};
     if (places[i] < 0) continue;
-    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
+    const char label = rule.inputs[i][places[i]];
     CHECK(rule.splits.find(label) != std::string::npos, "{} cannot be divided along {} of {}",
           op.origin, places[i], values[op.inputs[i]].name);
     return split_signature(rule, label);

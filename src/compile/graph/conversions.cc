@@ -1,3 +1,5 @@
+// Inserts the conversions that the chosen signatures need. A value that several ops need in the
+// same other sharding is converted once, before the first of them.
 #include "compile/graph/conversions.h"
 
 #include <map>
@@ -30,6 +32,9 @@ void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
     Sharding wanted = graph[block.output].sharding;
     for (const size_t a : divided_axes(graph.mesh))
       wanted.place[a] = home.of(graph[block.output], a);
+    // The block's output leaves in its home sharding, so the next block can be compiled without
+    // knowledge of this one. The roles are exchanged: the converted value becomes the hidden
+    // states.
     const ValueId leaving = at_places(block.output, wanted);
     if (leaving != block.output) {
       std::swap(graph[leaving].role, graph[block.output].role);

@@ -1,4 +1,7 @@
-// The backward of a block, by the gradient rule of each op.
+// Reverse-mode differentiation of one block. The ops are visited in reverse order; each rule adds
+// its contributions to the gradients of its inputs (graph/gradients.h joins several by a sum). The
+// gradients at the borders are values of their own, d_hidden' (in) and d_hidden (out), so that
+// blocks can be compiled separately.
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
@@ -8,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// A loss without its gradient: what the gradient rule of a loss emits computes the loss again.
+// Returns true for a loss that does not compute its gradient. Its gradient rule emits an op that
+// computes the loss again, so in the joint segment the plain loss is dropped.
 bool is_loss(const Op& op) {
   const auto has_gradient = [](const auto& a) {
     if constexpr (requires { a.gradient; })
@@ -33,7 +37,7 @@ ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
   return b.emit_one(Sum{}, "d_hidden", {gradient});
 }
 
-// What all layers give for what they all read.
+// The sum of the gradients that all layers give for the encoder output.
 ValueId memory_gradient(Graph& g) {
   Value v = g[g.memory];
   v.name = "d_memory";
@@ -60,6 +64,7 @@ void differentiate(Graph& graph, Block& block) {
     g.add(block.output, block.output_gradient);
   }
   const bool gives_memory = writer(block.forward, graph.memory) >= 0;
+  // The block that writes the encoder output starts from the summed gradient.
   if (gives_memory) g.add(graph.memory, in_type_of(b, graph.memory, graph.memory_gradient));
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op op = block.forward[i];
@@ -74,6 +79,7 @@ void differentiate(Graph& graph, Block& block) {
     graph[d].name = block.name + ".d_hidden";
     graph[d].per = graph[block.input].per;
   }
+  // The last block runs forward and backward as one segment, so that logits need not be saved.
   if (!block.loss) return;
   std::vector<Op> joint;
   for (const Op& op : block.forward)

@@ -1,6 +1,7 @@
-// linear_cross_entropy and cross_entropy → logits_max, logits_sums, divided_cross_entropy (with a
-// matmul before them), so that shard can put reductions between. One rank keeps the fused op, which
-// never holds all logits.
+// Rewrites linear_cross_entropy and cross_entropy as logits_max, logits_sums and
+// divided_cross_entropy, with a matmul before them if the logits were fused. The shard pass then
+// inserts the reductions of vocabulary-parallel cross-entropy between them. With one tensor rank
+// the fused op remains, which never stores all logits.
 #include "compile/graph/graph_passes.h"
 #include "ir/builder.h"
 

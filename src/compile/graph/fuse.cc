@@ -1,4 +1,5 @@
-// Fuses a bias into an activation and a residual into a norm.
+// Peephole fusions that save passes over memory: a bias into GELU, and a residual sum into the norm
+// that follows it.
 #include <algorithm>
 
 #include "base/error.h"
@@ -19,14 +20,15 @@ bool is_bias_sum(const Op& op) {
 
 bool is_norm(const Op& op) { return op.is<Norm>() || op.is<RmsNorm>(); }
 
-// norm(sum(terms; biases), gain, bias) as one op where the sum stood.
+// Replaces norm(sum(terms; biases), gain, bias) by one op at the position of the sum. The sum stays
+// an output, because the residual stream needs it.
 void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
   const Op& s = ops[sum];
   Op fused = ops[norm];
   const int64_t terms = s.as<Sum>().terms;
   const auto sum_up = [&](auto& attributes) {
     attributes.terms = terms;
-    attributes.biases = static_cast<int64_t>(s.inputs.size()) - terms;
+    attributes.biases = std::ssize(s.inputs) - terms;
   };
   if (Norm* const layer = fused.if_as<Norm>())
     sum_up(*layer);
@@ -50,6 +52,9 @@ void fuse_residual_norm(std::vector<Op>& ops) {
   }
 }
 
+// Removes ops whose outputs are never read, last first, so that one pass also finds ops that only
+// dead ones read. Outputs with another role than activation or scratch leave the block and count as
+// read.
 void remove_dead(const Graph& graph, const Block& block, std::vector<Op>& ops,
                  const std::vector<Op>& later) {
   for (size_t i = ops.size(); i-- > 0;) {
@@ -71,10 +76,11 @@ void fuse_bias_gelu(Graph& graph) {
       Gelu* const gelu = op.if_as<Gelu>();
       if (gelu == nullptr || gelu->bias) continue;
       const int s = writer(block.forward, op.inputs[0]);
-      if (s < 0 || !is_bias_sum(block.forward[static_cast<size_t>(s)]) ||
+      if (s < 0 || !is_bias_sum(block.forward[s]) ||
+          // Only if GELU is the sum's single reader; otherwise the sum must be stored anyway.
           total_readers(block, op.inputs[0]) != 1)
         continue;
-      op.inputs = block.forward[static_cast<size_t>(s)].inputs;
+      op.inputs = block.forward[s].inputs;
       gelu->bias = true;
       block.forward.erase(block.forward.begin() + s);
       --i;

@@ -1,4 +1,4 @@
-// How gradients of weights are summed: in which type, and whether a product adds to the sum itself.
+// The dtype of weight-gradient sums, and whether a GEMM adds to the sum itself.
 #include <algorithm>
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ void add_into(Op& op, DType type) {
   *into = type;
 }
 
-// The product alone, in the type of weights, and its addition to the sum.
+// Computes the GEMM alone, in the dtype of the weights, and then adds it to the sum.
 std::vector<Op> apart(Graph& g, Op product, DType type) {
   const ValueId sum = product.outputs[0], one = clone_value(g, sum, ".once");
   g[one].role = Role::kScratch;

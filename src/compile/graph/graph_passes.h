@@ -31,6 +31,9 @@ void add_adapters(Graph& graph, const AdapterPolicy& adapters);
 // Marks the weights whose names match a pattern as not trained. Throws Error for a pattern that
 // matches none.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
+// Sets Value::policy of every weight that matches a group: the first such group. Throws Error for a
+// pattern that matches none.
+void assign_optimizers(Graph& graph, const std::vector<OptimizerGroup>& groups);
 
 // Sets dtypes: with bf16 and fp16, weights and activations are bf16 or f16; statistics, losses and
 // weight gradients stay f32.
@@ -85,5 +88,16 @@ void fuse_residual_norm(Graph& graph);
 
 // Removes ops whose outputs are not read.
 void remove_dead_ops(Graph& graph);
+
+// Moves the collectives over tensor ranks of each layer to the inner queue kTensor.
+void assign_queues(Graph& graph);
+// Cuts the ops of layers with inner queues into at most that many chunks of sequences: the largest
+// number that divides the sequences of a micro-batch. Ops that add over sequences, such as
+// gradients of weights, stay whole, so every sum has the order that it had. Runs after
+// assign_queues.
+void chunk_layers(Graph& graph, int64_t chunks);
+// Reorders the ops of layers with inner queues, so that the compute queue waits little. Ops that
+// are in conflict keep their order. Runs after chunk_layers.
+void order_segments(Graph& graph);
 
 }  // namespace tessera

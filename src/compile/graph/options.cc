@@ -1,4 +1,4 @@
-// Passes that turn a fused op into its parts, or a training graph into one that generates.
+// Passes that replace a fused op by its parts, or turn a training graph into one for generation.
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
 #include "ir/builder.h"
@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Rewrites each op of type A in all forwards: `expand` appends what replaces it.
+// Rewrites each op of type A in all forwards; `expand` appends the replacement.
 template <class A, class Expand>
 void replace_ops(Graph& graph, Expand expand) {
   for (Block& block : graph.blocks) {
@@ -72,7 +72,7 @@ void keep_logits(Graph& graph) {
 
 namespace {
 
-// What attends to an encoder's output reads its keys and values from a cache.
+// Cross-attention reads the keys and values of the encoder output from a cache.
 void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
   const ValueId keys = input(op, Attention::kKv);
   graph[keys].role = Role::kCache;
@@ -81,7 +81,7 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
     std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
 }
 
-// The program keeps all weights of the model, whichever of its ops it goes without.
+// Keeps all weights of the model in the program, including those of ops that it drops.
 void hold_weights(Graph& graph) {
   for (Block& block : graph.blocks)
     for (const Op& op : block.forward)
@@ -91,6 +91,8 @@ void hold_weights(Graph& graph) {
 
 }  // namespace
 
+// Generation: self-attention becomes attention with a cache of `context` positions. With `encoded`,
+// the encoder has run before: its ops are gone, and cross-attention reads cached keys and values.
 void decode(Graph& graph, int64_t context, bool encoded) {
   ValueId positions = kNone;
   for (const ValueId i : graph.values.ids())

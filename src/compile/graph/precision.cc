@@ -1,4 +1,6 @@
-// Types of values by the policy of precision; loss scaling and 8-bit products.
+// The dtype of every value by the precision policy, loss scaling, and FP8 GEMMs. Weights and hidden
+// states get the compute dtype; the type inference of the ops gives the rest, so norm statistics
+// and losses stay f32.
 #include <cmath>
 
 #include "base/error.h"
@@ -15,7 +17,7 @@ void infer_again(Graph& g, const Op& op) {
   for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
 }
 
-// Of a product; nullptr for other ops.
+// Returns the FP8 format of a GEMM, or nullptr for other ops.
 Fp8Format* fp8_format(Op& op) {
   if (Matmul* const a = op.if_as<Matmul>()) return &a->fp8;
   if (MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return &a->fp8;
@@ -23,7 +25,7 @@ Fp8Format* fp8_format(Op& op) {
   return nullptr;
 }
 
-// Sets `scaled` of a loss that computes its gradient. Returns whether it did.
+// Sets `scaled` of a loss that computes its gradient. Returns true if it did.
 bool set_scaled(auto& loss) {
   if constexpr (requires { loss.scaled; }) {
     loss.scaled = loss.gradient;
@@ -53,7 +55,9 @@ void apply_precision(Graph& graph, Precision precision) {
 void multiply_in_fp8(Graph& graph) {
   constexpr int64_t kMultiple = 16;
   const ValueVector local = local_values(graph.values);
-  // Of a product of [r, k] and [m, k], and of its gradients', the three extents.
+  // cuBLASLt needs multiples of 16 for m, n and k. With the operand sizes m k, n k and m n, the
+  // square root of their product is m n k, and each extent is a quotient of it; this holds for the
+  // gradients of a GEMM too.
   const auto fits = [&](const Op& op) {
     const Shape &a = local[op.inputs[0]].shape, &b = local[op.inputs[1]].shape,
                 &c = local[op.outputs[0]].shape;
@@ -70,6 +74,8 @@ void multiply_in_fp8(Graph& graph) {
       for (Op& op : *ops) {
         Fp8Format* const format = fp8_format(op);
         if (format != nullptr && fits(op))
+          // E4M3 (more mantissa) for forward operands; gradients need E5M2's range (Micikevicius et
+          // al. 2022).
           *format = op.is<Matmul>() ? Fp8Format::kE4M3 : Fp8Format::kE5M2;
       }
   }

@@ -1,4 +1,6 @@
-// Recomputes parts of the forward before the backward, so that less is saved.
+// Selective recomputation (Korthikanti et al. 2022): cheap ops of the forward run again in the
+// backward, so their outputs are not saved. Each clone is inserted directly before its first
+// reader.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Of the attention weights; a mask that is kept of other dropouts is not drawn again.
+// Returns true for the dropout of attention weights. The masks of other dropouts are kept.
 bool drops_weights(const Block& block, const Op& op) {
   if (!op.is<Dropout>()) return false;
   const int from = writer(block.forward, op.inputs[0]);
@@ -24,8 +26,8 @@ bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
          (repeat == Repeat::kCheap && what == SelectiveKind::kCheap);
 }
 
-// The ops of the forward that are run again, in order: cheap ones of which the backward, or another
-// that runs again, reads something.
+// Returns the ops to run again, in order: cheap ones with an output that the backward, or another
+// repeated op, reads. Walking backwards finds the transitive inputs in one pass.
 std::vector<Op> repeated(const Block& block, SelectiveKind what) {
   std::vector<Op> ops;
   for (size_t i = block.forward.size(); i-- > 0;) {
@@ -54,7 +56,7 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
     }
   }
   for (const auto& [from, to] : again) replace_reads(block.backward, from, to);
-  // Each clone stands right before its first reader, so that its outputs live shortly.
+  // Each clone is inserted right before its first reader, so that its outputs have short lifetimes.
   for (size_t c = clones.size(); c-- > 0;) {
     const auto reads = [&](const Op& op) {
       return std::any_of(clones[c].outputs.begin(), clones[c].outputs.end(), [&](ValueId v) {

@@ -1,4 +1,4 @@
-// Removes the op `share`, which only matters to gradients, once these exist.
+// Removes the op `share`, which matters only to gradients, once these exist.
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
 

@@ -1,3 +1,4 @@
+// Small queries and edits on lists of ops that the graph passes share.
 #include "compile/graph/rewrite.h"
 
 #include <algorithm>

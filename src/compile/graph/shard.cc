@@ -1,5 +1,7 @@
-// Forwards over all blocks: a signature for every op. Backwards: what is free. Then conversions are
-// inserted where an input's place is not what the signature wants.
+// Sharding propagation in two passes. Forwards over all blocks, every op gets a signature per mesh
+// axis; values that no rule decides stay free. Backwards, free values become replicated if all
+// their uses are replicated, else shared. Then conversions are inserted where an input's sharding
+// differs from the signature's.
 #include <algorithm>
 #include <map>
 
@@ -49,9 +51,9 @@ class Sharder {
   Graph& g_;
   DefaultPlaces home_;
   std::vector<size_t> axes_;
-  uint8_t per_ = kOne;  // of what the block at hand computes
+  uint8_t per_ = kOne;  // the index set of values of the current block
   IdVector<BlockId, std::vector<Planned>> plans_;
-  // Free values of which a use is not replicated.
+  // Free values with a use that is not replicated.
   std::map<std::pair<ValueId, size_t>, bool> differ_;
 };
 
@@ -60,8 +62,8 @@ uint8_t Sharder::index_of(const Block& b) const {
   return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
 }
 
-// Where the model puts a weight. Where it does not tell the two apart, tensor_kv is the outer part
-// of its tensor axis.
+// Returns the model's placement of a weight. If the model does not distinguish the two, tensor_kv
+// is the outer part of the tensor axis.
 int8_t declared(const Sharding& model, size_t axis) {
   int8_t p = model.place[axis];
   if (p == kReplicated && axis == static_cast<size_t>(AxisKind::kTensorKv))
@@ -69,8 +71,8 @@ int8_t declared(const Sharding& model, size_t axis) {
   return p == kReplicated ? kFree : p;
 }
 
-// Weights as the model says where it divides or shares them, else free; sequences over data; what
-// enters a block at home.
+// Places weights as the model declares them, else free; sequences over the data axes; inputs of
+// blocks in their home sharding.
 void Sharder::place_inputs() {
   for (Value& v : g_.values) {
     const Sharding model = v.sharding;
@@ -102,7 +104,8 @@ void Sharder::plan(Op op, std::vector<Planned>& plans) {
   plans.push_back(std::move(p));
 }
 
-// Terms that are partial alike are added before they are reduced, so once.
+// Terms with the same partial sharding are added before they are reduced: one reduction instead of
+// one per term.
 void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   const int64_t terms = op.as<Sum>().terms;
   const auto is_partial = [&](ValueId v) {
@@ -118,20 +121,20 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   }
   if (joined.size() < 2 || rest.empty()) return;
   Op first = op;
-  first.as<Sum>().terms = static_cast<int64_t>(joined.size());
+  first.as<Sum>().terms = std::ssize(joined);
   first.inputs = joined;
   first.outputs = {clone_value(g_, op.outputs[0], ".partial")};
   g_[first.outputs[0]].role = Role::kActivation;
   g_[first.outputs[0]].per = per_;
-  const auto left = terms - static_cast<int64_t>(joined.size());
+  const auto left = terms - std::ssize(joined);
   rest.insert(rest.begin() + left, first.outputs[0]);
   op.as<Sum>().terms = left + 1;
   op.inputs = rest;
   plan(std::move(first), plans);
 }
 
-// Walks backwards, so every use of an op's outputs is known: they are replicated if all uses are,
-// else shared.
+// Called in reverse order, so every use of an op's outputs is known: outputs are replicated if all
+// uses are, else shared.
 void Sharder::settle(Planned& p) {
   for (const size_t a : axes_) {
     const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };

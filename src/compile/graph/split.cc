@@ -1,4 +1,6 @@
-// Splits the backward into gradients of inputs and of weights, for zero-bubble schedules.
+// Splits the backward of a block into input gradients and weight gradients, for zero-bubble
+// schedules (Qi et al. 2024): the first part is on the critical path of the pipeline, the second
+// fills its bubbles.
 #include <algorithm>
 #include <set>
 
@@ -8,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// An op that makes a part of the input's gradient as well as gradients of weights (a norm's) leaves
-// the latter for the weights' part to add, so that one segment alone adds to the gradients.
+// An op that computes an input gradient and weight gradients together (a norm's) stores the latter
+// for the second part to add, so that only one segment adds to the gradient sums.
 std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   std::vector<Op> additions;
   for (Op& op : inputs)
@@ -28,7 +30,8 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   return additions;
 }
 
-// Backwards from the gradients of the input and of an encoder's output: which ops they need.
+// Walks backwards from the gradients of the input and the encoder output, collecting the ops that
+// they need.
 void split_backward(Graph& graph, Block& block) {
   std::set<ValueId> needed = {block.input_gradient, graph.memory_gradient};
   needed.erase(kNone);

@@ -19,8 +19,11 @@ std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_fram
     for (ValueId& v : op.outputs) {
       if (low.graph[v].role != Role::kActivation || (keep_frames && low.graph[v].frame != kNone))
         continue;
-      copy[v] = copy_value(low.graph, v, keep_frames ? CopyKind::kRecomputed : CopyKind::kNoSave);
-      v = copy[v];
+      const auto [made, first] = copy.try_emplace(v);  // ops on other chunks of v make it, too
+      if (first)
+        made->second =
+            copy_value(low.graph, v, keep_frames ? CopyKind::kRecomputed : CopyKind::kNoSave);
+      v = made->second;
     }
     if (op.workspace != kNone) op.workspace = clone_value(low.graph, op.workspace, "");
   }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compile/lower/expand.h"
 #include "compile/lower/lowering.h"
+#include "compile/lower/op_waits.h"
 #include "compile/lower/scratch.h"
 #include "ir/builder.h"
 #include "ir/rule.h"
@@ -44,7 +45,7 @@ void step_segments(Lowering& low) {
                                     report, report, Queue::kGroups);
   if (!low.trains()) return;
   Builder(low.graph, clip, kOne, "")
-      .emit(Clip{low.context.request.optimizer.clip_norm}, "clip", {report, only(low, Role::kStep)},
+      .emit(Clip{low.context.request.clip_norm}, "clip", {report, only(low, Role::kStep)},
             {report});
   low.out.clip = segment(low, Phase::kClip, "", clip);
 }
@@ -60,6 +61,7 @@ SegmentId segment(Lowering& low, Phase phase, const std::string& subject, std::v
   s.queue = queue;
   Program& p = low.out.program;
   p.values.swap(low.graph.values);
+  find_op_waits(s.ops, p.values);
   layout_scratch(p, s, low.context.target.alignment);
   p.values.swap(low.graph.values);
   std::set<FrameKindId> kinds;

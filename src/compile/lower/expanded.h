@@ -1,7 +1,6 @@
 // What blocks become when they are expanded: segments, frame kinds and groups of weights.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -24,13 +23,14 @@ struct BlockSegments {
 };
 
 // Weights that live and are reduced together: those of a block (or those several blocks share)
-// whose gradients are partial over the same axes.
+// whose gradients are partial over the same axes and that one optimizer updates.
 struct WeightGroup {
-  std::string name;             // "layer", "layer.tensor", "shared", "encoder.common"
+  std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
   std::vector<BlockId> blocks;  // that use it
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
+  int64_t policy = 0;   // Value::policy of its weights; 0 where they are frozen
   GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
 
   FrameKindId weights = kNone, gradients = kNone;
@@ -45,16 +45,22 @@ struct WeightGroup {
   SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
 };
 
-// What crosses between two stages: an encoder's stream; the stream of the only stack, or what
-// leaves the last layer; that between layers that read an encoder's output, with that output.
-enum class Crossing : uint8_t { kSource, kHidden, kMemory };
-constexpr size_t kCrossings = 3;
+// Whether two groups differ in nothing but their blocks.
+bool are_alike(const WeightGroup& a, const WeightGroup& b);
 
+// The messages between two chunks of a pipeline that carry the same: hidden states of a stream, and
+// with those between a decoder's layers the encoder's output.
 struct CrossingMessages {
   SegmentId send_forward = kNone, receive_forward = kNone;
   SegmentId send_backward = kNone, receive_backward = kNone;
   // With compiler.sent = kept: behind the forward and behind the backward.
   SegmentId keep_sent = kNone, release_sent = kNone;
+};
+
+// Where a pipeline may cut the model: what crosses is what is written before it and read after it.
+struct Cut {
+  size_t messages = 0;   // of Expanded::messages
+  int64_t position = 0;  // on the stream that crosses
 };
 
 struct Expanded {
@@ -64,7 +70,8 @@ struct Expanded {
   IdVector<GroupId, WeightGroup> groups;
   FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
-  std::array<CrossingMessages, kCrossings> messages;  // by Crossing
+  std::vector<CrossingMessages> messages;
+  std::vector<Cut> cuts;  // by the number of layers before the cut; empty without a pipeline
 };
 
 }  // namespace tessera

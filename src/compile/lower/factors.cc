@@ -85,7 +85,7 @@ void factor_frames(Lowering& low, WeightGroup& g) {
 
 void factor_segments(Lowering& low, WeightGroup& g) {
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
-  const OptimizerPolicy& o = low.context.request.optimizer;
+  const OptimizerPolicy& o = low.context.request.policy(g.policy);
   const FrameKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   const ValueId sums = flat(low, g.factor_sums, false), factors = flat(low, g.factors, false);
   const ValueId squares = low.out.program.kinds[g.update_squares].values[0];

@@ -10,6 +10,11 @@ namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+// Several ops make the chunks of one value.
+void add_once(std::vector<ValueId>& values, ValueId v) {
+  if (std::find(values.begin(), values.end(), v) == values.end()) values.push_back(v);
+}
+
 }  // namespace
 
 FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
@@ -87,7 +92,7 @@ void saved_frames(Lowering& low) {
     for (const Op& op : b.forward)
       for (const ValueId v : op.outputs)
         if (low.graph[v].frame == kNone && readers(b.backward, v) + readers(b.weights, v) > 0)
-          saved.push_back(v);
+          add_once(saved, v);
     if (!saved.empty())
       low.out.segments[id].saved =
           frame(low, b.name + ".saved", saved, low.graph[saved[0]].per, false);
@@ -101,7 +106,7 @@ void pending_frames(Lowering& low) {
     std::vector<ValueId> pending;
     for (const Op& op : b.backward)
       for (const ValueId v : op.outputs)
-        if (low.graph[v].frame == kNone && readers(b.weights, v) > 0) pending.push_back(v);
+        if (low.graph[v].frame == kNone && readers(b.weights, v) > 0) add_once(pending, v);
     if (!pending.empty())
       low.out.segments[id].pending =
           frame(low, b.name + ".pending", pending, low.graph[b.input].per, false);

@@ -1,5 +1,5 @@
 // Which weights live and are reduced together: groups, by who uses a weight, whether its layers
-// have one each, and the axes over which its gradient is partial.
+// have one each, the axes over which its gradient is partial, and which optimizer updates it.
 #include <algorithm>
 
 #include "base/error.h"
@@ -21,8 +21,7 @@ GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
 // Weights that several blocks use are one group, whichever blocks these are.
 bool live_together(const WeightGroup& a, const WeightGroup& b) {
   const bool shared = a.blocks.size() > 1 && b.blocks.size() > 1;
-  return (shared || a.blocks == b.blocks) && a.frozen == b.frozen && a.common == b.common &&
-         a.partial == b.partial;
+  return (shared || a.blocks == b.blocks) && are_alike(a, b);
 }
 
 // A weight that several blocks use is in a group of its own: its gradient is complete only when
@@ -39,6 +38,7 @@ GroupId group_for(Lowering& low, ValueId weight) {
   CHECK(!g.blocks.empty(), "weight {} is used by no block", low.graph[weight].name);
   g.frozen = low.graph[weight].frozen;
   if (!g.frozen) g.partial = partial_axes(low.graph[weight], low.graph.mesh);
+  if (!g.frozen) g.policy = low.graph[weight].policy;
   g.name = g.blocks.size() > 1 ? "shared" : low.graph.blocks[g.blocks[0]].name;
   if (g.frozen) g.name += ".frozen";
   g.per_layer = (low.graph[weight].per & kPerLayer) != 0;
@@ -46,12 +46,18 @@ GroupId group_for(Lowering& low, ValueId weight) {
   g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
   if (g.common) g.name += ".common";
   if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));
+  if (g.policy != 0) g.name += fmt::format(".group{}", g.policy);
   for (const GroupId known : low.out.groups.ids())
     if (live_together(low.out.groups[known], g)) return known;
   return low.out.groups.push_back(std::move(g));
 }
 
 }  // namespace
+
+bool are_alike(const WeightGroup& a, const WeightGroup& b) {
+  return a.frozen == b.frozen && a.common == b.common && a.partial == b.partial &&
+         a.policy == b.policy;
+}
 
 void group_weights(Lowering& low) {
   std::map<GroupId, std::vector<ValueId>> members;

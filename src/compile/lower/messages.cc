@@ -1,4 +1,11 @@
-// Segments that send and receive streams between stages.
+// Segments that send and receive streams between stages. What crosses each cut is derived from what
+// blocks read and write.
+#include <array>
+#include <bit>
+#include <set>
+
+#include "base/error.h"
+#include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 
@@ -56,31 +63,102 @@ void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subjec
   low.out.program.segments.back().frames = std::move(held);
 }
 
+// What is handed from one block to another, as bits of a set.
+enum Carried : unsigned { kHiddenStates = 1, kEncoderStates = 2, kEncoderOutput = 4 };
+constexpr unsigned kStreamsCarried = kHiddenStates | kEncoderStates;
+
+unsigned carried(HiddenStream s) {
+  return s == HiddenStream::kHidden ? kHiddenStates : kEncoderStates;
+}
+
+struct Uses {
+  unsigned reads = 0, writes = 0;
+};
+
+Uses uses_of(const Graph& g, const Block& b) {
+  Uses u;
+  if (b.input != kNone) u.reads |= carried(b.from);
+  if (b.output != kNone) u.writes |= carried(b.to);
+  if (g.memory == kNone) return u;
+  if (writer(b.forward, g.memory) >= 0)
+    u.writes |= kEncoderOutput;
+  else if (readers(b.forward, g.memory) > 0)
+    u.reads |= kEncoderOutput;
+  return u;
+}
+
+struct Crossing {
+  unsigned what = 0;     // of Carried
+  int64_t position = 0;  // on the stream that crosses
+};
+
+// Of each cut: what is written before it and read after it. `kinds` gets all of these sets, and
+// that of a cut between two layers of each stack, whether or not it has two: what is compiled does
+// not depend on the number of layers.
+std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
+  const std::vector<Visit> order = model_order(g.blocks);
+  std::vector<unsigned> read_from(order.size() + 1, 0);  // by this entry or a later one
+  for (size_t i = order.size(); i-- > 0;)
+    read_from[i] = read_from[i + 1] | uses_of(g, g.blocks[order[i].block]).reads;
+  std::vector<Crossing> cuts;
+  std::array<int64_t, kHiddenStreams> positions{};
+  unsigned written = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Block& b = g.blocks[order[i].block];
+    if (b.input != kNone && order[i].before == std::ssize(cuts)) {
+      const unsigned what = written & read_from[i], streams = what & kStreamsCarried;
+      CHECK(std::has_single_bit(streams), "{} streams cross before layer {}",
+            std::popcount(streams), cuts.size());
+      cuts.push_back({what, positions[std::countr_zero(streams)]});
+      kinds.insert(what);
+    }
+    const Uses uses = uses_of(g, b);
+    written |= uses.writes;
+    if (b.is_stack()) kinds.insert(written & (uses.reads | read_from[i + 1]));
+    if (b.output != kNone) positions[static_cast<size_t>(b.to)] = order[i].at.out;
+  }
+  return cuts;
+}
+
+CrossingMessages crossing_messages(Lowering& low, unsigned what) {
+  const auto hidden = static_cast<size_t>(HiddenStream::kHidden);
+  const auto source = static_cast<size_t>(HiddenStream::kSource);
+  std::vector<FrameKindId> forward, backward;
+  const auto add = [&](Carried one, FrameKindId kind, FrameKindId gradient) {
+    if (!(what & one)) return;
+    forward.push_back(kind);
+    backward.push_back(gradient);
+  };
+  add(kHiddenStates, low.streams[hidden], low.stream_gradients[hidden]);
+  add(kEncoderStates, low.streams[source], low.stream_gradients[source]);
+  add(kEncoderOutput, low.out.encoder_output, low.out.encoder_output_gradient);
+  const std::string subject = what & kEncoderOutput   ? "memory"
+                              : what & kEncoderStates ? "source"
+                                                      : "";
+  CrossingMessages m;
+  m.send_forward = message(low, Phase::kSendForward, subject, forward, Queue::kSendForward);
+  m.receive_forward =
+      message(low, Phase::kReceiveForward, subject, forward, Queue::kReceiveForward);
+  if (!low.trains()) return m;
+  m.send_backward = message(low, Phase::kSendBackward, subject, backward, Queue::kSendBackward);
+  m.receive_backward =
+      message(low, Phase::kReceiveBackward, subject, backward, Queue::kReceiveBackward);
+  if (low.context.request.options.sent == SentKind::kKept) kept_segments(low, m, subject, forward);
+  return m;
+}
+
 }  // namespace
 
 void message_segments(Lowering& low) {
   if (low.graph.mesh[AxisKind::kPipeline] == 1) return;
-  using Kinds = std::vector<FrameKindId>;
-  const auto make = [&](Crossing crossing, const std::string& subject, const Kinds& forward,
-                        const Kinds& backward) {
-    CrossingMessages& m = low.out.messages[static_cast<size_t>(crossing)];
-    m.send_forward = message(low, Phase::kSendForward, subject, forward, Queue::kSendForward);
-    m.receive_forward =
-        message(low, Phase::kReceiveForward, subject, forward, Queue::kReceiveForward);
-    if (!low.trains()) return;
-    m.send_backward = message(low, Phase::kSendBackward, subject, backward, Queue::kSendBackward);
-    m.receive_backward =
-        message(low, Phase::kReceiveBackward, subject, backward, Queue::kReceiveBackward);
-    if (low.context.request.options.sent == SentKind::kKept)
-      kept_segments(low, m, subject, forward);
-  };
-  const auto hidden = static_cast<size_t>(HiddenStream::kHidden);
-  const auto source = static_cast<size_t>(HiddenStream::kSource);
-  make(Crossing::kHidden, "", {low.streams[hidden]}, {low.stream_gradients[hidden]});
-  if (low.graph.memory == kNone) return;
-  make(Crossing::kSource, "source", {low.streams[source]}, {low.stream_gradients[source]});
-  make(Crossing::kMemory, "memory", {low.streams[hidden], low.out.encoder_output},
-       {low.stream_gradients[hidden], low.out.encoder_output_gradient});
+  std::set<unsigned> kinds;
+  const std::vector<Crossing> cuts = crossings(low.graph, kinds);
+  std::map<unsigned, size_t> made;
+  for (const unsigned what : kinds) {
+    made[what] = low.out.messages.size();
+    low.out.messages.push_back(crossing_messages(low, what));
+  }
+  for (const Crossing& c : cuts) low.out.cuts.push_back({made.at(c.what), c.position});
 }
 
 }  // namespace tessera

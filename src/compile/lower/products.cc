@@ -73,8 +73,8 @@ void pack_segments(Lowering& low) {
     for (const auto& [product, value] : low.packs[b]) {
       Op pack;
       pack.origin = product.origin;
-      pack.attributes = pack_for(product, low.graph[product.inputs[0]].local().elements(),
-                                 low.graph[value].shape[0]);
+      const int64_t rows = low.graph[product.inputs[0]].local().elements() / product.chunk.count;
+      pack.attributes = pack_for(product, rows, low.graph[value].shape[0]);
       pack.inputs = {product.inputs[1]};
       pack.outputs = {value};
       ops.push_back(std::move(pack));

@@ -4,16 +4,30 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/op_order.h"
 #include "ir/rule.h"
 
 namespace tessera {
 namespace {
 
+// The ops that touch a value: the first and the last of each queue that has some.
+struct Touched {
+  Queue queue = Queue::kCompute;
+  int32_t first = 0, last = 0;
+};
 struct Life {
   ValueId value = kNone;
-  int first = 0, last = 0;
+  std::vector<Touched> touched = {};
   int64_t bytes = 0, offset = kNone;
 };
+
+// Whether every op that touches `a` is over when any that touches `b` starts.
+bool is_before(const Life& a, const Life& b, const OpClocks& clocks) {
+  return std::all_of(a.touched.begin(), a.touched.end(), [&](const Touched& x) {
+    return std::all_of(b.touched.begin(), b.touched.end(),
+                       [&](const Touched& y) { return clocks.is_before(x.last, y.first); });
+  });
+}
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -24,41 +38,45 @@ void each_value(const Op& op, Visit visit) {
   if (op.workspace != kNone) visit(op.workspace);
 }
 
-// Last reader of every value in the segment.
-std::map<ValueId, int> last_uses(const Segment& s) {
-  std::map<ValueId, int> last;
+// The ops that touch each value of the segment.
+std::map<ValueId, std::vector<int32_t>> ops_by_value(const Segment& s) {
+  std::map<ValueId, std::vector<int32_t>> ops;
   for (size_t i = 0; i < s.ops.size(); ++i)
-    each_value(s.ops[i], [&](ValueId v) { last[v] = static_cast<int>(i); });
-  return last;
+    each_value(s.ops[i], [&](ValueId v) { ops[v].push_back(static_cast<int32_t>(i)); });
+  return ops;
 }
 
 // value → the value whose bytes it uses. Walks backwards, so chains of in-place ops follow.
-std::map<ValueId, ValueId> share(const Program& p, const Segment& s) {
-  const std::map<ValueId, int> last = last_uses(s);
+std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClocks& clocks) {
+  const std::map<ValueId, std::vector<int32_t>> touching = ops_by_value(s);
   std::map<ValueId, ValueId> root;
   for (size_t i = s.ops.size(); i-- > 0;) {
     const Op& op = s.ops[i];
     const InPlace k = in_place_of(op);
-    if (k.input < 0) continue;
-    const ValueId in = op.inputs[static_cast<size_t>(k.input)];
-    const ValueId out = op.outputs[static_cast<size_t>(k.output)];
+    if (k.input < 0 || !op.chunk.is_whole()) continue;
+    const ValueId in = op.inputs[k.input];
+    const ValueId out = op.outputs[k.output];
     const bool once = std::count(op.inputs.begin(), op.inputs.end(), in) == 1;
     const bool same = p[in].bytes() == p[out].bytes() && p[in].dtype == p[out].dtype;
-    if (p[in].frame != kNone || !once || !same || last.at(in) != static_cast<int>(i)) continue;
+    const auto at = static_cast<int32_t>(i);
+    const std::vector<int32_t>& others = touching.at(in);
+    const bool last = std::all_of(others.begin(), others.end(),
+                                  [&](int32_t j) { return j == at || clocks.is_before(j, at); });
+    if (p[in].frame != kNone || !once || !same || !last) continue;
     root[in] = root.contains(out) ? root[out] : out;
   }
   return root;
 }
 
-// First fit by falling size: lives that overlap in time do not overlap in bytes.
-int64_t pack(std::vector<Life>& lives) {
+// First fit by falling size: lives that may overlap in time do not overlap in bytes.
+int64_t pack(std::vector<Life>& lives, const OpClocks& clocks) {
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
   int64_t total = 0;
   for (size_t i = 0; i < lives.size(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (size_t j = 0; j < i; ++j)
-      if (lives[j].first <= lives[i].last && lives[i].first <= lives[j].last)
+      if (!is_before(lives[j], lives[i], clocks) && !is_before(lives[i], lives[j], clocks))
         taken.emplace_back(lives[j].offset, lives[j].offset + lives[j].bytes);
     std::sort(taken.begin(), taken.end());
     int64_t at = 0;
@@ -75,21 +93,29 @@ int64_t pack(std::vector<Life>& lives) {
 }  // namespace
 
 void layout_scratch(Program& p, Segment& s, int64_t alignment) {
-  const std::map<ValueId, ValueId> root = share(p, s);
+  const OpClocks clocks(s.ops);
+  const std::map<ValueId, ValueId> root = share(p, s, clocks);
   const auto bytes_of = [&](ValueId v) { return root.contains(v) ? root.at(v) : v; };
   std::map<ValueId, Life> lives;
   for (size_t i = 0; i < s.ops.size(); ++i)
     each_value(s.ops[i], [&](ValueId v) {
       const ValueId r = bytes_of(v);
       if (p[r].frame != kNone) return;
-      const auto at = static_cast<int>(i);
-      Life& life =
-          lives.try_emplace(r, Life{r, at, at, align(p[r].bytes(), alignment), 0}).first->second;
-      life.last = at;
+      const auto at = static_cast<int32_t>(i);
+      Life& life = lives[r];
+      life.value = r;
+      life.bytes = align(p[r].bytes(), alignment);
+      const Queue queue = queue_of(s.ops[i], Queue::kCompute);
+      const auto known = std::find_if(life.touched.begin(), life.touched.end(),
+                                      [&](const Touched& t) { return t.queue == queue; });
+      if (known == life.touched.end())
+        life.touched.push_back({queue, at, at});
+      else
+        known->last = at;
     });
   std::vector<Life> list;
   for (const auto& [v, life] : lives) list.push_back(life);
-  s.scratch_bytes = pack(list);
+  s.scratch_bytes = pack(list, clocks);
   for (const Life& life : list) p.values[life.value].offset = life.offset;
   for (const auto& [v, r] : root) {
     p.values[v].frame = p[r].frame;

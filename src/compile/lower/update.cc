@@ -1,27 +1,15 @@
 // What the optimizer keeps of a group of weights, and the segments that update them.
-#include "base/error.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
+#include "ir/one_pass_update.h"
 
 namespace tessera {
 namespace {
 
 OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
-  switch (o.kind) {
-    case OptimizerKind::kAdamW:
-      return Adamw{update};
-    case OptimizerKind::kAdafactor:
-      return Adafactor{update, o.update_clip, o.scale_by_weight ? o.least_scale : 0.0};
-    case OptimizerKind::kLion:
-      return Lion{update};
-    case OptimizerKind::kSgd:
-      return Sgd{update};
-  }
-  CHECK(false, "optimizer {}", static_cast<int>(o.kind));
-}
-
-bool keeps_moment1(const OptimizerPolicy& o) {
-  return o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLion || o.beta1 > 0;
+  if (traits_of(o.kind).factored)
+    return Adafactor{update, o.update_clip, o.scale_by_weight ? o.least_scale : 0.0};
+  return one_pass_update(o.kind, update);
 }
 
 bool has_master(const Lowering& low, const WeightGroup& g) {
@@ -42,15 +30,16 @@ ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
 }  // namespace
 
 void optimizer_frames(Lowering& low, WeightGroup& g) {
-  const OptimizerPolicy& o = low.context.request.optimizer;
+  const OptimizerPolicy& o = low.context.request.policy(g.policy);
   const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
   const auto keep = [&](const char* name, Role role, DType type) {
     g.state.push_back(flat_frame(low, g, name, role, type, low.context.zero.divides_optimizer()));
   };
   if (has_master(low, g)) keep("master", Role::kMaster, DType::kF32);
-  if (keeps_moment1(o)) keep("moment1", Role::kMoment1, kept);
-  if (o.kind == OptimizerKind::kAdamW) keep("moment2", Role::kMoment2, kept);
-  if (o.kind == OptimizerKind::kAdafactor) factor_frames(low, g);
+  const OptimizerTraits& traits = traits_of(o.kind);
+  if (traits.moment1 || o.beta1 > 0) keep("moment1", Role::kMoment1, kept);
+  if (traits.moment2) keep("moment2", Role::kMoment2, kept);
+  if (traits.factored) factor_frames(low, g);
 }
 
 // The rank's own part of what is updated.
@@ -72,7 +61,7 @@ void squares_segment(Lowering& low, WeightGroup& g) {
 
 void update_segment(Lowering& low, WeightGroup& g) {
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
-  const OptimizerPolicy& o = low.context.request.optimizer;
+  const OptimizerPolicy& o = low.context.request.policy(g.policy);
   const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   std::vector<ValueId> inputs = {flat(low, sums, low.context.zero.divides_optimizer()), step,
                                  report};
@@ -81,7 +70,8 @@ void update_segment(Lowering& low, WeightGroup& g) {
                     .beta2 = o.beta2,
                     .epsilon = o.epsilon,
                     .decay = o.weight_decay,
-                    .decay_vectors = o.decays_vectors};
+                    .decay_vectors = o.decays_vectors,
+                    .rate = o.rate_multiplier};
   if (g.factors != kNone)
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});

@@ -3,8 +3,7 @@
 namespace tessera {
 
 Touches::Touches(const Program& p) : p_(p) {
-  for (int q = 0; q < kQueues; ++q)
-    scratch_offset_[static_cast<size_t>(q)] = scratch_offset(p, static_cast<Queue>(q));
+  for (int q = 0; q < kQueues; ++q) scratch_offset_[q] = scratch_offset(p, static_cast<Queue>(q));
 }
 
 Extent Touches::scratch(const Segment& s) const {

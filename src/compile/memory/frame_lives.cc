@@ -1,14 +1,19 @@
+// Lifetimes of buffers: from the first call that uses one to the last. State has none, since it is
+// never moved.
 #include "compile/memory/frame_lives.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "compile/memory/pack.h"
 
 namespace tessera {
 namespace {
 
-// The position `count` compute calls away from `from` in direction `step`, or the end of the
-// schedule.
+// Returns the position `count` compute calls away from `from` in direction `step`, or the end of
+// the schedule.
 int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) {
-  const auto last = static_cast<int64_t>(p.schedule.size()) - 1;
+  const auto last = std::ssize(p.schedule) - 1;
   int64_t at = from;
   while (count > 0 && at + step >= 0 && at + step <= last) {
     at += step;
@@ -43,6 +48,18 @@ std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames)
   return lives;
 }
 
+int64_t live_bytes(const Program& p) {
+  const std::vector<Life> lives = lives_of(p, moving_frames(p, false));
+  const std::vector<int64_t> alive = bytes_alive(lives, p.schedule.size());
+  int64_t most = 0;
+  for (const CallId c : p.schedule.ids())
+    most = std::max(most, alive[c.index()] + p.segment(p.schedule[c]).scratch_bytes);
+  return p.state_bytes + most;
+}
+
+// Transfers have no fixed position relative to compute calls. A lifetime that begins or ends with
+// one is extended by `pad` compute calls, so that the reuse of its bytes does not delay the
+// transfer.
 void stretch(const Program& p, int pad, std::vector<Life>& lives) {
   const auto queue = [&](int64_t c) { return p.segment(p.call(CallId(c))).queue; };
   for (Life& l : lives) {

@@ -1,3 +1,5 @@
+// Divides the arena by role at the fullest call. The parts are taken at one moment, so they add up
+// to the arena; the remainder (`other`) is batches and what packing could not use.
 #include "compile/memory/memory_plan.h"
 
 #include <algorithm>
@@ -9,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// The calls from first to last toucher of a frame; none for state, which lives throughout, nor for
-// what is in the host's memory.
+// The calls from the first to the last use of a buffer. State, which lives throughout, and host
+// buffers have none.
 struct Span {
   int64_t first = INT64_MAX, last = -1;
 };
@@ -27,12 +29,14 @@ IdVector<FrameId, Span> lives_of(const Program& p) {
   return lives;
 }
 
-// Where most bytes are alive, scratch included.
+// Returns the call at which most bytes are alive, scratch included.
 int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
   for (const FrameId f : lives.ids()) {
     if (lives[f].last < 0) continue;
-    bytes[static_cast<size_t>(lives[f].first)] += p.bytes_of(f);
+    // A difference array: bytes are added at the first call and removed after the last; its prefix
+    // sum is the number of bytes alive.
+    bytes[lives[f].first] += p.bytes_of(f);
     bytes[static_cast<size_t>(lives[f].last) + 1] -= p.bytes_of(f);
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
@@ -41,7 +45,7 @@ int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
   return std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
 }
 
-// Streams and saved values of layers at the call where most of them are alive.
+// Returns the most bytes of hidden states and saved values of layers that are alive at one call.
 int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
   for (const FrameId f : lives.ids()) {
@@ -49,7 +53,7 @@ int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
     const Role role = p[kind.values.at(0)].role;
     const bool kept = role == Role::kStream || role == Role::kActivation;
     if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
-    bytes[static_cast<size_t>(lives[f].first)] += kind.bytes;
+    bytes[lives[f].first] += kind.bytes;
     bytes[static_cast<size_t>(lives[f].last) + 1] -= kind.bytes;
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
@@ -86,6 +90,7 @@ MemoryPlan memory_plan(const Program& p) {
   m.communicators = communicator_count(p);
   for (const FrameId f : p.frames.ids()) {
     const FrameKind& kind = p.kind(p.frames[f].kind);
+    if (kind.host) continue;
     const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
     if (p.frames[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
   }

@@ -1,3 +1,5 @@
+// Orders in which lifetimes are packed: by size, by size times length, by first call, by length.
+// Ties are broken by size, then by first call (the sort is stable).
 #include "compile/memory/pack_order.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Buffer assignment: gives every buffer its offset in the arena, and every call its waits.
+//
+//   arena:  [ state, fixed | scratch of queues, and all other buffers, packed together ]
+//           0              scratch_offset                                             bytes
+//
+// Offsets of the host arena follow those of the device, so the passes see one address space.
 #include "compile/memory/place.h"
 
 #include <algorithm>
@@ -16,20 +22,12 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// A lower bound of the arena: what one call and everything that waits for a later one need.
-int64_t live_set(const Program& p, const std::vector<Life>& lives) {
-  const std::vector<int64_t> alive = bytes_alive(lives, p.schedule.size());
-  int64_t most = 0;
-  for (const CallId c : p.schedule.ids())
-    most = std::max(most, alive[c.index()] + p.segment(p.schedule[c]).scratch_bytes);
-  return p.state_bytes + most;
-}
-
-// Each queue's scratch, of which every call takes as much as it needs; the rest is free for frames.
+// Each queue's scratch. Every call uses as many bytes of it as it needs; the rest is free for
+// buffers.
 std::vector<Region> scratch_regions(const Program& p, int pad) {
   std::vector<Region> regions(kQueues);
   for (int q = 0; q < kQueues; ++q) {
-    Region& r = regions[static_cast<size_t>(q)];
+    Region& r = regions[q];
     r.offset = scratch_offset(p, static_cast<Queue>(q)) - p.scratch_offset;
     if (scratch_bytes(p, static_cast<Queue>(q)) > 0) r.used.assign(p.schedule.size(), 0);
   }
@@ -39,15 +37,15 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
     std::vector<Life> use = {{c.number(), c.number(), 0, 0}};
     stretch(p, pad, use);
     for (int64_t at = use[0].birth; at <= use[0].death; ++at) {
-      int64_t& used = regions[static_cast<size_t>(s.queue)].used[static_cast<size_t>(at)];
+      int64_t& used = regions[static_cast<size_t>(s.queue)].used[at];
       used = std::max(used, s.scratch_bytes);
     }
   }
   return regions;
 }
 
-// The first call that adds to a frame writes it, unless the frame was written before (the report,
-// which is cleared because not every stage adds to it).
+// The first call that adds to a buffer writes it instead, unless the buffer was written before (the
+// report, which is cleared because not every stage adds to it).
 void mark_fresh(Program& p) {
   IdVector<FrameId, bool> written(p.frames.size(), false);
   for (Call& c : p.schedule) {
@@ -67,17 +65,18 @@ void mark_fresh(Program& p) {
 void check_state(const Program& p) {
   for (const FrameId f : p.frames.ids()) {
     const int64_t offset = p.frame(f).offset;
-    CHECK(!p.frame(f).state || (offset >= 0 && offset + p.bytes_of(f) <= p.state_bytes),
+    const bool in_arena = p.frame(f).state && !p.kind(p.frame(f).kind).host;
+    CHECK(!in_arena || (offset >= 0 && offset + p.bytes_of(f) <= p.state_bytes),
           "state frame {} has no place in the first {} bytes", frame_name(p, f), p.state_bytes);
   }
 }
 
-// Each queue's scratch is one region, as large as the largest of its calls; frames go above state
-// into what the calls of their lives leave free.
+// Each queue's scratch is one region, as large as the largest of its calls. Buffers are placed
+// above the state, in bytes that calls within their lifetimes leave free.
 void place_frames(Program& p, const PlaceOptions& options) {
   const std::vector<FrameId> frames = moving_frames(p, false);
   std::vector<Life> lives = lives_of(p, frames);
-  p.live_bytes = live_set(p, lives);
+  p.live_bytes = live_bytes(p);
   p.scratch_offset = round_up(p.state_bytes, options.alignment);
   stretch(p, options.pad, lives);
   const int64_t packed = pack(lives, scratch_regions(p, options.pad), options.alignment);
@@ -92,13 +91,28 @@ void place_frames(Program& p, const PlaceOptions& options) {
     p.frames[frames[i]].offset = p.scratch_offset + lives[i].offset;
 }
 
-// One line of bytes for both arenas, so that who reasons about bytes need not know of two.
+// State comes first, in the order of the frames, which all programs of a run have in common.
+// Returns its bytes.
+int64_t place_host_state(Program& p, const PlaceOptions& options) {
+  int64_t bytes = 0;
+  for (Frame& f : p.frames) {
+    if (!f.state || !p.kind(f.kind).host) continue;
+    f.offset = p.bytes + bytes;
+    bytes = round_up(bytes + p.kind(f.kind).bytes, options.alignment);
+  }
+  return bytes;
+}
+
+// Offsets of the host's arena count on from the end of the other, so that passes see a single
+// address space.
 void place_host_frames(Program& p, const PlaceOptions& options) {
+  const int64_t state = place_host_state(p, options);
   const std::vector<FrameId> frames = moving_frames(p, true);
   std::vector<Life> lives = lives_of(p, frames);
   stretch(p, options.pad, lives);
-  p.host_bytes = round_up(pack(lives, {}, options.alignment), options.alignment);
-  for (size_t i = 0; i < frames.size(); ++i) p.frames[frames[i]].offset = p.bytes + lives[i].offset;
+  p.host_bytes = state + round_up(pack(lives, {}, options.alignment), options.alignment);
+  for (size_t i = 0; i < frames.size(); ++i)
+    p.frames[frames[i]].offset = p.bytes + state + lives[i].offset;
 }
 
 }  // namespace

@@ -1,3 +1,7 @@
+// Finds the gap for a lifetime among those already placed. Buffers of a kind recur in every
+// micro-batch at the same offset with disjoint lifetimes, so equal address ranges are stored once,
+// with their lifetimes sorted; a range is tested by binary search. A query visits ranges, not
+// lifetimes.
 #include "compile/memory/places.h"
 
 #include <algorithm>
@@ -24,15 +28,15 @@ void PlacedLives::add(const Life& life, int64_t end) {
                {life.birth, life.death});
 }
 
-// They rise by birth and by death.
+// The lifetimes of one range are disjoint, so they are sorted by first and by last call alike.
 bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
   const auto next = std::lower_bound(lives.begin(), lives.end(), life.birth,
                                      [](const Span& a, int64_t birth) { return a.second < birth; });
   return next != lives.end() && next->first <= life.death;
 }
 
-// visit(offset, end) for each place that is taken while `life` is alive, rising, until it says
-// that it has seen enough.
+// Calls visit(offset, end) for each range that is used during `life`, in ascending order, until it
+// returns true.
 template <class Visit>
 void PlacedLives::each_taken(const Life& life, const Visit& visit) const {
   for (const Place& p : sorted_)
@@ -44,7 +48,7 @@ void PlacedLives::each_taken(const Life& life, const Visit& visit) const {
 int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked,
                              bool tightest) const {
   int64_t free_from = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
-  // Whether the gap before `t` is the one.
+  // Returns true if the gap before `t` is chosen. Advances past `t`.
   const auto pass = [&](const Taken& t) {
     const int64_t slack = t.first - free_from - life.bytes;
     if (slack >= 0 && slack < best_slack) {
@@ -55,6 +59,7 @@ int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked
     free_from = std::max(free_from, t.second);
     return false;
   };
+  // Merges two ascending lists: blocked ranges and placed ones.
   auto next = blocked.begin();
   bool done = false;
   each_taken(life, [&](const Taken& t) {

@@ -1,3 +1,12 @@
+// Computes the minimal waits between queues. Calls of one queue run in order; a call must wait for
+// a call of another queue only if both use the same bytes and one of them writes. Vector clocks,
+// one entry per queue, omit waits that follow from others:
+//
+//   clock[x][q] = the last call of queue q that is complete before x starts
+//   x waits for y of queue q  only if  clock[x][q] < y  after all later conflicts were considered
+//
+// The schedule is walked twice in a row, because the calls of a step also conflict with those of
+// the step before. The state per byte is stored in ranges (ByteMap).
 #include "compile/memory/waits.h"
 
 #include <algorithm>
@@ -9,15 +18,15 @@
 namespace tessera {
 namespace {
 
-// Walks the schedule written twice in a row; positions count on in the second copy, so an entry
-// of the second that points into the first is a wait for the step before.
+// Walks the schedule written twice in a row. Positions continue in the second copy, so a conflict
+// of the second copy with the first is a wait for the step before.
 class Waits {
  public:
   explicit Waits(Program& p)
       : p_(p), touches_(p), clocks_(2 * p.schedule.size()), last_(kNoCalls), users_(Users()) {}
 
   void find() {
-    const auto n = static_cast<int64_t>(p_.schedule.size());
+    const auto n = std::ssize(p_.schedule);
     for (int64_t x = 0; x < 2 * n; ++x) {
       Call& call = p_.schedule[CallId(x % n)];
       const auto queue = static_cast<size_t>(p_.segment(call).queue);
@@ -42,7 +51,7 @@ class Waits {
     none.fill(kNone);
     return none;
   }();
-  // Of a byte: the last writer of each queue, and since then the last reader.
+  // Of each byte: the last writer per queue, and the last reader per queue since then.
   struct Users {
     PerQueue writers = kNoCalls, readers = kNoCalls;
   };
@@ -51,8 +60,9 @@ class Waits {
     for (size_t q = 0; q < kQueues; ++q) a[q] = std::max(a[q], b[q]);
   }
 
-  // The calls x waits for, latest first: the last of each other queue in conflict with it, unless
-  // one of the others waited for it already.
+  // Returns the calls that x waits for, latest first: the last conflicting call of each other
+  // queue, unless waiting for one of the others already implies it. Latest first, since a later
+  // call's clock covers more.
   std::vector<int64_t> waits_of(int64_t x, size_t queue, const std::vector<Touch>& touches) {
     PerQueue conflicts = kNoCalls;
     for (const Touch& t : touches)
@@ -60,10 +70,10 @@ class Waits {
         raise(conflicts, u.writers);
         if (t.writes) raise(conflicts, u.readers);
       });
-    PerQueue& clock = clocks_[static_cast<size_t>(x)];
+    PerQueue& clock = clocks_[x];
     clock = kNoCalls;
     const auto wait = [&](size_t q, int64_t y) {
-      raise(clock, clocks_[static_cast<size_t>(y)]);
+      raise(clock, clocks_[y]);
       clock[q] = std::max(clock[q], y);
     };
     if (last_[queue] != kNone) wait(queue, last_[queue]);
@@ -81,7 +91,7 @@ class Waits {
     }
   }
 
-  // A writer waited for all users before it, so who waits for it waits for them.
+  // A writer has waited for all users before it, so a wait for the writer implies waits for them.
   void remember(int64_t x, size_t queue, const std::vector<Touch>& touches) {
     last_[queue] = x;
     Users writer;
@@ -95,8 +105,8 @@ class Waits {
 
   Program& p_;
   Touches touches_;
-  std::vector<PerQueue> clocks_;  // of each call: the last call of each queue over before it
-  PerQueue last_;                 // of each queue
+  std::vector<PerQueue> clocks_;  // of each call: the last call of each queue complete before it
+  PerQueue last_;                 // last call of each queue
   ByteMap<Users> users_;
 };
 

@@ -1,4 +1,8 @@
+// Divides a model into stages: the layers of each chunk, the order of actions, and the stages that
+// hold each block.
 #include "compile/schedule/assign_stages.h"
+
+#include <algorithm>
 
 #include "compile/schedule/block_shares.h"
 #include "compile/schedule/pipeline.h"
@@ -20,12 +24,16 @@ StageShare assign_stages(const Graph& g, const CompileRequest& r) {
   return share;
 }
 
-StagesOfBlocks holders_of(const Graph& g, StageShare share) {
+StagesOfBlocks holders_of(const Graph& g, const StageShare& share) {
   StagesOfBlocks holders(g.blocks.size());
-  const IdVector<BlockId, BlockRange> ranges = block_ranges(g.blocks);
-  for (const BlockId b : g.blocks.ids())
-    for (share.stage = 0; share.stage < share.pipeline.stages; ++share.stage)
-      if (share.holds(g.blocks[b], ranges[b])) holders[b].push_back(share.stage);
+  const std::vector<std::vector<Visit>> chunks = share.chunks(g.blocks);
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const int64_t stage = static_cast<int64_t>(c) % share.pipeline.stages;
+    for (const Visit& v : chunks[c])
+      if (!std::count(holders[v.block].begin(), holders[v.block].end(), stage))
+        holders[v.block].push_back(stage);
+  }
+  for (std::vector<int64_t>& stages : holders) std::sort(stages.begin(), stages.end());
   return holders;
 }
 

@@ -11,6 +11,6 @@ namespace tessera {
 // as cheap as possible. Leaves StageShare::stage at 0.
 StageShare assign_stages(const Graph& graph, const CompileRequest& request);
 
-StagesOfBlocks holders_of(const Graph& graph, StageShare share);
+StagesOfBlocks holders_of(const Graph& graph, const StageShare& share);
 
 }  // namespace tessera

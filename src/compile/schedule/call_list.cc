@@ -1,3 +1,7 @@
+// Turns (segment, layer, micro-batch) into calls on buffers. A buffer is identified by its kind,
+// layer, micro-batch and chunk, as far as its kind has them, and is created at its first use. The
+// input and the output of a layer are two positions of one kind, the hidden states: position l is
+// the input of layer l, and what layer l writes is position l + 1.
 #include "compile/schedule/call_list.h"
 
 #include "ir/rule.h"
@@ -5,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// What a segment says of its message or collective: all of a wire but its label and peer.
+// Returns what a segment's ops communicate: all of a wire but its label and peer.
 Wire unlabelled_wire(const Program& p, const Segment& s) {
   Wire w;
   for (const Op& op : s.ops) {
@@ -13,7 +17,8 @@ Wire unlabelled_wire(const Program& p, const Segment& s) {
     if (!is_message(op)) w.over = *over_of(op.attributes);
     w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : rule_of(op).effects.wire;
     const Value& v = p[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
-    w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
+    const int64_t elements = piece_of(op, v.shape.elements()).elements() / op.chunk.count;
+    w.bytes += elements * size_of(wire_type(op, v));
   }
   return w;
 }
@@ -27,8 +32,8 @@ std::string label_of(const Program& p, const Call& c) {
   return what;
 }
 
-// Of the stream between blocks, or its gradient: position s of it is the input of layer s of its
-// stack, and what a layer writes is the input of the next.
+// Returns true for hidden states and their gradients: position l is the input of layer l of the
+// stack, and what layer l writes is the input of the next.
 bool is_stream(const Program& p, const FrameKind& kind) {
   if (kind.values.empty() || !(kind.per & kPerLayer)) return false;
   const Role role = p[kind.values[0]].role;
@@ -44,13 +49,19 @@ CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segment
     use.output = kind.input != kNone;
     use.stream = is_stream(p_, kind);
     use.kind = use.output ? kind.input : k;
-    // On one stage it is handed over in place: there is no message between chunks.
+    // With one stage, the value is handed over in place: there is no message between chunks.
     const bool encoder = k == e.encoder_output || k == e.encoder_output_gradient;
     use.crosses = crosses && (use.stream || encoder);
     use.per_layer = (kind.per & kPerLayer) != 0;
     use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
     uses_.push_back(use);
   }
+  // What is kept of a sent stream is of a chunk, too: of several chunks without layers all end at
+  // one cut.
+  for (const CrossingMessages& m : e.messages)
+    if (m.keep_sent)
+      for (const Parameter& x : p_.segment(m.keep_sent).frames)
+        if (x.access == Access::kWrite) uses_[x.kind].crosses = crosses;
 }
 
 FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,

@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "compile/lower/expanded.h"
+#include "compile/schedule/model_order.h"
 
 namespace tessera {
-
-// Where a call reads its stream and where it writes one.
-struct Positions {
-  int64_t in = kNone, out = kNone;
-};
 
 // What tells frames apart.
 struct FrameKey {

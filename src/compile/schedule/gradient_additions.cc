@@ -1,3 +1,5 @@
+// Finds the calls that complete a gradient sum: the last call that adds to (group, layer), per step
+// or per micro-batch.
 #include "compile/schedule/gradient_additions.h"
 
 namespace tessera {

@@ -1,9 +1,23 @@
+// Creates host copies of buffer kinds, and the two segments that copy a buffer out and back.
 #include "compile/schedule/host_copies.h"
 
 #include <set>
 #include <utility>
 
 namespace tessera {
+
+HostCopies::HostCopies(Program& p) : p_(p) {
+  std::map<std::pair<Phase, std::string>, SegmentId> segments;
+  for (const SegmentId s : p.segments.ids())
+    segments[{p.segments[s].phase, p.segments[s].subject}] = s;
+  for (const FrameKindId host : p.kinds.ids()) {
+    if (!p.kind(host).host) continue;
+    const FrameKindId kind = p[p[p.kind(host).values.at(0)].of].frame;
+    const std::string& subject = p.kind(kind).name;
+    copies_[kind] = {host, segments.at({Phase::kOffload, subject}),
+                     segments.at({Phase::kFetch, subject})};
+  }
+}
 
 const HostCopy& HostCopies::of(FrameKindId kind) {
   const auto [known, made] = copies_.try_emplace(kind);
@@ -22,7 +36,7 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
   k.host = true;
   k.input = kNone;
   k.values.clear();
-  std::set<int64_t> places;  // the stream is one value in each block, all in one place
+  std::set<int64_t> places;  // hidden states are one value per block, all at one offset
   for (const ValueId v : p_.kind(kind).values) {
     if (!places.insert(p_[v].offset).second) continue;
     Value twin = p_[v];
@@ -56,6 +70,15 @@ SegmentId HostCopies::segment(Phase phase, FrameKindId subject, std::vector<Op> 
   s.queue = queue;
   s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
   return p_.segments.push_back(std::move(s));
+}
+
+Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) {
+  Call c;
+  c.segment = segment;
+  c.layer = of.layer;
+  c.microbatch = of.microbatch;
+  c.frames = std::move(frames);
+  return c;
 }
 
 }  // namespace tessera

@@ -19,10 +19,10 @@ struct HostCopy {
   SegmentId out = kNone, in = kNone;
 };
 
-// Adds to the program what is asked for, once a kind.
+// Adds to the program what is asked for, once per kind, and knows what earlier passes have added.
 class HostCopies {
  public:
-  explicit HostCopies(Program& p) : p_(p) {}
+  explicit HostCopies(Program& p);
 
   const HostCopy& of(FrameKindId kind);
 
@@ -34,5 +34,8 @@ class HostCopies {
   Program& p_;
   std::map<FrameKindId, HostCopy> copies_;
 };
+
+// Returns a call of one of the two segments, for the layer and micro-batch of the frame `of`.
+Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames);
 
 }  // namespace tessera

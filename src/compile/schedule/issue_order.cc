@@ -1,3 +1,7 @@
+// The order in which a stage issues its actions and messages: by the simulated time at which an
+// action starts or a message's producer finishes. All stages sort the same simulated times with the
+// same tie-breaks, so the two ends of a connection issue their messages in the same order, which
+// first-in-first-out channels need.
 #include "compile/schedule/issue_order.h"
 
 #include <algorithm>
@@ -21,7 +25,7 @@ std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward) 
       order.push_back({true, a, backward, to == share.stage});
   };
   for (int64_t s = 0; s < stages; ++s)
-    for (const Action& a : share.actions[static_cast<size_t>(s)]) {
+    for (const Action& a : share.actions[s]) {
       if (s == share.stage) order.push_back({.is_message = false, .action = a});
       if (stages == 1) continue;
       if (a.kind == ActionKind::kForward && a.chunk < last) message(a, false, s, (s + 1) % stages);

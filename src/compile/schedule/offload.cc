@@ -1,13 +1,24 @@
+// Activation offloading: a buffer that no compute call uses for a long time is copied to the host
+// after its last use and fetched before the next. The rest of its uses get a new buffer, so the
+// bytes in between are free for others:
+//
+//   uses      F ───────────── idle ───────────── B
+//   device    ████ copy out                copy in ████
+//   host           ██████████████████████████████
 #include "compile/schedule/offload.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "compile/memory/place.h"
+#include "compile/schedule/added_calls.h"
 #include "compile/schedule/host_copies.h"
 #include "compile/schedule/pauses.h"
 
@@ -16,14 +27,23 @@ namespace {
 
 class Offloader {
  public:
-  Offloader(Program& p, int64_t layers) : p_(p), layers_(layers), copies_(p) {}
+  Offloader(Expanded& e, int64_t layers) : p_(e.program), layers_(layers), copies_(p_) {
+    std::array<FrameKindId, kHiddenStreams> first;
+    for (const BlockId b : e.blocks.ids()) {
+      const FrameKindId saved = e.segments[b].saved;
+      if (!saved || !e.blocks[b].is_stack()) continue;
+      FrameKindId& one = first[static_cast<size_t>(e.blocks[b].from)];
+      if (!one) one = saved;
+      counted_as_[saved] = one;
+    }
+  }
 
-  // Of all frames that no call of computation touches for `least` others or more.
+  // Offloads all buffers that no compute call uses for `least` calls or more.
   void run(int64_t least) {
     const IdVector<FrameId, Pause> pauses = longest_pauses(p_);
     for (const FrameId f : pauses.ids())
       if (pauses[f].calls >= least && is_kept(f)) copy(f, pauses[f]);
-    write_schedule();
+    added_.apply(p_);
   }
 
  private:
@@ -38,11 +58,17 @@ class Offloader {
   }
 
   bool is_of_first_layers(const Frame& frame) {
-    std::set<int64_t>& labels = labels_[frame.kind];
+    const FrameKindId kind = counted_as(frame.kind);
+    std::set<int64_t>& labels = labels_[kind];
     if (labels.empty())
       for (const Frame& f : p_.frames)
-        if (f.kind == frame.kind) labels.insert(f.layer);
+        if (counted_as(f.kind) == kind) labels.insert(f.layer);
     return std::distance(labels.begin(), labels.find(frame.layer)) < layers_;
+  }
+
+  FrameKindId counted_as(FrameKindId kind) const {
+    const auto found = counted_as_.find(kind);
+    return found == counted_as_.end() ? kind : found->second;
   }
 
   void copy(FrameId f, const Pause& pause) {
@@ -52,67 +78,60 @@ class Offloader {
         p_.frames.push_back({copies.host, frame.layer, frame.microbatch, kNone, false});
     const FrameId fetched =
         p_.frames.push_back({frame.kind, frame.layer, frame.microbatch, kNone, false});
+    // Later calls use the fetched buffer, which has its own lifetime.
     for (auto c = p_.schedule.begin() + pause.next.number(); c != p_.schedule.end(); ++c)
       std::replace(c->frames.begin(), c->frames.end(), f, fetched);
-    behind_[pause.last].push_back(call(copies.out, frame, {f, host}));
-    ahead_[pause.next].push_back(call(copies.in, frame, {host, fetched}));
-  }
-
-  static Call call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) {
-    Call c;
-    c.segment = segment;
-    c.layer = of.layer;
-    c.microbatch = of.microbatch;
-    c.frames = std::move(frames);
-    return c;
-  }
-
-  void write_schedule() {
-    IdVector<CallId, Call> calls;
-    calls.swap(p_.schedule);
-    const auto add = [&](std::map<CallId, std::vector<Call>>& more, CallId at) {
-      const auto found = more.find(at);
-      if (found == more.end()) return;
-      for (Call& c : found->second) p_.schedule.push_back(std::move(c));
-    };
-    for (const CallId c : calls.ids()) {
-      add(ahead_, c);
-      p_.schedule.push_back(std::move(calls[c]));
-      add(behind_, c);
-    }
+    added_.after(pause.last, copy_call(copies.out, frame, {f, host}));
+    added_.before(pause.next, copy_call(copies.in, frame, {host, fetched}));
   }
 
   Program& p_;
   int64_t layers_;
   HostCopies copies_;
-  std::map<FrameKindId, std::set<int64_t>> labels_;     // layers of each kind
-  std::map<CallId, std::vector<Call>> behind_, ahead_;  // of these calls
+  // What the stacks of one stream save is counted as one kind.
+  std::map<FrameKindId, FrameKindId> counted_as_;
+  std::map<FrameKindId, std::set<int64_t>> labels_;  // layers of each kind
+  AddedCalls added_;
 };
+
+// Of "activations" or "activations:N".
+std::optional<int64_t> layers_of(const std::string& part) {
+  constexpr std::string_view kActivations = "activations";
+  if (part == kActivations) return kAllLayers;
+  if (!part.starts_with("activations:")) return std::nullopt;
+  const char *begin = part.data() + kActivations.size() + 1, *end = part.data() + part.size();
+  int64_t n = 0;
+  const auto [stop, error] = std::from_chars(begin, end, n);
+  if (error != std::errc() || stop != end || n < 0) return std::nullopt;
+  return n;
+}
 
 }  // namespace
 
 Offload parse_offload(const std::string& text) {
-  constexpr std::string_view kActivations = "activations";
-  if (text == "none") return {};
-  if (text == kActivations) return {kAllLayers};
-  if (text.starts_with("activations:")) {
-    const char *begin = text.data() + kActivations.size() + 1, *end = text.data() + text.size();
-    int64_t n = 0;
-    const auto [stop, error] = std::from_chars(begin, end, n);
-    if (error == std::errc() && stop == end && n >= 0) return {n};
+  Offload found;
+  if (text == "none") return found;
+  bool activations = false, known = true;
+  for (size_t begin = 0; begin <= text.size() && known;) {
+    const size_t end = std::min(text.find('+', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::optional<int64_t> layers = layers_of(part);
+    known = layers ? !std::exchange(activations, true)
+                   : part == "optimizer" && !std::exchange(found.optimizer, true);
+    if (layers) found.layers = *layers;
+    begin = end + 1;
   }
-  throw Error(
-      "layout.offload = '{}' is not known. Possible: none, activations, activations:N (of the "
-      "first N layers of each stage).",
-      text);
+  if (known) return found;
+  throw Error("layout.offload = '{}' is not known. Possible: {}.", text, kOffloadChoices);
 }
 
-void offload(Program& program, const Offload& what, int64_t overlap) {
+void offload(Expanded& expanded, const Offload& what, int64_t overlap) {
   if (what.layers == 0) return;
-  // At each end the copy holds the bytes as long as place() gives other queues, and at the second
-  // so much longer as it begins earlier: in a shorter pause nothing is won.
+  // The copy out extends the first lifetime, and the copy in the second, by the time that buffer
+  // assignment gives transfers; the copy in also starts `overlap` calls earlier. A shorter idle
+  // interval would free nothing.
   const int64_t least = 2 * PlaceOptions().pad + overlap + 1;
-  Offloader(program, what.layers).run(least);
+  Offloader(expanded, what.layers).run(least);
 }
 
 }  // namespace tessera

@@ -14,20 +14,25 @@
 #include <limits>
 #include <string>
 
-#include "ir/program.h"
+#include "compile/lower/expanded.h"
 
 namespace tessera {
 
 struct Offload {
-  // Frames of the first so many layers (of a kind, on this stage); 0: nothing is copied.
+  // Frames of the first so many layers (of a stream, on this stage); 0: nothing is copied.
   int64_t layers = 0;
+  bool optimizer = false;  // the optimizer state is on the host: host_state.h
 };
 constexpr int64_t kAllLayers = std::numeric_limits<int64_t>::max();
 
-// From `layout.offload`: none | activations | activations:N. Throws Error for anything else.
+constexpr const char* kOffloadChoices =
+    "none, activations, activations:N (of the first N layers of each stage), optimizer, or "
+    "activations+optimizer";
+// Parses `layout.offload`: none, or activations, activations:N and optimizer, joined by '+'. Throws
+// Error for anything else.
 Offload parse_offload(const std::string& text);
 
 // `overlap`: compute calls by which the overlap pass will move fetches ahead.
-void offload(Program& program, const Offload& what, int64_t overlap);
+void offload(Expanded& expanded, const Offload& what, int64_t overlap);
 
 }  // namespace tessera

@@ -1,3 +1,7 @@
+// Moves receives, fetches and weight gathers up the schedule, past at most `calls` compute calls,
+// so that they run while those compute. A call moves by swaps with its predecessor and stops at one
+// that it depends on: the same buffer with a write, the same queue, or, where transfers must keep
+// one order on all ranks, another transfer between stages.
 #include "compile/schedule/overlap.h"
 
 #include <algorithm>
@@ -12,13 +16,13 @@ bool moves_early(const Program& p, const Call& c) {
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
   if (s.queue == Queue::kCopyIn) return true;
   if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
-  // What stays for the whole run is gathered at the start anyway.
+  // Weights that stay for the whole run are gathered at the start anyway.
   for (size_t i = 0; i < c.frames.size(); ++i)
     if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;
   return true;
 }
 
-// Whether ranks of several stages take part in what the call transfers.
+// Returns true if ranks of several stages take part in the call's transfer.
 bool spans_stages(const Program& p, const Call& c) {
   const GroupRef& over = c.wire.over;
   return p.segment(c).queue >= Queue::kSendForward || over.kind != GroupRef::Kind::kAxes ||

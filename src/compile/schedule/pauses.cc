@@ -1,3 +1,4 @@
+// One pass over the schedule: per buffer, the longest interval in compute calls between two uses.
 #include "compile/schedule/pauses.h"
 
 namespace tessera {
@@ -5,7 +6,7 @@ namespace tessera {
 IdVector<FrameId, Pause> longest_pauses(const Program& p) {
   IdVector<FrameId, Pause> longest(p.frames.size());
   IdVector<FrameId, CallId> last(p.frames.size());
-  IdVector<CallId, int64_t> until(p.schedule.size());  // calls of computation, up to and with each
+  IdVector<CallId, int64_t> until(p.schedule.size());  // compute calls up to each, inclusive
   int64_t computed = 0;
   for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];

@@ -1,3 +1,13 @@
+// The order of actions per stage for GPipe (Huang et al. 2019), 1F1B (Narayanan et al. 2019) and
+// interleaved 1F1B (Narayanan et al. 2021); zero_bubble is simulated greedily
+// (pipeline_simulation.cc).
+//
+// 1F1B, 3 stages, 4 micro-batches: `ahead` forwards (warm-up), then one forward and one backward in
+// turn, then the remaining backwards:
+//
+//   stage 0   F0 F1 F2 B0 F3 B1 B2 B3        ahead = 2
+//   stage 1   F0 F1 B0 F2 B1 F3 B2 B3        ahead = 1
+//   stage 2   F0 B0 F1 B1 F2 B2 F3 B3        ahead = 0
 #include "compile/schedule/pipeline.h"
 
 #include <algorithm>
@@ -8,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// `ahead` forwards, then forward and backward in turn, then what is left of the backwards.
+// Returns `ahead` forwards, then a forward and a backward in turn, then the remaining backwards.
 std::vector<Action> alternate(const std::vector<Action>& forward,
                               const std::vector<Action>& backward, size_t ahead) {
   std::vector<Action> list(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(ahead));
@@ -20,7 +30,8 @@ std::vector<Action> alternate(const std::vector<Action>& forward,
   return list;
 }
 
-// The k-th forward (or backward) of a stage: groups of S micro-batches go through the chunks.
+// Returns the forwards (or backwards) of a stage: groups of S micro-batches pass through its V
+// chunks, the first group through chunk 0, then chunk 1, and so on.
 std::vector<Action> in_order(const PipelineShape& p, int64_t stage, ActionKind kind) {
   std::vector<Action> list;
   const int64_t S = p.stages, V = p.interleave;
@@ -32,8 +43,8 @@ std::vector<Action> in_order(const PipelineShape& p, int64_t stage, ActionKind k
   return list;
 }
 
-// Of micro-batches that fill the last group too; then those that are not there are left out, which
-// delays nothing and keeps every order.
+// Interleaved lists are made for a multiple of S micro-batches. The surplus ones are then removed,
+// which delays nothing and keeps every order.
 std::vector<std::vector<Action>> lists(const PipelineShape& shape) {
   PipelineShape p = shape;
   if (p.interleave > 1) p.microbatches = (p.microbatches + p.stages - 1) / p.stages * p.stages;
@@ -54,8 +65,8 @@ std::vector<std::vector<Action>> lists(const PipelineShape& shape) {
 }  // namespace
 
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
-  CHECK(shape.cost.empty() || static_cast<int64_t>(shape.cost.size()) == shape.chunks(),
-        "{} costs of {} chunks", shape.cost.size(), shape.chunks());
+  CHECK(shape.cost.empty() || std::ssize(shape.cost) == shape.chunks(), "{} costs of {} chunks",
+        shape.cost.size(), shape.chunks());
   CHECK(shape.schedule != PipelineSchedule::kZeroBubble || shape.interleave == 1,
         "zero_bubble with {} chunks a stage", shape.interleave);
   return shape.schedule == PipelineSchedule::kZeroBubble ? run_greedily(shape)

@@ -4,6 +4,9 @@
 
 namespace tessera {
 
+// 1F1B: a stage starts as many forwards as there are stages from it to the last, itself included;
+// then the first backward arrives. Interleaved: two more per later stage, plus S for each earlier
+// chunk (Megatron-LM's warm-up).
 int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
   const int64_t all = p.microbatches * p.interleave, behind = p.stages - stage - 1;
   if (p.schedule == PipelineSchedule::kGpipe) return all;

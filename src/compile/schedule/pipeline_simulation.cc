@@ -1,3 +1,9 @@
+// Simulates a pipeline with free messages, which gives each action its start and finish. run()
+// executes given lists: an action starts when its stage is free and its inputs are done.
+// run_greedily() chooses the actions as well, in the order of zero-bubble schedules (Qi et al.
+// 2024): a backward if one is ready, else a forward within the memory limit, else a weight part,
+// which fills what would be a bubble.
+// Durations: a forward is 1 (or the chunk's cost), a backward 2, and each of its two parts 1.
 #include "compile/schedule/pipeline_simulation.h"
 
 #include <algorithm>
@@ -15,9 +21,8 @@ class Simulation {
   explicit Simulation(const PipelineShape& shape)
       : shape_(shape),
         done_(3, std::vector<std::vector<int64_t>>(
-                     static_cast<size_t>(shape.chunks()),
-                     std::vector<int64_t>(static_cast<size_t>(shape.microbatches), kNever))),
-        next_(3, std::vector<int64_t>(static_cast<size_t>(shape.chunks()), 0)),
+                     shape.chunks(), std::vector<int64_t>(shape.microbatches, kNever))),
+        next_(3, std::vector<int64_t>(shape.chunks(), 0)),
         actions_(static_cast<size_t>(shape.stages)) {
     for (int64_t s = 0; s < shape.stages; ++s) limit_.push_back(most_in_flight(shape, s));
   }
@@ -38,6 +43,7 @@ class Simulation {
 
   void run_greedily() {
     int64_t now = 0;
+    // Event-driven: start what can start now, then advance to the next finish.
     while (!complete()) {
       for (size_t s = 0; s < actions_.size(); ++s)
         if (free(s) <= now) start_one(s, now);
@@ -52,16 +58,14 @@ class Simulation {
   int64_t stage_of(int64_t chunk) const { return chunk % shape_.stages; }
   bool splits() const { return shape_.schedule == PipelineSchedule::kZeroBubble; }
   int64_t& done(ActionKind k, int64_t chunk, int64_t m) {
-    return done_[static_cast<size_t>(k)][static_cast<size_t>(chunk)][static_cast<size_t>(m)];
+    return done_[static_cast<size_t>(k)][chunk][m];
   }
-  int64_t& next(ActionKind k, int64_t chunk) {
-    return next_[static_cast<size_t>(k)][static_cast<size_t>(chunk)];
-  }
+  int64_t& next(ActionKind k, int64_t chunk) { return next_[static_cast<size_t>(k)][chunk]; }
   int64_t free(size_t stage) const {
     return actions_[stage].empty() ? 0 : actions_[stage].back().finish;
   }
 
-  // When everything that the action needs is there.
+  // Returns when all inputs of the action are done; kNever if one has not started.
   int64_t ready_at(const Action& a) {
     if (a.kind == ActionKind::kForward)
       return a.chunk == 0 ? 0 : done(ActionKind::kForward, a.chunk - 1, a.microbatch);
@@ -72,7 +76,7 @@ class Simulation {
   }
 
   void take(size_t stage, Action a, int64_t now) {
-    const int64_t forward = shape_.cost.empty() ? 1 : shape_.cost[static_cast<size_t>(a.chunk)];
+    const int64_t forward = shape_.cost.empty() ? 1 : shape_.cost[a.chunk];
     a.start = now;
     a.finish = now + (a.kind == ActionKind::kBackward && !splits() ? 2 * forward : forward);
     done(a.kind, a.chunk, a.microbatch) = a.finish;
@@ -80,7 +84,7 @@ class Simulation {
     actions_[stage].push_back(a);
   }
 
-  // The first micro-batch of that kind not begun, if it is ready.
+  // Starts the next micro-batch of that kind if it is ready.
   bool start(size_t stage, ActionKind kind, int64_t now) {
     const auto chunk = static_cast<int64_t>(stage);
     const Action a = {kind, chunk, next(kind, chunk), 0, 0};
@@ -89,6 +93,7 @@ class Simulation {
     return true;
   }
 
+  // A micro-batch holds memory until its weights' part is done.
   int64_t in_flight(size_t stage) {
     const auto chunk = static_cast<int64_t>(stage);
     return next(ActionKind::kForward, chunk) - next(ActionKind::kWeights, chunk);
@@ -120,8 +125,8 @@ class Simulation {
   }
 
   const PipelineShape& shape_;
-  std::vector<std::vector<std::vector<int64_t>>> done_;  // kind, chunk, micro-batch: when
-  std::vector<std::vector<int64_t>> next_;               // kind, chunk: first not begun
+  std::vector<std::vector<std::vector<int64_t>>> done_;  // kind, chunk, micro-batch: finish time
+  std::vector<std::vector<int64_t>> next_;               // kind, chunk: first one not started
   std::vector<int64_t> limit_;
   std::vector<std::vector<Action>> actions_;
 };

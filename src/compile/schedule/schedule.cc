@@ -1,3 +1,6 @@
+// Writes the calls of one stage: state and packing, then the pipeline's actions and messages in
+// issue order, then the update. An action expands to the calls of its chunk's blocks: forwards in
+// order, backwards in reverse.
 #include "compile/schedule/schedule.h"
 
 #include <algorithm>
@@ -20,7 +23,7 @@ class Scheduler {
         share_(share),
         own_(e_.blocks, share, context.request.encoded),
         calls_(e_, share.pipeline.stages > 1),
-        messages_(e_, context.request.model, share, own_, calls_) {
+        messages_(e_, share, own_, calls_) {
     saving_nothing_ = own_.layers();
     const size_t layers = trains() ? static_cast<size_t>(context.recompute.full_layers) : 0;
     saving_nothing_.resize(std::min(layers, saving_nothing_.size()));
@@ -32,8 +35,13 @@ class Scheduler {
   bool trains() const { return context_.trains(); }
   bool saves_nothing(const Visit& v) const {
     return v.layer != kNone &&
-           std::binary_search(saving_nothing_.begin(), saving_nothing_.end(), v.among_all);
+           std::binary_search(saving_nothing_.begin(), saving_nothing_.end(), v.before);
   }
+  struct Updated {
+    const WeightGroup* group;
+    int64_t layer;
+  };
+  std::vector<Updated> update_order() const;
   void pack();
   void action(const Action& a);
   void update();
@@ -61,7 +69,7 @@ void Scheduler::pack() {
   }
 }
 
-// The head's forward, loss and backward are one segment, which begins the backward.
+// The head's forward, loss and backward are one segment, issued with the backward.
 void Scheduler::action(const Action& a) {
   std::vector<Visit> visits = own_.visits(a.chunk);
   if (a.kind != ActionKind::kForward) std::reverse(visits.begin(), visits.end());
@@ -88,15 +96,37 @@ void Scheduler::action(const Action& a) {
   if (a.kind == ActionKind::kBackward) messages_.sent(a, &CrossingMessages::release_sent);
 }
 
-void Scheduler::update() {
-  const auto each = [&](SegmentId WeightGroup::*member) {
-    for (const WeightGroup& g : e_.groups) {
-      if (g.per_layer) {
-        for (const int64_t l : own_.layers(g.blocks.at(0))) call(g.*member, l, kNone);
-      } else if (own_.holds(g)) {
-        call(g.*member, kNone, kNone);
-      }
+// Group by group. Groups of the stacks of one stream that differ in their block alone are taken
+// together, layer by layer: sums do not depend on how the layers of a model are divided into
+// blocks.
+std::vector<Scheduler::Updated> Scheduler::update_order() const {
+  std::vector<Updated> order;
+  IdVector<GroupId, bool> done(e_.groups.size(), false);
+  const auto stream = [&](const WeightGroup& g) { return e_.blocks[g.blocks.at(0)].from; };
+  for (const GroupId first : e_.groups.ids()) {
+    const WeightGroup& g = e_.groups[first];
+    if (!g.per_layer && own_.holds(g)) order.push_back({&g, kNone});
+    if (!g.per_layer || done[first]) continue;
+    const auto begin = static_cast<std::ptrdiff_t>(order.size());
+    for (const GroupId id : e_.groups.ids()) {
+      const WeightGroup& other = e_.groups[id];
+      if (!other.per_layer || done[id] || stream(other) != stream(g) || !are_alike(other, g))
+        continue;
+      done[id] = true;
+      for (const int64_t l : own_.layers(other.blocks.at(0))) order.push_back({&other, l});
     }
+    std::sort(order.begin() + begin, order.end(),
+              [](const Updated& a, const Updated& b) { return a.layer < b.layer; });
+  }
+  return order;
+}
+
+// All groups are squared before the clip, which needs the whole norm; updates need the clip's
+// scale. Adafactor's measures and factors come between.
+void Scheduler::update() {
+  const std::vector<Updated> order = update_order();
+  const auto each = [&](SegmentId WeightGroup::*member) {
+    for (const Updated& u : order) call(u.group->*member, u.layer, kNone);
   };
   each(&WeightGroup::squares);
   call(e_.clip, kNone, kNone);

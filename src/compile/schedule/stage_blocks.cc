@@ -1,3 +1,5 @@
+// The blocks and layers of one stage. Layers are numbered over all stacks; with S stages, stage s
+// has chunks s, s + S, s + 2 S, …, and a chunk has consecutive layers.
 #include "compile/schedule/stage_blocks.h"
 
 #include <algorithm>
@@ -6,8 +8,16 @@ namespace tessera {
 
 StageBlocks::StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share,
                          bool encoded)
-    : blocks_(blocks), share_(share), encoded_(encoded), ranges_(block_ranges(blocks)), first_{0} {
+    : blocks_(blocks),
+      share_(share),
+      encoded_(encoded),
+      chunks_(share.chunks(blocks)),
+      first_{0},
+      holds_(blocks.size(), false) {
   for (const int64_t n : share_.layers) first_.push_back(first_.back() + n);
+  for (size_t c = static_cast<size_t>(share_.stage); c < chunks_.size();
+       c += static_cast<size_t>(share_.pipeline.stages))
+    for (const Visit& v : chunks_[c]) holds_[v.block] = true;
 }
 
 bool StageBlocks::holds(const WeightGroup& group) const {
@@ -22,34 +32,16 @@ std::vector<int64_t> StageBlocks::layers() const {
 }
 
 std::vector<int64_t> StageBlocks::layers(BlockId block) const {
-  const BlockRange range = ranges_[block];
   std::vector<int64_t> own;
-  for (const int64_t l : layers())
-    if (l >= range.first && l < range.last) own.push_back(l - range.first);
+  for (int64_t c = share_.stage; c < share_.pipeline.chunks(); c += share_.pipeline.stages)
+    for (const Visit& v : chunks_[c])
+      if (v.block == block && v.layer != kNone) own.push_back(v.layer);
   return own;
 }
 
 std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
-  std::vector<Visit> visits;
-  const int64_t first = first_layer(chunk), end = end_layer(chunk);
-  for (const BlockId b : blocks_.ids()) {
-    const BlockRange r = ranges_[b];
-    const Block& block = blocks_[b];
-    if (is_past(b)) continue;
-    if (block.input == kNone) {
-      if (chunk == 0) visits.push_back({b, kNone, kNone, {kNone, 0}});
-    } else if (block.output == kNone) {
-      // Reads what the last stack leaves.
-      if (is_last(chunk))
-        visits.push_back({b, kNone, kNone, {blocks_[BlockId(b.number() - 1)].layers, kNone}});
-    } else if (!block.is_stack()) {
-      // Between two stacks.
-      if (first <= r.first && r.first < end) visits.push_back({b, kNone, kNone, {r.first, 0}});
-    } else {
-      for (int64_t l = std::max(first, r.first); l < std::min(end, r.last); ++l)
-        visits.push_back({b, l - r.first, l, {l - r.first, l - r.first + 1}});
-    }
-  }
+  std::vector<Visit> visits = chunks_[chunk];
+  std::erase_if(visits, [&](const Visit& v) { return is_past(v.block); });
   return visits;
 }
 

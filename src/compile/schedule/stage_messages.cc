@@ -1,3 +1,4 @@
+// Emits the messages at the borders of chunks: the values that cross the cut at the end of a chunk.
 #include "compile/schedule/stage_messages.h"
 
 #include <algorithm>
@@ -14,32 +15,27 @@ int64_t StageMessages::first_backward() const {
   return chunk;
 }
 
-StageMessages::Cut StageMessages::cut_at(int64_t layer) const {
-  const int64_t encoder = model_.encoder_layers, all = model_.all_layers();
-  Crossing crossing = Crossing::kHidden;
-  if (encoder > 0 && layer < all)
-    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
-  return {e_.messages[static_cast<size_t>(crossing)],
-          crossing == Crossing::kSource ? layer : layer - encoder};
-}
-
 void StageMessages::sent(const Action& a, SegmentId CrossingMessages::*what) {
   if (share_.pipeline.stages == 1 || own_.is_last(a.chunk)) return;
-  const Cut cut = cut_at(own_.end_layer(a.chunk));
-  calls_.add(cut.messages.*what, cut.position, a.microbatch, {cut.position, cut.position}, a.chunk);
+  const Cut cut = e_.cuts.at(static_cast<size_t>(own_.end_layer(a.chunk)));
+  calls_.add(e_.messages[cut.messages].*what, cut.position, a.microbatch,
+             {cut.position, cut.position}, a.chunk);
 }
 
 void StageMessages::issue(const Issue& issue) {
   const int64_t m = issue.action.microbatch, from = issue.action.chunk;
-  // A forward message carries what comes after the producer's layers, a backward one what comes
-  // before them.
+  // A forward message carries the position after the producer's last layer, a backward one the
+  // position before its first layer.
   const int64_t layer = issue.backward ? own_.first_layer(from) : own_.end_layer(from);
   const int64_t chunk = !issue.receives ? from : (issue.backward ? from - 1 : from + 1);
-  const auto& [s, position] = cut_at(layer);
+  const auto& [messages, position] = e_.cuts.at(static_cast<size_t>(layer));
+  const CrossingMessages& s = e_.messages[messages];
   const SegmentId segment = issue.backward ? (issue.receives ? s.receive_backward : s.send_backward)
                                            : (issue.receives ? s.receive_forward : s.send_forward);
   calls_.add(segment, position, m, {position, position}, chunk);
   const int64_t stages = share_.pipeline.stages;
+  // Forward messages go to the next stage, backward ones to the previous; a receive looks the other
+  // way.
   const int64_t step = (issue.backward == issue.receives) ? 1 : stages - 1;
   calls_.last().wire.peer = (share_.stage + step) % stages;
 }

@@ -1,6 +1,7 @@
 // The calls that carry activations and gradients between the chunks of a pipeline.
 #pragma once
 
+#include "compile/schedule/call_list.h"
 #include "compile/schedule/issue_order.h"
 #include "compile/schedule/stage_blocks.h"
 
@@ -8,9 +9,9 @@ namespace tessera {
 
 class StageMessages {
  public:
-  StageMessages(const Expanded& expanded, const ModelConfig& model, const StageShare& share,
-                const StageBlocks& own, CallList& calls)
-      : e_(expanded), model_(model), share_(share), own_(own), calls_(calls) {}
+  StageMessages(const Expanded& expanded, const StageShare& share, const StageBlocks& own,
+                CallList& calls)
+      : e_(expanded), share_(share), own_(own), calls_(calls) {}
 
   // The first chunk that computes in the backward: frozen embeddings do not, and no message goes
   // there.
@@ -20,14 +21,7 @@ class StageMessages {
   void sent(const Action& action, SegmentId CrossingMessages::*what);
 
  private:
-  struct Cut {  // between two chunks: what crosses, and its position in its stack
-    const CrossingMessages& messages;
-    int64_t position = 0;
-  };
-  Cut cut_at(int64_t layer) const;
-
   const Expanded& e_;
-  const ModelConfig& model_;
   const StageShare& share_;
   const StageBlocks& own_;
   CallList& calls_;

@@ -4,18 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "compile/schedule/model_order.h"
 #include "compile/schedule/pipeline_shape.h"
 #include "ir/program.h"
 
 namespace tessera {
-
-// Blocks in the order of the model, the layers of all stacks numbered through: [first, last) of
-// each block's, with first = last of what stands between two stacks: it goes before the layer
-// `first`.
-struct BlockRange {
-  int64_t first = 0, last = 0;
-};
-IdVector<BlockId, BlockRange> block_ranges(const IdVector<BlockId, Block>& blocks);
 
 // One stage's share of the model.
 struct StageShare {
@@ -24,9 +17,9 @@ struct StageShare {
   std::vector<std::vector<Action>> actions;  // of each stage
   int64_t stage = 0;
 
-  int64_t first_layer(int64_t chunk) const;
-  // Some of a block: the first stage has what begins the model, the last what ends it.
-  bool holds(const Block& block, const BlockRange& range) const;
+  // What each chunk of the whole model computes, in order. The first has what begins the model, the
+  // last what ends it, however few layers they have.
+  std::vector<std::vector<Visit>> chunks(const IdVector<BlockId, Block>& blocks) const;
 };
 
 // The stages that have each block.

@@ -1,3 +1,6 @@
+// Gives state buffers their fixed offsets, one after another from 0: weights and optimizer state
+// first, then logits, then batches. Programs of one run share this state, so whatever they have in
+// common must get the same offsets; logits and batches, which differ, come last.
 #include "compile/schedule/state_frames.h"
 
 #include <algorithm>
@@ -16,7 +19,7 @@ class StateFrames {
       for (const FrameKindId k : g.state) owner_[k] = &g;
   }
 
-  // All but the batches: logits, or all else.
+  // Adds all kinds but the batches: those of logits, or all others.
   void add_kinds(bool logits) {
     for (const FrameKindId id : p_.kinds.ids()) {
       if (!p_.kinds[id].state || is_batch(role(id)) || (role(id) == Role::kLogits) != logits)
@@ -34,7 +37,7 @@ class StateFrames {
   }
 
  private:
-  // Of the first value, which those of a kind have in common here.
+  // Returns the role of the kind's first value; all values of a kind agree in what matters here.
   Role role(FrameKindId kind) const {
     const std::vector<ValueId>& values = p_.kind(kind).values;
     return values.empty() ? Role::kScratch : p_[values[0]].role;
@@ -42,6 +45,7 @@ class StateFrames {
 
   void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
     const FrameId f = calls_.frame(kind, layer, microbatch);
+    if (p_.kind(kind).host) return;  // place() gives it its offset
     p_.frames[f].offset = p_.state_bytes;
     p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
   }
@@ -51,7 +55,8 @@ class StateFrames {
     for (const int64_t l : layers) add(kind, l, kNone);
   }
 
-  // Those of the stack whose forward reads or writes it; of all where none does.
+  // Returns the layers of the stack whose forward reads or writes the kind; all layers if none
+  // does.
   std::vector<int64_t> layers_using(FrameKindId kind) const {
     const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
     for (const BlockId b : e_.blocks.ids())

@@ -1,6 +1,7 @@
 // The frames of a stage's state, one after the other at the front of the arena.
 #pragma once
 
+#include "compile/schedule/call_list.h"
 #include "compile/schedule/stage_blocks.h"
 
 namespace tessera {

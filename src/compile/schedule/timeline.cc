@@ -1,3 +1,5 @@
+// Draws the actions of a pipeline as text and as SVG. One unit of time is the greatest common
+// divisor of all starts and finishes, so every action has a whole number of columns.
 #include "compile/schedule/timeline.h"
 
 #include <algorithm>
@@ -57,7 +59,7 @@ std::string label(const PipelineShape& p, const Action& a) {
   return text;
 }
 
-// Columns of a unit, so that every label and a space fit in its action.
+// Returns the columns per unit at which every label and a space fit into its action.
 int64_t columns(const PipelineShape& p, const Timeline& t) {
   int64_t most = 1;
   for (const auto& row : t.rows)
@@ -92,10 +94,9 @@ std::string timeline_text(const PipelineShape& shape) {
   for (size_t s = 0; s < t.rows.size(); ++s) {
     std::string row;
     for (const Action& a : t.rows[s]) {
-      row.resize(static_cast<size_t>(a.start / t.unit * wide), ' ');
+      row.resize(a.start / t.unit * wide, ' ');
       row += label(shape, a);
-      row.resize(static_cast<size_t>(a.finish / t.unit * wide - 1),
-                 a.kind == ActionKind::kForward ? ' ' : '-');
+      row.resize(a.finish / t.unit * wide - 1, a.kind == ActionKind::kForward ? ' ' : '-');
     }
     while (row.ends_with(' ')) row.pop_back();
     out += fmt::format("{:>{}} {}\n", s, margin, row);

@@ -1,3 +1,13 @@
+// ZeRO (Rajbhandari et al. 2020): inserts gathers of weights and reductions of gradients into a
+// schedule that was written for whole weights.
+//
+//   stage 1   gradients reduced after the last micro-batch; weights gathered once per step
+//   stage 2   gradients reduced after each micro-batch into this rank's shard
+//   stage 3   in addition, weights gathered before each use into a buffer that ends with it
+//
+// A gather is shared by neighboring compute calls that use the same weights (the backward of a
+// layer after its recomputation, for example); any other use gets its own, so at most a few layers
+// of gathered weights are alive at once.
 #include "compile/schedule/zero.h"
 
 #include <algorithm>
@@ -48,7 +58,7 @@ class Zero {
   }
   void note(FrameId f) { first_.try_emplace({frame(f).kind, frame(f).layer}, f); }
 
-  // The frame of that kind for the group's calls: made at its first use.
+  // Returns the buffer of that kind for the group's calls, created at its first use.
   FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
     const auto key = std::tuple(kind, layer, microbatch);
     if (made_.contains(key)) return made_.at(key);
@@ -56,12 +66,12 @@ class Zero {
     if (first != first_.end() && !made_frame(kind)) return made_[key] = first->second;
     return made_[key] = new_frame(kind, layer, microbatch);
   }
-  // Kinds whose frames this pass makes anew.
+  // Returns true for kinds whose buffers this pass creates instead of the schedule's.
   bool made_frame(FrameKindId kind) const {
     return plan_.reduces_each && additions_.group_of(kind) != kNone;
   }
 
-  // A call of a group's segment: one frame for each parameter, by its kind.
+  // Adds a call of a group's segment, with one buffer per parameter, found by its kind.
   void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
             int64_t microbatch) {
     if (segment == kNone) return;
@@ -76,7 +86,7 @@ class Zero {
     p_.schedule.push_back(std::move(c));
   }
 
-  // Stages 1 and 2: all weights of this program, in the order of their first use.
+  // ZeRO 1 and 2: gathers all weights of this program in the order of their first use.
   void gather_all(const IdVector<CallId, Call>& calls, CallId from) {
     std::set<FrameId> seen;
     for (auto c = calls.begin() + from.number(); c != calls.end(); ++c)
@@ -100,7 +110,7 @@ class Zero {
     if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
   }
 
-  // Neighbouring calls share a gather; any other use has its own.
+  // Neighboring calls share a gather; any other use has its own.
   FrameId gathered(GroupId g, const Frame& f) {
     FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
     if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
@@ -126,7 +136,8 @@ class Zero {
     return std::any_of(e_.groups.begin(), e_.groups.end(),
                        [&](const WeightGroup& g) { return g.squares != kNone && g.squares == s; });
   }
-  // In the order of the groups, on every stage that has them.
+  // Joins in the order of the groups, on every stage that has them: a collective over several
+  // stages must be issued in one order on all of them.
   void join() {
     joined_ = true;
     for (const WeightGroup& g : e_.groups) {

@@ -1,4 +1,6 @@
-// Rules of fused attention, its gradient, and attention to a cache.
+// Rules of fused attention, its gradient, and attention to a cache. Dimensions: b samples, t
+// queries, s keys, k key/value heads, g query heads per key/value head (with key and value as two
+// more slots), d head size. Only b and k can be split: softmax needs all keys of a query.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -10,25 +12,51 @@ namespace {
 Shape out_shape(const Shape& qkv, int64_t slots = 2) {
   return {qkv[0], qkv[1], qkv[2] * (qkv[3] - slots), qkv[4]};
 }
-// Slots of a group after its queries: a key and a value, unless they are of another sequence.
+// Slots of a group after its queries: a key and a value, unless these come from another sequence.
 int64_t slots(bool across) { return across ? 0 : 2; }
+
+Shape lse_shape(const Shape& out) { return {out[0], out[2], out[1]}; }
+
+// CHECKs the operands that A, one of the three ops, has only by its attributes: keys and values of
+// another sequence, and a table of biases, of which half are of near distances.
+template <class A>
+void check_optional(const A& a, int64_t bias_distance, const Inputs& in, const Shape& out) {
+  const auto operand = [&](typename A::In slot) -> const Shape* {
+    const int at = input_index(a, slot);
+    return at == kNone ? nullptr : &in[at]->shape;
+  };
+  const Shape& q = in[0]->shape;
+  if (const Shape* const kv = operand(A::kKv))
+    CHECK(kv->rank() == 5 && (*kv)[2] == q[2] && (*kv)[3] == 2, "{} of {} and {}", A::kName,
+          to_string(q), to_string(*kv));
+  if (const Shape* const bias = operand(A::kBias))
+    CHECK(bias->rank() == 2 && (*bias)[0] == out[2] && bias_distance > (*bias)[1] / 2,
+          "{} of {} with biases {} of distances up to {}", A::kName, to_string(q), to_string(*bias),
+          bias_distance);
+}
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Attention& a = op.as<Attention>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention takes packed qkv and what its attributes say");
   const Shape out = out_shape(in[0]->shape, slots(a.across));
-  return {{"", in[0]->dtype, out}, {".lse", DType::kF32, {out[0], out[2], out[1]}}};
+  check_optional(a, a.bias_distance, in, out);
+  return {{"", in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const AttentionGrad& a = op.as<AttentionGrad>();
-  CHECK(in.size() == input_count(a) && in[1]->shape == in[3]->shape,
+  CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention_grad takes qkv, out, lse, d_out and what attention has");
+  const Shape of = out_shape(in[0]->shape, slots(a.of.across));
+  CHECK(in[1]->shape == of && in[2]->shape == lse_shape(of) && in[3]->shape == of,
+        "attention_grad of {}, {}, {} and {}", to_string(in[0]->shape), to_string(in[1]->shape),
+        to_string(in[2]->shape), to_string(in[3]->shape));
+  check_optional(a, a.of.bias_distance, in, of);
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape}};
   const auto add = [&](AttentionGrad::In slot, const char* name, DType type) {
     const int operand = input_index(a, slot);
-    if (operand != kNone) out.push_back({name, type, in[static_cast<size_t>(operand)]->shape});
+    if (operand != kNone) out.push_back({name, type, in[operand]->shape});
   };
   add(AttentionGrad::kKv, ".kv.gradient", in[0]->dtype);
   add(AttentionGrad::kBias, ".bias.gradient", a.into);
@@ -40,12 +68,13 @@ std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "cached_attention takes qkv, positions and what its attributes say");
   const Shape& s = in[0]->shape;
-  return {{"", in[0]->dtype, out_shape(s, slots(a.across))},
-          {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
+  const Shape made = out_shape(s, slots(a.across));
+  check_optional(a, a.bias_distance, in, made);
+  return {{"", in[0]->dtype, made}, {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
 }
 
-// Labels of the operands that A, one of the three ops, has only by its attributes. Heads of a bias
-// are groups: it is for one query head per group.
+// Adds the labels of optional operands. A is one of the three ops. A bias has one row per head,
+// labeled as a group: it requires one query head per group.
 template <class A>
 void add_labels(const A& a, bool across, ShardingRule& r) {
   A::inputs(a, [&](typename A::In slot, bool has) {
@@ -61,13 +90,14 @@ void add_labels(const A& a, bool across, ShardingRule& r) {
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, "bk", {}};
+  ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, "bk", {}, false, false, "k"};
   const Attention& a = op.as<Attention>();
   add_labels(a, a.across, r);
   return r;
 }
+// Linear in d_out (input 3) only: the other inputs enter products with it.
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}};
+  ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}, false, false, "k"};
   const AttentionGrad& a = op.as<AttentionGrad>();
   add_labels(a, a.of.across, r);
   if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back("bskpd");
@@ -75,7 +105,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   return r;
 }
 ShardingRule sharding_cached(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}};
+  ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}, false, false, "k"};
   const CachedAttention& a = op.as<CachedAttention>();
   add_labels(a, a.across, r);
   return r;
@@ -84,6 +114,7 @@ ShardingRule sharding_cached(const Op& op, ValueSpan) {
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
+  // The backward regenerates probabilities from lse, so it reads out and lse instead of them.
   std::vector<ValueId> in = {op.inputs[0], op.outputs[0], op.outputs[1], dy};
   in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
   const ValueId kv = input(op, Attention::kKv), bias = input(op, Attention::kBias);
@@ -94,6 +125,7 @@ void gradient(Gradients& g, const Op& op) {
   if (kv != kNone) g.add(kv, out[1]);
 }
 
+// Each GEMM takes 2 D operations per visible pair of query and key.
 Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t products) {
   const Value& queries = values[op.inputs[0]];
   Cost c = sweep_cost(op, values);
@@ -104,7 +136,8 @@ Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t product
   return c;
 }
 
-// Half of the T × T pairs are masked, unless all are seen; `kv` has the keys of another sequence.
+// Returns the visible pairs of query and key: with a causal mask t (t + 1) / 2 per head. `kv` has
+// the keys of another sequence.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
   const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
   const auto t = static_cast<double>(out[1]);
@@ -114,7 +147,7 @@ double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId
   return heads * t * static_cast<double>(values[keys].shape[1]);
 }
 
-// The FLOPs with the pairs that a causal mask leaves out.
+// Returns the FLOPs including the pairs that a causal mask omits.
 double with_masked_pairs(double flops, const Op& op, ValueSpan values, const Attention& a) {
   if (a.whole) return flops;
   const auto t = static_cast<double>(values[op.inputs[0]].shape[1]);
@@ -129,7 +162,7 @@ Cost cost(const Op& op, ValueSpan values) {
   return c;
 }
 
-// Five products: the scores are made once more, which the model's four do not count.
+// Five GEMMs: scores, dv, dp, dq and dk. The scores are recomputed, so the model counts four.
 Cost cost_grad(const Op& op, ValueSpan values) {
   const ValueId kv = input(op, AttentionGrad::kKv);
   const Attention& a = op.as<AttentionGrad>().of;
@@ -139,7 +172,7 @@ Cost cost_grad(const Op& op, ValueSpan values) {
   return c;
 }
 
-// Every place of the cache is visited.
+// Every position of the cache is visited.
 Cost cost_cached(const Op& op, ValueSpan values) {
   const Shape &out = values[op.outputs[0]].shape, &cache = values[op.outputs[1]].shape;
   const auto queries = static_cast<double>(out.product(0, 3));

@@ -35,12 +35,12 @@ struct Attention {
   double dropout = 0;
   int64_t key = 0;  // of the dropout mask
   static void fields(auto& self, auto&& visit) {
-    visit("scale", self.scale, Print::kAlways);
+    visit("scale", self.scale, Print::kAlways, kFinite);
     visit("across", self.across);
     visit("whole", self.whole);
-    visit("bias_distance", self.bias_distance);
+    visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
     visit("seen", self.seen);
-    visit("dropout", self.dropout);
+    visit("dropout", self.dropout, Print::kUnlessDefault, kFraction);
     visit("key", self.key, always_if(self.dropout > 0));
   }
   static void inputs(const Attention& a, auto&& slot) {
@@ -92,10 +92,10 @@ struct CachedAttention {
   bool across = false;  // keys and values of the new tokens are an input of their own
   int64_t bias_distance = 0;
   static void fields(auto& self, auto&& visit) {
-    visit("scale", self.scale, Print::kAlways);
-    visit("context", self.context, Print::kAlways);
+    visit("scale", self.scale, Print::kAlways, kFinite);
+    visit("context", self.context, Print::kAlways, at_least(1));
     visit("across", self.across);
-    visit("bias_distance", self.bias_distance);
+    visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
   }
   static void inputs(const CachedAttention& a, auto&& slot) {
     slot(kQkv, 1);

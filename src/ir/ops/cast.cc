@@ -16,21 +16,21 @@ std::vector<OutputSpec> infer_copy(const Op&, const Inputs& in) {
   return {{".copy", in[0]->dtype, in[0]->shape}};
 }
 
-// Rounding is not linear: partial sums are reduced before it.
+// Rounding is not linear, so partial sums are reduced before it.
 ShardingRule sharding(const Op& op, ValueSpan values) {
   const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {}};
 }
 
-// It has the placement of its input.
+// The output has the placement of the input.
 ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   ShardingRule r = sharding(op, values);
   r.linear = {{0}};
   return r;
 }
 
-// The link to the host carries x once.
+// The link to the host transfers x once.
 Cost cost_of_copy(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.work = Work::kHostCopy;

@@ -1,5 +1,5 @@
-// Rules of conversions between places and of messages. The gradient of a conversion is the
-// conversion between the duals of its places.
+// Rules of conversions between placements, and of messages. The gradient of a conversion is the
+// conversion between the duals of its placements.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -30,9 +30,10 @@ void gradient(Gradients& g, const Op& op) {
   g.add(x, g.builder().convert(dy, dual(g[x].sharding)));
 }
 
+// Conversions are checked by verify_sharding, not by a signature, so no label is a split.
 ShardingRule any(const Op& op, ValueSpan values) {
   const auto label = [&](ValueId v) {
-    return std::string("abcdefgh").substr(0, static_cast<size_t>(values[v].shape.rank()));
+    return std::string("abcdefgh").substr(0, values[v].shape.rank());
   };
   ShardingRule r;
   for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
@@ -56,7 +57,7 @@ ValueId whole_operand(const Op& op) { return op.is<AllGather>() ? op.outputs[0] 
 
 namespace {
 
-// The attributes of a flat reduction, except its group.
+// The attributes of a flat reduction other than its group.
 struct FlatSum {
   std::optional<DType> wire;
   int64_t pieces = 1, piece = 0;
@@ -72,6 +73,8 @@ FlatSum flat_sum(const Op& op) {
 
 DType wire_type(const Op& op, const Value& v) { return flat_sum(op).wire.value_or(v.dtype); }
 
+// Piece k of p covers [n k / p, n (k + 1) / p): the pieces differ by at most one element and have
+// no gaps.
 FlatPiece piece_of(const Op& op, int64_t n) {
   const FlatSum s = flat_sum(op);
   return {n * s.piece / s.pieces, n * (s.piece + 1) / s.pieces};
@@ -84,6 +87,7 @@ bool is_staged(const Op& op) {
   return s.wire.has_value() || (op.is<ReduceScatter>() && is_piece(op));
 }
 
+// One term per rank, of this op's piece, in the dtype of the wire.
 int64_t staged_bytes(const Op& op, ValueSpan local_values) {
   if (!is_staged(op)) return 0;
   const Value &whole = local_values[op.inputs[0]], &part = local_values[op.outputs[0]];

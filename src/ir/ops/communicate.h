@@ -27,8 +27,9 @@ struct AllReduce {
     visit("over", self.over, Print::kAlways);
     visit("max", self.max);
     visit("wire", self.wire);
-    visit("pieces", self.pieces);
-    visit("piece", self.piece, always_if(self.pieces > 1));
+    visit("pieces", self.pieces, Print::kUnlessDefault, between(1, kExactIntegers));
+    visit("piece", self.piece, always_if(self.pieces > 1),
+          between(0, static_cast<double>(self.pieces) - 1));
   }
   static const OpRule rule;
   bool operator==(const AllReduce&) const = default;
@@ -45,10 +46,11 @@ struct ReduceScatter {
   int64_t pieces = 1, piece = 0;             // the same, of each rank's part
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
-    visit("dim", self.dim);
+    visit("dim", self.dim, Print::kUnlessDefault, kDimension);
     visit("wire", self.wire);
-    visit("pieces", self.pieces);
-    visit("piece", self.piece, always_if(self.pieces > 1));
+    visit("pieces", self.pieces, Print::kUnlessDefault, between(1, kExactIntegers));
+    visit("piece", self.piece, always_if(self.pieces > 1),
+          between(0, static_cast<double>(self.pieces) - 1));
   }
   static const OpRule rule;
   bool operator==(const ReduceScatter&) const = default;
@@ -63,7 +65,7 @@ struct AllGather {
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
-    visit("dim", self.dim);
+    visit("dim", self.dim, Print::kUnlessDefault, kDimension);
   }
   static const OpRule rule;
   bool operator==(const AllGather&) const = default;
@@ -78,7 +80,7 @@ struct Slice {
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
-    visit("dim", self.dim);
+    visit("dim", self.dim, Print::kUnlessDefault, kDimension);
   }
   static const OpRule rule;
   bool operator==(const Slice&) const = default;
@@ -93,7 +95,7 @@ struct Pad {
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
-    visit("dim", self.dim);
+    visit("dim", self.dim, Print::kUnlessDefault, kDimension);
   }
   static const OpRule rule;
   bool operator==(const Pad&) const = default;

@@ -1,4 +1,6 @@
-// Rules of the losses on whole logits.
+// Rules of the losses on complete rows of logits. A row cannot be split along the vocabulary here;
+// that is what the divided form is for. The gradient rule emits the same op with `gradient` set,
+// which computes loss and gradient together.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -38,6 +40,8 @@ ShardingRule sharding(const Op& op, ValueSpan) {
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }
+// b batch, t tokens, f hidden, v vocabulary, r report, s step. Rows (b, t) can be split: the report
+// and dW are then partial sums.
 ShardingRule sharding_linear(const Op& op, ValueSpan) {
   ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}, false, true};
   if (op.as<LinearCrossEntropy>().scaled) r.inputs.push_back("s");

@@ -1,4 +1,5 @@
-// Rules of the loss on logits whose vocabulary is divided over ranks.
+// Rules of vocabulary-parallel cross-entropy. A split along v makes max and sums partial, and the
+// shard pass inserts the reductions; the loss sees complete ones.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -38,7 +39,7 @@ ShardingRule sharding_sums(const Op&, ValueSpan) {
 }
 ShardingRule sharding_loss(const Op& op, ValueSpan) {
   ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}, false, true};
-  if (op.as<DividedCrossEntropy>().scaled) r.inputs.push_back("s");
+  if (op.as<DividedCrossEntropy>().scaled) r.inputs.push_back("e");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }

@@ -16,7 +16,7 @@ struct Dropout {
   int64_t key = 0;
   bool mask = false;
   static void fields(auto& self, auto&& visit) {
-    visit("p", self.p, Print::kAlways);
+    visit("p", self.p, Print::kAlways, kFraction);
     visit("key", self.key, Print::kAlways);
     visit("mask", self.mask);
   }
@@ -34,7 +34,7 @@ struct DropoutGrad {
   enum In { kDy, kMask };
   enum Out { kDx };
   double p = 0;
-  static void fields(auto& self, auto&& visit) { visit("p", self.p, Print::kAlways); }
+  static void fields(auto& self, auto&& visit) { visit("p", self.p, Print::kAlways, kFraction); }
   static const OpRule rule;
   bool operator==(const DropoutGrad&) const = default;
 };

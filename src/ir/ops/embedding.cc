@@ -1,4 +1,5 @@
-// Rules of table lookup and its gradient.
+// Rules of table lookup and its gradient. Splitting v gives rows of zeros on ranks without the id,
+// so the output is a partial sum.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -23,6 +24,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
 ShardingRule sharding(const Op&, ValueSpan) { return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}}; }
 ShardingRule sharding_grad(const Op&, ValueSpan) { return {{"bt", "btf"}, {"vf"}, "btvf", {{1}}}; }
 
+// Ids have no gradient; that of the table is a scatter-add of dy.
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]), table = op.inputs[1];
   if (dy == kNone) return;
@@ -30,13 +32,13 @@ void gradient(Gradients& g, const Op& op) {
   g.builder().emit(EmbeddingGrad{.rows = rows}, op.origin, {op.inputs[0], dy}, {g.weight(table)});
 }
 
-// Of the table only the rows that are looked up move.
+// Only the rows of the table that are looked up are moved.
 Cost cost(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.moved_bytes = 2.0 * static_cast<double>(values[op.outputs[0]].bytes());
   return c;
 }
-// dy is read, and its rows of the table's gradient are read and written.
+// dy is read, and its rows of the gradient of the table are read and written.
 Cost cost_grad(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.moved_bytes = 3.0 * static_cast<double>(values[op.inputs[1]].bytes());

@@ -24,7 +24,7 @@ struct EmbeddingGrad {
   int64_t rows = 0;          // of the table
   DType into = DType::kF32;  // type of the sum
   static void fields(auto& self, auto&& visit) {
-    visit("rows", self.rows, Print::kAlways);
+    visit("rows", self.rows, Print::kAlways, at_least(1));
     visit("into", self.into);
   }
   static const OpRule rule;

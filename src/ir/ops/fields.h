@@ -12,7 +12,8 @@
 //
 // fields() lists the attributes once, in the order of the printed text: bool, int64_t, double,
 // DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with `constexpr const char*
-// enum_names(E)` = "first|second|…".
+// enum_names(E)` = "first|second|…". A number has its range as the fourth argument; verify()
+// reports a number outside it.
 //
 // Where an op's inputs depend on its attributes, `inputs(attributes, slot)` calls slot(kBias, n)
 // for each entry of In in order, where n is how many values it has: 0 or 1 (a bool), a count, or
@@ -21,6 +22,8 @@
 
 #include <cstdint>
 #include <string_view>
+
+#include "base/range.h"
 
 namespace tessera {
 
@@ -35,6 +38,13 @@ enum class Print : uint8_t {
 constexpr Print always_if(bool condition) {
   return condition ? Print::kAlways : Print::kUnlessDefault;
 }
+
+// Ranges that attributes of several ops have. What f32 arithmetic computes with is at most kHuge.
+inline constexpr Range kFinite = between(-kHuge, kHuge);
+inline constexpr Range kNotNegative = between(0, kHuge);
+inline constexpr Range kFraction = between(0, kBelowOne);  // probabilities, decays of means
+inline constexpr Range kOperands = between(1, 1024);       // numbers of operands of one kind
+inline constexpr Range kDimension = between(-1, 7);        // -1: kNone
 
 // The number of values of a slot that takes all remaining operands.
 inline constexpr int64_t kRest = -1;

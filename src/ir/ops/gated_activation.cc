@@ -19,6 +19,7 @@ std::vector<OutputSpec> infer_grad(const Op&, const Inputs& in) {
 }
 
 ShardingRule sharding(const Op&, ValueSpan) { return {{"btfg"}, {"btf"}, "btf", {}}; }
+// Linear in dy: a partial dy gives a partial dx.
 ShardingRule sharding_grad(const Op&, ValueSpan) {
   return {{"btfg", "btf"}, {"btfg"}, "btf", {{1}}};
 }

@@ -1,6 +1,6 @@
-// Rules of ops that repeat and pack heads. Ranks that hold the same K pairs repeat all of them and
-// take the rows of their queries (a slice, which the sharding algebra puts there), since a layout
-// divides the queries of a key/value head among its copies, one row each.
+// Rules of ops that repeat and pack heads. Ranks that hold the same K key/value heads repeat all of
+// them and take the rows of their own queries (a slice that the sharding algebra inserts), because
+// a layout divides the queries of a key/value head among its copies, one row each.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -10,7 +10,7 @@ namespace {
 
 Shape with(const Shape& s, int dimension, int64_t n) {
   std::vector<int64_t> dims = s.dims();
-  dims[static_cast<size_t>(dimension)] = n;
+  dims[dimension] = n;
   return Shape(dims);
 }
 
@@ -48,7 +48,7 @@ std::vector<OutputSpec> infer_join_grad(const Op&, const Inputs& in) {
 }
 
 ShardingRule sharding_repeat(const Op&, ValueSpan) {
-  return {{"btkpd"}, {"btkpd"}, "btkpd", {{0}}};
+  return {{"btkpd"}, {"btkpd"}, "btkpd", {{0}}, false, false, "k"};
 }
 ShardingRule sharding_join(const Op&, ValueSpan) {
   return {{"btkgd", "btkpd"}, {"btksd"}, "btkd", {{0, 1}}};

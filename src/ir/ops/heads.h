@@ -12,7 +12,9 @@ struct RepeatHeads {
   enum In { kPairs };    // [B, T, K, 2, D]
   enum Out { kCopies };  // [B, T, K · copies, 2, D]
   int64_t copies = 1;
-  static void fields(auto& self, auto&& visit) { visit("copies", self.copies, Print::kAlways); }
+  static void fields(auto& self, auto&& visit) {
+    visit("copies", self.copies, Print::kAlways, at_least(1));
+  }
   static const OpRule rule;
   bool operator==(const RepeatHeads&) const = default;
 };
@@ -22,7 +24,9 @@ struct RepeatHeadsGrad {
   enum In { kDCopies };
   enum Out { kDPairs };
   int64_t copies = 1;
-  static void fields(auto& self, auto&& visit) { visit("copies", self.copies, Print::kAlways); }
+  static void fields(auto& self, auto&& visit) {
+    visit("copies", self.copies, Print::kAlways, at_least(1));
+  }
   static const OpRule rule;
   bool operator==(const RepeatHeadsGrad&) const = default;
 };

@@ -1,5 +1,5 @@
-// Rules of attention in three ops. Their gradients meet in d_qkv: attention_mix_grad writes its v
-// part (and dp), the rest zero; attention_scores_grad adds the q and k parts to that.
+// Rules of unfused attention, three ops. Both gradients are parts of d_qkv: attention_mix_grad
+// writes the v slice (and dp) and zeros elsewhere; attention_scores_grad adds the q and k slices.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -7,16 +7,25 @@
 namespace tessera {
 namespace {
 
+//   scores = scale q k^T          [B, H, T, T], minus infinity above the diagonal
+//   p      = softmax(scores)      dropout, if any, applies to p
+//   out    = p v                  [B, T, H, D]
+// backward: dp = d_out v^T, dv = p^T d_out;  ds = p (dp - sum(p dp));
+//           dq = scale ds k, dk = scale ds^T q
 int64_t heads(const Shape& qkv) { return qkv[2] * (qkv[3] - 2); }
+// One number for each pair of tokens of a sequence.
+Shape pairs(const Shape& qkv) { return {qkv[0], heads(qkv), qkv[1], qkv[1]}; }
+Shape mixed(const Shape& qkv) { return {qkv[0], qkv[1], heads(qkv), qkv[4]}; }
 
 std::vector<OutputSpec> infer_scores(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores takes packed qkv");
   const Shape& s = in[0]->shape;
   const DType type = op.as<AttentionScores>().half ? in[0]->dtype : DType::kF32;
-  return {{".scores", type, {s[0], heads(s), s[1], s[1]}}};
+  return {{".scores", type, pairs(s)}};
 }
 std::vector<OutputSpec> infer_scores_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3 && in[0]->shape == in[2]->shape,
+  CHECK(in.size() == 3 && in[0]->shape == in[2]->shape && in[0]->shape.rank() == 5 &&
+            in[1]->shape == pairs(in[0]->shape),
         "attention_scores_grad takes qkv, d_scores and the gradient of qkv so far");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
@@ -28,33 +37,39 @@ std::vector<OutputSpec> infer_softmax_grad(const Op&, const Inputs& in) {
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_mix(const Op&, const Inputs& in) {
-  CHECK(in.size() == 2, "attention_mix takes p and qkv");
-  const Shape& s = in[1]->shape;
-  return {{"", in[1]->dtype, {s[0], s[1], heads(s), s[4]}}};
+  CHECK(in.size() == 2 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape),
+        "attention_mix takes p and qkv");
+  return {{"", in[1]->dtype, mixed(in[1]->shape)}};
 }
 std::vector<OutputSpec> infer_mix_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3, "attention_mix_grad takes p, qkv and d_out");
+  CHECK(in.size() == 3 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape) &&
+            in[2]->shape == mixed(in[1]->shape),
+        "attention_mix_grad takes p, qkv and d_out");
   return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
 
-ShardingRule sharding_scores(const Op&, ValueSpan) { return {{"btkgd"}, {"bkts"}, "bk", {}}; }
+ShardingRule sharding_scores(const Op&, ValueSpan) {
+  return {{"btkgd"}, {"bkts"}, "bk", {}, false, false, "k"};
+}
 ShardingRule sharding_scores_grad(const Op&, ValueSpan) {
-  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}, {0, 2}}};
+  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}, {0, 2}}, false, false, "k"};
 }
 ShardingRule sharding_softmax(const Op&, ValueSpan) { return {{"bkts"}, {"bkts"}, "bkt", {}}; }
 ShardingRule sharding_softmax_grad(const Op&, ValueSpan) {
   return {{"bkts", "bkts"}, {"bkts"}, "bkt", {{1}}};
 }
 ShardingRule sharding_mix(const Op&, ValueSpan) {
-  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {{0}, {1}}};
+  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {{0}, {1}}, false, false, "k"};
 }
 ShardingRule sharding_mix_grad(const Op&, ValueSpan) {
-  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}};
+  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}, false, false, "k"};
 }
 
 void gradient_scores(Gradients& g, const Op& op) {
   const ValueId ds = g.of(op.outputs[0]), qkv = op.inputs[0];
   if (ds == kNone) return;
+  // The gradient so far is that of v, from attention_mix; it is taken out and passed on, so that
+  // one buffer receives all three slices.
   const ValueId sofar = g.take(qkv);
   CHECK(sofar != kNone, "attention_mix comes after attention_scores");
   const AttentionScoresGrad a = {op.as<AttentionScores>()};
@@ -74,7 +89,7 @@ void gradient_mix(Gradients& g, const Op& op) {
   g.add(op.inputs[1], out[1]);
 }
 
-// Products over all pairs of positions: `wide` gives [T, T], `deep` reads it.
+// GEMMs over all pairs of positions: `wide` produces [T, T], `deep` reads it.
 struct PairProducts {
   ProductShape wide, deep;
 };
@@ -85,7 +100,7 @@ PairProducts pair_products(const Value& qkv) {
           {batch, T, D, T, qkv.dtype, ProductKind::kInputGradient}};
 }
 
-// All pairs are computed, of which the model counts those that the mask leaves.
+// All pairs are computed; the model counts those that the mask leaves visible.
 Cost scores_cost(const Op& op, ValueSpan values, const Value& qkv,
                  std::vector<ProductShape> products) {
   Cost c = product_cost(op, values, Work::kScores, std::move(products));

@@ -14,7 +14,7 @@ struct AttentionScores {
   double scale = 1;
   bool half = false;  // the scores are of the type of qkv
   static void fields(auto& self, auto&& visit) {
-    visit("scale", self.scale, Print::kAlways);
+    visit("scale", self.scale, Print::kAlways, kFinite);
     visit("half", self.half);
   }
   static const OpRule rule;

@@ -1,4 +1,11 @@
-// Rules of the product with a weight and of its gradients.
+// Rules of the GEMM with a weight and of its gradients. With leading dimensions L, contracted K and
+// output M (each one or several dimensions):
+//
+//   y [L, M] = x [L, K] w [M, K]^T,   dx [L, K] = dy [L, M] w,   dw [M, K] = sum_L dy^T x
+//
+// Splitting M is column parallelism, splitting K row parallelism with a partial y (Shoeybi et al.
+// 2019); splitting L is data or sequence parallelism, with a partial dw. All follow from the
+// labels.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -14,7 +21,7 @@ Shape join(const Shape& a, int a0, int a1, const Shape& b, int b0, int b1) {
 
 constexpr int64_t kMostLabels = 6;  // of "uvwxyz"
 
-// How many dimensions the op contracts.
+// Returns the number of dimensions that the op contracts.
 template <class A>
 int contracted(const Op& op) {
   const int64_t n = op.as<A>().contract;
@@ -34,6 +41,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   return {{"", type, join(x, 0, lead, w, 0, out)}};
 }
 
+// The leading dimensions of dy, then the contracted ones of w.
 std::vector<OutputSpec> infer_grad_input(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &w = in[1]->shape;
   const int out = w.rank() - contracted<MatmulGradInput>(op);
@@ -53,7 +61,7 @@ std::vector<OutputSpec> infer_grad_weight(const Op& op, const Inputs& in) {
   return {{".gradient", sum, join(dy, lead, dy.rank(), x, lead, x.rank())}};
 }
 
-// Labels: a… for rows, m… for outputs, x… for what is contracted.
+// Labels: a… for rows, m… for outputs, u… for contracted dimensions.
 struct Labels {
   std::string rows, out, in;
 };
@@ -92,14 +100,14 @@ void gradient(Gradients& g, const Op& op) {
   if (dy == kNone) return;
   Builder& b = g.builder();
   const Matmul& a = op.as<Matmul>();
-  if (g[dy].dtype != g[w].dtype)  // products have operands of one type
+  if (g[dy].dtype != g[w].dtype)  // both operands of a GEMM have one type
     dy = b.emit_one(Cast{g[w].dtype}, op.origin, {dy});
   b.emit(MatmulGradWeight{a.contract, a.scale}, op.origin, {dy, x}, {g.weight(w)});
   if (g.wanted(x)) g.add(x, b.emit_one(MatmulGradInput{a.contract, a.scale}, op.origin, {dy, w}));
 }
 
-// The second operand [rows, columns] is w, of which the forward contracts the columns, or x, of
-// which the weight gradient contracts the rows.
+// The second operand is [rows, columns]: either w, whose columns the forward contracts and whose
+// rows the input gradient contracts, or x, whose rows the weight gradient contracts.
 template <class A>
 Cost cost_of_product(const Op& op, ValueSpan values, ProductKind kind) {
   const Value& a = values[op.inputs[0]];

@@ -14,6 +14,8 @@ namespace tessera {
 enum class Fp8Format : uint8_t { kStored, kE4M3, kE5M2 };
 constexpr const char* enum_names(Fp8Format) { return "stored|e4m3|e5m2"; }
 
+inline constexpr Range kContracted = between(1, 6);  // labels of dimensions are "uvwxyz"
+
 // y[…, m] = scale · Σ_k x[…, k] w[m, k]
 struct Matmul {
   static constexpr std::string_view kName = "matmul";
@@ -24,8 +26,8 @@ struct Matmul {
   std::optional<DType> out = std::nullopt;  // type of y; none: that of x
   Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
-    visit("contract", self.contract, Print::kAlways);
-    visit("scale", self.scale);
+    visit("contract", self.contract, Print::kAlways, kContracted);
+    visit("scale", self.scale, Print::kUnlessDefault, kFinite);
     visit("out", self.out);
     visit("fp8", self.fp8);
   }
@@ -42,8 +44,8 @@ struct MatmulGradInput {
   double scale = 1;
   Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
-    visit("contract", self.contract, Print::kAlways);
-    visit("scale", self.scale);
+    visit("contract", self.contract, Print::kAlways, kContracted);
+    visit("scale", self.scale, Print::kUnlessDefault, kFinite);
     visit("fp8", self.fp8);
   }
   static const OpRule rule;
@@ -60,8 +62,8 @@ struct MatmulGradWeight {
   DType into = DType::kF32;
   Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
-    visit("contract", self.contract, Print::kAlways);
-    visit("scale", self.scale);
+    visit("contract", self.contract, Print::kAlways, kContracted);
+    visit("scale", self.scale, Print::kUnlessDefault, kFinite);
     visit("into", self.into);
     visit("fp8", self.fp8);
   }

@@ -1,4 +1,5 @@
-// Rules of both norms and of their gradients.
+// Rules of layer norm and RMS norm, and of their gradients. The statistics need the whole last
+// dimension, so only rows can be split; dgain and dbias are then partial sums over rows.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -40,6 +41,8 @@ void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
   CHECK(!op.as<A>().sums(), "norms are fused with sums after differentiation");
+  // The gradient that x has from other readers (the residual) is added within this op instead of by
+  // a sum.
   const ValueId x = op.inputs[0], sofar = g.take(x);
   std::vector<ValueId> in = {x, op.outputs[1], op.inputs[1], dy};
   if (sofar != kNone) in.push_back(sofar);
@@ -71,7 +74,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   return r;
 }
 
-// dx over what it adds to, else over dy.
+// dx replaces the value it is added to, or else dy.
 template <class Grad>
 InPlace over_gradient(const Op& op) {
   return {op.as<Grad>().add ? Grad::kSoFar : Grad::kDy, Grad::kDx};

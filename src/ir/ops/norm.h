@@ -16,9 +16,9 @@ struct Norm {
   int64_t terms = 1, biases = 0;
   bool sums() const { return terms + biases > 1; }
   static void fields(auto& self, auto&& visit) {
-    visit("epsilon", self.epsilon, Print::kAlways);
-    visit("terms", self.terms, always_if(self.sums()));
-    visit("biases", self.biases, always_if(self.sums()));
+    visit("epsilon", self.epsilon, Print::kAlways, kNotNegative);
+    visit("terms", self.terms, always_if(self.sums()), kOperands);
+    visit("biases", self.biases, always_if(self.sums()), between(0, kOperands.most));
   }
   static void inputs(const Norm& a, auto&& slot) {
     slot(kTerms, a.terms);
@@ -63,9 +63,9 @@ struct RmsNorm {
   int64_t terms = 1, biases = 0;
   bool sums() const { return terms + biases > 1; }
   static void fields(auto& self, auto&& visit) {
-    visit("epsilon", self.epsilon, Print::kAlways);
-    visit("terms", self.terms, always_if(self.sums()));
-    visit("biases", self.biases, always_if(self.sums()));
+    visit("epsilon", self.epsilon, Print::kAlways, kNotNegative);
+    visit("terms", self.terms, always_if(self.sums()), kOperands);
+    visit("biases", self.biases, always_if(self.sums()), between(0, kOperands.most));
   }
   static void inputs(const RmsNorm& a, auto&& slot) {
     slot(kTerms, a.terms);

@@ -1,4 +1,5 @@
-// The rule of the rotary embedding.
+// The rule of the rotary embedding. A rotation is orthogonal, so its gradient is the rotation by
+// the opposite angle.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"

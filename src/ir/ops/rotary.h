@@ -18,12 +18,12 @@ struct Rotary {
   bool inverse = false;
   bool scales() const { return factor != 1; }
   static void fields(auto& self, auto&& visit) {
-    visit("dims", self.dims, Print::kAlways);
-    visit("base", self.base, Print::kAlways);
-    visit("factor", self.factor);
-    visit("low", self.low, always_if(self.scales()));
-    visit("high", self.high, always_if(self.scales()));
-    visit("context", self.context, always_if(self.scales()));
+    visit("dims", self.dims, Print::kAlways, at_least(2));
+    visit("base", self.base, Print::kAlways, between(kTiny, kHuge));
+    visit("factor", self.factor, Print::kUnlessDefault, between(1, kHuge));
+    visit("low", self.low, always_if(self.scales()), between(kTiny, kHuge));
+    visit("high", self.high, always_if(self.scales()), between(self.low, kHuge));
+    visit("context", self.context, always_if(self.scales()), at_least(self.scales() ? 1 : 0));
     visit("inverse", self.inverse);
   }
   static const OpRule rule;

@@ -1,14 +1,24 @@
-// The table of all rules, and what several of them share.
+// The table of all rules, indexed by the kind of op, and helpers that several rules share.
 #include "ir/ops/rules.h"
 
 #include <array>
 
+#include "ir/chunk.h"
+
 namespace tessera {
 namespace {
 
+template <class A>
+constexpr const OpRule* rule_in_table() {
+  if constexpr (requires { A::kOptimizer; })
+    return &kOnePassUpdateRule;
+  else
+    return &A::rule;
+}
+
 template <class... Ts>
 constexpr std::array<const OpRule*, kOpKinds> rules_of(TypeList<Ts...>) {
-  return {&Ts::rule...};
+  return {rule_in_table<Ts>()...};
 }
 constexpr auto kRules = rules_of(OpTypes());
 
@@ -16,6 +26,7 @@ constexpr auto kRules = rules_of(OpTypes());
 
 const OpRule& rule_of(OpKind kind) { return *kRules.at(static_cast<size_t>(kind)); }
 
+// Each operand is read and each output written once: the cost of element-wise ops.
 Cost sweep_cost(const Op& op, ValueSpan values) {
   Cost c;
   for (const ValueId v : op.inputs) c.bytes += static_cast<double>(values[v].bytes());
@@ -34,11 +45,17 @@ Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<Product
   return c;
 }
 
+Cost cost_of(const Op& op, ValueSpan values) {
+  return on_chunk(op, values,
+                  [](const Op& of, ValueSpan own) { return rule_of(of).cost(of, own); });
+}
+
 InPlace in_place_of(const Op& op) {
   const OpRule& rule = rule_of(op);
   return rule.in_place == nullptr ? InPlace{} : rule.in_place(op);
 }
 
+// Returns (input, output): the output may use the bytes of the input.
 InPlace over_first(const Op&) { return {0, 0}; }
 InPlace over_last(const Op& op) { return {static_cast<int>(op.inputs.size()) - 1, 0}; }
 InPlace over_logits(const Op& op) { return op.outputs.size() > 1 ? InPlace{0, 1} : InPlace{}; }

@@ -14,6 +14,9 @@ InPlace over_last(const Op& op);
 // The gradient of the logits, where a loss has it as an output, overwrites the logits.
 InPlace over_logits(const Op& op);
 
+// The rule of all OnePassUpdates.
+extern const OpRule kOnePassUpdateRule;
+
 // Of what works on state: nothing is split by the op, since ZeRO splits whole frames.
 ShardingRule whole(const Op& op, ValueSpan values);
 

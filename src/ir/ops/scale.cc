@@ -1,4 +1,4 @@
-// Rules of scale, whose gradient is itself, and accumulate.
+// Rules of scale, whose gradient is the same op, and of accumulate.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"

@@ -12,7 +12,9 @@ struct Scale {
   enum In { kX };
   enum Out { kY };
   double factor = 1;
-  static void fields(auto& self, auto&& visit) { visit("factor", self.factor, Print::kAlways); }
+  static void fields(auto& self, auto&& visit) {
+    visit("factor", self.factor, Print::kAlways, kFinite);
+  }
   static const OpRule rule;
   bool operator==(const Scale&) const = default;
 };

@@ -1,4 +1,4 @@
-// Rules of what a step does to state.
+// Rules of ops that prepare or use the step's report and state.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -21,7 +21,7 @@ std::vector<OutputSpec> infer_pack(const Op& op, const Inputs& in) {
 ShardingRule whole(const Op& op, ValueSpan values) {
   ShardingRule r;
   const auto label = [&](ValueId v) {
-    return std::string("abcdefgh").substr(0, static_cast<size_t>(values[v].shape.rank()));
+    return std::string("abcdefgh").substr(0, values[v].shape.rank());
   };
   for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
   for (const ValueId v : op.outputs) r.outputs.push_back(label(v));

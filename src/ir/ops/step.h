@@ -32,8 +32,8 @@ struct Pack {
   static void fields(auto& self, auto&& visit) {
     Matmul::fields(self.attributes, visit);
     visit("product", self.product, Print::kAlways);
-    visit("rows", self.rows, Print::kAlways);
-    visit("bytes", self.bytes, Print::kAlways);
+    visit("rows", self.rows, Print::kAlways, at_least(1));
+    visit("bytes", self.bytes, Print::kAlways, at_least(1));
   }
   static const OpRule rule;
   bool operator==(const Pack&) const = default;
@@ -57,7 +57,9 @@ struct Clip {
   enum In { kReportIn, kStep };
   enum Out { kReport };
   double norm = 0;  // the limit
-  static void fields(auto& self, auto&& visit) { visit("norm", self.norm, Print::kAlways); }
+  static void fields(auto& self, auto&& visit) {
+    visit("norm", self.norm, Print::kAlways, kNotNegative);
+  }
   static const OpRule rule;
   bool operator==(const Clip&) const = default;
 };

@@ -1,4 +1,4 @@
-// Rules of sum, whose gradient is dy itself for each term, and of the gradient of a bias.
+// Rules of sum, whose gradient is dy for each term, and of the gradient of a bias.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -27,13 +27,13 @@ std::vector<OutputSpec> infer_bias(const Op& op, const Inputs& in) {
   const BiasGrad& a = op.as<BiasGrad>();
   CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad takes dy");
   const OutputSpec one = {".gradient", a.into, trailing(in[0]->shape, a.dims)};
-  return std::vector<OutputSpec>(static_cast<size_t>(a.count), one);
+  return std::vector<OutputSpec>(a.count, one);
 }
 
-std::string letters(int rank) {
-  return std::string("abcdefgh").substr(0, static_cast<size_t>(rank));
-}
+std::string letters(int rank) { return std::string("abcdefgh").substr(0, rank); }
 
+// A bias has the last labels of the sum. The op is linear in all operands together: a bias that is
+// added to partial terms must itself be partial, or it would be counted once per rank.
 ShardingRule sharding(const Op& op, ValueSpan values) {
   ShardingRule r;
   r.linear.emplace_back();
@@ -61,7 +61,7 @@ void gradient(Gradients& g, const Op& op) {
   for (size_t i = terms; i < op.inputs.size(); ++i) biases.push_back(g.weight(op.inputs[i]));
   if (!biases.empty()) {
     const int64_t dims = g[op.inputs[terms]].shape.rank();
-    const auto count = static_cast<int64_t>(biases.size());
+    const auto count = std::ssize(biases);
     g.builder().emit(BiasGrad{.dims = dims, .count = count}, op.origin, {dy}, biases);
   }
   for (size_t i = 0; i < terms; ++i)

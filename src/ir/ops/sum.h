@@ -14,7 +14,7 @@ struct Sum {
   int64_t terms = 1;
   bool of_gradients = false;  // the terms are gradients of one value, from several of its uses
   static void fields(auto& self, auto&& visit) {
-    visit("terms", self.terms, Print::kAlways);
+    visit("terms", self.terms, Print::kAlways, kOperands);
     visit("of_gradients", self.of_gradients, Print::kNever);
   }
   static void inputs(const Sum& a, auto&& slot) {
@@ -33,8 +33,8 @@ struct BiasGrad {
   int64_t dims = 1, count = 1;  // how many trailing dimensions a bias has; how many biases
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
-    visit("dims", self.dims, Print::kAlways);
-    visit("count", self.count, Print::kAlways);
+    visit("dims", self.dims, Print::kAlways, at_least(1));
+    visit("count", self.count, Print::kAlways, kOperands);
     visit("into", self.into);
   }
   static const OpRule rule;

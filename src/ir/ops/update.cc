@@ -1,10 +1,12 @@
-// Rules of the updates of optimizers.
+// Rules of the optimizers' updates. They work on flat buffers; outputs are updated in place.
 #include "base/error.h"
+#include "ir/one_pass_update.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
 namespace {
 
+// The order of outputs is fixed: weights, moments, masters. The bindings rely on it.
 std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int moments) {
   std::vector<OutputSpec> out;
   const DType weights = a.weights.value_or(a.master ? DType::kBF16 : DType::kF32);
@@ -14,20 +16,16 @@ std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int momen
   return out;
 }
 
-std::vector<OutputSpec> infer_adamw(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "adamw takes gradient, step and report");
-  return updated(op.as<Adamw>().update, in[0]->shape, 2);
+// Whether an optimizer with these constants keeps a first moment.
+bool keeps_moment1(const OptimizerTraits& o, const WeightUpdate& a) {
+  return o.moment1 || a.beta1 > 0;
 }
 
-std::vector<OutputSpec> infer_lion(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "lion takes gradient, step and report");
-  return updated(op.as<Lion>().update, in[0]->shape, 1);
-}
-
-std::vector<OutputSpec> infer_sgd(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "sgd takes gradient, step and report");
-  const WeightUpdate& a = op.as<Sgd>().update;
-  return updated(a, in[0]->shape, a.beta1 > 0 ? 1 : 0);
+std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
+  const auto [kind, a] = one_pass_of(op);
+  const OptimizerTraits& o = traits_of(kind);
+  CHECK(in.size() == 3, "{} takes gradient, step and report", o.name);
+  return updated(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
@@ -45,11 +43,11 @@ std::vector<OutputSpec> infer_squares(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
   CHECK(in.size() == 6, "adafactor takes gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
-  return updated(a, in[0]->shape, a.beta1 > 0 ? 1 : 0);
+  return updated(a, in[0]->shape, keeps_moment1(traits_of(OptimizerKind::kAdafactor), a));
 }
 
 // Moments and master weights are read as well as written.
-Cost cost_adamw(const Op& op, ValueSpan values) {
+Cost cost_one_pass(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   for (size_t i = 1; i < op.outputs.size(); ++i)
     c.moved_bytes += static_cast<double>(values[op.outputs[i]].bytes());
@@ -58,22 +56,12 @@ Cost cost_adamw(const Op& op, ValueSpan values) {
 
 }  // namespace
 
-const OpRule Adamw::rule = {.infer = infer_adamw,
-                            .sharding = whole,
-                            .cost = cost_adamw,
-                            .members = MemberTables::kStretches,
-                            .time = TimeGroup::kOptimizer,
-                            .effects = {.updates_weights = true, .flat_state = true}};
-const OpRule Lion::rule = {.infer = infer_lion,
-                           .sharding = whole,
-                           .members = MemberTables::kStretches,
-                           .time = TimeGroup::kOptimizer,
-                           .effects = {.updates_weights = true, .flat_state = true}};
-const OpRule Sgd::rule = {.infer = infer_sgd,
-                          .sharding = whole,
-                          .members = MemberTables::kStretches,
-                          .time = TimeGroup::kOptimizer,
-                          .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule kOnePassUpdateRule = {.infer = infer_one_pass,
+                                   .sharding = whole,
+                                   .cost = cost_one_pass,
+                                   .members = MemberTables::kStretches,
+                                   .time = TimeGroup::kOptimizer,
+                                   .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule AdafactorSums::rule = {.infer = infer_sums,
                                     .sharding = whole,
                                     .members = MemberTables::kFactors,

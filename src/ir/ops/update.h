@@ -1,10 +1,11 @@
-// What an optimizer does with the flat frames of a group of weights (kernels/update.h and
+// What an optimizer does with the flat frames of a group of weights (base/optimizer_kind.h and
 // kernels/adafactor.h have the formulas).
 #pragma once
 
 #include <optional>
 
 #include "base/dtype.h"
+#include "base/optimizer_kind.h"
 #include "ir/ops/fields.h"
 #include "ir/value.h"
 
@@ -20,6 +21,7 @@ struct WeightUpdate {
   double beta1 = 0, beta2 = 0, epsilon = 0;
   double decay = 0;
   bool decay_vectors = false;
+  double rate = 1;      // multiplies the scheduled learning rate
   bool master = false;  // updates are made in f32 and rounded into the weights
   std::optional<DType> weights = std::nullopt;  // none: bf16 with a master, else f32
   DType moments = DType::kF32;
@@ -27,11 +29,12 @@ struct WeightUpdate {
 
   static void rates(auto& self, auto&& visit) {
     visit("members", self.members);
-    visit("beta1", self.beta1, Print::kAlways);
-    visit("beta2", self.beta2, Print::kAlways);
-    visit("epsilon", self.epsilon, Print::kAlways);
-    visit("decay", self.decay, Print::kAlways);
+    visit("beta1", self.beta1, Print::kAlways, kFraction);
+    visit("beta2", self.beta2, Print::kAlways, kFraction);
+    visit("epsilon", self.epsilon, Print::kAlways, kNotNegative);
+    visit("decay", self.decay, Print::kAlways, kNotNegative);
     visit("decay_vectors", self.decay_vectors);
+    visit("rate", self.rate);
   }
   static void types(auto& self, auto&& visit) {
     visit("master", self.master);
@@ -46,38 +49,19 @@ struct WeightUpdate {
   bool operator==(const WeightUpdate&) const = default;
 };
 
-// Weights and two moments (Loshchilov & Hutter 2019).
-struct Adamw {
-  static constexpr std::string_view kName = "adamw";
+// The update of a one-pass optimizer: weights, and what the optimizer keeps of them. All of these
+// have one rule (ir/ops/update.cc) and one binding (runtime/ops/update.cc).
+template <OptimizerKind kKind>
+struct OnePassUpdate {
+  static constexpr std::string_view kName = traits_of(kKind).name;
+  static constexpr OptimizerKind kOptimizer = kKind;
   enum In { kGradient, kStep, kReport };
   enum Out { kWeights };
   WeightUpdate update = {};
   static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
-  static const OpRule rule;
-  bool operator==(const Adamw&) const = default;
+  bool operator==(const OnePassUpdate&) const = default;
 };
-
-// Weights and one moment (Chen et al. 2023).
-struct Lion {
-  static constexpr std::string_view kName = "lion";
-  enum In { kGradient, kStep, kReport };
-  enum Out { kWeights };
-  WeightUpdate update = {};
-  static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
-  static const OpRule rule;
-  bool operator==(const Lion&) const = default;
-};
-
-// Weights, and one moment where beta1 > 0.
-struct Sgd {
-  static constexpr std::string_view kName = "sgd";
-  enum In { kGradient, kStep, kReport };
-  enum Out { kWeights };
-  WeightUpdate update = {};
-  static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
-  static const OpRule rule;
-  bool operator==(const Sgd&) const = default;
-};
+using Adamw = OnePassUpdate<OptimizerKind::kAdamW>;
 
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {
@@ -86,11 +70,11 @@ struct FactorSums {
   double epsilon = 0, decay_power = 0;
   static void fields(auto& self, auto&& visit) {
     visit("members", self.members);
-    visit("sums", self.sums, Print::kAlways);
-    visit("factors", self.factors, Print::kAlways);
-    visit("weights_held", self.weights_held, Print::kAlways);
-    visit("epsilon", self.epsilon, Print::kAlways);
-    visit("decay_power", self.decay_power, Print::kAlways);
+    visit("sums", self.sums, Print::kAlways, at_least(1));
+    visit("factors", self.factors, Print::kAlways, at_least(1));
+    visit("weights_held", self.weights_held, Print::kAlways, at_least(1));
+    visit("epsilon", self.epsilon, Print::kAlways, kNotNegative);
+    visit("decay_power", self.decay_power, Print::kAlways, between(0, 1));
   }
   bool operator==(const FactorSums&) const = default;
 };
@@ -128,8 +112,8 @@ struct Adafactor {
   double least_scale = 0;  // lower bound of the weight RMS that scales an update; 0: no scaling
   static void fields(auto& self, auto&& visit) {
     WeightUpdate::rates(self.update, visit);
-    visit("update_clip", self.update_clip, Print::kAlways);
-    visit("least_scale", self.least_scale, Print::kAlways);
+    visit("update_clip", self.update_clip, Print::kAlways, kNotNegative);
+    visit("least_scale", self.least_scale, Print::kAlways, kNotNegative);
     WeightUpdate::types(self.update, visit);
   }
   static const OpRule rule;

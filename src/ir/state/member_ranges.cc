@@ -1,3 +1,9 @@
+// Finds where the weights of a group are within a flat buffer of the optimizer, or within this
+// rank's shard of it.
+//
+//   flat buffer   | w0      | w1 |  w2                | padding |
+//   shards        |--- shard 0 ---|--- shard 1 ---|--- shard 2 ---|
+//   shard 1 has the end of w1 and the beginning of w2
 #include "ir/state/member_ranges.h"
 
 #include <algorithm>

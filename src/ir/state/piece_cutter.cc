@@ -1,3 +1,7 @@
+// Cuts a weight's state into boxes that checkpoints name: a shard is a range of a flat buffer,
+// which generally begins and ends within a row, so it is covered by several boxes of whole or
+// partial rows. Boxes are independent of the layout, which is what lets a checkpoint be resumed
+// with another one.
 #include "ir/state/piece_cutter.h"
 
 #include <algorithm>
@@ -14,7 +18,7 @@ int64_t elements(const FrameKind& k, const Program& p) {
 
 int64_t flat_index(const Shape& shape, const std::vector<int64_t>& index) {
   int64_t flat = 0;
-  for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[static_cast<size_t>(d)];
+  for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[d];
   return flat;
 }
 
@@ -34,7 +38,7 @@ void PieceCutter::cut(const FlatFrame& s, ValueId weight, int64_t layer) const {
         for (size_t d = 1; d < box.begin.size(); ++d)
           CHECK(k.known.end[d] - k.known.begin[d] == box.end[d] - box.begin[d],
                 "{} has padding in dimension {}", w.name, d);
-        if (k.known.begin[0] >= k.known.end[0]) continue;  // padding alone
+        if (k.known.begin[0] >= k.known.end[0]) continue;  // only padding
         StatePiece x = piece(s, weight, k, begin, own * size);
         x.name = known_name(w, layer) + s.suffix;
         x.layer = layer;

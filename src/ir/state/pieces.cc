@@ -1,3 +1,7 @@
+// Enumerates the state that a rank holds, as boxes of named tensors: what checkpoints save and
+// load. For each weight there are the weight itself (or its f32 master), its moments, and
+// Adafactor's factors. Where ranks hold equal elements, one of them owns the box and saves it; all
+// of them load it.
 #include "ir/state/pieces.h"
 
 #include <algorithm>
@@ -16,7 +20,8 @@ bool is_divided(const Program& p, FrameKindId kind) {
          p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
 }
 
-// Whether of a frame of weights only the own part is new after a step, so that programs gather it.
+// Returns true if only this rank's shard of the weights is up to date after a step, so that
+// programs gather it.
 bool is_gathered(const Program& p, FrameKindId weights) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
@@ -24,7 +29,7 @@ bool is_gathered(const Program& p, FrameKindId weights) {
   return false;
 }
 
-// What the optimizer keeps of a group, and where its weights are.
+// The buffers of a group: its weights and what the optimizer keeps of them.
 struct Kept {
   FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
 };
@@ -39,6 +44,9 @@ Kept kept_of(const Program& p, FrameKindId table) {
           kept(Role::kMoment2)};
 }
 
+// With a master, the master is the state and the compute weight a copy, rounded again after
+// loading. Without one, the weight itself is the state. A gathered weight is cut by this rank's
+// shard only, because its other shards may be out of date.
 void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
                const PieceCutter& cutter) {
   const bool divided = is_gathered(p, k.table);
@@ -63,7 +71,7 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   moment(k.moment2, Role::kMoment2, "|moment2");
 }
 
-// Adafactor's means, which all ranks of a stage have in full.
+// Adafactor's means, of which all ranks of a stage have a full copy.
 void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
                  std::vector<StatePiece>& out) {
   bool first = is_first_stage(p, p.kind(kind));
@@ -90,7 +98,7 @@ bool is_table(const FrameKind& k, const Program& p) {
   return k.like == kNone && !k.values.empty() && p[k.values[0]].role == Role::kWeight;
 }
 
-// The layers whose state of a kind is here.
+// Returns the layers whose state of this kind is on this stage.
 std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
   std::vector<int64_t> layers;
   for (const Frame& f : p.frames)

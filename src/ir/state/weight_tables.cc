@@ -1,3 +1,4 @@
+// Finds the buffer kinds that belong to a group of weights, and the rank that represents a replica.
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
@@ -8,13 +9,16 @@ constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
 }  // namespace
 
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
+  FrameKindId found = kNone;
   for (const FrameKindId k : p.kinds.ids()) {
     const FrameKind& kind = p.kinds[k];
     if (kind.like != weights || kind.values.empty()) continue;
     const Value& v = p[kind.values[0]];
-    if (v.role == role && (v.sharding.place[kShardAxis] == 0) == divided) return k;
+    if (v.role != role || (v.sharding.place[kShardAxis] == 0) != divided) continue;
+    if (kind.host) return k;
+    if (found == kNone) found = k;
   }
-  return kNone;
+  return found;
 }
 
 FrameKindId factors_of(const Program& p, FrameKindId weights) {
@@ -23,6 +27,8 @@ FrameKindId factors_of(const Program& p, FrameKindId weights) {
   return kNone;
 }
 
+// True for the first of the ranks that hold the same elements of a weight: coordinate 0 on every
+// axis that does not divide it.
 bool stands_in_stage(const Value& w, const Coordinates& at) {
   for (size_t a = 0; a < kMaxAxes; ++a) {
     if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;

@@ -7,7 +7,8 @@
 namespace tessera {
 
 // The flat kind of that role that belongs to a kind of weights: a rank's part of it if `divided`,
-// else all of it. kNone where there is none.
+// else all of it. kNone where there is none. State on the host has two kinds: that of the host,
+// which is returned, and that of the device, which has no contents between steps.
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided);
 // The factors that Adafactor keeps of a kind of weights, or kNone.
 FrameKindId factors_of(const Program& p, FrameKindId weights);

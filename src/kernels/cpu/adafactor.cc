@@ -1,3 +1,12 @@
+// Adafactor on the CPU: sums of g^2 over rows and columns, the factored moments, the scales of each
+// row and column, and the update itself (formulas in the header). A rank may hold any contiguous
+// range of a weight, so a range usually begins and ends within a row:
+//   columns      0 ─────────────── C
+//   row 3        . . . . █ █ █ █ █      part_in_row(s, 3): column 4 to C
+//   row 4        █ █ █ █ █ █ █ █ █
+//   row 5        █ █ █ . . . . . .      part_in_row(s, 5): column 0 to 3
+// Sums are f64: g^2 of a whole matrix spans more than the 24 bits of f32, and the parts of the
+// ranks are added afterwards.
 #include "kernels/adafactor.h"
 
 #include <array>
@@ -15,7 +24,8 @@ HWY_EXPORT(SweepAdafactor);
 
 namespace {
 
-// The part of a stretch that lies in one row: elements [begin, end) of the view, from `column` on.
+// The part of a range that belongs to one row: elements [begin, end) of the view, the first of
+// which is in `column`.
 struct RowPart {
   int64_t begin = 0, end = 0, column = 0;
 };
@@ -32,8 +42,8 @@ int64_t end_row(const FactorStretch& s) {
   return (s.element + (s.end - s.begin) + s.columns - 1) / s.columns;
 }
 
-// Calls f(values, first, n) for the elements [begin, end) of the view in order: n values as f32, of
-// which the first is element begin + first.
+// Calls f(values, first, n) for the elements [begin, end) of the view in order. `values` are n
+// elements as f32, the first of which is element begin + first.
 template <class F>
 void each_chunk(const TensorView& view, int64_t begin, int64_t end, const F& f) {
   if (view.dtype == DType::kF32) return f(view.f32() + begin, int64_t{0}, end - begin);
@@ -42,13 +52,13 @@ void each_chunk(const TensorView& view, int64_t begin, int64_t end, const F& f) 
   std::array<float, kChunk> values;
   for (int64_t i = begin; i < end; i += kChunk) {
     const int64_t n = std::min(kChunk, end - i);
-    for (int64_t k = 0; k < n; ++k) values[static_cast<size_t>(k)] = from[i + k];
+    for (int64_t k = 0; k < n; ++k) values[k] = from[i + k];
     f(values.data(), i - begin, n);
   }
 }
 
-// A sum of doubles in eight interleaved sums, which compilers turn into vectors: one sum would wait
-// for each addition.
+// A sum of doubles as eight interleaved sums. They are independent, so the compiler can use vectors
+// and an addition need not wait for the previous one.
 class InterleavedSum {
  public:
   // Adds term(0) … term(n - 1).
@@ -56,7 +66,7 @@ class InterleavedSum {
   void add(int64_t n, const F& term) {
     int64_t i = 0;
     for (; i + kSums <= n; i += kSums)
-      for (int64_t k = 0; k < kSums; ++k) sums_[static_cast<size_t>(k)] += term(i + k);
+      for (int64_t k = 0; k < kSums; ++k) sums_[k] += term(i + k);
     for (; i < n; ++i) sums_[0] += term(i);
   }
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
@@ -70,8 +80,9 @@ double square(float x) { return static_cast<double>(x) * static_cast<double>(x);
 
 }  // namespace
 
-// Each sum is made by one thread, in an order that does not depend on the number of threads.
-void launch(Cpu, const Launch&, const FactorSumsArgs& a) {
+// Each sum is made by one thread, in an order that does not depend on the number of threads: rows
+// are divided among threads for the row sums, columns for the column sums.
+void launch(Cpu, const Launch& l, const FactorSumsArgs& a) {
   const FactorStretch& s = a.stretch;
   if (*a.numbers.skip != 0 || s.begin >= s.end) return;
   const double factor = *a.numbers.scale * *a.numbers.scale, epsilon = a.epsilon;
@@ -83,7 +94,7 @@ void launch(Cpu, const Launch&, const FactorSumsArgs& a) {
   };
   if (s.columns == 0) return add_squares(s.begin, s.end, rows + s.element);
   const int64_t from = first_row(s), to = end_row(s);
-  parallel_rows(to - from, s.columns, [&](int64_t begin, int64_t end) {
+  parallel_rows(to - from, s.columns, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t r = from + begin; r < from + end; ++r) {
       const RowPart p = part_in_row(s, r);
       InterleavedSum sum;
@@ -93,7 +104,7 @@ void launch(Cpu, const Launch&, const FactorSumsArgs& a) {
       rows[r] += sum.total() * factor + static_cast<double>(p.end - p.begin) * epsilon;
     }
   });
-  parallel_rows(s.columns, to - from, [&](int64_t begin, int64_t end) {
+  parallel_rows(s.columns, to - from, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t r = from; r < to; ++r) {
       const RowPart p = part_in_row(s, r);
       const int64_t first = std::max(begin, p.column);
@@ -108,6 +119,7 @@ void launch(Cpu, const Launch&, const FactorSumsArgs& a) {
 void launch(Cpu, const Launch&, const FactorMeansArgs& a) {
   if (*a.numbers.skip != 0) return;
   const FactorShape& shape = a.shape;
+  // b = 1 - t^-decay_power is 0 in the first step, so the moments need no bias correction.
   const double b = 1 - std::pow(*a.numbers.step, -a.decay_power);
   const auto mix = [b](float& mean, double sum, int64_t n) {
     mean =
@@ -118,6 +130,8 @@ void launch(Cpu, const Launch&, const FactorMeansArgs& a) {
   for (int64_t j = 0; j < shape.columns; ++j) mix(a.columns[j], a.column_sums[j], shape.rows);
 }
 
+// u = g / sqrt(row column / mean(row)) as a product of two factors, so the update needs no
+// division: row_scale = 1 / sqrt(row / mean(row)), column_scale = 1 / sqrt(column).
 void launch(Cpu, const Launch&, const FactorScalesArgs& a) {
   const FactorShape& shape = a.shape;
   double mean = 1;
@@ -152,6 +166,7 @@ double sum_of_squares(const UpdateSquaresArgs& a) {
   if (s.columns == 0) return sum_of(s.begin, s.end, scales.row_scales + s.element) * scale * scale;
   double total = 0;
   for (int64_t r = first_row(s); r < end_row(s); ++r) {
+    // The factors of scale and row are the same for the whole row and are applied to its sum.
     const RowPart p = part_in_row(s, r);
     const double factor = scale * static_cast<double>(scales.row_scales[r]);
     total += sum_of(p.begin, p.end, scales.column_scales + p.column) * factor * factor;
@@ -165,7 +180,7 @@ void launch(Cpu, const Launch&, const UpdateSquaresArgs& a) {
   if (*a.numbers.skip == 0) *a.sum += sum_of_squares(a);
 }
 
-void launch(Cpu, const Launch&, const AdafactorArgs& a) {
+void launch(Cpu, const Launch& l, const AdafactorArgs& a) {
   if (*a.numbers.skip != 0) return;
   const Update& u = a.update;
   const FactorNorms& norms = a.norms;
@@ -178,9 +193,10 @@ void launch(Cpu, const Launch&, const AdafactorArgs& a) {
   operands.columns = a.scales.columns;
   operands.row_scales = a.scales.row_scales;
   operands.column_scales = a.scales.column_scales;
+  // u / max(1, rms(u) / update_clip), as one factor for all elements.
   operands.update_clip =
       static_cast<float>(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands);
+  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands, l.threads);
 }
 
 }  // namespace tessera::kernels

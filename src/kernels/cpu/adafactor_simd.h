@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// A stretch within a row: u = g * row * columns[i - s.begin].
+// Updates a range within one row: u = g * row * columns[i - s.begin].
 HWY_INLINE void SweepRow(const UpdateOperands& a, const UpdateStretch& s, float row,
                          const float* columns) {
   const F f;

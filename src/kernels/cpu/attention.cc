@@ -1,3 +1,9 @@
+// Tiled attention on the CPU (FlashAttention, Dao et al. 2022; Dao 2023): the driver of
+// attention_simd.h, also for decoding with a cache.
+// One task is one key head of one sample. It packs the keys and values once, into the buffers of
+// its thread, and then runs each of the G query heads that share them. Tasks write disjoint parts
+// of the outputs, so the bits do not depend on the number of threads.
+// Workspace:  [ HeadBuffers of thread 0 | … of thread T - 1 | memory of ScopeOfHeads ]
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -57,7 +63,7 @@ void launch(Cpu, const Launch& l, const AttentionArgs& a) {
 
 namespace {
 
-// A head's bias by distance (QueryHead::bias) where the first query stands behind `start` keys.
+// Returns a head's bias by distance (QueryHead::bias) if `start` keys precede the first query.
 const float* cached_bias(const CachedAttentionArgs& a, const PackedHeads& p, int64_t head,
                          const HeadBuffers& b) {
   if (!a.bias) return nullptr;
@@ -92,6 +98,7 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
+  // The new rows go into the cache first; then the queries read all keys, old and new, from it.
   parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
     const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};

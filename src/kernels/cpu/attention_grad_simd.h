@@ -1,5 +1,12 @@
-// The gradient of attention of one key head, for one instruction set. A tile of keys meets the
-// tiles of queries that see it; probabilities are made again from the log-sum-exp.
+// The gradient of attention of one key head, for one instruction set (Dao 2023). With p regenerated
+// from the stored log-sum-exp, mask M (dropout, else 1) and delta_i = out_i · d_out_i, which equals
+// sum_j p_ij dp_ij:
+//   p_ij  = e^(s_ij - lse_i)
+//   dv_j  = sum_i M_ij p_ij d_out_i
+//   ds_ij = p_ij (M_ij (d_out_i · v_j) - delta_i)
+//   dq_i  = scale sum_j ds_ij k_j,   dk_j = sum_i ds_ij (scale q_i)
+// Tiles of keys are the outer loop; causal attention starts at the tile of queries on the diagonal.
+// Queries are packed with the scale, so dk needs none, and dq gets it as it is stored.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h
@@ -15,6 +22,7 @@ HWY_NOINLINE inline void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers&
   const int64_t width = round_up(h.d, kPad);
   for (int64_t j = 0; j < h.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, h.t - j);
+    // b.k serves as scratch: v is only needed transposed, for d_out · v.
     PackRows(h.v, j, n, h.d, 1.0f, b.k + j * width);
     TransposeTile(b.k + j * width, n, h.d, b.v_transposed + j * h.d);
     PackRows(h.k, j, n, h.d, 1.0f, b.k + j * width);
@@ -24,7 +32,7 @@ HWY_NOINLINE inline void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers&
   ZeroRows(b.dv, h.t, h.d);
 }
 
-// delta[t] = out[t] . d_out[t].
+// Packs a query head, zeroes dq and computes delta[t] = out[t] · d_out[t].
 HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
                                      const HeadBuffers& b) {
   const F f;

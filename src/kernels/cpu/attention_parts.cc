@@ -1,3 +1,7 @@
+// Unfused causal attention on the CPU: scores, softmax, mix and their gradients as separate
+// kernels, with the T x T matrices in memory. All but the softmax run one task per key head and
+// sample, as the fused kernels do; gradients of keys and values are sums over the query heads of a
+// group, which one thread adds in order.
 #include "kernels/attention_parts.h"
 
 #include <cmath>
@@ -89,7 +93,7 @@ void launch(Cpu, const Launch& l, const AttentionScoresGradArgs& a) {
                 });
 }
 
-void launch(Cpu, const Launch&, const SoftmaxArgs& a) {
+void launch(Cpu, const Launch& l, const SoftmaxArgs& a) {
   const TensorView &x = a.x, &y = a.y;
   CHECK(x.elements() == y.elements(), "softmax of {} into {}", to_string(x.shape),
         to_string(y.shape));
@@ -97,10 +101,11 @@ void launch(Cpu, const Launch&, const SoftmaxArgs& a) {
   const Sink to(y);
   const int64_t d = columns_of(x);
   const auto run = &HWY_DYNAMIC_DISPATCH(SoftmaxRows);
-  parallel_rows(rows_of(x), d, [&](int64_t begin, int64_t end) { run(from, to, d, begin, end); });
+  parallel_rows(rows_of(x), d, l.threads,
+                [&](int64_t begin, int64_t end) { run(from, to, d, begin, end); });
 }
 
-void launch(Cpu, const Launch&, const SoftmaxGradArgs& a) {
+void launch(Cpu, const Launch& l, const SoftmaxGradArgs& a) {
   const TensorView &y = a.y, &dy = a.dy, &dx = a.dx;
   CHECK(y.elements() == dy.elements() && y.elements() == dx.elements(),
         "softmax_grad of {} and {} into {}", to_string(y.shape), to_string(dy.shape),
@@ -109,7 +114,7 @@ void launch(Cpu, const Launch&, const SoftmaxGradArgs& a) {
   const Sink to(dx);
   const int64_t d = columns_of(y);
   const auto run = &HWY_DYNAMIC_DISPATCH(SoftmaxGradRows);
-  parallel_rows(rows_of(y), d,
+  parallel_rows(rows_of(y), d, l.threads,
                 [&](int64_t begin, int64_t end) { run(of, from, to, d, begin, end); });
 }
 

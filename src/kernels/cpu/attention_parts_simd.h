@@ -36,7 +36,7 @@ HWY_INLINE void LoadTile(const ConstRows& from, const SquareTile& at, float* til
   }
 }
 
-// Packs rows, and their transposed tiles where wanted.
+// Packs rows, and their transposed tiles if `transposed` is given.
 HWY_INLINE void PackHead(const ConstRows& from, const KeyHead& h, float scale, float* rows,
                          float* transposed) {
   const int64_t width = round_up(h.d, kPad);
@@ -118,6 +118,9 @@ HWY_NOINLINE inline void StoreKeyGrad(const KeyHead& keys, const float* rows, co
   StoreRows(rows, keys.t, keys.d, 1.0f, to);
 }
 
+// Three passes over a row that stays in cache: maximum, sum, quotient. e^x is computed twice
+// instead of stored, since y may have 16 bits. The maximum is subtracted so that e^x cannot
+// overflow and the sum is at least 1.
 HWY_NOINLINE inline void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin, int64_t end) {
   const F f;
   for (int64_t at = begin * d; at < end * d; at += d) {
@@ -141,6 +144,7 @@ HWY_NOINLINE inline void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin,
   }
 }
 
+// The product of the softmax's Jacobian, diag(y) - y y^T, and dy: dx = y (dy - sum(y dy)).
 HWY_NOINLINE inline void SoftmaxGradRows(Source y, Source dy, Sink dx, int64_t d, int64_t begin,
                                          int64_t end) {
   const F f;

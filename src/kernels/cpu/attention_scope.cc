@@ -1,3 +1,7 @@
+// Prepares masks and biases of attention per head. A relative bias depends on j - i only, so a head
+// has T + S - 1 values by distance; a row of scores adds a contiguous window of them, and their
+// gradients are sums along diagonals, which keep() adds by bucket. Documents and padding become
+// integer labels: a query sees exactly the keys with its label.
 #include "kernels/cpu/attention_scope.h"
 
 #include <algorithm>

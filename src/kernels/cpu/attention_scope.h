@@ -5,8 +5,8 @@
 
 namespace tessera::kernels {
 
-// Of one call. Its memory stands behind the threads' buffers: the bucket of each distance, and in
-// the gradient a bias gradient for each sample and head, so that they are summed in one order.
+// The scope of one call. Its memory follows the threads' buffers: the bucket of each distance, and
+// in the gradient one bias gradient per sample and head, so that they are summed in one order.
 class ScopeOfHeads {
  public:
   ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, void* memory);

@@ -1,14 +1,15 @@
-// What a tile of scores gets beside its products: the bias of distances, and what hides keys. After
-// attention_tiles_simd.h, once per target.
+// Additions to a tile of scores: the bias by distance, and the masks of documents and padding.
+// Include after attention_tiles_simd.h, once per target.
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// A score that loses against every other and still is a number.
+// A masked score: below every other score, yet finite, so that a row in which all keys are masked
+// has equal probabilities instead of NaN.
 constexpr float kHidden = -1e30f;
 
-// Whether no query of the tile has the label of one of its keys: of labels that ascend, which
-// those of documents do. Labels of padding alone never say so, since a query may have no key at
-// all.
+// Returns true if no query of the tile has the label of one of its keys. The test is by ranges,
+// which suffices because document labels ascend. It is never true for padding: a query without any
+// visible key must still get the mean of all values.
 HWY_INLINE bool IsApart(const KeyHead& keys, int64_t i, int64_t j, int64_t m) {
   if (keys.query_labels == nullptr) return false;
   const int32_t* const own = keys.query_labels + i;

@@ -1,5 +1,10 @@
-// Attention of one key head and its query heads, for one instruction set. A tile of queries meets
-// the tiles of keys one after another; maxima, sums and outputs are corrected as they grow.
+// Forward attention of one key head and its query heads, for one instruction set (online softmax).
+// A tile of queries visits the tiles of keys in order and keeps, per row, the maximum m so far, the
+// sum l and the output o relative to that maximum. For a tile with scores s:
+//   m' = max(m, max_j s_j),   alpha = e^(m - m')
+//   l' = alpha l + sum_j e^(s_j - m'),   o' = alpha o + sum_j e^(s_j - m') v_j
+// At the end out = o / l and the log-sum-exp is m + ln l, from which the gradient regenerates the
+// probabilities. Dropout applies to the terms of o only, not to those of l.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h
@@ -21,7 +26,7 @@ HWY_NOINLINE inline void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
   }
 }
 
-// New maxima of the m rows of a tile of scores, into `row_max`; what e^(old - new) is, into alpha.
+// Raises row_max of the m rows by a tile of scores. alpha becomes e^(old maximum - new maximum).
 HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, Sight sight, float* row_max,
                             float* alpha) {
   const F f;
@@ -45,7 +50,8 @@ HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, Sight sight, float* 
   }
 }
 
-// scores become e^(s - max), zero where a row does not see; row_sum collects them by lanes.
+// Replaces scores by e^(s - max), and by zero where a row does not see the key. row_sum is kept per
+// lane and reduced once, in StoreQueries.
 HWY_INLINE void Exponentiate(float* scores, int64_t m, Sight sight, const float* row_max,
                              const float* alpha, float* row_sum) {
   const F f;
@@ -73,6 +79,7 @@ HWY_INLINE void Exponentiate(float* scores, int64_t m, Sight sight, const float*
 HWY_INLINE void ScaleRows(const float* alpha, int64_t m, int64_t width, float* rows) {
   const F f;
   for (int64_t r = 0; r < m; ++r) {
+    // Most tiles do not raise the maximum.
     if (alpha[r] == 1.0f) continue;
     const V factor = hn::Set(f, alpha[r]);
     for (int64_t c = 0; c < width; c += kLanes) {
@@ -115,6 +122,7 @@ HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
     PackRows(h.q, i, m, d, keys.scale, b.q);
     for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
     for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
+    // The first visible tile writes b.dq, which here holds the output o, so it need not be zeroed.
     bool first = true;
     for (int64_t j = 0; j < last; j += kTile) {
       if (IsApart(keys, i, j, m)) continue;

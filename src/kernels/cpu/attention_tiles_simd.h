@@ -7,7 +7,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Rows of the diagonal tile that are taken together; what they cannot see is skipped.
+// Number of rows of a diagonal tile that are computed together. Keys that none of them sees are
+// skipped.
 constexpr int64_t kDiagonalRows = 2 * kTileRows;
 
 // to[i, :] = scale * from[begin + i, :] for i < count, in f32, columns padded with zeros.
@@ -100,6 +101,7 @@ HWY_NOINLINE inline void FillMask(const HeadDropout& dropout, int64_t i, int64_t
   const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
   const auto threshold = hn::Set(s, static_cast<int32_t>(dropout.threshold));
   const V scale = hn::Set(f, dropout.scale);
+  // A row of the mask takes the words of kTile / 4 consecutive Philox blocks, so it costs no state.
   alignas(64) uint32_t words[kPhiloxWords];
   for (int64_t r = 0; r < m; ++r) {
     const int64_t element = dropout.first_element + (i + r) * dropout.row_elements + j;

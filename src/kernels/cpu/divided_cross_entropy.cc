@@ -1,3 +1,6 @@
+// Vocabulary-parallel cross-entropy on the CPU: three kernels with an all-reduce of the maximum and
+// one of the sums between them (formulas in the header). The sum is exact in the sense of the whole
+// row, because every rank subtracts the same global maximum.
 #include "kernels/divided_cross_entropy.h"
 
 #include <cmath>
@@ -20,7 +23,7 @@ namespace {
 
 int64_t rows_of(const DividedLogits& l) { return l.z.elements() / l.z.shape[-1]; }
 
-// The own column of a label, or -1.
+// Returns this rank's column of a label, or -1.
 int64_t column_of(const DividedLogits& l, int64_t row, int32_t label) {
   CHECK(label == kIgnoredLabel || (label >= 0 && label < l.total),
         "label {} of row {} with a vocabulary of {}", label, row, l.total);
@@ -30,25 +33,25 @@ int64_t column_of(const DividedLogits& l, int64_t row, int32_t label) {
 
 }  // namespace
 
-void launch(Cpu, const Launch&, const LogitsMaxArgs& a) {
+void launch(Cpu, const Launch& options, const LogitsMaxArgs& a) {
   const DividedLogits& l = a.logits;
   const auto run = &HWY_DYNAMIC_DISPATCH(MaxOfRow);
   const int64_t width = l.z.shape[-1];
-  parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
+  parallel_rows(rows_of(l), width, options.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
       a.max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns)
                                      : -std::numeric_limits<float>::infinity();
   });
 }
 
-void launch(Cpu, const Launch&, const LogitsSumsArgs& a) {
+void launch(Cpu, const Launch& options, const LogitsSumsArgs& a) {
   const DividedLogits& l = a.logits;
   const TensorView &labels = a.labels, &sums = a.sums;
   const auto run = &HWY_DYNAMIC_DISPATCH(ExpSumOfRow);
   const int64_t width = l.z.shape[-1];
   CHECK(labels.elements() == rows_of(l) && sums.elements() == 2 * rows_of(l),
         "logits_sums: logits {}, labels {}", to_string(l.z.shape), to_string(labels.shape));
-  parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
+  parallel_rows(rows_of(l), width, options.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
       const float most = a.max.f32()[n];
@@ -59,10 +62,12 @@ void launch(Cpu, const Launch&, const LogitsSumsArgs& a) {
   });
 }
 
-void launch(Cpu, const Launch&, const DividedCrossEntropyArgs& a) {
+void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
   const DividedLogits& l = a.logits;
   const int64_t width = l.z.shape[-1], rows = rows_of(l);
   const auto* labels = a.labels.as<int32_t>();
+  // The report needs only the reduced sums, so one rank computes it, serially and in the order of
+  // rows.
   for (int64_t n = 0; a.report != nullptr && n < rows; ++n) {
     if (labels[n] == kIgnoredLabel) continue;
     const float* s = a.sums.f32() + 2 * n;
@@ -72,11 +77,13 @@ void launch(Cpu, const Launch&, const DividedCrossEntropyArgs& a) {
   if (!a.gradient) return;
   const auto run = &HWY_DYNAMIC_DISPATCH(GradientOfRow);
   const float scale = scaled_by(a.gradient_scale, a.loss_scale);
-  parallel_rows(rows, width, [&](int64_t begin, int64_t end) {
+  parallel_rows(rows, width, options.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
       const bool counts = labels[n] != kIgnoredLabel;
+      // dz = scale e^(z - m) / s_0, minus scale at the label if this rank has it.
       if (counts) run(z, l.columns, a.max.f32()[n], scale / a.sums.f32()[2 * n]);
+      // Padding columns and ignored rows must be zero: the gradient GEMMs read the full width.
       const int64_t own = column_of(l, n, labels[n]);
       if (own >= 0) z[own] -= scale;
       std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);

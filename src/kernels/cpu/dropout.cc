@@ -1,3 +1,6 @@
+// Dropout on the CPU. The mask is a function of (key, sample, element), computed from Philox words,
+// so it is regenerated in the backward instead of stored; dropout_grad is for programs that do
+// store it.
 #include "kernels/dropout.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/dropout_simd.h"
@@ -10,7 +13,7 @@ namespace tessera::kernels {
 HWY_EXPORT(DropRows);
 HWY_EXPORT(DropBack);
 
-void launch(Cpu, const Launch&, const DropoutArgs& a) {
+void launch(Cpu, const Launch& l, const DropoutArgs& a) {
   const TensorView &x = a.x, &samples = a.samples, &y = a.y, &mask = a.mask;
   const Dropout& d = a.dropout;
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.dtype == DType::kI64 &&
@@ -34,11 +37,11 @@ void launch(Cpu, const Launch&, const DropoutArgs& a) {
   }
   if (rows.window.width == 0) rows.window.width = rows.d;
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropRows);
-  parallel_rows(x.shape[0] * rows.rows, rows.d,
+  parallel_rows(x.shape[0] * rows.rows, rows.d, l.threads,
                 [&](int64_t begin, int64_t end) { drop(rows, begin, end); });
 }
 
-void launch(Cpu, const Launch&, const DropoutGradArgs& a) {
+void launch(Cpu, const Launch& l, const DropoutGradArgs& a) {
   const TensorView &dy = a.dy, &mask = a.mask, &dx = a.dx;
   CHECK(mask.dtype == DType::kU8 && mask.elements() == dy.elements() &&
             dx.elements() == dy.elements(),
@@ -47,7 +50,7 @@ void launch(Cpu, const Launch&, const DropoutGradArgs& a) {
   const Source from(dy);
   const Sink to(dx);
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropBack);
-  parallel_ranges(dy.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
+  parallel_ranges(dy.elements(), kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
     drop(from, mask.as<uint8_t>(), 1.0f / (1.0f - a.probability), to, begin, end);
   });
 }

@@ -21,10 +21,12 @@ HWY_NOINLINE inline void DropRows(const DropoutRows& a, int64_t begin, int64_t e
         (a.window.first_row + row % a.rows) * a.window.width + a.window.first_column;
     int64_t c = 0;
     while (c < a.d) {
+      // A row may begin within a Philox block of four words; `lead` words are skipped.
       const int64_t element = first + c, lead = element % 4;
       PhiloxWords(a.key, static_cast<uint64_t>(element / 4), sample, words);
       const int64_t n = HWY_MIN(kPhiloxWords - lead, a.d - c);
       for (int64_t i = 0; i < n; i += kLanes) {
+        // 24 bits per word, compared with p 2^24: exactly uniform(word) < p.
         const auto bits = hn::ShiftRight<8>(hn::LoadU(u, words + lead + i));
         const auto dropped = hn::RebindMask(f, hn::Lt(hn::BitCast(s, bits), threshold));
         const int64_t at = row * a.d + c + i, live = HWY_MIN(n - i, kLanes);

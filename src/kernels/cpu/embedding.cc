@@ -1,3 +1,6 @@
+// Embedding lookup and the gradient of its table on the CPU. The gradient is a scatter-add in which
+// several tokens may hit one row. Instead of atomics, each thread owns a stripe of columns and adds
+// all tokens in order: no two threads write one cache line and the sums have one order.
 #include "kernels/embedding.h"
 
 #include <algorithm>
@@ -36,13 +39,14 @@ struct RowOf {
   }
 };
 
-// Each thread owns a stripe of columns and adds every row's part of it in order.
+// Each thread owns whole stripes of columns.
 constexpr int64_t kStripe = 16;  // one cache line of f32, so that threads share none
 
-// Places of ids in the order of their rows; those of other parts come first.
+// Returns the positions of the ids, ordered by their rows; ids of other ranks' rows come first.
 std::span<int32_t> places_by_row(const RowOf& row_of, int64_t count, void* workspace) {
-  const std::span places(static_cast<int32_t*>(workspace), static_cast<size_t>(count));
+  const std::span places(static_cast<int32_t*>(workspace), count);
   std::iota(places.begin(), places.end(), 0);
+  // Ties are broken by position, so a row's sum has the order of the tokens.
   std::sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
     const int64_t x = row_of(a), y = row_of(b);
     return x != y ? x < y : a < b;
@@ -50,7 +54,8 @@ std::span<int32_t> places_by_row(const RowOf& row_of, int64_t count, void* works
   return places;
 }
 
-// One stripe of a table of 16 bits: the sums of a row stand in f32 until the last of its ids.
+// Adds one stripe to a table of 16 bits. The sum of a row is kept in f32 until its last id and
+// rounded once; positions are ordered by rows, so one row's buffer is enough.
 void add_rounded_stripe(const RowOf& row_of, std::span<const int32_t> places, Source from, Sink to,
                         int64_t c, int64_t width, int64_t d, void (*add)(Source, Sink, int64_t)) {
   for (size_t i = 0; i < places.size();) {
@@ -65,7 +70,7 @@ void add_rounded_stripe(const RowOf& row_of, std::span<const int32_t> places, So
 
 }  // namespace
 
-void launch(Cpu, const Launch&, const EmbeddingArgs& a) {
+void launch(Cpu, const Launch& l, const EmbeddingArgs& a) {
   const int64_t d = columns_of(a.table), count = a.ids.elements();
   const RowOf row_of(a.ids, a.table, a.rows);
   CHECK(a.y.elements() == count * d, "embedding: {} ids of {} columns into {}", count, d,
@@ -73,13 +78,13 @@ void launch(Cpu, const Launch&, const EmbeddingArgs& a) {
   const Source from(a.table);
   const Sink to(a.y);
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRow);
-  parallel_rows(count, d, [&](int64_t begin, int64_t end) {
+  parallel_rows(count, d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int64_t row = row_of(n);
       if (row >= 0) {
         copy(from + row * d, to + n * d, d);
       } else {
-        std::memset((to + n * d).data, 0, static_cast<size_t>(d * to.bytes()));
+        std::memset((to + n * d).data, 0, d * to.bytes());
       }
     }
   });
@@ -90,6 +95,8 @@ int64_t workspace_bytes(Cpu, const EmbeddingGradArgs& a, int) {
   return a.ids.elements() * static_cast<int64_t>(sizeof(int32_t));
 }
 
+// In f32 the sums are formed in the table itself. In 16 bits that would round after every token, so
+// ids are sorted by row and each row's sum is rounded once.
 void launch(Cpu, const Launch& l, const EmbeddingGradArgs& a) {
   const int64_t d = columns_of(a.d_table), count = a.ids.elements();
   const RowOf row_of(a.ids, a.d_table, a.rows);
@@ -102,7 +109,7 @@ void launch(Cpu, const Launch& l, const EmbeddingGradArgs& a) {
   std::span<const int32_t> places;
   if (rounds) places = places_by_row(row_of, count, l.workspace);
   const int64_t stripes = (d + kStripe - 1) / kStripe;
-  parallel_rows(stripes, count * kStripe, [&](int64_t begin, int64_t end) {
+  parallel_rows(stripes, count * kStripe, l.threads, [&](int64_t begin, int64_t end) {
     if (rounds) {
       for (int64_t c = begin * kStripe; c < std::min(d, end * kStripe); c += kStripe)
         add_rounded_stripe(row_of, places, from, to, c, std::min(kStripe, d - c), d, add);

@@ -1,3 +1,6 @@
+// Rounds tensors to the numbers of an FP8 format with one power of two as scale per tensor: a pass
+// for max|x|, then a pass that scales, rounds and scales back. Both are exact but for the rounding
+// itself, so an ordinary GEMM of the results equals an FP8 GEMM up to the order of its sums.
 #include "kernels/fp8.h"
 
 #include <algorithm>
@@ -11,22 +14,27 @@
 namespace tessera::kernels {
 namespace {
 
-// Beyond them a power of two is no f32.
+// 2^-k and 2^k are both normal f32 numbers up to this shift.
 constexpr int kMostShift = 126;
 constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
 
-// Magnitudes order as their bits do, numbers that are not finite above all others.
+// Returns the bits of max|x|. The bits of magnitudes order as the magnitudes do, with infinity and
+// NaN above all finite numbers, so an integer maximum also detects them.
 template <class T>
-uint32_t largest_bits(const T* x, int64_t n) {
+uint32_t largest_bits(const T* x, int64_t n, int threads) {
   uint32_t most = 0;
-#pragma omp parallel for reduction(max : most) schedule(static) if (n > kGrainElements)
+#pragma omp parallel for reduction(max                      \
+                                   : most) schedule(static) \
+    num_threads(threads) if (n > kGrainElements)
   for (int64_t i = 0; i < n; ++i)
     most = std::max(most, std::bit_cast<uint32_t>(static_cast<float>(x[i])) & ~kSign);
   return most;
 }
 
-// Above the least exponent a step is a bit of the mantissa; below, adding and taking away a number
-// whose last bit is the step rounds to it.
+// Returns the number of the format nearest to x, ties to even. Normal numbers drop the low bits of
+// the f32 mantissa, with the carry going into the exponent. Subnormal numbers have a fixed step of
+// 2^(least_exponent - mantissa): adding and subtracting an anchor whose last bit is that step lets
+// the hardware round.
 float nearest(float x, const Fp8Format& f) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const float magnitude = std::bit_cast<float>(bits & ~kSign);
@@ -41,8 +49,8 @@ float nearest(float x, const Fp8Format& f) {
 }
 
 template <class T>
-void round_all(const T* x, int64_t n, Fp8 f, T* y) {
-  const uint32_t most = largest_bits(x, n);
+void round_all(const T* x, int64_t n, Fp8 f, T* y, int threads) {
+  const uint32_t most = largest_bits(x, n, threads);
   if (most >= kInfinity) {
     std::fill(y, y + n, T(std::numeric_limits<float>::quiet_NaN()));
     return;
@@ -50,7 +58,7 @@ void round_all(const T* x, int64_t n, Fp8 f, T* y) {
   const Fp8Format format = format_of(f);
   const int k = fp8_shift(std::bit_cast<float>(most), f);
   const float scale = std::ldexp(1.0f, k), back = std::ldexp(1.0f, -k);
-  parallel_ranges(n, kGrainElements, [&](int64_t begin, int64_t end) {
+  parallel_ranges(n, kGrainElements, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       y[i] = T(nearest(static_cast<float>(x[i]) * scale, format) * back);
   });
@@ -59,6 +67,8 @@ void round_all(const T* x, int64_t n, Fp8 f, T* y) {
 }  // namespace
 
 int fp8_shift(float amax, Fp8 f) {
+  // The exponents alone give k up to one: if the mantissa of amax exceeds that of the largest
+  // number, 2^k amax is above it.
   if (amax == 0) return 0;
   const float most = format_of(f).most;
   int k = std::ilogb(most) - std::ilogb(amax);
@@ -68,14 +78,14 @@ int fp8_shift(float amax, Fp8 f) {
 
 float nearest_fp8(float x, Fp8 f) { return nearest(x, format_of(f)); }
 
-void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y) {
+void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y, int threads) {
   switch (type) {
     case DType::kF32:
-      return round_all(static_cast<const float*>(x), n, f, static_cast<float*>(y));
+      return round_all(static_cast<const float*>(x), n, f, static_cast<float*>(y), threads);
     case DType::kBF16:
-      return round_all(static_cast<const BF16*>(x), n, f, static_cast<BF16*>(y));
+      return round_all(static_cast<const BF16*>(x), n, f, static_cast<BF16*>(y), threads);
     case DType::kF16:
-      return round_all(static_cast<const F16*>(x), n, f, static_cast<F16*>(y));
+      return round_all(static_cast<const F16*>(x), n, f, static_cast<F16*>(y), threads);
     default:
       CHECK(false, "{} rounded to eight bits", name_of(type));
   }

@@ -1,3 +1,5 @@
+// GELU after an optional bias on the CPU, and its gradient with that of the bias. The bias gradient
+// is summed by fixed blocks of rows (sum_rows.h).
 #include "kernels/gelu.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/gelu_simd.h"
@@ -10,14 +12,15 @@ namespace tessera::kernels {
 HWY_EXPORT(GeluForward);
 HWY_EXPORT(GeluGradBlock);
 
-void launch(Cpu, const Launch&, const GeluArgs& a) {
+void launch(Cpu, const Launch& l, const GeluArgs& a) {
   const int64_t d = columns_of(a.x);
   CHECK(a.y.elements() == a.x.elements() && (!a.bias || a.bias.elements() == d),
         "gelu: x {}, bias {}, y {}", to_string(a.x.shape), to_string(a.bias.shape),
         to_string(a.y.shape));
   const GeluRows g{a.kind == GeluKind::kErf, a.x, a.bias ? Source(a.bias) : Source(), a.y, d};
   const auto run = &HWY_DYNAMIC_DISPATCH(GeluForward);
-  parallel_rows(rows_of(a.x), d, [&](int64_t begin, int64_t end) { run(g, begin, end); });
+  parallel_rows(rows_of(a.x), d, l.threads,
+                [&](int64_t begin, int64_t end) { run(g, begin, end); });
 }
 
 int64_t workspace_bytes(Cpu, const GeluGradArgs& a, int) {
@@ -41,10 +44,10 @@ void launch(Cpu, const Launch& l, const GeluGradArgs& a) {
                        .rows = rows,
                        .d = d};
   const auto run_block = &HWY_DYNAMIC_DISPATCH(GeluGradBlock);
-  parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
+  parallel_rows(blocks, kBlockRows * d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) run_block(g, b);
   });
-  if (a.dbias) add_block_sums({partials, blocks, d, d, a.dbias});
+  if (a.dbias) add_block_sums({partials, blocks, d, d, a.dbias}, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -1,3 +1,6 @@
+// Initial weights on the CPU. Work is divided into chunks at global multiples of kPhiloxWords, so
+// an element is generated from the same words wherever a shard begins; the first and last chunk may
+// be partial.
 #include "kernels/initialise.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/initialise_simd.h"
@@ -9,7 +12,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(NormalChunks);
 
-void initialise_normal(const TensorView& y, const NormalInitialiser& n) {
+void initialise_normal(const TensorView& y, const NormalInitialiser& n, int threads) {
   const NormalRange range = {.to = y,
                              .first = n.first,
                              .last = n.first + y.elements(),
@@ -19,7 +22,7 @@ void initialise_normal(const TensorView& y, const NormalInitialiser& n) {
   const auto draw = &HWY_DYNAMIC_DISPATCH(NormalChunks);
   const int64_t first = range.first / kPhiloxWords;
   const int64_t end = (range.last + kPhiloxWords - 1) / kPhiloxWords;
-  parallel_ranges(end - first, kGrainElements / kPhiloxWords,
+  parallel_ranges(end - first, kGrainElements / kPhiloxWords, threads,
                   [&](int64_t from, int64_t to) { draw(range, first + from, first + to); });
 }
 

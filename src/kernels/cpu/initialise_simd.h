@@ -27,6 +27,7 @@ HWY_INLINE V MinusTwoLog(Words w) {
   const auto half = hn::BitCast(di, hn::ShiftRight<1>(w));
   const V f = hn::Add(hn::ConvertTo(d, half), hn::Set(d, 0.5f));
   constexpr int32_t kRootHalf = 0x3f3504f3;  // the bits of sqrt(1/2)
+  // Subtracting the bits of sqrt(1/2) leaves e above bit 23; the rest, added back, gives m.
   const auto bits = hn::Sub(hn::BitCast(di, f), hn::Set(di, kRootHalf));
   const auto e = hn::ShiftRight<23>(bits);
   const V m = hn::BitCast(d, hn::Add(hn::And(bits, hn::Set(di, 0x7fffff)), hn::Set(di, kRootHalf)));

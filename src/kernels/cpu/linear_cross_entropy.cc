@@ -1,3 +1,8 @@
+// The LM head with its loss, chunk by chunk, on the CPU: logits GEMM, loss_of_rows, then the two
+// gradient GEMMs while the chunk's dz is in cache or memory. Only one chunk of logits exists at a
+// time, so the head's scratch is [chunk, V] instead of [N, V].
+// Workspace:  [ logits f32 [chunk, V] | dz of x's type | losses f64 [chunk] | scratch of GEMMs ]
+//               overwritten by dz in f32   only if rounded
 #include "kernels/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -26,6 +31,7 @@ int64_t choose_chunk(const LinearCrossEntropyShape& s) {
   if (s.chunk > 0) return std::min(s.chunk, s.tokens);
   const int64_t fits = kMostLogits_bytes / (s.vocabulary * size_of(DType::kF32));
   const int64_t longest = std::clamp(fits, kShortestChunk, kLongestChunk);
+  // Chunks of almost equal length, so that no short one computes inefficiently.
   const int64_t chunks = (s.tokens + longest - 1) / longest;
   return (s.tokens + chunks - 1) / chunks;
 }
@@ -99,6 +105,7 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
   const Launch with_rest = {.workspace = workspace + scratch};
   products.logits.run(with_rest, {x, o.weight, workspace});
+  // In f32, dz overwrites the logits; else it is rounded into a second buffer, once.
   const bool rounds = shape.dtype != DType::kF32;
   loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
                 .labels = o.labels + first,
@@ -112,6 +119,7 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;
   products.dx->run(with_rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
+  // The first chunk may write dW (fresh); the others add to it, in order.
   if (o.dweight != nullptr)
     products.dweight->run(with_rest, {dz, x, o.dweight, o.fresh && first == 0});
 }

@@ -1,3 +1,13 @@
+// Matmul on the CPU: oneDNN where it has a fast kernel for the shape (blocked, AVX-512),
+// TiledProduct everywhere else.
+// The choice is made once, in the constructor. A plan that fails to build in oneDNN or that gets
+// one of its slow reference kernels falls back to TiledProduct too.
+// FP8 operands are rounded to the numbers of the format first (kernels/fp8.h) and multiplied in
+// their own type, since no CPU kernel multiplies eight bits.
+// Workspace of a run:
+//
+//   [ A rounded to FP8 | B rounded to FP8 | scratch of oneDNN | B in oneDNN's order ]
+//     only with FP8      only with FP8                          only with Packing::kInRun
 #include "kernels/matmul.h"
 
 #include <omp.h>
@@ -52,7 +62,8 @@ bool is_dense(const MatmulShape& s) {
           (s.stride_a == s.m * s.k && s.stride_b == s.k * s.n && s.stride_c == s.m * s.n));
 }
 
-// The library's team is OpenMP's default one; this sets its size for the calling thread only.
+// oneDNN runs on OpenMP's default team. This class sets the size of that team for the calling
+// thread only and restores it.
 class TeamSize {
  public:
   explicit TeamSize(int threads) : before_(omp_get_max_threads()) {
@@ -67,6 +78,7 @@ class TeamSize {
 };
 
 Description describe(const MatmulShape& s, int64_t rows, int64_t columns, DType type,
+                     // A transposed operand is the same memory with its two strides exchanged.
                      int64_t leading, int64_t stride, bool transposed) {
   const Memory::dims inner = transposed ? Memory::dims{1, leading} : Memory::dims{leading, 1};
   if (s.batch == 1) return {{rows, columns}, library_type(type), inner};
@@ -95,11 +107,12 @@ void require_space_for_code() {
         static_cast<double>(std::max<int64_t>(free, 0)) / 0x1p20, kCodeBytes >> 20);
 }
 
-// Who brings B into the library's own order: nobody, the caller by pack(), or every run.
+// How B gets into oneDNN's own order: not at all, by pack() before the runs, or at the start of
+// every run.
 enum class Packing { kNone, kAhead, kInRun };
 
-// A product made by oneDNN. What it needs beyond its operands is the workspace's; the objects that
-// hold pointers are made once, so a call creates none.
+// A GEMM made by oneDNN. All scratch is in the caller's workspace, and the memory objects that hold
+// the pointers are made once, so run() creates none.
 class LibraryProduct {
  public:
   LibraryProduct(const MatmulShape& s, int threads, Packing packing)
@@ -112,9 +125,12 @@ class LibraryProduct {
     const Description a = describe(s, s.m, s.k, s.a, s.lda, s.stride_a, s.transpose_a);
     const Description b = describe(s, s.k, s.n, s.b, s.ldb, s.stride_b, s.transpose_b);
     const Description c = describe(s, s.m, s.n, s.c, s.ldc, s.stride_c, false);
+    // Layout `any` lets oneDNN choose the order of B that its kernel reads fastest.
     const Description any({s.k, s.n}, library_type(s.b), Memory::format_tag::any);
     dnnl::primitive_attr attributes;
+    // The caller provides the scratch memory; otherwise oneDNN would allocate it in every run.
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    // C += A B is a GEMM with a post-op that adds the old C, in one pass over C.
     if (s.accumulate) {
       dnnl::post_ops sum;
       sum.append_sum(1.0f);
@@ -134,6 +150,7 @@ class LibraryProduct {
                   {DNNL_ARG_WEIGHTS, b_},
                   {DNNL_ARG_DST, c_},
                   {DNNL_ARG_SCRATCHPAD, scratch_}};
+    // B already has the order that oneDNN prefers: nothing is packed.
     if (description.weights_desc() == b) return;
     plain_b_ = Memory(b, engine_, nullptr);
     reorder_ = dnnl::reorder(
@@ -146,6 +163,8 @@ class LibraryProduct {
   int64_t packed_bytes() const {
     return packing_ == Packing::kAhead && reorder_ ? packed_bytes_ : 0;
   }
+  // The blocked ("brgemm") kernels are the fast ones; names such as "gemm" and "ref" are the
+  // others.
   bool is_blocked() const { return implementation_.starts_with("brg"); }
 
   void pack(const void* b, void* packed) {
@@ -182,8 +201,8 @@ class LibraryProduct {
   int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
-// The library's blocked products need AVX-512 and dense operands of one type; everywhere else it
-// falls back to kernels that allocate, or refuses. There our own product stands in.
+// oneDNN's blocked kernels need AVX-512 and dense operands of one type; for anything else it uses
+// kernels that allocate memory, or rejects the shape. TiledProduct computes those.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
   // With one row or two our own dot products read B once, at the memory's speed; the library
   // copies.
@@ -194,7 +213,8 @@ bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
          (s.a == DType::kF32 || cpu.bf16_products());
 }
 
-// A weight gradient reads x once for every block of rows; long enough, bringing x into order pays.
+// A weight gradient reads x (B) once for every block of rows of A. With enough rows, reordering B
+// in each run costs less than it saves.
 Packing packing_in_run(const MatmulShape& s) {
   constexpr int64_t kManyRows = 1024;
   return s.transpose_a && s.batch == 1 && s.m >= kManyRows ? Packing::kInRun : Packing::kNone;
@@ -204,6 +224,7 @@ Packing packing_in_run(const MatmulShape& s) {
 
 struct Matmul::Plan {
   MatmulShape shape;
+  int threads = 1;
   // Where the shape accumulates, `fresh` is the same product without; else it is not there.
   std::optional<LibraryProduct> library, fresh;
   std::optional<TiledProduct> tiled;
@@ -213,21 +234,21 @@ struct Matmul::Plan {
   int64_t rounded_bytes_b() const { return aligned(shape.k * shape.n * size_of(shape.b)); }
   // Writes the operands, rounded, to the workspace, and sets all three to what the product takes.
   void round(const void*& a, const void*& b, void*& workspace) const;
-  bool use_library(const CpuFeatures& cpu, int threads);
+  bool use_library(const CpuFeatures& cpu);
 };
 
 void Matmul::Plan::round(const void*& a, const void*& b, void*& workspace) const {
   if (!rounds()) return;
   auto* const to = static_cast<std::byte*>(workspace);
   std::byte* const to_b = to + rounded_bytes_a();
-  round_to_fp8(a, shape.a, shape.m * shape.k, shape.fp8_a, to);
-  round_to_fp8(b, shape.b, shape.k * shape.n, shape.fp8_b, to_b);
+  round_to_fp8(a, shape.a, shape.m * shape.k, shape.fp8_a, to, threads);
+  round_to_fp8(b, shape.b, shape.k * shape.n, shape.fp8_b, to_b, threads);
   a = to;
   b = to_b;
   workspace = to_b + rounded_bytes_b();
 }
 
-bool Matmul::Plan::use_library(const CpuFeatures& cpu, int threads) {
+bool Matmul::Plan::use_library(const CpuFeatures& cpu) {
   if (!library_is_good(shape, cpu)) return false;
   const Packing packing = shape.packed_b ? Packing::kAhead : packing_in_run(shape);
   try {
@@ -247,10 +268,11 @@ Matmul::Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
     : plan_(std::make_unique<Plan>()) {
   CHECK(threads > 0, "a product by {} threads", threads);
   plan_->shape = resolve(shape);
+  plan_->threads = threads;
   CHECK((shape.fp8_a == Fp8::kNone) == (shape.fp8_b == Fp8::kNone), "one operand of eight bits");
   CHECK(!plan_->rounds() || (is_dense(plan_->shape) && shape.batch == 1 && !shape.packed_b),
         "operands of eight bits that are not dense");
-  if (plan_->use_library(cpu, threads)) return;
+  if (plan_->use_library(cpu)) return;
   plan_->library.reset();
   plan_->fresh.reset();
   plan_->tiled.emplace(plan_->shape, cpu, threads);

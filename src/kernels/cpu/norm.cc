@@ -1,3 +1,7 @@
+// Layer norm and RMS norm on the CPU, alone or fused with the residual sum. The forward is parallel
+// over rows. The gradient runs by blocks of kBlockRows rows: each block sums its part of dgain and
+// dbias into its own partial row, and the partial rows are added in order, so the bits do not
+// depend on the number of threads.
 #include "kernels/norm.h"
 
 #include <cmath>
@@ -14,7 +18,7 @@ HWY_EXPORT(NormGradBlock);
 
 namespace {
 
-void run(NormRows& a, const Norm& n, int64_t rows) {
+void run(NormRows& a, const Norm& n, int64_t rows, int threads) {
   CHECK(!n.outputs.empty(), "a norm without outputs");
   for (const NormOutput& o : n.outputs) {
     CHECK(o.gain.elements() == a.sum.d && o.y.elements() == rows * a.sum.d,
@@ -26,22 +30,23 @@ void run(NormRows& a, const Norm& n, int64_t rows) {
   a.epsilon = n.epsilon;
   a.stats = n.stats ? n.stats.f32() : nullptr;
   const auto normalise = &HWY_DYNAMIC_DISPATCH(NormaliseRows);
-  parallel_rows(rows, a.sum.d, [&](int64_t begin, int64_t end) { normalise(a, begin, end); });
+  parallel_rows(rows, a.sum.d, threads,
+                [&](int64_t begin, int64_t end) { normalise(a, begin, end); });
 }
 
 }  // namespace
 
-void launch(Cpu, const Launch&, const NormArgs& a) {
+void launch(Cpu, const Launch& l, const NormArgs& a) {
   NormRows rows;
   rows.sum.out = a.x;
   rows.sum.d = columns_of(a.x);
-  run(rows, a.norm, rows_of(a.x));
+  run(rows, a.norm, rows_of(a.x), l.threads);
 }
 
-void launch(Cpu, const Launch&, const SumNormArgs& a) {
+void launch(Cpu, const Launch& l, const SumNormArgs& a) {
   NormRows rows;
   rows.sum = sum_rows(a.sum, "sum_norm");
-  run(rows, a.norm, rows_of(a.sum.out));
+  run(rows, a.norm, rows_of(a.sum.out), l.threads);
 }
 
 int64_t workspace_bytes(Cpu, const NormGradArgs& a, int) {
@@ -68,11 +73,11 @@ void launch(Cpu, const Launch& l, const NormGradArgs& a) {
                        .centred = a.kind == NormKind::kLayer,
                        .accumulate = a.accumulate_dx};
   const auto run_block = &HWY_DYNAMIC_DISPATCH(NormGradBlock);
-  parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
+  parallel_rows(blocks, kBlockRows * d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) run_block(g, b);
   });
-  add_block_sums({partials, blocks, 2 * d, d, a.dgain});
-  if (a.dbias) add_block_sums({partials + d, blocks, 2 * d, d, a.dbias});
+  add_block_sums({partials, blocks, 2 * d, d, a.dgain}, l.threads);
+  if (a.dbias) add_block_sums({partials + d, blocks, 2 * d, d, a.dbias}, l.threads);
 }
 
 }  // namespace tessera::kernels

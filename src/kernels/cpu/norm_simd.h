@@ -11,8 +11,9 @@ struct Moments {
   float mean, rstd;
 };
 
-// Two passes over a row that is in the cache, the second of which corrects the first mean by what
-// it left (Chan et al. 1983): exact where mean^2 is much larger than the variance.
+// Two passes over a row that is in cache. The second uses deviations from the first mean and
+// corrects that mean by what they leave (Chan et al. 1983), so nothing cancels if mean^2 is much
+// larger than the variance.
 HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, float epsilon) {
   const F f;
   const float inverse = 1.0f / static_cast<float>(d);
@@ -37,7 +38,7 @@ HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, flo
     rests = hn::Add(rests, v);
   }
   const float rest = centred ? SumLanes(rests) * inverse : 0;
-  // What the rest adds to the variance is below its last bit.
+  // The correction of the mean would change the variance by rest^2, which is below its last bit.
   return {mean + rest, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
 }
 
@@ -65,7 +66,8 @@ HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t
   }
 }
 
-// dx of one row, given the means of g and of g * xh.
+// Writes dx of one row and adds the row to dgain and dbias. The first loop takes the means of g and
+// of g * xh; the second computes g and xh again, which is cheaper than storing them.
 HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, float* dbias) {
   const F f;
   const int64_t d = a.d, at = row * d;

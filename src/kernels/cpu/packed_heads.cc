@@ -1,3 +1,11 @@
+// Addresses of heads in packed arrays, and the buffers of one thread. A token's row has KV groups
+// of G queries, a key and a value:
+//
+//   token t:   | q0 q1 … q(G-1)  k  v | q0 q1 … q(G-1)  k  v | …      D numbers each
+//                group 0                group 1
+//   slot s of group kv:   ((t KV + kv) (G + 2) + s) D
+//
+// carve() both counts the bytes of the buffers and assigns them, so the two cannot disagree.
 #include "kernels/cpu/packed_heads.h"
 
 namespace tessera::kernels {

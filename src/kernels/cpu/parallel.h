@@ -1,4 +1,4 @@
-// How kernels share work among OpenMP's threads.
+// How kernels share work among OpenMP's threads: always at most as many as the launch has.
 #pragma once
 
 #include <omp.h>
@@ -11,10 +11,11 @@ namespace tessera::kernels {
 // Elements below which a second thread costs more than it saves: some microseconds of work.
 constexpr int64_t kGrainElements = 16 * 1024;
 
-// Calls f(begin, end) on contiguous parts of [0, n), at least `grain` of them each.
+// Calls f(begin, end) on contiguous parts of [0, n), at least `grain` of them each, on at most
+// `threads` threads.
 template <class F>
-void parallel_ranges(int64_t n, int64_t grain, const F& f) {
-  const int64_t parts = std::min<int64_t>(omp_get_max_threads(), n / std::max<int64_t>(grain, 1));
+void parallel_ranges(int64_t n, int64_t grain, int threads, const F& f) {
+  const int64_t parts = std::min<int64_t>(threads, n / std::max<int64_t>(grain, 1));
   if (parts <= 1) {
     if (n > 0) f(int64_t{0}, n);
     return;
@@ -28,8 +29,8 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
 
 // The same over rows of `columns` elements.
 template <class F>
-void parallel_rows(int64_t rows, int64_t columns, const F& f) {
-  parallel_ranges(rows, kGrainElements / std::max<int64_t>(columns, 1) + 1, f);
+void parallel_rows(int64_t rows, int64_t columns, int threads, const F& f) {
+  parallel_ranges(rows, kGrainElements / std::max<int64_t>(columns, 1) + 1, threads, f);
 }
 
 // Calls f(task, thread) for every task in [0, n) on at most `threads` threads, as they are free.

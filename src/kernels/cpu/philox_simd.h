@@ -44,6 +44,8 @@ HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
       }
+      // Back to the order of memory: words (0, 1) and (2, 3) of each block are joined and
+      // interleaved.
       for (uint64_t j = 0; j < 2; ++j) {
         const auto c01 = hn::Or(hn::And(c0[j], low), hn::ShiftLeft<32>(c1[j]));
         const auto c23 = hn::Or(hn::And(c2[j], low), hn::ShiftLeft<32>(c3[j]));

@@ -1,3 +1,6 @@
+// Rotary position embedding on the CPU. Cosines and sines depend on position and pair only, so they
+// are computed once per token and used by all of its heads; the gradient is the rotation by the
+// negative angle.
 #include "kernels/rotary.h"
 
 #include <cmath>
@@ -19,6 +22,8 @@ float scaled(float frequency, const RotaryScale& s) {
   if (s.factor == 1) return frequency;
   const auto factor = static_cast<float>(s.factor), low = static_cast<float>(s.low);
   const auto high = static_cast<float>(s.high), context = static_cast<float>(s.context);
+  // `length` is the wavelength in tokens of this pair; context / length is the number of turns that
+  // it makes over the original context.
   const float length = static_cast<float>(2 * std::numbers::pi) / frequency;
   if (length > context / low) return frequency / factor;
   if (length < context / high) return frequency;
@@ -26,8 +31,9 @@ float scaled(float frequency, const RotaryScale& s) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// Frequency and angle are rounded to float, as the Hugging Face models do: at position 2,000 the
-// rounded and the exact angle differ by 1e-4, and weights are trained with the rounded one.
+// Fills the table. Frequency and angle are rounded to float, as the Hugging Face models do: at
+// position 2,000 the rounded and the exact angle differ by 1e-4, and weights are trained with the
+// rounded one. Cosine and sine themselves are computed in double.
 void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rotary& r,
                  float* table) {
   const int64_t half = r.dims / 2;
@@ -71,8 +77,9 @@ void launch(Cpu, const Launch& l, const RotaryArgs& args) {
                      .d = qkv.shape[4],
                      .half = r.dims / 2};
   const auto rotate = &HWY_DYNAMIC_DISPATCH(RotateRows);
+  // Each thread fills the rows of its own tokens and then uses them, so no barrier is needed.
   const int64_t columns = a.kv_heads * a.slots * r.dims;
-  parallel_rows(tokens, columns, [&](int64_t begin, int64_t end) {
+  parallel_rows(tokens, columns, l.threads, [&](int64_t begin, int64_t end) {
     fill_angles(positions.as<int32_t>(), begin, end, r, table);
     rotate(a, begin, end);
   });

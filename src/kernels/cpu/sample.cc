@@ -1,3 +1,6 @@
+// Samples the next token: temperature, top-k, top-p (nucleus sampling). Weights are e^((z - max) /
+// T) in double, so no temperature overflows them. Full sorting is avoided: top-k uses selection in
+// O(V), and the nucleus sorts only as far as it extends.
 #include "kernels/sample.h"
 
 #include <algorithm>
@@ -14,12 +17,12 @@ struct Candidate {
   int32_t token;
 };
 
-// Larger logits first, of equal ones the lower token: a total order, so the choice is repeatable.
+// Orders by descending logit, then ascending token: a total order, so the choice is repeatable.
 bool before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-// Sorts the head of the candidates until it holds `top_p` of the mass; says how many that are.
+// Sorts the front of the candidates until it holds `top_p` of the mass. Returns its length.
 int64_t nucleus(Candidate* c, int64_t count, double temperature, double top_p) {
   const auto weight = [&](const Candidate& x) {
     return std::exp((static_cast<double>(x.logit) - static_cast<double>(c[0].logit)) / temperature);
@@ -30,7 +33,7 @@ int64_t nucleus(Candidate* c, int64_t count, double temperature, double top_p) {
   double mass = 0;
   int64_t sorted = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (i == sorted) {  // sort on by doubling: a nucleus is small, the vocabulary large
+    if (i == sorted) {  // continue by doubling: a nucleus is small, the vocabulary large
       sorted = std::min(count, std::max<int64_t>(64, 2 * sorted));
       std::partial_sort(c + i, c + sorted, c + count, before);
     }
@@ -70,6 +73,7 @@ int32_t sample(const TensorView& logits, const Sampling& s, double u, void* work
                     s.temperature);
   };
   for (int64_t i = 0; i < count; ++i) total += weight(i);
+  // Inverse transform sampling: the first candidate at which the cumulative mass exceeds u.
   double mass = 0;
   for (int64_t i = 0; i < count; ++i) {
     mass += weight(i);

@@ -49,6 +49,7 @@ HWY_INLINE hn::Vec<D> WidenF16(D d, const uint16_t* p) {
   const auto sign = hn::ShiftLeft<16>(hn::Xor(h, magnitude));
   const auto scaled = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)), hn::Set(d, 0x1p112f));
   const auto special = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff));
+  // Exponent 31 (infinity, NaN) becomes exponent 255; the payload of a NaN is kept.
   const auto bits = hn::IfThenElse(hn::RebindMask(du, special),
                                    hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(du, 0x7f800000u)),
                                    hn::BitCast(du, scaled));
@@ -68,7 +69,13 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfF16(D d, hn::Vec<D> v) {
         du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<int32_t>(bits - 1))));
   };
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+  // Normal halves: the exponent's bias changes from 127 to 15, hence minus 112 << 23. Adding half
+  // of the last kept bit, minus one, plus that bit's own value rounds to nearest, ties to even; a
+  // carry correctly raises the exponent.
   const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(du, 0xfffu - (112u << 23))));
+  // Subnormal halves, below 2^-14: in [1/2, 1) the last bit of a float is 2^-24, the step of
+  // subnormal halves. Adding 1/2 lets the hardware round to that step, and the lower bits of the
+  // sum are the half.
   const auto sum = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
   const auto small = hn::Sub(hn::BitCast(du, sum), hn::Set(du, 0x3f000000u));
   const auto quiet =
@@ -130,6 +137,8 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   const auto tiny = hn::Lt(x, lowest);
   // The operand that may be NaN stands second: x86's min and max return that one.
   x = hn::Min(hn::Set(d, 88.0f), hn::Max(lowest, x));
+  // Cody-Waite reduction: 0.693359375 has so few bits that n times it is exact, and the second
+  // constant is the rest of ln 2. r keeps full precision for every n.
   const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -138,6 +147,7 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.66665703e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  // 2^n by its bits: n + 127 in the exponent field.
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
   return hn::IfThenZeroElse(tiny, hn::Mul(p, hn::BitCast(d, power)));
 }

@@ -1,3 +1,6 @@
+// Cross-entropy of rows of logits on the CPU. Rows are independent and run in parallel, each
+// leaving its loss in an array; the losses are then added in f64 in the order of rows, so the bits
+// do not depend on the number of threads.
 #include "kernels/cpu/softmax_loss.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/softmax_loss_simd.h"
@@ -9,6 +12,7 @@ namespace tessera::kernels {
 HWY_EXPORT(LossOfRow);
 
 void loss_of_rows(const LossRows& a, double* report, int threads) {
+  // Labels are checked before the parallel region, which must not abort or throw half-way.
   for (int64_t row = 0; row < a.rows; ++row) {
     const int32_t label = a.labels[row];
     CHECK(label == kIgnoredLabel || (label >= 0 && label < a.columns),

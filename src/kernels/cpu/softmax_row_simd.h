@@ -19,7 +19,8 @@ HWY_INLINE float RowMax(const float* z, int64_t n) {
   return most;
 }
 
-// Replaces z by e^(z - shift) if `keep`; returns the sum. f32 within a block, f64 over blocks.
+// Returns sum e^(z - shift), and replaces z by the terms if `keep`. Blocks are summed in f32, which
+// is vector code, and joined in f64, so the error does not grow with the vocabulary.
 HWY_INLINE double ExpSum(float* z, int64_t n, float shift, bool keep) {
   constexpr int64_t kBlock = 2048;
   const F f;

@@ -1,3 +1,6 @@
+// Sums of squares and the search for non-finite values on the CPU. Blocks of a fixed size are
+// summed by any thread and the block sums are added in order, so the gradient norm, and with it the
+// clip factor, has the same bits for any number of threads.
 #include "kernels/squares.h"
 
 #include <algorithm>
@@ -27,23 +30,25 @@ void launch(Cpu, const Launch& l, const SquaresArgs& a) {
   const int64_t n = a.x.elements();
   const auto sums = static_cast<double*>(l.workspace);
   const auto block_sum = &HWY_DYNAMIC_DISPATCH(SumSquares);
-  parallel_ranges(blocks_of(n), kGrainElements / kSquaresBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      sums[b] = block_sum(from, b * kSquaresBlock, std::min(n, (b + 1) * kSquaresBlock));
-    }
-  });
+  parallel_ranges(
+      blocks_of(n), kGrainElements / kSquaresBlock, l.threads, [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          sums[b] = block_sum(from, b * kSquaresBlock, std::min(n, (b + 1) * kSquaresBlock));
+        }
+      });
   double total = 0;
   for (int64_t b = 0; b < blocks_of(n); ++b) total += sums[b];
   *a.sum += total;
 }
 
-void launch(Cpu, const Launch&, const FirstNonFiniteArgs& a) {
+void launch(Cpu, const Launch& l, const FirstNonFiniteArgs& a) {
   const Source from(a.x);
   const int64_t n = a.x.elements();
   const auto find = &HWY_DYNAMIC_DISPATCH(FindNonFinite);
   int64_t first = n;
-  parallel_ranges(n, kGrainElements, [&](int64_t begin, int64_t end) {
+  parallel_ranges(n, kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
     const int64_t found = find(from, begin, end);
+    // The minimum over threads, so the answer is the first element, whatever finishes first.
     if (found == end) return;
 #pragma omp critical
     first = std::min(first, found);

@@ -6,8 +6,8 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 constexpr int64_t kSums = 8;  // fixed, so that every target adds in the same order
 
-// In 8 interleaved sums of doubles, whatever the vector width, and those in order. Each product
-// of two floats is exact in double, so fused and separate multiply-add give the same bits.
+// Sums squares in 8 interleaved doubles, whatever the vector width, and adds those in order. The
+// product of two floats is exact in double, so fused and separate multiply-add give the same bits.
 HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   double sums[kSums] = {};
   alignas(64) float buffer[kLanes > kSums ? kLanes : kSums];

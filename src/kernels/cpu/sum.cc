@@ -1,3 +1,6 @@
+// Sums of activations, and column sums for the gradients of biases. Column sums go by blocks of
+// kBlockRows rows into partial rows, which are then added in the order of blocks: parallel over
+// rows, yet the bits do not depend on the number of threads.
 #include "kernels/sum.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum_simd.h"
@@ -29,16 +32,18 @@ SumRows sum_rows(const SumArgs& a, const char* what) {
   return s;
 }
 
-void launch(Cpu, const Launch&, const SumArgs& a) {
+void launch(Cpu, const Launch& l, const SumArgs& a) {
   const SumRows s = sum_rows(a, "sum");
   const auto add = &HWY_DYNAMIC_DISPATCH(AddRows);
-  parallel_rows(rows_of(a.out), s.d, [&](int64_t begin, int64_t end) { add(s, begin, end); });
+  parallel_rows(rows_of(a.out), s.d, l.threads,
+                [&](int64_t begin, int64_t end) { add(s, begin, end); });
 }
 
-void add_block_sums(const BlockSums& a) {
+void add_block_sums(const BlockSums& a, int threads) {
   const auto add = &HWY_DYNAMIC_DISPATCH(AddPartials);
+  // Columns are divided among threads; each adds all partial rows of its columns.
   const int64_t grain = kGrainElements / (a.blocks + 1) + 64;
-  parallel_ranges(a.d, grain, [&](int64_t begin, int64_t end) { add(a, begin, end); });
+  parallel_ranges(a.d, grain, threads, [&](int64_t begin, int64_t end) { add(a, begin, end); });
 }
 
 int64_t workspace_bytes(Cpu, const BiasGradArgs& a, int) {
@@ -53,12 +58,12 @@ void launch(Cpu, const Launch& l, const BiasGradArgs& a) {
   const Source from(dy);
   const auto partials = static_cast<float*>(l.workspace);
   const auto sum_columns = &HWY_DYNAMIC_DISPATCH(SumColumns);
-  parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
+  parallel_rows(blocks, kBlockRows * d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       sum_columns(from, d, b * kBlockRows, std::min(rows, (b + 1) * kBlockRows), partials + b * d);
     }
   });
-  add_block_sums({partials, blocks, d, d, dbias});
+  add_block_sums({partials, blocks, d, d, dbias}, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -27,6 +27,6 @@ struct BlockSums {
   int64_t blocks, stride, d;
   Sink to;  // [d]  added to, rounded once
 };
-void add_block_sums(const BlockSums& a);
+void add_block_sums(const BlockSums& a, int threads);
 
 }  // namespace tessera::kernels

@@ -3,8 +3,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Sums held in registers: 16 of AVX-512's 32 (two vectors of b and a broadcast beside them), 12 of
-// AVX2's 16.
+// Number of sums in registers: 16 of AVX-512's 32 registers, 12 of AVX2's 16. Two vectors of b and
+// one broadcast of a need three more.
 constexpr int kTileRows = kLanes >= 16 ? 8 : 6;
 constexpr int kTileVectors = 2;
 

@@ -1,3 +1,14 @@
+// Blocked GEMM after Goto and van de Geijn (2008), "Anatomy of High-Performance Matrix
+// Multiplication"; tiled_product_simd.h has the inner loops.
+// Loop order of one thread, from the outside in (k before m, so that a block of B is packed once):
+//
+//   n by block_n         block of B, [block_k, block_n], packed: this thread's share of L3
+//   └ k by block_k
+//     └ m by block_m     block of A, [block_m, block_k], packed: half of L2
+//       └ n by columns   one panel of B, [block_k, columns]: L1
+//         └ m by rows    register tile, [rows, columns], summed over block_k
+// C is divided into a grid of parts, one per thread and batch element. A part is summed by one
+// thread in the order of k, so the bits of C do not depend on which thread ran when.
 #include "kernels/cpu/tiled_product.h"
 
 #include <omp.h>
@@ -40,8 +51,8 @@ std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
   return best;
 }
 
-// One token's vectors times a weight, as in generation: reading B once is all the work there is,
-// and panels would read it twice.
+// True for the vectors of a few tokens times a weight, as in generation: the time is that of
+// reading B once, and packing panels would read it twice.
 bool is_few_rows(const MatmulShape& s) {
   constexpr int64_t kFewRows = 4;
   return s.m <= kFewRows && !s.transpose_a && s.transpose_b && !s.packed_b;
@@ -56,6 +67,7 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
   columns_ = tile.columns;
   // A panel of B stays in the first-level cache, a block of A in the second, a block of B in this
   // thread's share of the third.
+  // Slices of k are of almost equal length, so that the last one is not a short rest.
   constexpr int64_t kPanelBytes = 24 << 10;
   const int64_t row = static_cast<int64_t>(sizeof(float));
   const int64_t deepest = kPanelBytes / (row * columns_);
@@ -67,7 +79,9 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
 
   const auto tiles_m = (shape.m + rows_ - 1) / rows_, tiles_n = (shape.n + columns_ - 1) / columns_;
   const int64_t parts = std::max<int64_t>(1, threads / std::min<int64_t>(threads, shape.batch));
+  // Threads are first given to the batch; only what is left divides each GEMM.
   std::tie(grid_m_, grid_n_) =
+      // With few rows of A, B is read once and nothing is packed, so only columns are divided.
       few_rows_ ? std::pair{int64_t{1}, parts} : choose_grid(tiles_m, tiles_n, parts);
   part_m_ = (tiles_m + grid_m_ - 1) / grid_m_ * rows_;
   part_n_ = (tiles_n + grid_n_ - 1) / grid_n_ * columns_;

@@ -19,6 +19,8 @@ HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float*
                                        int64_t depth, const TileTarget& target) {
   const F f;
   V sum[kRows][2];
+  // The tile of C stays in registers over the whole depth: per step, two loads of B and kRows
+  // broadcasts of A feed 2 kRows multiply-adds.
   for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(f);
   for (int64_t p = 0; p < depth; ++p) {
     const V b0 = hn::Load(f, b), b1 = hn::Load(f, b + kLanes);
@@ -43,6 +45,8 @@ HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float*
     }
     return;
   }
+  // A tile at the edge of C: the panels are padded with zeros, so the tile is computed whole and
+  // only the valid part is stored.
   HWY_ALIGN float edge[kRows * kColumns];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -57,7 +61,7 @@ HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float*
   }
 }
 
-// The block of B at (p, n) as f32 panels: in place where pack() left just that.
+// Returns the block of B at (p, n) as f32 panels: in place if pack() already wrote them so.
 inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, int64_t p,
                                 int64_t depth, float* room, int64_t* panel_stride) {
   const MatmulShape& s = *part.shape;
@@ -67,10 +71,14 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
     widen_panels<kColumns>(source, n, columns, p, depth, room);
     return room;
   }
+  // pack() writes panels over all of k, [n / columns, k, columns], so a block in f32 is used in
+  // place.
   const int64_t offset = n * s.k + p * kColumns;
   if (s.b == DType::kF32) {
     *panel_stride = s.k * kColumns;
     return static_cast<const float*>(part.b) + offset;
+    // Packed f16 or bf16: only this block is widened, so the packed copy stays at two bytes per
+    // element.
   }
   for (int64_t j = 0; j < columns; j += kColumns) {
     const Source from = Source(part.b, s.b) + (offset + j * s.k);
@@ -92,7 +100,7 @@ inline void run_part(const PartOfProduct& part) {
   const PanelSource source_a{part.a, s.a, s.transpose_a ? 1 : s.lda, s.transpose_a ? s.lda : 1};
   for (int64_t n = part.n_begin; n < part.n_end; n += part.block_n) {
     const int64_t columns = std::min(part.block_n, part.n_end - n);
-    // Where C is rounded, its f32 sums stand in the workspace until the last slice of k is in.
+    // If C is rounded, its f32 sums are kept in the workspace until the last slice of k.
     float* const c = round_c ? room_c : static_cast<float*>(part.c) + part.m_begin * s.ldc + n;
     const int64_t c_stride = round_c ? part.block_n : s.ldc;
     for (int64_t p = 0; p < s.k; p += part.block_k) {
@@ -127,6 +135,7 @@ inline void run_part(const PartOfProduct& part) {
 
 HWY_INLINE float dot(Source x, Source y, int64_t n) {
   const F f;
+  // Four independent sums hide the latency of the multiply-add.
   V sum0 = hn::Zero(f), sum1 = hn::Zero(f), sum2 = hn::Zero(f), sum3 = hn::Zero(f);
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
@@ -141,7 +150,8 @@ HWY_INLINE float dot(Source x, Source y, int64_t n) {
   return SumLanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
 }
 
-// One thread's part of C where B's rows lie along k and A has few: c[m, n] = a row · b row.
+// Computes one thread's part of C where rows of B are contiguous in k and A has few rows: c[m, n] =
+// a row · b row.
 inline void multiply_few_rows(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
   const Source a(part.a, s.a), b(part.b, s.b);

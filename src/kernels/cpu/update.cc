@@ -1,6 +1,10 @@
+// AdamW, Lion and SGD on the CPU: constants are combined once per launch in double, then one pass
+// reads gradient, weight and moments and writes them back. The pass is memory-bound, so everything
+// is fused into it, including the rounding to the compute weights.
 #include "kernels/update.h"
 
 #include <cmath>
+#include <string>
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/update_simd.h"
 #include "hwy/foreach_target.h"
@@ -9,16 +13,14 @@
 
 namespace tessera::kernels {
 
-HWY_EXPORT(SweepAdamW);
-HWY_EXPORT(SweepLion);
-HWY_EXPORT(SweepSgd);
+HWY_EXPORT(SweepUpdate);
 
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
   return {.beta1 = c.beta1,
           .beta2 = c.beta2,
           .epsilon = c.epsilon,
           .weight_decay = c.weight_decay,
-          .learning_rate = *n.learning_rate,
+          .learning_rate = *n.learning_rate * c.rate_multiplier,
           .scale = *n.scale,
           .step = static_cast<int64_t>(*n.step)};
 }
@@ -31,6 +33,9 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
         u.gradient.elements());
   CHECK(s.step >= 1, "{} at step {}; the first is 1", name, s.step);
   const auto sink = [](const TensorView& x) { return x ? Sink(x) : Sink(); };
+  // With r = sqrt(1 - beta2^t), AdamW's step lr / (1 - beta1^t) m / (sqrt(v) / r + epsilon) equals
+  // (r lr / (1 - beta1^t)) m / (sqrt(v) + r epsilon): the bias correction of v costs nothing per
+  // element.
   const auto t = static_cast<double>(s.step);
   const double root = std::sqrt(1 - std::pow(s.beta2, t));
   const auto f = [](double x) { return static_cast<float>(x); };
@@ -53,21 +58,24 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
           .weight_decay = f(s.weight_decay)};
 }
 
-// The space that threads share is that of the elements, so ranges of any length balance.
+// Divides the span from the first to the last range, not the list of ranges, among the threads:
+// ranges of any length balance.
 void sweep_stretches(std::span<const UpdateRange> ranges,
                      void (*f)(const UpdateOperands&, const UpdateStretch&),
-                     const UpdateOperands& operands) {
+                     const UpdateOperands& operands, int threads) {
   if (ranges.empty()) return;
   const int64_t origin = ranges.front().begin;
-  parallel_ranges(ranges.back().end - origin, kGrainElements, [&](int64_t from, int64_t to) {
-    const int64_t begin = origin + from, end = origin + to;
-    auto r = std::partition_point(ranges.begin(), ranges.end(),
-                                  [&](const UpdateRange& x) { return x.end <= begin; });
-    for (; r != ranges.end() && r->begin < end; ++r) {
-      const int64_t first = std::max(begin, r->begin), last = std::min(end, r->end);
-      f(operands, {first, last, r->decay, r->key, r->element + (first - r->begin)});
-    }
-  });
+  parallel_ranges(
+      ranges.back().end - origin, kGrainElements, threads, [&](int64_t from, int64_t to) {
+        // Binary search for the first range that this thread's span touches.
+        const int64_t begin = origin + from, end = origin + to;
+        auto r = std::partition_point(ranges.begin(), ranges.end(),
+                                      [&](const UpdateRange& x) { return x.end <= begin; });
+        for (; r != ranges.end() && r->begin < end; ++r) {
+          const int64_t first = std::max(begin, r->begin), last = std::min(end, r->end);
+          f(operands, {first, last, r->decay, r->key, r->element + (first - r->begin)});
+        }
+      });
 }
 
 namespace {
@@ -81,32 +89,20 @@ void check_ranges(const Update& u, const char* name) {
   }
 }
 
-void adamw(const Update& u, const UpdateStep& s) {
-  CHECK(u.m && u.v, "adamw has two moments");
-  check_ranges(u, "adamw");
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdamW), operands_of(u, s, "adamw"));
-}
-
-void lion(const Update& u, const UpdateStep& s) {
-  CHECK(u.m && !u.v, "lion has one moment");
-  check_ranges(u, "lion");
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepLion), operands_of(u, s, "lion"));
-}
-
-void sgd(const Update& u, const UpdateStep& s) {
-  CHECK(!u.v && (u.m || s.beta1 == 0), "sgd has one moment, or none and beta1 = 0");
-  check_ranges(u, "sgd");
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepSgd), operands_of(u, s, "sgd"));
-}
-
 }  // namespace
 
-void launch(Cpu, const Launch&, const UpdateArgs& a) {
+void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   if (*a.numbers.skip != 0) return;
-  const UpdateStep s = step_of(a.constants, a.numbers);
-  if (a.rule == UpdateRule::kAdamW) return adamw(a.update, s);
-  if (a.rule == UpdateRule::kLion) return lion(a.update, s);
-  sgd(a.update, s);
+  const Update& u = a.update;
+  const OptimizerTraits& o = traits_of(a.rule);
+  const std::string name(o.name);
+  CHECK(!o.factored && static_cast<bool>(u.v) == o.moment2 &&
+            (u.m || (!o.moment1 && a.constants.beta1 == 0)),
+        "{}: {} and {} moments", name, u.m.elements(), u.v.elements());
+  check_ranges(u, name.c_str());
+  UpdateOperands operands = operands_of(u, step_of(a.constants, a.numbers), name.c_str());
+  operands.rule = a.rule;
+  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -15,6 +15,7 @@ struct UpdateStep {
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n);
 
 struct UpdateOperands {
+  OptimizerKind rule = OptimizerKind::kAdamW;
   Sink weights, m, v;
   Source gradient;
   Sink weights_low;
@@ -45,9 +46,9 @@ struct UpdateStretch {
 // Checks the operands against each other: all as long as the weights.
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
 
-// Calls f(stretch) for all parts of all ranges, on as many threads as are worth it.
+// Calls f(stretch) for all parts of all ranges, on as many of the threads as are worth it.
 void sweep_stretches(std::span<const UpdateRange> ranges,
                      void (*f)(const UpdateOperands&, const UpdateStretch&),
-                     const UpdateOperands& operands);
+                     const UpdateOperands& operands, int threads);
 
 }  // namespace tessera::kernels

@@ -1,4 +1,4 @@
-// AdamW, Lion and SGD, for one instruction set.
+// The one-pass optimizers (base/optimizer_kind.h), for one instruction set.
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/update_operands.h"
 
@@ -48,6 +48,19 @@ HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& 
     x.m = hn::MulAdd(x.m, beta1, g);  // without a moment it is zero before, and g now
     x.w = hn::NegMulAdd(step, x.m, x.w);
   });
+}
+
+HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretch& s) {
+  switch (a.rule) {
+    case OptimizerKind::kAdamW:
+      return SweepAdamW(a, s);
+    case OptimizerKind::kLion:
+      return SweepLion(a, s);
+    case OptimizerKind::kSgd:
+      return SweepSgd(a, s);
+    case OptimizerKind::kAdafactor:
+      return;  // kernels/adafactor.h
+  }
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

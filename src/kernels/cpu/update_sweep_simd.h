@@ -6,8 +6,9 @@ namespace tessera::kernels::HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F>;
 using Words = hn::Vec<U32>;
 
-// x as bf16: the 16 random bits r carry into what stays, or not. An infinity has no bits below
-// those that stay, so it keeps them; NaN stays NaN.
+// Returns the bf16 bits of x, rounded stochastically: adding 16 random bits carries into the kept
+// half with a probability equal to the dropped fraction. An infinity has no bits below the kept
+// ones, so it does not change; NaN stays NaN.
 HWY_INLINE Words BitsOfStochastic(V x, Words r) {
   const U32 u32;
   const Words u = hn::BitCast(u32, x), rounded = hn::ShiftRight<16>(hn::Add(u, r));
@@ -63,6 +64,9 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
   alignas(64) uint32_t words[4 * kDrawn + 16] = {};  // a last vector may end beyond
   int64_t at = s.begin;
   while (at < s.end) {
+    // Words belong to global elements, four per Philox block. A range may begin within a block,
+    // whose first `lead` words are then skipped: a layout changes which rank rounds an element, not
+    // how.
     const int64_t element = s.element + (at - s.begin), lead = element % 4;
     PhiloxWords<kDrawn>(s.key, static_cast<uint64_t>(element / 4), a.lane, words);
     const int64_t n = HWY_MIN(4 * kDrawn - lead, s.end - at);
@@ -81,7 +85,8 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
   }
 }
 
-// With types that the compiler knows: drawing words leaves no time to ask for them.
+// The usual case with types that the compiler knows. Generating words leaves no time for branches
+// on types.
 template <class Rule>
 HWY_INLINE void SweepBf16(UpdateOperands a, const UpdateStretch& s, const Rule& rule) {
   a.weights.type = a.m.type = a.v.type = DType::kBF16;

@@ -1,4 +1,15 @@
-// Adafactor's parts (kernels/adafactor.h).
+// Adafactor on the GPU in five steps (kernels/adafactor.h): sums of g^2 over rows and columns,
+// means, scales, the sum of squares of the updates, and the update.
+// A factor sum reads the gradient once for both directions: a block has a stripe of rows and a tile
+// of 256 columns, eight per lane. Row sums are reduced within a warp, one partial per tile; column
+// sums stay in registers and are added over the warps, one partial per stripe. FactorJoin adds the
+// partials in order. Sums are f64, so that the ranks' parts can be added without loss.
+//
+//   row_partials    [tiles, rows]        shared, f64:  [8 warps, 256 columns], 16 KiB
+//   column_partials [stripes, columns]
+//
+// A rank may own any contiguous range of a weight, so the first and last row of a stretch may be
+// partial; read_squares treats elements outside of it as absent.
 #include <cmath>
 
 #include "kernels/adafactor.h"
@@ -17,9 +28,9 @@ constexpr int64_t kMostBlocks = 132 * 16;
 
 constexpr int64_t kFactorBlocks = 132 * 4;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that adds squares
+constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that sums squares
 
-// A stretch of a flat gradient, and what is known of its weight.
+// A contiguous range of a flat gradient, and where it is in its weight.
 struct FactorWork {
   Numbers gradient;
   int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch
@@ -32,7 +43,7 @@ struct FactorWork {
   __host__ __device__ int64_t rows() const { return end_row() - first_row(); }
 };
 
-// `row_partials` has rows x tiles of columns, `column_partials` stripes x columns.
+// `row_partials` is [tiles, rows], `column_partials` [stripes, columns].
 struct FactorSumsWork {
   FactorWork of;
   bool vector = false;  // rows by 16 bytes
@@ -40,6 +51,7 @@ struct FactorSumsWork {
   double *row_partials = nullptr, *column_partials = nullptr;
 };
 
+// A vector has one sum per element, so each thread has its own and no reduction is needed.
 struct VectorSums {
   FactorSumsWork a;
   __host__ __device__ int64_t count() const { return a.of.end - a.of.begin; }
@@ -50,7 +62,7 @@ struct VectorSums {
   }
 };
 
-// Of `n` neighbours in a row, from column c on; 0 where the stretch has none.
+// Reads g^2 + epsilon of `n` neighbors in a row from column c on; 0 for elements outside the range.
 __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, int n, double scale,
                              double (&x)[kGroup]) {
   const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
@@ -65,11 +77,10 @@ __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, in
   }
 }
 
-// A block has a stripe of rows and 256 columns, eight a lane; its warps take turns at the rows.
-// Each number is read once: the sums over a row's part and over a column's part go to partials,
-// which the join adds in order.
+// A block has a stripe of rows and 256 columns, eight per lane; its warps take turns at the rows.
+// Each element is read once; the partial sums of rows and columns are added in order by FactorJoin.
 __global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsWork a) {
-  if (*a.of.skip != 0) return;  // every thread sees the same
+  if (*a.of.skip != 0) return;  // the same for all threads
   const int64_t columns = a.of.columns, tile = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t c = tile + lane_index() * kGroup, left = columns - c;
   const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
@@ -98,6 +109,7 @@ __global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsW
   }
 }
 
+// Adds the partials of each row over tiles, and of each column over stripes, in order.
 struct FactorJoin {
   FactorSumsWork a;
   int64_t tiles, stripes;
@@ -121,6 +133,7 @@ struct FactorMeansWork {
   float *row_means = nullptr, *column_means = nullptr;
 };
 
+// mean = b mean + (1 - b) sum / n,  b = 1 - t^-decay_power. In double, stored as f32.
 struct Means {
   FactorMeansWork a;
   __host__ __device__ int64_t count() const { return a.rows + a.columns; }
@@ -142,7 +155,7 @@ struct FactorScalesWork {
   float *row_scales = nullptr, *column_scales = nullptr;
 };
 
-// One block, which all rows' mean goes through.
+// A single block, because every scale needs the mean over all rows.
 constexpr int kScalesThreads = 1024;
 __global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScalesWork a) {
   double mean[1] = {0};
@@ -156,15 +169,15 @@ __global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScal
     a.column_scales[j] = static_cast<float>(1 / sqrt(static_cast<double>(a.column_means[j])));
 }
 
-// *sum += the sum of the changes' squares; `partials` has squares_partials(end - begin) doubles.
+// *sum += the sum of the squares of u; `partials` has squares_partials(end - begin) doubles.
 struct UpdateSquaresWork {
   FactorWork of;
   const float *row_scales = nullptr, *column_scales = nullptr;
   double *partials = nullptr, *sum = nullptr;
 };
 
-// Where neighbours of a weight stand in it: one division for all of them. Of a vector there are
-// rows alone.
+// Row and column of neighboring elements: one division for the first, increments for the rest. A
+// vector has only rows.
 class Places {
  public:
   __device__ Places(int64_t columns, int64_t element)
@@ -183,9 +196,10 @@ class Places {
   int64_t columns_, row_, column_;
 };
 
-// Groups of a stretch that starts anywhere: by 16 bytes where it starts at a group.
+// True if groups of the range can be read 16 bytes at once: it starts at a group.
 __device__ bool by_groups(const FactorWork& w) { return w.begin % kGroup == 0; }
 
+// Sums u^2 = (g scale row_scale column_scale)^2 over a fixed block of the range.
 __global__ void update_squares_kernel(const UpdateSquaresWork a) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
   const int64_t n = a.of.end - a.of.begin;
@@ -215,14 +229,14 @@ struct AdafactorWork {
   Numbers weights, m, weights_low;  // no data: none
   bool decay = true, stochastic = false;
   uint64_t key = 0;
-  double beta1 = 0, weight_decay = 0;
+  double beta1 = 0, weight_decay = 0, rate_multiplier = 1;
   const double *learning_rate = nullptr, *step = nullptr;
   const float *row_scales = nullptr, *column_scales = nullptr;
   const double *weight_squares = nullptr, *update_squares = nullptr;  // FactorNorms
   double elements = 1, least_scale = 0, update_clip = 1;
 };
 
-// What all elements share.
+// Constants that all elements share, computed once per block in double.
 struct Constants {
   float scale, rate, keep, clip;
 };
@@ -230,7 +244,7 @@ struct Constants {
 __device__ Constants constants_of(const AdafactorWork& a) {
   const double weights = sqrt(*a.weight_squares / a.elements);
   const double updates = sqrt(*a.update_squares / a.elements) / a.update_clip;
-  double rate = *a.learning_rate;
+  double rate = *a.learning_rate * a.rate_multiplier;
   if (a.least_scale > 0) rate *= fmax(a.least_scale, weights);
   const double keep = a.decay ? 1 - rate * a.weight_decay : 1.0;
   return {static_cast<float>(*a.of.scale),
@@ -238,12 +252,13 @@ __device__ Constants constants_of(const AdafactorWork& a) {
           static_cast<float>(1 / fmax(1.0, updates))};
 }
 
-// The product of the row's and the column's scale, and what all changes are divided by.
+// Returns row scale * column scale * clip factor.
 __device__ float scale_at(const AdafactorWork& a, const Places& at, float clip) {
   const float row = a.row_scales[at.row()];
   return a.of.columns == 0 ? clip * row : row * clip * a.column_scales[at.column()];
 }
 
+// m = beta1 m + (1 - beta1) rate u,  w = (1 - rate weight_decay) w - m; without m, beta1 is 0.
 __device__ void update_group(const AdafactorWork& a, const Constants& c, int64_t i, int n) {
   const bool vector = by_groups(a.of);
   const int64_t first = a.of.begin + i;
@@ -282,7 +297,7 @@ __global__ void adafactor_kernel(const AdafactorWork a) {
     update_group(a, c, i, n - i < kGroup ? static_cast<int>(n - i) : kGroup);
 }
 
-// Enough blocks for any card, of no fewer than 32 rows.
+// Returns a number of stripes that gives any GPU enough blocks, with at least 32 rows per stripe.
 int64_t factor_stripes(const FactorWork& of) {
   const int64_t enough = blocks_for(kFactorBlocks, blocks_for(of.columns, kTile));
   const int64_t most = blocks_for(of.rows(), 32);
@@ -301,8 +316,8 @@ namespace tessera::kernels {
 
 using namespace gpu;
 
-// Parts of rows are at most one more a row than 256ths of the elements; stripes and tiles are
-// together at most the blocks and one stripe more.
+// row_partials needs at most one number more per row than elements / 256; stripes and tiles
+// together have at most kFactorBlocks blocks plus one stripe.
 int64_t workspace_bytes(Gpu, const FactorSumsArgs& a, int) {
   const int64_t n = a.gradient.elements();
   const int64_t columns = a.columns.shape.rank() > 0 ? a.columns.elements() : 0;
@@ -377,6 +392,7 @@ void launch(Gpu, const Launch& l, const AdafactorArgs& args) {
   a.stochastic = u.stochastic;
   a.beta1 = args.constants.beta1;
   a.weight_decay = args.constants.weight_decay;
+  a.rate_multiplier = args.constants.rate_multiplier;
   a.learning_rate = n.learning_rate;
   a.step = n.step;
   a.row_scales = scales.row_scales;

@@ -1,11 +1,24 @@
-// Attention by plain kernels, and the choice between these and tensor cores (kernels/attention.h).
+// Tiled attention by plain kernels, and the choice between these and tensor cores
+// (kernels/attention.h has the formulas). The algorithm is FlashAttention's online softmax (Dao et
+// al. 2022): per query the maximum m so far, the sum l and the output o relative to m; a tile of
+// keys that raises m to m' multiplies l and o by e^(m - m') first.
+//
+// A block has 4 warps and 16 queries of one head, four per warp; the grid is (T / 16, H, B).
+//
+//   shared, f32:  [ own queries 16 x D | keys 32 x (D + 1) | values 32 x (D + 1) ]
+//                 20 KiB for D = 64, 80 KiB for D = 256
+//   scores:       lane j of a warp has the scores of its four queries with key j of the tile
+//   output:       the same lane has dimensions j, j + 32, … of the four queries (kPer of them)
+//
+// Each output element is summed by one lane in the order of keys, so the bits are the same in every
+// run.
 #include "kernels/gpu/attention_tiles.h"
 #include "kernels/relative_position.h"
 
 namespace tessera::kernels::gpu {
 namespace {
 
-// A block has 16 queries of a head.
+// A block has 16 queries of a head. kPer: dimensions per lane, at least D / 32.
 template <int kPer>
 __global__ void attention_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
@@ -16,6 +29,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
   const int64_t start = a.start == nullptr ? 0 : *a.start;
   const int64_t keys = a.start == nullptr ? a.s : start + a.t;
+  // Causal: keys after the last query of the block are never loaded.
   const int64_t last = start + first + kOwn;
   const int64_t end = a.causal && last < keys ? last : keys;
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
@@ -23,7 +37,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   float most[kOwnOfWarp], total[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
   for (float& x : most) x = -INFINITY;
   for (int64_t j = 0; j < end; j += kTile) {
-    __syncthreads();  // the tile before is done with; and own rows have come
+    __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, keys, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.d, 1, v_tile);
     __syncthreads();
@@ -34,9 +48,11 @@ __global__ void attention_kernel(const AttentionWork a) {
           pair_of(a, b, head, first + warp_index() * kOwnOfWarp + r, j + lane_index());
       const float s = pair.visible ? score(a, pair, p[r]) : -INFINITY;
       const float raised = fmaxf(most[r], warp_max(s));
-      // A row beyond the end sees nothing.
+      // A row past the end sees no key: its maximum stays -infinity, and the difference would be
+      // NaN.
       const float shrink = raised == -INFINITY ? 1.0f : expf(most[r] - raised);
       p[r] = pair.visible ? expf(s - raised) : 0.0f;
+      // Dropout applies to the terms of the output, not to the normalizing sum.
       total[r] = total[r] * shrink + warp_sum(p[r]);
       if (pair.visible) p[r] *= kept(a, pair, key);
       for (int e = 0; e < kPer; ++e) sum[r][e] *= shrink;
@@ -53,8 +69,8 @@ __global__ void attention_kernel(const AttentionWork a) {
   }
 }
 
-// Keys and values of the new tokens into the cache, the array of a.keys: the last two of the slots
-// of each group in `fresh`.
+// Copies the keys and values of the new tokens into the cache (the array of a.keys). In `fresh`
+// they are the last two slots of each group.
 struct FreshRows {
   Numbers data;
   RowPlaces at;
@@ -95,6 +111,9 @@ BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
   steps.side = static_cast<int>(scope.causal ? buckets : buckets / 2);
   require(steps.side <= kMostBuckets, "more than 64 buckets of distances on one side");
   for (int k = 0; k < steps.side; ++k) steps.first[k] = INT32_MAX;
+  // Inverts relative_bucket() by walking distances downwards: first[k] ends as the smallest
+  // distance of bucket k. A bucket that no distance falls into begins where the next one does, so
+  // the search in BucketSteps::of skips it.
   for (int64_t n = longest; n >= 0; --n) {
     const int64_t k = relative_bucket(r, -n);  // keys behind, whose buckets are the lower half
     for (int64_t i = k; i >= 0 && steps.first[i] > n; --i) steps.first[i] = static_cast<int32_t>(n);
@@ -121,7 +140,7 @@ void set_dropout(const AttentionDropout& d, AttentionWork& w) {
   w.first_head = d.first_head;
 }
 
-// Of attention and its gradient.
+// Returns the fields that attention and its gradient share.
 template <class Kernel>
 AttentionWork common_work(const Kernel& a) {
   const Shape& q = a.qkv.shape;

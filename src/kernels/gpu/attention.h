@@ -1,7 +1,7 @@
-// Attention in tiles (kernels/attention.h), in two ways. The plain one takes every type and bias: a
-// warp has four rows of its own, queries in the forward and in the gradient of queries, keys in the
-// gradient of keys; the block brings the rows of the other side 32 at a time, one a lane. Nothing
-// is added by two writers. The other one is for tensor cores (attention_halves.h).
+// Tiled attention (kernels/attention.h), in two ways. The plain one takes every type and bias: a
+// warp owns four rows (queries in the forward and in the gradient of queries, keys in the gradient
+// of keys), and the block loads the rows of the other side 32 at a time, one per lane. No result
+// has two writers. The other one is for tensor cores (attention_halves.h).
 #pragma once
 
 #include "kernels/attention.h"
@@ -12,8 +12,8 @@ namespace tessera::kernels::gpu {
 
 constexpr int kMostBuckets = 64;
 
-// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. They are
-// made on the host, so that both devices agree on every distance.
+// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. The steps
+// are computed on the host, so that both devices agree on every distance.
 struct BucketSteps {
   int side = 0;  // buckets of one side
   bool causal = true;
@@ -28,7 +28,7 @@ struct BucketSteps {
   }
 };
 
-// Where rows of D numbers stand: elements from the start of the data.
+// Offsets of rows of D numbers, in elements from the start of the data.
 struct RowPlaces {
   int64_t sample = 0, row = 0, group = 0, member = 0;
   __host__ __device__ int64_t at(int64_t b, int64_t i, int64_t kv, int64_t g) const {

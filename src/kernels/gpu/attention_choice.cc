@@ -1,4 +1,7 @@
-// GpuAttention: which kernels, and their runs.
+// GpuAttention: chooses between our own kernels and a plan of cuDNN, and runs the chosen one. A
+// stored choice is used as it is; without one, and with a clock, all plans that pass AttentionTrial
+// are timed against our own kernels. A plan that fails is skipped. A stored choice that no longer
+// exists is an error, because another plan would change the bits.
 #include <algorithm>
 #include <optional>
 
@@ -12,10 +15,11 @@ using gpu::AttentionTrial;
 using gpu::DnnParts;
 using gpu::DnnRuns;
 
-// Gradients that always have the same bits cost cuDNN a workspace as large as its scores: of 32
-// heads of 8,192 tokens 4 GiB. More than this is divided into runs.
+// Deterministic gradients cost cuDNN a workspace as large as its scores: 4 GiB for 32 heads of
+// 8,192 tokens. Attention that needs more than this limit is divided into several runs.
 constexpr int64_t kMostWorkspace = 1ll << 30;
-// Of its workspace, as the driver aligns memory: the arena's values are less so.
+// The alignment that cuDNN's workspace needs, which is that of driver allocations; values in the
+// arena may have less.
 constexpr int64_t kAlignment = 256;
 
 void* aligned(void* workspace) {
@@ -23,6 +27,8 @@ void* aligned(void* workspace) {
   return static_cast<std::byte*>(workspace) + (kAlignment - at % kAlignment) % kAlignment;
 }
 
+// The workspace is roughly proportional to the heads of a run, so the runs are divided by the
+// excess.
 DnnRuns within_workspace(const AttentionShape& shape, const CudaDnn& library) {
   DnnRuns runs(DnnParts::whole(shape), library);
   if (!shape.gradient) return runs;
@@ -73,7 +79,7 @@ struct GpuAttention::Plan {
     dnn->dnn->build(plan);
   }
 
-  // Takes the fastest and says which it is.
+  // Chooses the fastest and returns it.
   AttentionChoice measure(const AttentionChoosing& by, const std::string& text) {
     const auto say = [&](const std::string& why) {
       if (by.say) by.say(fmt::format("attention {}: {}", text, why));
@@ -110,7 +116,8 @@ struct GpuAttention::Plan {
     }
   }
 
-  // A plan that broke the device breaks our own kernels after it.
+  // A plan that broke the device makes our own kernels fail after it: that is an error, not a
+  // fallback.
   FastestProduct time(AttentionTrial& trial, const std::vector<size_t>& good,
                       const AttentionChoosing& by) const {
     try {

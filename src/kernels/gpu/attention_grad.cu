@@ -1,12 +1,22 @@
-// The gradient of attention by plain kernels, and the choice between these and tensor cores
-// (kernels/attention.h).
+// The gradient of attention by plain kernels, and the choice between these and tensor cores.
+// Probabilities are regenerated from the log-sum-exp (Dao 2023; kernels/attention.h). With mask M,
+// delta_i = out_i · d_out_i:
+//
+//   p_ij = e^(s_ij - lse_i),  ds_ij = p_ij (M_ij d_out_i · v_j - delta_i)
+//   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i M_ij p_ij d_out_i
+//
+// Two kernels, so that each result has one writer and no atomics are needed: the first owns queries
+// (dq, delta, bias rows) and reads tiles of keys; the second owns keys (dk, dv) and reads tiles of
+// queries of all heads of the group. The scores are computed twice. Both use the tiles of
+// attention.cu with two own sets: 16 rows of q and d_out, or of k and v.
 #include "kernels/gpu/attention_tiles.h"
 #include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 namespace {
 
-// Adds this lane's d_score to its bucket of the row; the lanes of a bucket are added first.
+// Adds this lane's ds to its bucket of the query's row. Lanes of the same bucket are summed first:
+// the warp takes one bucket after another, lowest lane first, until no lane is left.
 __device__ void add_to_buckets(const AttentionWork& a, const Pair& p, float ds, float* row) {
   const int own = p.visible ? a.steps.of(p.j - p.i) : -1;
   for (uint32_t rest = ballot(own >= 0); rest != 0;) {
@@ -28,7 +38,7 @@ __device__ Scores gradient_of_pair(const AttentionWork& a, const Pair& pair, flo
   return {p * mask, p * (dp * mask - delta)};
 }
 
-// d_q, delta and the rows of the bias's gradient: a block has 16 queries of a head.
+// Computes dq, delta and the rows of the bias's gradient. A block has 16 queries of a head.
 template <int kPer>
 __global__ void query_grad_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
@@ -48,6 +58,8 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t i = first + mine + r;
     if (i >= a.t) continue;  // the whole warp
+    // delta of each own query: 32 lanes sum the products of a row, and the key kernel reads the
+    // result.
     for (int k = lane_index(); k < a.d; k += kWarp)
       delta[r] += d_out.at(mine + r, k) * read(a.out, out_at + i * out_row + k);
     delta[r] = warp_sum(delta[r]);
@@ -80,7 +92,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
       store_row(a.dq, a.q_at.at(b, first + mine + r, kv, g), a.d, sum[r], a.scale);
 }
 
-// d_k and d_v: a block has 16 keys of a group, and goes through the queries of all its heads.
+// Computes dk and dv. A block has 16 keys of a group and visits the queries of all its heads.
 template <int kPer>
 __global__ void key_grad_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, kv = blockIdx.y;
@@ -97,7 +109,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
   float dk[kOwnOfWarp][kPer] = {}, dv[kOwnOfWarp][kPer] = {};
   for (int64_t g = 0; g < a.g; ++g) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
-    // Queries before the first key see none of them.
+    // Causal: queries before the first key see none of the block's keys.
     for (int64_t i = a.causal ? first / kTile * kTile : 0; i < a.t; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
@@ -130,7 +142,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
   }
 }
 
-// d_bias[h, n] = or += the sum over samples and queries, in their order.
+// d_bias[h, n] = or += the sum over samples and queries, in this order, by one thread.
 struct JoinBias {
   AttentionWork a;
   __host__ __device__ int64_t count() const { return a.heads() * a.buckets; }
@@ -146,6 +158,7 @@ struct JoinBias {
 
 template <int kPer>
 void launch_both(const AttentionWork& a, Stream s) {
+  // The query kernel runs first: the key kernel reads the delta that it stores.
   Grid grid = {.x = blocks_for(a.t, kOwn),
                .y = a.heads(),
                .z = a.b,

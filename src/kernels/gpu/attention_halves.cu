@@ -1,3 +1,20 @@
+// Forward attention in bf16 or f16 on tensor cores: the online softmax of attention.cu with
+// m16n8k16 MMA instructions (tensor_cores.h). A block has 4 warps and 64 queries of one head; the
+// grid is (T / 64, H, B).
+//
+//   shared, 16 bits, pitch kD + 8:  [ queries 64 | keys 64 | values 64 ]
+//                                   27 KiB for kD = 64, 51 KiB for kD = 128
+//   a warp:  S [16, 64] = Q K^T     8 blocks of 16 x 8 in registers, 4 numbers per lane each
+//            O [16, kD] += P V      kD / 8 such blocks, rescaled when a row's maximum rises
+//
+// In a 16 x 8 block, lane l has rows l / 4 and l / 4 + 8, at columns 2 (l mod 4) and one more:
+//
+//            0  1   2  3   4  5   6  7          so a row is shared by four lanes, whose
+//   row 0   [ 0  ] [ 1  ] [ 2  ] [ 3  ]         maxima and sums two shuffles join
+//   row 1   [ 4  ] [ 5  ] [ 6  ] [ 7  ]         (row_max, row_sum)
+//    ⋮
+//   row 8   [ 0  ] [ 1  ] [ 2  ] [ 3  ]
+// P is rounded to 16 bits only as the operand of P V; its sum is taken from the f32 values.
 #include "kernels/gpu/attention_halves.h"
 
 namespace tessera::kernels::gpu {
@@ -5,8 +22,8 @@ namespace {
 
 constexpr int kKeys = 64;  // of a tile
 
-// The scores of a tile: their row's largest so far is raised, and s becomes the terms of its sum.
-// Returns what the sums so far are to be multiplied by.
+// Turns the scores of a tile into the terms of the softmax: raises the rows' maxima, adds the terms
+// to the rows' sums, and sets `shrink` to the factor for what was summed before.
 template <int N>
 __device__ void soften(const AttentionWork& a, int64_t b, int64_t head, int64_t query, int64_t key,
                        uint64_t mask, float (&s)[N][4], float (&most)[2], float (&total)[2],
@@ -24,7 +41,7 @@ __device__ void soften(const AttentionWork& a, int64_t b, int64_t head, int64_t 
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     raised[h] = row_max(raised[h]);
-    // A row beyond the end sees nothing.
+    // A row past the end sees no key: its maximum stays -infinity, and the difference would be NaN.
     shrink[h] = raised[h] == -INFINITY ? 1.0f : expf(most[h] - raised[h]);
     most[h] = raised[h];
   }
@@ -42,7 +59,7 @@ __device__ void soften(const AttentionWork& a, int64_t b, int64_t head, int64_t 
   for (int h = 0; h < 2; ++h) total[h] = total[h] * shrink[h] + row_sum(sum[h]);
 }
 
-// A block has 64 queries of a head.
+// A block has 64 queries of a head, a warp 16 of them.
 template <DType kType, int kD>
 __global__ void attention_halves_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
@@ -56,7 +73,7 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {}, sum[kD / 8][4] = {};
   for (int64_t j = 0; j < end; j += kKeys) {
-    __syncthreads();  // the tile before is done with; and own rows have come
+    __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kKeys, a.d, k_tile);
     load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kKeys, a.d, v_tile);
     __syncthreads();
@@ -64,6 +81,7 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
     rows_by_rows<kType>(rows, k_tile, s);
     soften(a, b, head, query, j, mask, s, most, total, shrink);
 #pragma unroll
+    // Rescale O to the new maxima before adding the tile.
     for (int k = 0; k < kD / 8; ++k)
 #pragma unroll
       for (int e = 0; e < 4; ++e) sum[k][e] *= shrink[e / 2];

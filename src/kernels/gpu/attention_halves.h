@@ -1,7 +1,7 @@
-// What the kernels of attention on tensor cores share. A warp has 16 rows of its own, queries or
-// keys; the block brings those of the other side a tile at a time. Products take bf16 or f16 and
-// sum in f32; scores and their gradients are f32 until a product takes them. Nothing is added by
-// two writers.
+// Attention on tensor cores: what its kernels share. A warp has 16 rows of its own, queries or
+// keys; the block loads those of the other side a tile at a time. Operands of the MMA are bf16 or
+// f16, sums are f32; scores and their gradients stay f32 until they become operands. Each result
+// has one writer.
 #pragma once
 
 #include "kernels/gpu/attention_tiles.h"
@@ -12,8 +12,8 @@ namespace tessera::kernels::gpu {
 constexpr int kHalvesWarps = 4, kHalvesThreads = kHalvesWarps * kWarp;
 constexpr int kHalvesOfWarp = 16, kHalvesOwn = kHalvesWarps * kHalvesOfWarp;
 
-// Rows of up to kD numbers in shared memory, with zeros up to kD. Eight more apart: a warp's lanes
-// read pairs from different banks.
+// Rows of up to kD numbers in shared memory, padded with zeros to kD. The pitch of kD + 8 numbers
+// puts the pairs that a warp reads at once in different banks.
 template <int kD>
 struct HalfRows {
   static constexpr int kPitch = kD + 8;
@@ -31,7 +31,7 @@ constexpr size_t halves_bytes(int rows) {
   return static_cast<size_t>(rows) * HalfRows<kD>::kPitch * sizeof(uint16_t);
 }
 
-// Where the lane's e-th number of the n-th 16 x 8 of a warp's scores stands.
+// Row and column of the lane's e-th element in the n-th 16 x 8 block of a warp's scores.
 __device__ inline int score_row(int e) { return lane_index() / 4 + 8 * (e / 2); }
 __device__ inline int score_column(int n, int e) { return 8 * n + 2 * (lane_index() % 4) + e % 2; }
 
@@ -50,7 +50,8 @@ __device__ void load_halves(const Numbers& from, int64_t at, int64_t stride, int
   }
 }
 
-// s = the products of the warp's 16 rows with 8 N rows of a tile.
+// s = the dot products of the warp's 16 rows with 8 N rows of a tile: own · tile^T. Rows of the
+// tile are the columns of B, so B's pairs are contiguous in shared memory and need no transpose.
 template <DType kType, int kD, int N>
 __device__ void rows_by_rows(const HalfRows<kD>& own, const HalfRows<kD>& tile, float (&s)[N][4]) {
   const int g = lane_index() / 4, t = 2 * (lane_index() % 4);
@@ -74,8 +75,9 @@ __device__ uint32_t pair_of_halves(float low, float high) {
                                                          << 16;
 }
 
-// sum += weight [16, 8 N] times 8 N rows of a tile. What a lane has of weight is what it must have
-// of the first factor.
+// sum += weight [16, 8 N] times 8 N rows of a tile. The C fragments of two neighboring 16 x 8
+// blocks are the A fragment of one 16 x 16 block, so the scores become operands within their lanes,
+// without shared memory.
 template <DType kType, int kD, int N>
 __device__ void add_rows(const float (&weight)[N][4], const HalfRows<kD>& tile,
                          float (&sum)[kD / 8][4]) {
@@ -95,8 +97,8 @@ __device__ void add_rows(const float (&weight)[N][4], const HalfRows<kD>& tile,
   }
 }
 
-// What the lane has of one of its two rows (half 0 or 1), times `factor`; the row's d numbers stand
-// from `at` on.
+// Stores what the lane has of one of its two rows (half 0 or 1), times `factor`. The row's d
+// numbers start at `at`.
 template <DType kType, int kD>
 __device__ void store_halves(const Numbers& to, int64_t at, int d, const float (&sum)[kD / 8][4],
                              int half, float factor) {
@@ -110,7 +112,7 @@ __device__ void store_halves(const Numbers& to, int64_t at, int d, const float (
   }
 }
 
-// Over the four lanes that share a row.
+// Reductions over the four lanes that share a row of scores.
 __device__ inline float row_max(float x) {
   for (int o = 2; o > 0; o /= 2) x = fmaxf(x, shuffle_xor(x, o));
   return x;

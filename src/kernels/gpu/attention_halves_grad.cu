@@ -1,4 +1,15 @@
-// The gradient of attention in 16 bits on tensor cores.
+// The gradient of attention in bf16 or f16 on tensor cores: the two kernels of attention_grad.cu
+// with the fragments of attention_halves.cu. Both sides are loaded once per tile, and every GEMM of
+// the tile reads them from shared memory:
+//
+//   query kernel, per tile of 32 keys:     S = Q K^T, dP = dO V^T      dQ += dS K
+//   key kernel, per tile of 32 queries:    S^T = K Q^T, dP^T = V dO^T  dV += P^T dO, dK += dS^T Q
+//
+//   shared, 16 bits:  [ own rows 2 x 64 | tile 2 x 32 ]: 27 KiB for kD = 64, 51 KiB for kD = 128
+//
+// The key kernel computes the transposed scores, so that P^T and dS^T are A fragments in the lanes
+// that hold them. Tiles have 32 rows, half of the forward's: a lane of the key kernel already holds
+// kD sums of dK and dV in registers.
 #include "kernels/gpu/attention_halves.h"
 
 namespace tessera::kernels::gpu {
@@ -7,14 +18,14 @@ namespace {
 constexpr int kOthers = 32;  // rows of a tile
 constexpr int kColumns = kOthers / 8;
 
-// Where a lane's queries end: the logarithm of their sums, and the products of their outputs with
-// these outputs' gradients.
+// What the gradient needs of a query: its log-sum-exp, and delta, the dot product of its output
+// with the output's gradient.
 struct Ends {
   float lse, delta;
 };
 
-// From the products q k and d_out v of one query and one key: the probability after dropout in s,
-// the gradient of the score in ds.
+// Given s = q · k and ds = d_out · v of one query and one key: sets s to the probability after
+// dropout and ds to the gradient of the score.
 __device__ void gradient_of_score(const AttentionWork& a, const Pair& pair, const Ends& ends,
                                   uint64_t mask, float& s, float& ds) {
   if (!pair.visible || is_hidden(a, pair)) {
@@ -26,7 +37,8 @@ __device__ void gradient_of_score(const AttentionWork& a, const Pair& pair, cons
   s = p * keep;
 }
 
-// delta of the warp's 16 queries, left in memory and given to the lanes that have their rows.
+// Computes delta of the warp's 16 queries, stores it, and returns it to the lanes that own the
+// rows.
 template <int kD>
 __device__ void find_delta(const AttentionWork& a, int64_t b, int64_t head, int64_t query,
                            const HalfRows<kD>& d_out, float (&delta)[2]) {
@@ -46,7 +58,7 @@ __device__ void find_delta(const AttentionWork& a, int64_t b, int64_t head, int6
   }
 }
 
-// d_q and delta: a block has 64 queries of a head.
+// Computes dq and delta. A block has 64 queries of a head.
 template <DType kType, int kD>
 __global__ void query_grad_halves_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
@@ -95,7 +107,7 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
   }
 }
 
-// d_k and d_v: a block has 64 keys of a group, and goes through the queries of all its heads.
+// Computes dk and dv. A block has 64 keys of a group and visits the queries of all its heads.
 template <DType kType, int kD>
 __global__ void key_grad_halves_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, kv = blockIdx.y;
@@ -112,7 +124,7 @@ __global__ void key_grad_halves_kernel(const AttentionWork a) {
   float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
   for (int64_t g = 0; g < a.g; ++g) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
-    // Queries before the first key see none of them.
+    // Causal: queries before the first key see none of the block's keys.
     for (int64_t i = a.causal ? first : 0; i < a.t; i += kOthers) {
       __syncthreads();
       load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kOthers, a.d, q_tile);
@@ -148,6 +160,7 @@ __global__ void key_grad_halves_kernel(const AttentionWork a) {
 template <DType kType, int kD>
 struct Backward {
   static void run(const AttentionWork& a, Stream s) {
+    // The query kernel runs first: the key kernel reads the delta that it stores.
     Grid grid = {.x = blocks_for(a.t, kHalvesOwn),
                  .y = a.heads(),
                  .z = a.b,

@@ -1,4 +1,7 @@
-// Attention's textbook parts, plain: an element a thread (kernels/attention_parts.h).
+// Unfused attention on the GPU: one thread per output element (kernels/attention_parts.h). This is
+// the readable form that the fused kernels are compared with, and what the compiler option
+// `attention: materialised` runs. It favors clarity over speed: each thread reads its operands from
+// global memory, and every sum has one thread and a fixed order.
 #include <cmath>
 
 #include "kernels/attention_parts.h"
@@ -22,7 +25,7 @@ struct PartsWork {
   __host__ __device__ int64_t heads() const { return kv * g; }
 };
 
-// Where an element of [B, H, T, T] is of.
+// The coordinates of an element of [B, H, T, T].
 struct Cell {
   int64_t b, head, kv, g, i, j;
 };
@@ -73,7 +76,8 @@ struct ProbabilityGrads {
   }
 };
 
-// An element of [B, T, H, D], the sum over the keys that its query sees: out, or the gradient of q.
+// Computes an element of [B, T, H, D] as a sum over the keys that its query sees: out, or the
+// gradient of q.
 template <bool kGradient>
 struct OverKeys {
   PartsWork a;
@@ -92,8 +96,8 @@ struct OverKeys {
   }
 };
 
-// An element of [B, T, KV, D], the sum over the queries that see its key: the gradient of v, or of
-// k.
+// Computes an element of [B, T, KV, D] as a sum over the queries that see its key, of all heads of
+// the group: the gradient of v, or of k.
 template <bool kOfKeys>
 struct OverQueries {
   PartsWork a;
@@ -121,12 +125,13 @@ struct SoftmaxWork {
   Numbers to;
 };
 
-constexpr int kRowsOfBlock = 8;  // a warp has a row
+constexpr int kRowsOfBlock = 8;  // one warp per row
 
 __device__ int64_t row_of_warp() {
   return static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + warp_index();
 }
 
+// Three passes over the row: maximum, sum, quotient. Subtracting the maximum keeps e^x in range.
 __global__ void softmax_kernel(const SoftmaxWork a) {
   const int64_t row = row_of_warp(), from = row * a.columns;
   if (row >= a.rows) return;  // the whole warp
@@ -139,6 +144,7 @@ __global__ void softmax_kernel(const SoftmaxWork a) {
     write(a.to, from + k, expf(read(a.x, from + k) - most) / sum);
 }
 
+// dx = y (dy - sum(dy y)); x holds y, and y holds dy.
 __global__ void softmax_grad_kernel(const SoftmaxWork a) {
   const int64_t row = row_of_warp(), from = row * a.columns;
   if (row >= a.rows) return;

@@ -15,8 +15,8 @@ constexpr int kWarps = 4, kOwnOfWarp = 4, kOwn = kWarps * kOwnOfWarp;
 constexpr int kTile = kWarp;
 constexpr float kHidden = -1e30f;  // loses against every other score and is a number
 
-// Rows of D numbers in shared memory. One more than D apart: lanes that read the same place of
-// their rows read from different banks.
+// Rows of D numbers in shared memory, D + 1 apart: lanes that read the same column of different
+// rows read from different banks.
 struct SharedRows {
   float* data;
   int pitch;
@@ -40,7 +40,8 @@ __device__ inline void load_rows(const Numbers& from, int64_t at, int64_t stride
   }
 }
 
-// Of each own row with this lane's row of the tile.
+// Computes the dot products of each own row with this lane's row of the tile. A lane owns one row
+// of the tile, so no reduction across lanes is needed.
 __device__ inline void dots(const SharedRows& own, const SharedRows& tile, int d,
                             float (&dot)[kOwnOfWarp]) {
   for (float& x : dot) x = 0;
@@ -52,8 +53,8 @@ __device__ inline void dots(const SharedRows& own, const SharedRows& tile, int d
   }
 }
 
-// sum[r][e] += sum over the tile's rows of weight[r] (that row's lane has it) times the row; this
-// lane has dimensions lane + 32 e.
+// sum[r][e] += sum over the tile's rows of weight[r] times the row. Lane j holds the weights of row
+// j of the tile; this lane sums dimensions lane + 32 e.
 template <int kPer>
 __device__ void add_weighted(const float (&weight)[kOwnOfWarp], const SharedRows& tile, int d,
                              float (&sum)[kOwnOfWarp][kPer]) {

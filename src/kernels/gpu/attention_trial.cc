@@ -1,3 +1,7 @@
+// Checks cuDNN's attention plans against our own kernels before they are timed. Both run on the
+// same random operands; the outputs are poisoned with NaN first, so an element that a plan does not
+// write is found. A plan must agree within a few ulps per row and in the mean, and must repeat its
+// own bits. Then all candidates are timed as graphs of ten runs, so that launches do not count.
 #include "kernels/gpu/attention_trial.h"
 
 #include <algorithm>
@@ -11,7 +15,7 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-constexpr int kMeasuredRuns = 10;        // as one graph, so that launches do not count
+constexpr int kMeasuredRuns = 10;        // per graph, so that launches do not count
 constexpr int64_t kLeastAlignment = 64;  // values in an arena may have no more
 
 double number_at(DType type, const std::byte* data, int64_t i) {
@@ -22,6 +26,7 @@ double number_at(DType type, const std::byte* data, int64_t i) {
   return type == DType::kBF16 ? read(BF16()) : read(F16());
 }
 
+// Compares log-sum-exps.
 std::string lse_difference(std::span<const std::byte> got, std::span<const std::byte> want) {
   for (size_t i = 0; i < want.size(); i += sizeof(float)) {
     float x, y;
@@ -38,9 +43,9 @@ std::string lse_difference(std::span<const std::byte> got, std::span<const std::
 std::string difference(DType type, const RowKinds& kinds, std::span<const std::byte> got,
                        std::span<const std::byte> want) {
   const double ulp = type == DType::kBF16 ? 0x1p-7 : 0x1p-10;
-  const auto rows = static_cast<int64_t>(want.size()) / (2 * kinds.d);
-  // Of each row the squares of its difference and of its length; of each kind the mean of these.
-  std::vector<double> apart(static_cast<size_t>(rows)), length(static_cast<size_t>(rows));
+  const auto rows = std::ssize(want) / (2 * kinds.d);
+  // Per row, the squared difference and the squared length; per kind of row, their sums.
+  std::vector<double> apart(rows), length(rows);
   const auto kind = [&](int64_t row) {
     return std::max<int64_t>(0, row % kinds.slots - kinds.queries + 1);
   };
@@ -60,6 +65,8 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
   for (int64_t r = 0; r < rows; ++r) {
     const auto i = static_cast<size_t>(r), k = static_cast<size_t>(kind(r));
     const double usual = std::sqrt(all_length[k] / rows_of[k]);
+    // The bound is relative to the row's length, plus a share of the usual length, because the row
+    // of a true zero gradient consists of rounding errors only.
     const double bound = kRowUlps * ulp * (std::sqrt(length[i]) + kUsualShare * usual);
     if (!(std::sqrt(apart[i]) <= bound))
       return fmt::format("row {} is {:.2g} off, of a length of {:.2g}", r, std::sqrt(apart[i]),
@@ -75,7 +82,7 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
 AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
   const AttentionShape& z = shape_;
   const int64_t heads = z.kv * z.g, slots = z.g + (z.apart ? 0 : 2);
-  // Scores that differ by a few: neither one key alone counts nor all of them alike.
+  // Scores have a standard deviation of 1.5: neither one key dominates nor are all alike.
   const float factor = 1.5f / (z.scale * std::sqrt(static_cast<float>(z.d)));
   AttentionArgs& a = forward_;
   a.qkv = draw("queries", {z.b, z.t, z.kv, slots, z.d}, z.g, factor);
@@ -113,11 +120,12 @@ TensorView AttentionTrial::take(const std::string& name, DType type, Shape shape
   return {buffer.data() + kLeastAlignment, type, std::move(shape)};
 }
 
-// The first `queries` of the slots times the factor.
+// Fills an operand with noise; the first `queries` slots of each group are multiplied by the
+// factor.
 TensorView AttentionTrial::draw(const std::string& name, Shape shape, int64_t queries,
                                 float factor) {
   TensorView v = take(name, shape_.dtype, std::move(shape));
-  std::vector<uint16_t> bits(static_cast<size_t>(v.elements()));
+  std::vector<uint16_t> bits(v.elements());
   const int64_t slots = v.shape[3], d = shape_.d;
   Noise next;
   for (size_t i = 0; i < bits.size(); ++i) {
@@ -138,9 +146,9 @@ TensorView AttentionTrial::send_labels(const std::string& name,
   return v;
 }
 
-// Documents of one token to a third of a row.
+// Generates documents of one token to a third of a row.
 TensorView AttentionTrial::draw_documents() {
-  std::vector<int32_t> labels(static_cast<size_t>(shape_.b * shape_.s));
+  std::vector<int32_t> labels(shape_.b * shape_.s);
   Noise next;
   const auto longest = static_cast<float>(std::max<int64_t>(1, shape_.s / 3));
   int32_t label = 0;
@@ -155,9 +163,9 @@ TensorView AttentionTrial::draw_documents() {
   return send_labels("documents", labels);
 }
 
-// Samples of some length, the last of none.
+// Generates samples of random length; the last sample is empty.
 TensorView AttentionTrial::draw_padding() {
-  std::vector<int32_t> ids(static_cast<size_t>(shape_.b * shape_.s));
+  std::vector<int32_t> ids(shape_.b * shape_.s);
   Noise next;
   for (int64_t b = 0; b + 1 < shape_.b; ++b) {
     const float share = std::min(std::abs(next()) * 0.5f, 1.0f);
@@ -168,7 +176,7 @@ TensorView AttentionTrial::draw_padding() {
   return send_labels("padding", ids);
 }
 
-// Of the last sample.
+// Zeroes the part of the last sample.
 void AttentionTrial::clear_last(const TensorView& v) const {
   const int64_t bytes = v.bytes() / shape_.b;
   fill_in_stream(stream_.get(), v.as<std::byte>() + v.bytes() - bytes, 0, bytes);
@@ -195,7 +203,7 @@ void AttentionTrial::run_dnn(Stream s, const DnnRuns& runs, size_t plan) const {
     runs.run(s, plan, forward_, workspace_.data());
 }
 
-// What is written becomes NaN: what a plan leaves as it was is seen.
+// Fills the outputs with NaN, so that what a plan does not write is detected.
 void AttentionTrial::poison(Stream s) const {
   const auto fill = [&](const TensorView& v) {
     if (v) fill_in_stream(s, v.data, 0xff, v.bytes());
@@ -245,6 +253,7 @@ std::string AttentionTrial::fault(const DnnRuns& runs, size_t plan) {
   require_workspace(runs.dnn->workspace_bytes(plan));
   const Stream s = stream_.get();
   std::vector<std::vector<std::byte>> first;
+  // Two runs: the first is compared with our kernels, the second with the first, bit by bit.
   for (const bool again : {false, true}) {
     poison(s);
     run_dnn(s, runs, plan);

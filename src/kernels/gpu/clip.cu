@@ -1,4 +1,5 @@
-// The norm of the gradient and what follows from it (kernels/clip.h).
+// The gradient norm, and the scale and skip flag derived from it (kernels/clip.h). One thread: the
+// numbers stay on the device, so that the update can be enqueued without waiting for the norm.
 #include <cmath>
 
 #include "kernels/clip.h"

@@ -1,5 +1,12 @@
-// Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take
-// turns at the rows and are added in order. The stripes are then added in order.
+// Column sums in two stages without atomics (column_sums.h). A block takes a stripe of rows and 256
+// columns, eight per lane; its warps take turns at the rows, and their sums are added in the order
+// of warps. join_kernel then adds the stripes in order.
+//
+//   shared, f32:  [ warp 0: plain 256 | scaled 256 ] … [ warp 7: plain 256 | scaled 256 ]   16 KiB
+//   partials:     [ plain: stripes x columns | scaled: stripes x columns ]
+//
+// An activation can be fused: dy is then multiplied by its slope, and that product written as dx,
+// so the backward of GELU with a bias reads its operands once.
 #include "kernels/gpu/column_sums.h"
 
 #include "kernels/gpu/launch.h"
@@ -41,7 +48,7 @@ __device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, i
   return s;
 }
 
-// Shared: [warps][2][tile].
+// Shared memory: [warps][2][tile].
 __global__ void stripe_kernel(const ColumnSums a) {
   const int64_t columns = a.groups.columns, first = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t c = first + lane_index() * kGroup, left = columns - c;
@@ -67,7 +74,7 @@ __global__ void stripe_kernel(const ColumnSums a) {
   }
 }
 
-// A block has 32 columns, a lane one of them, a warp every eighth stripe.
+// A block has 32 columns, one per lane. A warp sums every eighth stripe.
 __global__ void join_kernel(const ColumnJoin a) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
   float* const shared = shared_floats();

@@ -7,8 +7,8 @@
 
 namespace tessera::kernels::gpu {
 
-// to[c] += sum_n dy[n,c], and beside it gain[c] += sum_n dy[n,c] * xh[n,c] where there is a gain,
-// in two stages: stripes of rows first, `partials` of them, then their sums in order.
+// to[c] += sum_n dy[n,c] and, if there is a gain, gain[c] += sum_n dy[n,c] * xh[n,c], in two
+// stages: first `partials` stripes of rows, then their sums in order.
 struct ColumnSums {
   Groups groups;
   Numbers dy;

@@ -1,12 +1,17 @@
-// Losses of whole rows of logits: a block a row; then one block adds the rows up in order
-// (kernels/cross_entropy.h).
+// Cross-entropy of whole rows of logits: one block per row; then one block adds the losses
+// (kernels/cross_entropy.h). Per row, z is read twice: once for maximum and sum together, once for
+// the gradient.
+//
+//   loss = ln sum_v e^(z_v - m) + (m - z_label),   dz = scale (e^(z - m) / sum - [v = label])
 #include "kernels/gpu/loss_rows.h"
 
 namespace tessera::kernels::gpu {
 namespace {
 
-// Both in one sweep: a row of a large vocabulary is more than the caches keep. A thread's sum is
-// of the largest it has met so far, and shrinks when that rises; a NaN stays one.
+// Computes maximum and sum in one pass (online softmax, Milakov & Gimelshein 2018), because a row
+// of a large vocabulary exceeds the caches. Each thread's sum is relative to its own maximum so far
+// and is rescaled when that rises; the block then brings all sums to the common maximum. NaN stays
+// NaN.
 struct MaxAndSum {
   float most;
   double sum;
@@ -21,6 +26,7 @@ __device__ MaxAndSum row_max_and_sum(const LossWork& a, int64_t row) {
     for (int k = 0; k < n; ++k) own += x[k] == -INFINITY ? 0.0f : expf(x[k] - most);
   });
   const float all = block_max(most, shared_floats());
+  // A thread without columns, or with only -infinity, has the sum 0, and its factor would be NaN.
   double sum[1] = {most == -INFINITY ? own : own * expf(most - all)};
   block_sums(sum, reinterpret_cast<double*>(shared_floats()));
   return {all, sum[0]};
@@ -45,6 +51,8 @@ __global__ void loss_kernel(const LossWork a) {
     write_gradient(a, row, a.columns, most, static_cast<float>(scale / sum), label, scale);
 }
 
+// One block: thread i adds rows i, i + 256, …, then the threads' sums are reduced in a fixed
+// order, which does not depend on the GPU.
 __global__ void add_losses_kernel(const LossWork a) {
   double sums[2] = {0, 0};
   for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)

@@ -1,4 +1,7 @@
-// The one file that reads the headers of cuDNN's frontend.
+// Attention by cuDNN's graph API. The only file that includes the headers of cuDNN's frontend.
+// Labels (documents, padding) are expressed as a score modifier: a small graph of pointwise ops
+// that replaces the score of a masked key by a large negative number, because cuDNN has no mask of
+// this kind. Gradients use only deterministic algorithms.
 #include <cudnn_frontend.h>
 
 #include <algorithm>
@@ -8,7 +11,7 @@
 #include "kernels/gpu/cudnn.h"
 #include "tensor/gpu/late_library.h"
 
-// The frontend looks its functions up here.
+// The frontend looks up its functions through this handle.
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
@@ -19,14 +22,15 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// Of the library's proposals, best first by its own rule.
+// Number of cuDNN's proposals that are considered, best first by its own heuristic.
 constexpr int64_t kMostPlans = 4;
-// As our own kernels have it: a number, so that a query that sees no key sees all of them alike.
+// The same value as in our own kernels: finite, so that a query that sees no key weights all keys
+// equally.
 constexpr float kHidden = -1e30f;
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDq, kDk, kDv, kQueryLabels, kKeyLabels };
 
-// Of many lines, the first and the first reason.
+// Returns the first line of a long message and its first reason.
 std::string brief(const std::string& message) {
   std::string first = message.substr(0, message.find('\n'));
   while (!first.empty() && (first.back() == '_' || first.back() == ' ')) first.pop_back();
@@ -42,7 +46,7 @@ void check(cudnnStatus_t status, const char* call) {
     throw Error("{} failed: {}.", call, fe::detail::get_error_string(status));
 }
 
-// The frontend has exceptions of its own for some of what it is refused.
+// Runs f. The frontend throws exceptions of its own for some errors; they become Error.
 template <class F>
 void guarded(const F& f) {
   try {
@@ -60,7 +64,7 @@ struct CudaDnn::Handle {
   // cuDNN's frontend sets memory to zero by the shared runtime, which it finds by its name.
   LateLibrary runtime = {"libcudart.so.13", TESSERA_CUDA_LIBRARIES, "the runtime of CUDA 13"};
   LateLibrary library = {"libcudnn.so.9", TESSERA_CUDA_LIBRARIES, "cuDNN 9"};
-  cudnnHandle_t native = nullptr;  // of a card that is here
+  cudnnHandle_t native = nullptr;  // of a GPU in this machine
   std::shared_ptr<fe::DeviceProperties> card;
   int architecture = 0;
 
@@ -87,7 +91,7 @@ namespace gpu {
 
 struct DnnAttention::Graph {
   const CudaDnn::Handle& dnn;
-  // The frontend changes its own caches where it runs a plan.
+  // mutable: running a plan changes caches of the frontend.
   mutable fe::graph::Graph graph{};
 
   Graph(const DnnShape& shape, const CudaDnn& library) : dnn(library.handle()) {
@@ -128,7 +132,8 @@ struct DnnAttention::Graph {
         .set_data_type(fe::DataType_t::FLOAT);
   }
 
-  // Of queries as a column, of keys as a row.
+  // Labels of queries form a column, labels of keys a row, so comparing them broadcasts to a
+  // matrix.
   Tensor labels(const DnnShape& s, bool queries) {
     const int64_t batch = s.label_batch == 0 ? 1 : s.batch;
     return graph.tensor(fe::graph::Tensor_attributes()
@@ -146,7 +151,7 @@ struct DnnAttention::Graph {
       options.set_causal_mask(s.causal);
       return;
     }
-    // With a function of its own for scores, cuDNN takes no mask of its own.
+    // With a score modifier, cuDNN accepts no mask of its own, so the causal mask is added to it.
     const Tensor of_key = labels(s, false);
     const Tensor of_query = s.labels == DnnLabels::kSame ? labels(s, true) : nullptr;
     options.set_score_mod([of_query, of_key, causal = s.causal](
@@ -156,7 +161,8 @@ struct DnnAttention::Graph {
     });
   }
 
-  // The score of a key of another label, or without labels of queries of label 0, loses.
+  // Replaces the score of a key with another label (or, without query labels, with label 0) by
+  // kHidden.
   static Tensor hide_others(fe::graph::Graph& g, const Tensor& score, const Tensor& of_query,
                             const Tensor& of_key) {
     using Mode = fe::PointwiseMode_t;
@@ -168,7 +174,7 @@ struct DnnAttention::Graph {
       t->set_data_type(type);
       return t;
     };
-    // A comparison's operands must be such as the graph has made: a row's number is added to both.
+    // The operands of a comparison must be results of the graph: the row index is added to both.
     const Tensor row =
         made(g.pointwise(score, how(Mode::GEN_INDEX, kInteger).set_axis(2)), kInteger);
     const auto beside_row = [&](const Tensor& label) {
@@ -237,7 +243,7 @@ int64_t DnnAttention::workspace_bytes(size_t plan) const {
 
 void DnnAttention::run(Stream s, size_t plan, const DnnOperands& o, void* workspace) const {
   CHECK(graph_->dnn.native != nullptr, "attention on a card that is not here");
-  // What is read is not written: cuDNN's pointers are all plain.
+  // cuDNN's pointers are not const, but inputs are not written.
   std::unordered_map<int64_t, void*> at = {{kQ, const_cast<void*>(o.q)},
                                            {kK, const_cast<void*>(o.k)},
                                            {kV, const_cast<void*>(o.v)},

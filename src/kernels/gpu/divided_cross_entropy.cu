@@ -1,5 +1,12 @@
-// Losses of rows of logits of which each rank has some columns: a block a row
-// (kernels/divided_cross_entropy.h).
+// Vocabulary-parallel cross-entropy (kernels/divided_cross_entropy.h): each rank has some columns
+// of every row. Three kernels, one block per row, with all-reduces between them:
+//
+//   logits_max   local maximum       → all-reduce max → m
+//   logits_sums  sum e^(z - m), and  → all-reduce sum → s
+//                z_label - m on the rank that has the label, 0 on the others
+//   loss = ln s_0 - s_1,  dz = scale (e^(z - m) / s_0 - [v = label])
+//
+// Every rank subtracts the same global maximum, so the sums can simply be added.
 #include "kernels/gpu/loss_rows.h"
 
 namespace tessera::kernels::gpu {
@@ -29,6 +36,7 @@ __global__ void logits_max_kernel(const LossWork a) {
   if (threadIdx.x == 0) a.max[row] = most;
 }
 
+// Only the rank that owns the label's column contributes z_label - m; the others add zero.
 __global__ void logits_sums_kernel(const LossWork a) {
   const int64_t row = blockIdx.x;
   const float most = a.max[row];

@@ -1,3 +1,12 @@
+// Maps our packed arrays of attention to cuDNN's [batch, heads, rows, D] tensors with strides, and
+// divides one attention into runs. With slots = G + 2 for qkv in one array:
+//
+//   one token of qkv:  group 0: q0 … q(G-1) k v | group 1: q0 … q(G-1) k v | …
+//                      stride of groups: slots D, of the heads in a group: D
+//
+// With G > 1 the query heads of all groups have no common stride, so the groups become cuDNN's
+// batch and a run has one sample. With G = 1, or with keys in an array of their own, heads have one
+// stride and samples are the batch.
 #include "kernels/gpu/dnn_parts.h"
 
 #include "base/error.h"
@@ -20,7 +29,7 @@ std::byte* at(const TensorView& v, int64_t element) {
   return static_cast<std::byte*>(v.data) + element * size_of(v.dtype);
 }
 
-// What of the arrays a run begins with.
+// The first sample and group of a run.
 struct First {
   int64_t sample, group;
 };
@@ -40,7 +49,7 @@ int64_t out_at(const AttentionShape& s, First f) {
   return (f.sample * s.t * s.kv + f.group) * s.g * s.d;
 }
 
-// What forward and gradient read and write in common.
+// Returns the operands that forward and gradient have in common.
 template <class Kernel>
 DnnOperands common(const AttentionShape& s, const Kernel& a, First f) {
   const TensorView& keys = s.apart ? a.kv : a.qkv;
@@ -62,6 +71,7 @@ DnnParts DnnParts::whole(const AttentionShape& shape) {
 }
 
 DnnParts DnnParts::smaller(double times) const {
+  // Fewer samples per run first, which leaves heads together; then fewer groups of heads.
   const double wanted = static_cast<double>(samples * kv) / times;
   if (wanted >= static_cast<double>(kv)) {
     const int64_t fewer = divisor(shape.b, wanted / static_cast<double>(kv));
@@ -92,7 +102,7 @@ DnnShape DnnParts::run_shape() const {
     n.kv_heads = 1;
     n.q.batch = n.k.batch = k_slots * s.d;
     n.q.head = s.d;
-    n.k.head = k_slots * s.d;  // of one: no matter
+    n.k.head = k_slots * s.d;  // only one key head: unused
     n.out.batch = s.g * s.d;
   } else {
     n.batch = samples;

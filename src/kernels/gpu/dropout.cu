@@ -1,4 +1,6 @@
-// Dropout and its gradient (kernels/dropout.h).
+// Dropout and its gradient (kernels/dropout.h). A mask is a function of (key, sample, element):
+// eight neighbors need two or three Philox blocks, and no random state is stored. dropout_grad is
+// for programs that store the mask.
 #include "kernels/dropout.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"

@@ -1,4 +1,13 @@
-// Tables of embeddings and their gradients (kernels/embedding.h).
+// Embedding lookup and the gradient of the table (kernels/embedding.h). The gradient is a
+// scatter-add in which several tokens may hit one row. Atomics would make the order of a sum depend
+// on timing, so each row has one writer:
+//
+//   token   0   1   2   3   4   5          block 0 sums tokens 0, 3 and 5 into row 7
+//   id      7   2   9   7   2   7          block 1 sums tokens 1 and 4 into row 2
+//           ^   ^   ^                      block 2 sums token 2 into row 9
+//           first occurrences              blocks 3, 4 and 5 return
+//
+// To find the occurrences, the blocks read up to N^2 ids in all, 256 at a time.
 #include <cmath>
 
 #include "kernels/embedding.h"
@@ -10,7 +19,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// An id outside of [0, total) gives a row of NaN, and no gradient.
+// An id outside [0, total) gives a row of NaN and no gradient: a kernel cannot throw, and the loss
+// then reports it.
 struct TableWork {
   const int32_t* ids = nullptr;
   int64_t tokens = 0, columns = 0, rows = 0;  // of the table
@@ -28,6 +38,7 @@ struct LookUp {
     const Groups::Place p = groups.place(i);
     const int64_t id = a.ids[p.row], row = id - a.first;
     float x[kGroup];
+    // A row of another rank's part of the table is zero, so the sum over ranks is the row.
     const float absent = id < 0 || id >= a.total ? NAN : 0.0f;
     for (float& v : x) v = absent;
     if (row >= 0 && row < a.rows) read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
@@ -35,21 +46,21 @@ struct LookUp {
   }
 };
 
-// A block a token and tile of columns. The first token of an id adds the rows of all that have it,
-// in order, so there is one writer; the others have nothing to do.
+// One block per token and tile of columns. The first token of an id adds the rows of all tokens
+// with that id, in order; the blocks of the others return at once.
 constexpr int kThreads = 256;
 constexpr int64_t kTile = kThreads * kGroup;
 constexpr int kWords = kThreads / kWarp;
-constexpr int kAtOnce = 4;  // rows that are on their way together
+constexpr int kAtOnce = 4;  // rows that are loaded together
 
-// Stores one bit per thread of the block; all of them call it. `words` has one a warp.
+// Stores one bit per thread of the block; all threads call it. `words` has one per warp.
 __device__ void gather_bits(bool x, uint32_t* words) {
   const uint32_t bits = ballot(x);
   if (lane_index() == 0) words[warp_index()] = bits;
   __syncthreads();
 }
 
-// Before any of the threads goes on to write them.
+// Returns whether x is true in any thread. All threads have read `words` when it returns.
 __device__ bool any_thread(bool x, uint32_t* words) {
   gather_bits(x, words);
   uint32_t all = 0;
@@ -58,7 +69,8 @@ __device__ bool any_thread(bool x, uint32_t* words) {
   return all != 0;
 }
 
-// The numbers of the threads that say so, in order; returns how many.
+// Writes the indices of the threads with x, in order, and returns their count: a warp's bits are
+// counted below the own lane, after those of the warps before it.
 __device__ int gather_numbers(bool x, uint32_t* words, uint32_t* numbers) {
   gather_bits(x, words);
   int count = 0, before = 0;
@@ -86,6 +98,8 @@ __global__ void embedding_grad_kernel(const TableWork a) {
   const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
   float sum[kGroup] = {}, dy[kAtOnce][kGroup];
   if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
+  // 256 ids at a time: the matches are listed in order, then all threads add their rows, each its
+  // own columns. kAtOnce rows are in flight at once; the additions keep their order.
   for (int64_t first = own; first < a.tokens; first += kThreads) {
     const int64_t j = first + threadIdx.x;
     const int count = gather_numbers(j < a.tokens && a.ids[j] == id, words, found);

@@ -1,5 +1,11 @@
-// The largest magnitude of an operand, then its codes. Magnitudes are compared as bits, in which
-// what is not finite is above all else; a maximum is the same in any order.
+// Quantizes an operand to FP8 with one power of two as its scale (kernels/fp8.h), in two kernels:
+// block maxima of |x|, then the codes. Every block of the second reduces the maxima itself, which
+// saves a launch. Magnitudes are compared as bits, where infinity and NaN are above all finite
+// numbers; a maximum is the same in any order.
+// A code is sign | exponent | mantissa. Normal numbers round by adding to the f32 bits, with the
+// carry going into the exponent; the exponent is then re-biased. Below the smallest normal number
+// the code is the count of steps, and a count of 2^mantissa is the code of the smallest normal
+// number itself.
 #include "kernels/gpu/fp8.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -47,7 +53,7 @@ __device__ float power_of_two(int k) {
   return __uint_as_float(static_cast<uint32_t>(k + 127) << 23);
 }
 
-// What all blocks know of the operand: of each block's partials the largest.
+// The operand's scale, which every block computes from the partial maxima.
 struct Scale {
   int shift = 0;
   bool finite = true;
@@ -58,6 +64,7 @@ __device__ Scale scale_of(const Fp8Work& a, uint32_t* shared) {
   s.finite = bits < kInfinity;
   if (bits == 0 || !s.finite) return s;
   const int largest = static_cast<int>(__float_as_uint(a.most) >> 23) - 127;
+  // The largest k with 2^k max <= most: the exponents give it up to one, which the product decides.
   int k = largest - (static_cast<int>(bits >> 23) - 127);
   if (k > kMostShift) k = kMostShift;
   if (__uint_as_float(bits) * power_of_two(k) > a.most) --k;
@@ -71,7 +78,7 @@ __device__ uint8_t code_of(float x, const Fp8Work& a) {
   const uint32_t magnitude = bits & kMagnitude;
   uint32_t code = 0;
   if (__uint_as_float(magnitude) < power_of_two(a.least_exponent)) {
-    // Steps of one width: their number is the code.
+    // Subnormal: the code is the number of steps.
     const float steps = __uint_as_float(magnitude) * power_of_two(a.mantissa - a.least_exponent);
     code = static_cast<uint32_t>(__float2int_rn(steps));
   } else {
@@ -86,6 +93,7 @@ __device__ uint8_t code_of(float x, const Fp8Work& a) {
 
 __device__ void write_factor(const Fp8Work& a, const Scale& s, bool first) {
   if (!first || threadIdx.x != 0) return;
+  // A factor of NaN turns the whole GEMM into NaN: non-finite values are not hidden by saturation.
   *a.factor = s.finite ? power_of_two(-s.shift) : __uint_as_float(kMagnitude);
 }
 
@@ -113,8 +121,8 @@ __global__ void codes_kernel(const Fp8Work a) {
   }
 }
 
-// A square of the matrix goes through shared memory, so that both sides are read and written by
-// rows.
+// Transposes through a 32 x 32 tile in shared memory, so that both reads and writes are contiguous.
+// The pitch of 33 avoids bank conflicts when columns are read.
 __global__ void transposed_codes_kernel(const Fp8Work a) {
   float* const tile = shared_floats();
   const Scale s = scale_of(a, reinterpret_cast<uint32_t*>(tile + kTile * (kTile + 1)));

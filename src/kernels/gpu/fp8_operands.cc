@@ -1,3 +1,10 @@
+// Lays out the FP8 copies of both operands of a GEMM in its workspace and enqueues their
+// quantization:
+//
+//   [ codes of A | factor, maxima | codes of B | factor, maxima ]      every part 256-byte aligned
+//
+// cuBLASLt needs k contiguous in both operands ("TN"), so an operand with another order is
+// transposed as it is quantized.
 #include "kernels/gpu/fp8_operands.h"
 
 #include <algorithm>
@@ -14,7 +21,7 @@ int64_t rounded_up(int64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// Beside the codes of an operand: its factor, and what its maximum is found by.
+// Bytes next to the codes of an operand: its factor, and the partial maxima.
 constexpr int64_t kBesideBytes = 256 + kFp8Partials * 4;
 
 struct Operand {
@@ -25,7 +32,7 @@ struct Operand {
   Fp8 format = Fp8::kE4M3;
 };
 
-// Codes, factor and partials from `place` on.
+// Writes codes, factor and partial maxima, starting at `place`.
 const float* write_one(Stream s, const Operand& o, std::byte* place) {
   const Fp8Format f = format_of(o.format);
   const int64_t n = o.rows * o.columns;

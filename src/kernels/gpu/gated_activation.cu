@@ -1,4 +1,8 @@
-// Gated activations and their gradients (kernels/gated_activation.h).
+// Gated activations and their gradients (kernels/gated_activation.h): dgate = dy value act'(gate),
+// dvalue = dy act(gate). Gate and value are neighbors in memory, so eight pairs are 16 numbers,
+// read as two groups:
+//
+//   x[0]  g0 v0 g1 v1 g2 v2 g3 v3      x[1]  g4 v4 g5 v5 g6 v6 g7 v7
 #include "kernels/gated_activation.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/launch.h"
@@ -16,7 +20,7 @@ struct GatedPairs {
   Numbers dy, dx;  // of the gradient
 };
 
-// The pairs of a group are two groups of x.
+// Eight pairs (gate, value); a group of pairs is two groups of x.
 struct Pairs {
   float x[2][kGroup];
   __device__ void read(const Numbers& from, const Groups::Place& p, bool vector) {

@@ -1,4 +1,6 @@
-// GELU and its gradient (kernels/gelu.h).
+// GELU and its gradient, eight elements per thread (kernels/gelu.h; the functions are in
+// activation.h). With a bias gradient, the backward is a column sum with the activation fused into
+// it.
 #include "kernels/gelu.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/column_sums.h"
@@ -17,6 +19,7 @@ struct GeluRows {
   Numbers dy;  // of the gradient: y is dx
 };
 
+// One group of eight: y = gelu(x + bias), or dx = dy gelu'(x + bias).
 template <bool kGradient>
 struct GeluWork {
   GeluRows a;
@@ -64,7 +67,7 @@ int64_t workspace_bytes(Gpu, const GeluGradArgs& a, int) {
 
 void launch(Gpu, const Launch& l, const GeluGradArgs& a) {
   const Groups groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx);
-  if (a.dbias) {  // both in one sweep, and sums of what is not rounded yet
+  if (a.dbias) {  // both in one pass, and sums of unrounded values
     ColumnSums sums;
     sums.groups = groups;
     sums.dy = numbers(a.dy);

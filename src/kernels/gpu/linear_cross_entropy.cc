@@ -1,4 +1,12 @@
-// The head by chunks of tokens: logits, their loss and gradient, and the two products of it.
+// The LM head and its loss by chunks of tokens on the GPU: logits GEMM, loss and dz per row, then
+// the two gradient GEMMs (kernels/linear_cross_entropy.h). Only one chunk of logits exists at a
+// time.
+//
+//   workspace:  [ logits f32 [chunk, pitch] | dz, 16 bits | losses f64 [chunk] | scratch of GEMMs ]
+//                 overwritten by dz if f32    only if rounded
+//
+// pitch is the vocabulary rounded up to 64: tensor cores then read aligned rows for any vocabulary.
+// The loss writes zeros to the padding.
 #include <algorithm>
 #include <optional>
 
@@ -9,11 +17,11 @@
 namespace tessera::kernels {
 namespace {
 
-// A chunk reads W twice and reads and writes dW once, so it is long; its logits in f32 and their
-// gradient are the largest scratch of a program.
+// A chunk reads W twice and reads and writes dW once, so long chunks are efficient; but its f32
+// logits and their gradient are the largest scratch of a program.
 constexpr int64_t kLongestChunk = 2048, kMostLogitsBytes = 256ll << 20, kAlign = 256;
-// Logits and their gradient have rows that begin where tensor cores read 16 bytes at once, whatever
-// the vocabulary; chunks begin at such places of x, whatever the columns.
+// Rows of logits and dz start at 16-byte boundaries for any vocabulary, and chunks start at such
+// boundaries of x for any width.
 constexpr int64_t kRowElements = 64, kChunkRows = 64;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -78,8 +86,8 @@ struct GpuLinearCrossEntropy::Plan {
   LinearCrossEntropyShape shape;
   int64_t chunk;
   Products whole;
-  std::optional<Products> rest;  // of the last chunk, where it is shorter
-  int64_t rounded = 0, losses = 0, scratch = 0, bytes = 0;  // of the workspace, after the logits
+  std::optional<Products> rest;                             // for the last chunk, if it is shorter
+  int64_t rounded = 0, losses = 0, scratch = 0, bytes = 0;  // offsets in the workspace
 
   Plan(const LinearCrossEntropyShape& s, const GpuBlas& blas)
       : shape(s), chunk(choose_chunk(s)), whole(s, chunk, blas) {

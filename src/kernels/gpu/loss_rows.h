@@ -23,7 +23,7 @@ __device__ inline float scale_of(const LossWork& a) {
   return a.loss_scale == nullptr ? a.scale : a.scale * static_cast<float>(*a.loss_scale);
 }
 
-// f(column, logits, n) for the groups of this thread.
+// Calls f(column, logits, n) for the groups of this thread.
 template <class F>
 __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, const F& f) {
   const Numbers z = {a.z + row * a.width, DType::kF32};

@@ -1,4 +1,13 @@
-// Matrix products by cuBLASLt, and the choice among its algorithms.
+// GEMMs by cuBLASLt, and the choice among its algorithms. cuBLASLt is column-major: a row-major
+// matrix is its own transpose there. So C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T, with
+// the operands exchanged and the transpose flags kept.
+// The algorithm comes from, in this order: the stored choices, a measurement of up to eight
+// proposals of the library (if there is a clock), or the library's first proposal. A stored choice
+// also fixes the bits of the results, because split-k algorithms differ in the order of their sums.
+// FP8: the operands are quantized into the workspace first (fp8_operands.h), and the factors are
+// passed as device pointers, so no value is read back.
+//
+//   workspace of a run:  [ FP8 codes of A and B | cuBLASLt's workspace ]
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -16,16 +25,17 @@
 namespace tessera::kernels {
 namespace {
 
-// What NVIDIA advises for Hopper; older cards do with less.
+// NVIDIA's recommendation for Hopper; older GPUs need less.
 constexpr int64_t kWorkspaceBytes = 32ll << 20;
-constexpr uint32_t kAlignment = 16;         // of operands
+constexpr uint32_t kAlignment = 16;         // of operands, in bytes
 constexpr int64_t kOperandAlignment = 256;  // where we choose their addresses
-// Of the library's proposals, best first by its own rule; later ones hardly ever win.
+// Number of the library's proposals that are measured, best first by its own heuristic. Later ones
+// hardly ever win.
 constexpr int kMostProposals = 8;
-// Runs of a product that are measured as one graph, so that launches do not count.
+// GEMMs per measured graph. In a graph, the launches cost nothing.
 constexpr int kMeasuredRuns = 10;
-// Where the library looks for the factors of codes. Not every algorithm takes factors, so it has to
-// know that there will be some when it chooses; this place is named then and never read.
+// A placeholder for the factors of FP8 operands. Not every algorithm supports factors, so cuBLASLt
+// must know that there are some when it proposes algorithms. The value is never read.
 alignas(16) constexpr float kNoFactor = 1.0f;
 
 }  // namespace
@@ -94,7 +104,8 @@ cudaDataType_t library_type(DType t, Fp8 f) {
   return f == Fp8::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
 }
 
-// What the library multiplies: of eight bits, codes with k contiguous in both operands.
+// Returns the shape that cuBLASLt multiplies. For FP8 these are codes with k contiguous in both
+// operands.
 MatmulShape with_codes(MatmulShape s) {
   if (s.fp8_a == Fp8::kNone) return s;
   s.transpose_a = false;
@@ -102,8 +113,8 @@ MatmulShape with_codes(MatmulShape s) {
   return s;
 }
 
-// A matrix that stands in memory as `rows` rows of `columns`, `ld` apart: to the library, which
-// counts by columns, its transpose.
+// A matrix in memory of `rows` rows of `columns` elements, `ld` apart. To cuBLASLt, which is
+// column-major, it is the transpose.
 struct Matrix {
   const Handle& lt;
   cublasLtMatrixLayout_t native = nullptr;
@@ -143,10 +154,10 @@ Matrix matrix(const Handle& lt, cudaDataType_t type, int64_t rows, int64_t colum
 
 }  // namespace
 
-// C = op(A) op(B) by rows is C' = op(B)' op(A)' by columns: B comes first.
+// C = op(A) op(B) row-major is C^T = op(B)^T op(A)^T column-major: B comes first.
 struct GpuMatmul::Plan {
-  MatmulShape shape;  // as asked
-  MatmulShape made;   // as the library makes it
+  MatmulShape shape;  // as requested
+  MatmulShape made;   // as cuBLASLt computes it
   const Handle& lt;
   Matrix a, b, c;
   cublasLtMatmulDesc_t product = nullptr;
@@ -154,7 +165,7 @@ struct GpuMatmul::Plan {
     cublasLtMatmulAlgo_t algorithm;
     int64_t workspace;
   };
-  Proposal taken = {}, fresh = {};  // fresh: where the shape accumulates and C is written
+  Proposal taken = {}, fresh = {};  // fresh: C is written although the shape accumulates
 
   Plan(const MatmulShape& s, const GpuBlas& blas)
       : shape(s),
@@ -196,13 +207,13 @@ struct GpuMatmul::Plan {
              "cublasLtMatmulDescSetAttribute");
   }
 
-  // Of codes, in device memory: the numbers that they are to be multiplied with.
+  // Sets the device addresses of the factors of FP8 codes.
   void set_factors(const float* factor_a, const float* factor_b) const {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, factor_b);  // B comes first
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, factor_a);
   }
 
-  // As the shape's text says, as was measured, or as the library proposes.
+  // Chooses by the stored choices, by measurement, or by the library's proposal.
   void choose(const GpuBlas& blas) {
     ProductChoices* const choices = blas.choices();
     taken = chosen(choices, blas);
@@ -226,6 +237,8 @@ struct GpuMatmul::Plan {
     return best;
   }
 
+  // A stored algorithm is cuBLASLt's own description, bit by bit; it is valid for one version of
+  // it.
   static Proposal proposal_of(const ProductChoice& known) {
     return {std::bit_cast<cublasLtMatmulAlgo_t>(known.algorithm), known.workspace_bytes};
   }
@@ -243,14 +256,14 @@ struct GpuMatmul::Plan {
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       lt.check(lt.set_preference(wanted, what, &kAlignment, sizeof(kAlignment)),
                "cublasLtMatmulPreferenceSetAttribute");
-    // C is rounded once: where k is divided, no sums of a part may be rounded to its 16 bits.
+    // C is rounded once: if k is split, partial sums must not be rounded to C's 16 bits.
     const uint32_t reductions = shape.c == DType::kF32 ? CUBLASLT_REDUCTION_SCHEME_MASK
                                                        : CUBLASLT_REDUCTION_SCHEME_NONE |
                                                              CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     lt.check(lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                                sizeof(reductions)),
              "cublasLtMatmulPreferenceSetAttribute");
-    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+    std::vector<cublasLtMatmulHeuristicResult_t> results(most);
     int found = 0;
     const cublasStatus_t status = lt.choose(lt.native, product, b.native, a.native, c.native,
                                             c.native, wanted, most, results.data(), &found);
@@ -260,7 +273,7 @@ struct GpuMatmul::Plan {
           "cuBLASLt proposes no algorithm for the product {}: {}. With CUBLASLT_LOG_LEVEL=5 in the "
           "environment it says why.",
           product_text(shape), lt.describe(status));
-    results.resize(static_cast<size_t>(found));
+    results.resize(found);
     std::vector<Proposal> all;
     for (const cublasLtMatmulHeuristicResult_t& r : results)
       if (r.state == CUBLAS_STATUS_SUCCESS)
@@ -270,7 +283,8 @@ struct GpuMatmul::Plan {
     return all;
   }
 
-  // Bytes from the first to the last element of a matrix, or of all of a batch.
+  // Returns the bytes from the first to the last element of a matrix, or of all matrices of a
+  // batch.
   static int64_t extent(int64_t element_bytes, int64_t rows, int64_t columns, int64_t ld,
                         int64_t batch, int64_t stride) {
     const int64_t row = ld == 0 ? columns : ld;
@@ -279,10 +293,10 @@ struct GpuMatmul::Plan {
     return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   }
 
-  // Times the proposals on random operands of its own; the factors of codes are 0. A graph closes
-  // its capture when an Error destroys it.
+  // Times the proposals on random operands. The factors of codes are 0. If an Error is thrown, the
+  // graph's destructor closes its capture.
   FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
-    const MatmulShape& s = made;  // codes take less room than what they are made of
+    const MatmulShape& s = made;  // codes are never larger than the operands
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
                              s.lda, s.batch, s.stride_a);
     const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,
@@ -302,7 +316,8 @@ struct GpuMatmul::Plan {
     const float beta = s.accumulate ? 1.0f : 0.0f;
     std::vector<GpuGraph> graphs(all.size());
     for (size_t i = 0; i < all.size(); ++i) {
-      // The first run loads its kernels; what the card refuses has no graph and never wins.
+      // The first run loads the kernels. An algorithm that this GPU rejects has no graph and never
+      // wins.
       const Launch l = {stream.get(), at + x + y + z};
       if (start(l, all[i], at, at + x, at + x + y, beta) != CUBLAS_STATUS_SUCCESS) continue;
       graphs[i].begin(stream.get());
@@ -326,6 +341,7 @@ struct GpuMatmul::Plan {
                      z, c.native, &by.algorithm, l.workspace, static_cast<size_t>(by.workspace),
                      static_cast<cudaStream_t>(l.stream.handle));
   }
+  // beta = 0 writes C without reading it, so a fresh C may hold anything.
   void run(Launch l, const MatmulOperands& o) const {
     const void *x = o.a, *y = o.b;
     if (rounds()) {

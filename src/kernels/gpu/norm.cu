@@ -1,5 +1,16 @@
-// Norms: a block a row, which is read three times at most, from the cache but for the first. The
-// gradient goes through a stripe of rows once (kernels/norm.h).
+// Layer norm and RMS norm on the GPU (kernels/norm.h). Forward: one block per row, which is read at
+// most three times: sum, deviations, output; the second and third read hit the cache. The variance
+// is taken from deviations from the mean, not from the mean of squares, which would cancel.
+//
+// Gradient, for rows of at most 4,096 columns, in one pass over x and dy:
+//
+//              columns, 8 per thread
+//   stripe 0   ██████████████████   one block; dx row by row, partial dgain and dbias in registers
+//   stripe 1   ██████████████████   one block
+//      ⋮                            then launch_column_join adds the stripes in order
+//
+// Wider rows take two passes: column_sums.cu for dgain and dbias, then one block per row for dx.
+// All sums have a fixed order, so the bits are the same in every run.
 #include "kernels/gpu/column_sums.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -12,13 +23,13 @@ namespace {
 
 constexpr size_t kSumsBytes = 2 * kWarp * sizeof(float);
 
-// Threads of a block for rows of so many columns.
+// Returns the threads of a block for rows with this number of columns.
 int threads_for(int64_t columns) {
   const int64_t warps = blocks_for(columns, kWarp * kGroup);
   return static_cast<int>(warps < 1 ? 1 : warps > 8 ? 8 : warps) * kWarp;
 }
 
-// f(column, n) for each group of a row that is this thread's.
+// Calls f(column, n) for each group of a row that belongs to this thread.
 template <class F>
 __device__ void each_group(const Groups& g, const F& f) {
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * kGroup; c < g.columns;
@@ -26,7 +37,8 @@ __device__ void each_group(const Groups& g, const F& f) {
     f(c, g.columns - c < kGroup ? static_cast<int>(g.columns - c) : kGroup);
 }
 
-// The sum, as it is stored, and what of it the statistics start from.
+// Stores the group's sum (if there are terms) and returns what the statistics sum over: the
+// elements, or for RMS norm their squares, as rounded by the store.
 __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool centred) {
   float sum[kGroup] = {}, x[kGroup];
   const int64_t at = row * a.groups.columns + c;
@@ -51,7 +63,7 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
   return total;
 }
 
-// The norm of `sum.out`, which is made first where there are terms.
+// The norm of `sum.out`, which is computed first if there are terms.
 struct NormRows {
   SumRows sum;
   bool centred = true;
@@ -111,6 +123,7 @@ struct GradTerms {
   float g[kGroup], xh[kGroup];
 };
 
+// The terms of dx for a group: g = dy gain, xh = (x - mean) rstd.
 __device__ GradTerms grad_terms(const NormGradRows& a, int64_t row, int64_t c, int n) {
   const Groups& g = a.groups;
   const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
@@ -151,8 +164,8 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
   });
 }
 
-// dx and the sums over rows in one sweep: dgain[c] += sum_n dy xh, dbias[c] += sum_n dy. Rows of up
-// to kMostSweptColumns.
+// dx and the sums over rows in one pass: dgain[c] += sum_n dy xh, dbias[c] += sum_n dy. For rows of
+// up to kMostSweptColumns.
 constexpr int64_t kMostSweptColumns = 4096;
 struct NormGradSweep {
   NormGradRows rows;
@@ -160,12 +173,12 @@ struct NormGradSweep {
   float* partials = nullptr;  // the workspace
 };
 
-// A block has a stripe of rows and all columns, eight a thread, whose sums over the rows it keeps;
-// the next row is on its way while this one is summed.
+// A block has a stripe of rows and all columns, eight per thread, whose sums over the rows stay in
+// registers. The next row is loaded while this one is summed.
 constexpr int kSweepThreads = kMostSweptColumns / kGroup;
-constexpr int64_t kSweepRows = 16;  // of a stripe at least
-// As many stripes as blocks that a card of 132 multiprocessors holds at once: the kernel takes some
-// 100 registers a thread, of 65,536.
+constexpr int64_t kSweepRows = 16;  // per stripe at least
+// At most one stripe per block that a GPU of 132 multiprocessors runs at once: the kernel needs
+// about 100 of 65,536 registers per thread.
 constexpr int64_t kProcessors = 132, kSweepThreadsAtOnce = 600, kMostBlocksAtOnce = 8;
 
 struct RowPart {
@@ -181,6 +194,7 @@ struct SweepSums {
   float plain[kGroup] = {}, scaled[kGroup] = {};
 };
 
+// One row: adds to the column sums, reduces the two means over the block, and writes dx.
 __device__ void sweep_row(const NormGradRows& a, int64_t row, int64_t c, int n, RowPart p,
                           const float (&gain)[kGroup], SweepSums& kept) {
   const Groups& g = a.groups;
@@ -229,6 +243,7 @@ __global__ void __launch_bounds__(kSweepThreads) norm_grad_sweep_kernel(const No
 int sweep_threads(int64_t columns) {
   return static_cast<int>(blocks_for(columns, kWarp * kGroup)) * kWarp;
 }
+// Enough stripes to occupy the GPU once; more would only add partial rows to join.
 int64_t sweep_stripes(int64_t rows, int64_t columns) {
   const int64_t fit = kSweepThreadsAtOnce / sweep_threads(columns);
   const int64_t at_once = fit < 1 ? 1 : fit > kMostBlocksAtOnce ? kMostBlocksAtOnce : fit;

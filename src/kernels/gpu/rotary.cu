@@ -1,4 +1,7 @@
-// Rotation of queries and keys by their positions (kernels/rotary.h).
+// Rotation of queries and keys by their positions (kernels/rotary.h), in two kernels: cosines and
+// sines once per token and pair, then the rotation, eight pairs per thread. The angle is rounded to
+// f32 as in the Hugging Face models; its cosine and sine are computed in f64, as on the CPU.
+// Frequencies come from the host, so both devices use the same ones.
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/views.h"
@@ -10,7 +13,7 @@ namespace {
 constexpr int kMostRotaryPairs = 128;  // dims / 2
 
 struct RotaryWork {
-  Numbers qkv;  // [tokens, groups, slots, d]; all slots but the last turn
+  Numbers qkv;  // [tokens, groups, slots, d]; all slots but the last are rotated
   const int32_t* positions = nullptr;
   int64_t tokens = 0, groups = 0, slots = 0, d = 0, half = 0;
   bool inverse = false, vector = false;
@@ -30,6 +33,10 @@ struct FillAngles {
   }
 };
 
+// Rotates eight pairs (i, i + half) of one slot, all but the last (the value) of each group:
+//
+//   slot:  | x0 … x(half-1) | y0 … y(half-1) | dims from R on, unchanged |
+//   x' = x cos - y sin,   y' = y cos + x sin
 struct Turn {
   RotaryWork a;
   __host__ __device__ int64_t per_slot() const { return (a.half + kGroup - 1) / kGroup; }

@@ -1,4 +1,8 @@
-// Sums of squares, and the search for an element that is not finite (kernels/squares.h).
+// Sums of squares, and the search for an element that is not finite (kernels/squares.h). Both are
+// reductions in two stages: each block reduces a fixed part of the array to one number in the
+// workspace, then a single block reduces those. The parts do not depend on the GPU and no atomics
+// are used, so the gradient norm has the same bits in every run. Sums are f64: a square of a float
+// cannot overflow it.
 #include "kernels/gpu/squares.h"
 #include "kernels/squares.h"
 
@@ -55,7 +59,8 @@ __device__ int64_t block_min(int64_t x, int64_t* shared) {
   return x;
 }
 
-// *first = the number of the first element that is not finite, or -1; `firsts` has
+// *first = the index of the first element that is not finite, or -1. `firsts` has
+// squares_partials(n) numbers.
 // squares_partials(n) numbers.
 struct SearchWork {
   Numbers x;

@@ -1,4 +1,5 @@
-// Sums of activations and of their rows (kernels/sum.h).
+// Sums of activations, eight elements per thread, and bias gradients, which are column sums
+// (kernels/sum.h, column_sums.cu). Terms are added in f32 in the order given and rounded once.
 #include "kernels/gpu/sum.h"
 
 #include "kernels/gpu/column_sums.h"

@@ -1,4 +1,7 @@
-// AdamW, Lion and SGD in one sweep over the arena's stretches (kernels/update.h).
+// The one-pass optimizers on the GPU (kernels/update.h): one memory-bound pass over the ranges of
+// the arena, eight elements per thread. A launch takes up to 32 ranges, one per blockIdx.y, because
+// a model has many small ranges (biases, gains), each too short for a launch of its own; kernel
+// arguments limit their number.
 #include <algorithm>
 #include <cmath>
 
@@ -14,25 +17,26 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 132 * 16;
 
-constexpr int kMostSpans = 32;  // of one launch
+constexpr int kMostSpans = 32;  // per launch
 
 struct UpdateWork {
-  UpdateRule rule = UpdateRule::kAdamW;
+  OptimizerKind rule = OptimizerKind::kAdamW;
   Numbers weights, m, v, gradient, weights_low;  // no data: none
   bool stochastic = false;
-  double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0, rate_multiplier = 1;
   const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
   int spans = 0;
   UpdateRange span[kMostSpans];
 };
 
-// What all elements share, made once a block in double precision, as on the CPU.
+// Constants that all elements share, computed once per block in double, as on the CPU.
 struct Constants {
   float scale, learning_rate, step_size, epsilon, keep;
 };
 
 __device__ Constants constants_of(const UpdateWork& a) {
-  const double rate = *a.learning_rate, t = *a.step, root = sqrt(1 - pow(a.beta2, t));
+  const double rate = *a.learning_rate * a.rate_multiplier, t = *a.step;
+  const double root = sqrt(1 - pow(a.beta2, t));
   return {static_cast<float>(*a.scale), static_cast<float>(rate),
           static_cast<float>(root * rate / (1 - pow(a.beta1, t))),
           static_cast<float>(root * a.epsilon), static_cast<float>(1 - rate * a.weight_decay)};
@@ -42,14 +46,16 @@ struct Element {
   float g, w, m, v;
 };
 
+// The rules of kernels/update.h. AdamW's bias corrections are folded into step_size and epsilon, as
+// on the CPU (cpu/update.cc), so both devices round alike.
 __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Element& x) {
   const auto f = [](double y) { return static_cast<float>(y); };
   const float keep = decay ? c.keep : 1.0f;
-  if (a.rule == UpdateRule::kAdamW) {
+  if (a.rule == OptimizerKind::kAdamW) {
     x.m += f(1 - a.beta1) * (x.g - x.m);
     x.v = x.g * x.g * f(1 - a.beta2) + x.v * f(a.beta2);
     x.w = x.w * keep - c.step_size * (x.m / (sqrtf(x.v) + c.epsilon));
-  } else if (a.rule == UpdateRule::kLion) {
+  } else if (a.rule == OptimizerKind::kLion) {
     const float mixed = x.m * f(a.beta1) + x.g * f(1 - a.beta1);
     const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
     x.m = x.m * f(a.beta2) + x.g * f(1 - a.beta2);
@@ -90,14 +96,16 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
 }
 
 __global__ void update_kernel(const UpdateWork a) {
-  if (*a.skip != 0) return;  // every thread sees the same
+  if (*a.skip != 0) return;  // the same for all threads
   const UpdateRange& span = a.span[blockIdx.y];
-  // Blocks are as many as the longest span keeps busy.
+  // The grid is as wide as the longest range needs; the surplus blocks of shorter ones leave.
   if (span.begin + static_cast<int64_t>(blockIdx.x) * kThreads * kGroup >= span.end) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
   if (threadIdx.x == 0) *shared = constants_of(a);
   __syncthreads();
   const Constants c = *shared;
+  // A range may begin anywhere in the buffer; only multiples of eight elements allow 16-byte
+  // accesses.
   const bool vector = span.begin % kGroup == 0;  // frames are aligned
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
   for (int64_t i =
@@ -145,6 +153,7 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   a.beta2 = args.constants.beta2;
   a.epsilon = args.constants.epsilon;
   a.weight_decay = args.constants.weight_decay;
+  a.rate_multiplier = args.constants.rate_multiplier;
   a.learning_rate = n.learning_rate;
   a.step = n.step;
   a.scale = n.scale;

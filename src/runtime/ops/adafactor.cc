@@ -1,4 +1,10 @@
-// Bindings of Adafactor in three ops, between which the ranks add what they counted.
+// Bindings of Adafactor's three ops, between which the ranks add what they measured:
+//
+//   adafactor_sums      row and column sums of g^2, sum of w^2      → all-reduce
+//   adafactor_squares   means from the sums, scales, sum of u^2     → all-reduce
+//   adafactor           scales again, then the update
+//
+// The scales are computed twice instead of kept, since they take as much memory as the means.
 #include <algorithm>
 #include <map>
 
@@ -11,7 +17,7 @@ namespace {
 
 kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
 
-// Where the numbers of a weight's columns begin; a vector has none.
+// Returns where the columns' numbers of a weight begin; nullptr for a vector, which has none.
 template <class T>
 T* columns_of(T* frame, const FactorPlace& f) {
   return f.columns > 0 ? frame + f.columns_at : nullptr;
@@ -37,7 +43,7 @@ std::string part_name(const BoundOp& b, const MemberStretch& s) {
   return "";
 }
 
-// Scales of all rows and columns, at the places of the means, made in the workspace from `to` on.
+// Computes the scales of all rows and columns into `to`, in the same layout as the means.
 const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) {
   auto* scales = static_cast<float*>(to);
   const float* means = factors.f32();
@@ -47,17 +53,18 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) 
   return scales;
 }
 
-// Calls f for the ranges that this rank counts; of the ranks with the same elements, one does.
+// Calls f for the ranges that this rank counts: of all ranks with the same elements, one counts
+// them.
 template <class F>
 void each_counted(const BoundOp& b, const F& f) {
   for (const MemberStretch& s : b.members->stretches)
     if (b.members->ranges[s.member].counted_in_stage) f(s, b.members->factors[s.place]);
 }
 
-// The sums over rows (or columns) of a weight, from `at` on in the frame of sums.
+// The row (or column) sums of a weight, which start at `at` in the buffer of sums.
 TensorView sums_at(const TensorView& sums, int64_t at, int64_t n) { return part(sums, at, at + n); }
 
-// The sums of rows and columns are followed by those of the weights' squares, one per part.
+// The sums of rows and columns are followed by the sums of w^2, one per part of a weight.
 void run_sums(const BoundOp& b) {
   const FactorSums& of = b.op->as<AdafactorSums>().of;
   const TensorView gradient = flat(b.in(AdafactorSums::kGradient));
@@ -75,7 +82,7 @@ void run_sums(const BoundOp& b) {
   });
 }
 
-// For any range of the gradient and of the weights.
+// The workspace suffices for any range of the gradient and of the weights.
 int64_t sums_workspace(const BoundOp& b) {
   kernels::FactorSumsArgs any;
   any.gradient = flat(b.in(AdafactorSums::kGradient));
@@ -84,7 +91,7 @@ int64_t sums_workspace(const BoundOp& b) {
   return std::max(b.workspace_bytes(squares), b.workspace_bytes(any));
 }
 
-// The scales of all rows and columns of a group.
+// Bytes for the scales of all rows and columns of a group.
 int64_t scales_bytes(const TensorView& factors) {
   return factors.elements() * size_of(DType::kF32);
 }
@@ -124,7 +131,7 @@ void run(const BoundOp& b) {
   const double* update_squares = b.in(Adafactor::kUpdateSquares).as<double>();
   const float* scales = make_scales(b, factors, b.launch.workspace);
   const double seed = update_seed(b, step);
-  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each place
+  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each part of a weight
   for (const MemberStretch& s : b.members->stretches) {
     const MemberRange& m = b.members->ranges[s.member];
     std::vector<kernels::UpdateRange>& own = ranges[s.place];

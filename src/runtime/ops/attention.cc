@@ -1,5 +1,5 @@
-// Bindings of attention and its gradient: by the prepared kernel, or by the table's where there is
-// none.
+// Bindings of attention and its gradient: the prepared kernel (cuDNN or our own) if there is one,
+// else the table's.
 #include "kernels/gpu_attention.h"
 #include "runtime/binding.h"
 #include "runtime/ops/dropout.h"

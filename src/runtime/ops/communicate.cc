@@ -1,4 +1,12 @@
-// Bindings of ops that communicate, as transfers of a channel.
+// Bindings of collectives and messages. A collective runs along one dimension of a value, [outer,
+// n, inner]; the shard of a rank is a range of n. If outer = 1, the shards are contiguous and the
+// transfer works in place. Otherwise they are packed into the workspace, shard by shard, and
+// unpacked afterwards:
+//
+//   whole     [ o0: r0 r1 r2 | o1: r0 r1 r2 ]       r: rows of that rank
+//   packed    [ r0: o0 o1 | r1: o0 o1 | r2: o0 o1 ]
+//
+// A reduction in another dtype than the value's ("staged") is cast into the workspace first.
 #include <algorithm>
 #include <utility>
 
@@ -11,21 +19,21 @@ namespace {
 
 int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// A collective along a dimension: the whole is [outer, n, inner], a part [outer, extent, inner].
+// A collective along a dimension: the whole is [outer, n, inner], a shard [outer, extent, inner].
 struct Cut {
   int64_t outer = 1, n = 0, inner = 1, extent = 0;
 
-  // Parts that are not empty, each with its padding, contiguous and in rank order.
+  // Number of shards that are not empty. Packed shards are padded, contiguous and in rank order.
   int64_t parts() const { return divide(n, extent); }
   int64_t part_elements() const { return outer * extent * inner; }
-  // Rows of part k along the dimension.
+  // Rows of shard k along the dimension.
   int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
 };
 
 bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
 bool gathers(const Op& op) { return op.is<AllGather>(); }
 
-// The dimension that a collective works along; a flat frame has one.
+// The dimension of the collective; a flat buffer has only one.
 int dim_of(const Op& op) {
   const int64_t dim = gathers(op) ? op.as<AllGather>().dim : op.as<ReduceScatter>().dim;
   return dim == kNone ? 0 : static_cast<int>(dim);
@@ -38,7 +46,7 @@ Cut cut(const Op& op, const Shape& whole, int64_t extent) {
   return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
 }
 
-// What a rank holds, and what all hold together.
+// This rank's shard, and the whole.
 struct Sides {
   TensorView whole, part;
   Cut cut;
@@ -65,12 +73,12 @@ Sides sides_of(const BoundOp& b) {
   return s;
 }
 
-// The parts, contiguous, in the workspace.
+// The packed shards, in the workspace.
 TensorView packed(const BoundOp& b, const Sides& s) {
   return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
 
-// The rows of part k in the whole and in the packed parts.
+// The copy of shard k from the whole to its packed position.
 kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
@@ -103,12 +111,12 @@ Reduction reduction_of(const Op& op) {
   return sum != nullptr && sum->max ? Reduction::kMax : Reduction::kSum;
 }
 
-// What goes through the workspace: n elements in the type of the wire.
+// n elements in the workspace, in the dtype of the wire.
 TensorView staged(const BoundOp& b, int64_t n) {
   return {b.launch.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
 }
 
-// A gradient that another call wrote to is added to.
+// Adds to a gradient that an earlier call has written.
 bool adds(const BoundOp& b) {
   const Value& out = b.values[b.op->outputs[0]];
   return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
@@ -125,6 +133,8 @@ Ticket start_scatter(const BoundOp& b) {
   const ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
+    // Only a piece of each shard is reduced by this op; the pieces of all shards are gathered into
+    // contiguous terms, cast to the dtype of the wire.
     const FlatPiece piece = piece_of(*b.op, share);
     const int64_t n = piece.elements();
     const TensorView terms = staged(b, n * b.channel->size());
@@ -139,7 +149,7 @@ Ticket start_scatter(const BoundOp& b) {
   return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
 }
 
-// This op's stretch of a flat operand, or all of any.
+// Returns the part of a flat operand that this op handles; all of it, unless the op is a piece.
 TensorView own_piece(const BoundOp& b, const TensorView& x) {
   const FlatPiece piece = piece_of(*b.op, x.elements());
   return part(flat(x), piece.first, piece.last);
@@ -168,7 +178,7 @@ void finish_sum(const BoundOp& b) {
 Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
 Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
 
-// What is staged, or the parts of a collective that are not contiguous in the whole.
+// Space for staged terms, or for shards that are not contiguous in the whole.
 int64_t workspace(const BoundOp& b) {
   const Op& op = *b.op;
   if (is_staged(op)) return staged_bytes(op, b.values);
@@ -206,7 +216,7 @@ const Binding& binding_for<Receive>() {
   static constexpr Binding kBinding = {nullptr, nullptr, start_receive};
   return kBinding;
 }
-// Its output is another name for its input.
+// `share` has no kernel: its output is an alias of its input.
 template <>
 const Binding& binding_for<Share>() {
   static constexpr Binding kBinding = {};

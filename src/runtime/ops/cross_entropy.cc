@@ -8,6 +8,8 @@ namespace tessera {
 
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
   if (b.position == nullptr) return nullptr;
+  // The report is summed over all ranks at the end. Ranks that have the same labels, on any axis
+  // that does not divide them, compute the same loss; only the first of them adds it.
   for (size_t a = static_cast<size_t>(AxisKind::kPipeline) + 1; a < kMaxAxes; ++a)
     if (b.values[labels].sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
   return number_at(report, kLossSum);
@@ -21,7 +23,7 @@ kernels::CrossEntropyArgs args(const BoundOp& b) {
   const bool gradient = b.op->as<CrossEntropy>().gradient;
   const TensorView logits = b.in(CrossEntropy::kLogits);
   kernels::CrossEntropyArgs a;
-  // Without the gradient the logits stay as they are.
+  // Without a gradient, the logits are not overwritten.
   a.logits = as_rows(gradient ? b.out(CrossEntropy::kDLogits) : logits, logits.shape[-1]);
   a.labels = flat(b.in(CrossEntropy::kLabels));
   a.report = loss_sum(b, b.out(CrossEntropy::kReport), b.op->inputs[CrossEntropy::kLabels]);

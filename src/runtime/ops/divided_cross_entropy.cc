@@ -1,11 +1,11 @@
-// Bindings of the cross-entropy of logits of which each rank has some columns.
+// Bindings of vocabulary-parallel cross-entropy.
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
 namespace tessera {
 namespace {
 
-// `z`: the logits, which are the op's first input, or where they were copied to.
+// `z`: the logits, which are the op's first input, or the buffer that they were copied to.
 kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
   const ValueId v = b.op->inputs[0];
   const Extents e = b.extents(v);

@@ -1,4 +1,4 @@
-// Bindings of tables of embeddings and their gradients.
+// Bindings of embedding lookup and of its gradient.
 #include "runtime/binding.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Bindings of attention whose scores are values: scores, softmax and mix, and their gradients.
+// Bindings of unfused attention: scores, softmax and mix, and their gradients.
 #include "runtime/binding.h"
 
 namespace tessera {
@@ -16,7 +16,7 @@ kernels::AttentionScoresGradArgs scores_grad_args(const BoundOp& b) {
 }
 
 void run_scores_grad(const BoundOp& b) {
-  // The v part, from attention_mix_grad.
+  // The v slice comes from attention_mix_grad; the kernel writes only those of q and k.
   b.copy_unless_shared(b.in(AttentionScoresGrad::kSoFar), b.out(AttentionScoresGrad::kDQkv));
   b.run(scores_grad_args(b));
 }

@@ -1,4 +1,4 @@
-// Bindings of matrix products and of packed weights: by prepared products.
+// Bindings of GEMMs and of packed weights, by prepared kernels.
 #include "kernels/matmul.h"
 #include "runtime/binding.h"
 

@@ -1,10 +1,11 @@
-// Bindings of ops that take or fill a rank's own part.
+// Bindings of slice and pad: they take this rank's shard out of a whole, or put it into one that is
+// zero elsewhere.
 #include "runtime/binding.h"
 
 namespace tessera {
 namespace {
 
-// A part [outer, n, inner] within a whole [outer, of, inner], n from `first` on.
+// A shard [outer, n, inner] within a whole [outer, of, inner], starting at `first`.
 struct Window {
   int64_t outer, first, n, of, row_bytes;
 };

@@ -1,4 +1,4 @@
-// Bindings of what a step does to its report: clear, squares, clip.
+// Bindings of clear, squares and clip, which work on the step's report.
 #include "ir/state.h"
 #include "runtime/binding.h"
 
@@ -11,6 +11,8 @@ void run_squares(const BoundOp& b) {
   const TensorView gradient = flat(b.in(Squares::kGradient));
   double* const sum = number_at(b.out(Squares::kReport), kSquares);
   for (const MemberRange& m : b.members->ranges)
+    // A weight that several ranks hold is counted by one of them; the sum over ranks is then the
+    // norm.
     if (m.counted) b.run(kernels::SquaresArgs{part(gradient, m.first, m.last), sum});
 }
 

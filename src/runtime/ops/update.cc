@@ -1,7 +1,8 @@
-// Bindings of optimizers whose update is one pass over a flat frame.
+// Bindings of optimizers whose update is one pass over a flat buffer.
 #include "runtime/ops/update.h"
 
 #include "base/philox.h"
+#include "ir/one_pass_update.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
 
@@ -25,14 +26,14 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
   return ranges;
 }
 
-// A is the op.
-template <class A, kernels::UpdateRule kRule>
 void run(const BoundOp& b) {
-  const WeightUpdate& a = b.op->as<A>().update;
-  const TensorView step = b.in(A::kStep);
-  const auto ranges = ranges_of(b, a, update_seed(b, step));
-  kernels::UpdateArgs args = {kRule, update_operands(b, a), update_constants(a),
-                              update_numbers(step, b.in(A::kReport))};
+  const auto [kind, a] = one_pass_of(*b.op);
+  // All one-pass updates have the operands of AdamW.
+  const auto operand = [&](Adamw::In slot) { return b.inputs[static_cast<size_t>(slot)]; };
+  const TensorView step = operand(Adamw::kStep);
+  const auto ranges = ranges_of(b, *a, update_seed(b, step));
+  kernels::UpdateArgs args = {kind, update_operands(b, *a), update_constants(*a),
+                              update_numbers(step, operand(Adamw::kReport))};
   args.update.ranges = ranges;
   b.run(args);
 }
@@ -45,6 +46,7 @@ bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& m) {
 
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part) {
   const std::string name = known_name(b.values[weight], b.layer);
+  // One key per weight, part and seed, so two weights never share random bits.
   const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
   return hash_name(name + suffix, static_cast<uint64_t>(seed));
 }
@@ -54,7 +56,7 @@ double update_seed(const BoundOp& b, const TensorView& step) {
 }
 
 kernels::UpdateConstants update_constants(const WeightUpdate& a) {
-  return {a.beta1, a.beta2, a.epsilon, a.decay};
+  return {a.beta1, a.beta2, a.epsilon, a.decay, a.rate};
 }
 
 kernels::UpdateNumbers update_numbers(const TensorView& step, const TensorView& report) {
@@ -67,6 +69,7 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
   size_t next = 1;
   for (TensorView* moment : {&u.m, &u.v})
     if (next < b.op->outputs.size()) {
+      // Outputs are weights, then the moments that the optimizer has, then the master weights.
       const Role role = b.values[b.op->outputs[next]].role;
       if (role == (moment == &u.m ? Role::kMoment1 : Role::kMoment2))
         *moment = flat(b.outputs[next++]);
@@ -78,19 +81,8 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
   return u;
 }
 
-template <>
-const Binding& binding_for<Adamw>() {
-  static constexpr Binding kBinding = {run<Adamw, kernels::UpdateRule::kAdamW>};
-  return kBinding;
-}
-template <>
-const Binding& binding_for<Lion>() {
-  static constexpr Binding kBinding = {run<Lion, kernels::UpdateRule::kLion>};
-  return kBinding;
-}
-template <>
-const Binding& binding_for<Sgd>() {
-  static constexpr Binding kBinding = {run<Sgd, kernels::UpdateRule::kSgd>};
+const Binding& one_pass_binding() {
+  static constexpr Binding kBinding = {run};
   return kBinding;
 }
 

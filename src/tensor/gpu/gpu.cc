@@ -1,3 +1,6 @@
+// The functions of tensor/gpu.h on the CUDA runtime (or another one with the same calls,
+// gpu_runtime.h). Every failure becomes an Error, and the runtime's last error is cleared, so that
+// a later call does not report it again.
 #include "tensor/gpu.h"
 
 #include <charconv>
@@ -22,8 +25,8 @@ std::string why_no_gpu() {
 
 namespace {
 
-// Of "80,90" the least: what was compiled for a card runs on it and on later ones, some of them
-// after the driver has translated it.
+// Returns the smallest of "80,90". Code that was compiled for a GPU runs on it and on later ones,
+// on some of them after the driver has translated it.
 int oldest_card(std::string_view compiled) {
   int oldest = 0;
   for (const char *at = compiled.data(), *end = at + compiled.size(); at < end; ++at) {
@@ -45,6 +48,7 @@ std::string hexadecimal(const gpuUUID_t& uuid) {
 
 std::string_view compiled_gpu_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
 
+// Ranks of a machine are distributed over its devices in turn.
 GpuFeatures use_gpu(int64_t index) {
   if (const std::string why = why_no_gpu(); !why.empty())
     throw Error("{} Set run.device=cpu to run on the CPU.", why);
@@ -84,7 +88,7 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
   void* p = nullptr;
   const gpuError_t code = gpuMalloc(&p, static_cast<size_t>(bytes));
   if (code != gpuSuccess) {
-    gpuGetLastError();  // else a library that asks for the last one finds this
+    gpuGetLastError();  // otherwise the next library that asks would find this error
     size_t free = 0, total = 0;
     gpuMemGetInfo(&free, &total);
     throw Error(
@@ -93,7 +97,8 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
         gib(bytes), name_, gpuGetErrorString(code), gib(free), gib(total));
   }
   data_ = static_cast<std::byte*>(p);
-  // Of device memory it returns before it is over, and our streams do not wait for its stream.
+  // gpuMemset on device memory returns before it is complete, and our streams do not wait for the
+  // default stream.
   check_gpu(gpuMemset(p, 0, static_cast<size_t>(bytes)), "gpuMemset");
   check_gpu(gpuStreamSynchronize(nullptr), "gpuMemset");
 }
@@ -114,6 +119,8 @@ PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
         gpuHostRegister(r.data, static_cast<size_t>(r.bytes), gpuHostRegisterPortable);
     if (code != gpuSuccess) {
       gpuGetLastError();
+      // The destructor does not run for a constructor that throws, so what is pinned is released
+      // here.
       for (const MemoryRange& done : pages_) gpuHostUnregister(done.data);
       throw Error(
           "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
@@ -140,6 +147,7 @@ int64_t PinnedPages::bytes() const {
 
 GpuStream::GpuStream() {
   gpuStream_t s = nullptr;
+  // Non-blocking: no implicit synchronization with the default stream.
   check_gpu(gpuStreamCreateWithFlags(&s, gpuStreamNonBlocking), "gpuStreamCreateWithFlags");
   stream_.handle = s;
 }
@@ -147,6 +155,7 @@ GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_.handle)); }
 
 GpuEvent::GpuEvent(Timing timing) {
   gpuEvent_t e = nullptr;
+  // Events without timing are cheaper; most only order streams.
   const unsigned flags = timing == Timing::kOn ? gpuEventDefault : gpuEventDisableTiming;
   check_gpu(gpuEventCreateWithFlags(&e, flags), "gpuEventCreateWithFlags");
   event_ = e;
@@ -165,6 +174,7 @@ void GpuEvent::make_wait(Stream s) const {
 void GpuEvent::synchronise() const {
   check_gpu(gpuEventSynchronize(static_cast<gpuEvent_t>(event_)), "gpuEventSynchronize");
 }
+// "Not ready" is a result here, not an error.
 bool GpuEvent::is_over() const {
   const gpuError_t code = gpuEventQuery(static_cast<gpuEvent_t>(event_));
   if (code != gpuErrorNotReady) check_gpu(code, "gpuEventQuery");
@@ -188,6 +198,7 @@ GpuGraph::GpuGraph(GpuGraph&& other) noexcept
       capturing_(std::exchange(other.capturing_, nullptr)),
       nodes_(std::exchange(other.nodes_, 0)) {}
 void GpuGraph::begin(Stream s) {
+  // Thread-local: other threads may use the runtime during the capture.
   check_gpu(gpuStreamBeginCapture(native(s.handle), gpuStreamCaptureModeThreadLocal),
             "gpuStreamBeginCapture");
   capturing_ = s.handle;
@@ -202,6 +213,8 @@ int64_t GpuGraph::captured_nodes() const {
     check_gpu(gpuGraphGetNodes(graph, nullptr, &nodes), "gpuGraphGetNodes");
   return static_cast<int64_t>(nodes);
 }
+// Instantiates the captured graph. The graph itself is a description and is destroyed at once; the
+// executable replaces an older one only if everything succeeded.
 void GpuGraph::end(Stream s) {
   gpuGraph_t graph = nullptr;
   capturing_ = nullptr;

@@ -1,3 +1,5 @@
+// A kernel of one thread that writes a number to pinned host memory. The number is an argument, so
+// no source buffer must stay unchanged until the stream reaches it.
 #include "tensor/gpu/mark.h"
 
 #include <gpu_runtime.h>
@@ -6,6 +8,7 @@ namespace tessera {
 namespace {
 
 struct Mark {
+  // volatile: the store must reach the host while the stream continues.
   volatile int64_t* to;
   int64_t number;
 };

@@ -1,6 +1,7 @@
 // Frozen weights are marked.
 #include <gtest/gtest.h>
 
+#include "compile/graph/name_patterns.h"
 #include "tests/compile/passes/pass_text.h"
 
 namespace tessera {

@@ -1,0 +1,72 @@
+// The optimizers: all that differs between them except their arithmetic, one entry each
+// (docs/adding_an_optimizer.md).
+//
+// In all of them g = scale * gradient, learning_rate is the number of the step times the group's
+// multiplier and, where decay applies to a weight, w *= 1 - learning_rate * weight_decay comes
+// first.
+//
+//   adamw   m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
+//           w -= learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//           (Loshchilov & Hutter 2019, as PyTorch has it)
+//   lion    w -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
+//           m = beta2 * m + (1 - beta2) * g                              (Chen et al. 2023)
+//   sgd     g += weight_decay * w in place of the decay above,  m = beta1 * m + g
+//           w -= learning_rate * m, or * g without m                     (PyTorch's, no dampening)
+//   adafactor: kernels/adafactor.h
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace tessera {
+
+enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd };
+constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|sgd"; }
+
+struct OptimizerTraits {
+  OptimizerKind kind;
+  std::string_view name;  // of the kind and of its update op
+  bool moment1 = true;    // keeps a first moment even if beta1 = 0
+  bool moment2 = false;   // keeps a second moment of each weight
+  bool factored = false;  // keeps means of rows and columns, in ops of its own
+  bool by_sign = false;   // a rounding of a zero gradient moves a weight by a whole step
+  // What a run file that gives the kind alone starts from.
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1;
+};
+
+// In the order of OptimizerKind.
+inline constexpr OptimizerTraits kOptimizers[] = {
+    {.kind = OptimizerKind::kAdamW, .name = "adamw", .moment2 = true},
+    {.kind = OptimizerKind::kAdafactor,
+     .name = "adafactor",
+     .moment1 = false,
+     .factored = true,
+     .beta1 = 0,
+     .epsilon = 1e-30,
+     .weight_decay = 0,
+     .clip_norm = 0},
+    {.kind = OptimizerKind::kLion, .name = "lion", .by_sign = true, .beta2 = 0.99},
+    {.kind = OptimizerKind::kSgd, .name = "sgd", .moment1 = false, .weight_decay = 0},
+};
+
+constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
+  return kOptimizers[static_cast<size_t>(kind)];
+}
+
+// The optimizers that update a weight from its own gradient and state, in one pass.
+constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored; }
+inline constexpr auto kOnePassOptimizers = [] {
+  std::array<OptimizerKind,
+             std::count_if(std::begin(kOptimizers), std::end(kOptimizers), is_one_pass)>
+      kinds{};
+  size_t n = 0;
+  for (const OptimizerTraits& o : kOptimizers)
+    if (is_one_pass(o)) kinds[n++] = o.kind;
+  return kinds;
+}();
+
+}  // namespace tessera

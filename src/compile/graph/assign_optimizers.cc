@@ -1,0 +1,46 @@
+// Marks that select weights by their names: which are trained, and by which optimizer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/graph/name_patterns.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::string> weight_names(const Graph& g) {
+  std::vector<std::string> names;
+  for (const Value& v : g.values)
+    if (v.role == Role::kWeight) names.push_back(known_name(v));
+  return names;
+}
+
+}  // namespace
+
+void freeze(Graph& g, const std::vector<std::string>& patterns) {
+  require_matches("optimizer.freeze", patterns, "weight", weight_names(g));
+  bool trains = false;
+  for (Value& v : g.values) {
+    if (v.role != Role::kWeight) continue;
+    if (matches_any(patterns, known_name(v))) v.frozen = true;
+    trains = trains || !v.frozen;
+  }
+  if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
+}
+
+void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
+  const std::vector<std::string> names = weight_names(g);
+  for (size_t i = 0; i < groups.size(); ++i)
+    require_matches(fmt::format("optimizer.groups[{}].match", i), groups[i].match, "weight", names);
+  for (Value& v : g.values) {
+    if (v.role != Role::kWeight) continue;
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const OptimizerGroup& x) {
+      return matches_any(x.match, known_name(v));
+    });
+    v.policy = group == groups.end() ? 0 : group - groups.begin() + 1;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// Puts the collectives of tensor parallelism on a queue of their own, and cuts the ops of layers
+// into chunks of sequences, so that a collective of one chunk can run beside the computation of
+// another (as Domino does, Wang et al. 2024).
+#include <algorithm>
+
+#include "compile/graph/graph_passes.h"
+#include "ir/chunk.h"
+#include "ir/op_order.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+bool is_along_tensor(const Op& op) {
+  if (!communicates(op) || is_message(op)) return false;
+  const GroupRef& over = *over_of(op.attributes);
+  GroupRef others = over;
+  others.axes &=
+      static_cast<uint8_t>(~GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}).axes);
+  return over.kind == GroupRef::Kind::kAxes && !over.empty() && others.empty();
+}
+
+// The sequences of a micro-batch on one rank: those of what the collectives work on.
+int64_t sequences_of(const Graph& g, const std::vector<Op>& ops) {
+  for (const Op& op : ops)
+    if (is_inner(op.queue)) return g[op.inputs[0]].local()[0];
+  return 0;
+}
+
+// Whether all operands of which a chunk takes a part have that many sequences.
+bool has_sequences(const Graph& g, const Op& op, int64_t sequences) {
+  const auto chunked = chunked_operands(op, g.values);
+  if (!chunked) return false;
+  const auto fits = [&](ValueId v) { return g[v].local()[0] == sequences; };
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (chunked->inputs[i] && !fits(op.inputs[i])) return false;
+  return std::all_of(op.outputs.begin(), op.outputs.end(), fits);
+}
+
+std::vector<Op> in_chunks(const Graph& g, std::vector<Op> ops, int64_t most) {
+  const int64_t sequences = sequences_of(g, ops);
+  int64_t count = std::min(most, sequences);
+  while (count > 1 && sequences % count != 0) --count;
+  if (count < 2) return ops;
+  std::vector<Op> chunks;
+  for (Op& op : ops) {
+    if (!has_sequences(g, op, sequences)) {
+      chunks.push_back(std::move(op));
+      continue;
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      chunks.push_back(op);
+      chunks.back().chunk = {static_cast<int32_t>(k), static_cast<int32_t>(count)};
+    }
+  }
+  return chunks;
+}
+
+}  // namespace
+
+void assign_queues(Graph& graph) {
+  for (Block& b : graph.blocks)
+    if (b.is_stack())
+      for (std::vector<Op>* const ops : {&b.forward, &b.backward})
+        for (Op& op : *ops)
+          if (is_along_tensor(op)) op.queue = Queue::kTensor;
+}
+
+void chunk_layers(Graph& graph, int64_t chunks) {
+  for (Block& b : graph.blocks)
+    for (std::vector<Op>* const ops : {&b.forward, &b.backward})
+      if (uses_inner_queues(*ops)) *ops = in_chunks(graph, std::move(*ops), chunks);
+}
+
+}  // namespace tessera

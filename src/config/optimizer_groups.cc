@@ -1,0 +1,120 @@
+// Reads optimizer.groups: the keys of a group are fields of the section `optimizer`, which are kept
+// as they are given and read over the section's own values when those are known.
+#include <algorithm>
+#include <iterator>
+
+#include "compile/graph/name_patterns.h"
+#include "config/optimizer_section.h"
+
+namespace tessera {
+namespace {
+
+// Keys of the section that hold for the whole run.
+constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "moments",
+                                          "rounding",      "freeze",    "groups"};
+constexpr const char* kWanted =
+    "a list of {match: [NAME, ...], learning_rate_multiplier: NUMBER, kind: ..., ...}";
+
+// The fields that a group may give. They point into both arguments.
+std::vector<Field> group_fields(OptimizerGroupSection& group, OptimizerSection& settings) {
+  std::vector<Field> fields = fields_of(settings);
+  std::erase_if(fields, [](const Field& f) {
+    return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), f.path) != std::end(kOfTheRun);
+  });
+  fields.push_back({"match",
+                    type_name(group.match),
+                    "",
+                    false,
+                    {},
+                    [&](const Tree& t, const Place& p) { read_value(t, group.match, p); },
+                    [&] { return write_value(group.match); }});
+  double& multiplier = group.learning_rate_multiplier;
+  fields.push_back({"learning_rate_multiplier", type_name(multiplier), "", false, between(0, 1e6),
+                    [&](const Tree& t, const Place& p) { read_value(t, multiplier, p); },
+                    [&] { return write_value(multiplier); }});
+  return fields;
+}
+
+std::string path_of(size_t group, std::string_view key) {
+  return fmt::format("optimizer.groups[{}].{}", group, key);
+}
+
+OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t number) {
+  const Place place = place_within(list, element.line, element.column);
+  const Tree::Members* members = element.as_members();
+  if (members == nullptr) wrong_value(element, kWanted, place);
+  OptimizerGroupSection group;
+  OptimizerSection any;
+  const std::vector<Field> known = group_fields(group, any);
+  for (const auto& [key, member] : *members) {
+    const Place at_key = place_within(list, member.key_line, member.key_column);
+    const Field& field = find_field(known, key, at_key.at + ": " + list.path);
+    const Place at_value = place_within(list, member.line, member.column);
+    field.read(member, {at_value.at, path_of(number, key)});
+    if (key != "match" && key != "learning_rate_multiplier") group.settings.set(key, member);
+  }
+  if (group.match.empty())
+    throw Error("{}: {}: found a group without `match`, wanted names of weights, such as [embed.*]",
+                place.at, list.path);
+  return group;
+}
+
+}  // namespace
+
+void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value, const Place& place) {
+  if (tree.as_list() == nullptr) wrong_value(tree, kWanted, place);
+  std::vector<OptimizerGroupSection> groups;
+  for (const Tree& element : *tree.as_list())
+    groups.push_back(read_group(element, place, groups.size()));
+  value = std::move(groups);
+}
+
+Tree write_value(const std::vector<OptimizerGroupSection>& x) {
+  Tree list = Tree::list();
+  for (const OptimizerGroupSection& group : x) {
+    Tree element = Tree::object();
+    element.set("match", write_value(group.match));
+    if (group.learning_rate_multiplier != 1)
+      element.set("learning_rate_multiplier", Tree(group.learning_rate_multiplier));
+    for (const auto& [key, value] : *group.settings.as_members()) element.set(key, value);
+    list.push(std::move(element));
+  }
+  return list;
+}
+
+OptimizerSection settings_of(const OptimizerGroupSection& group,
+                             const OptimizerSection& optimizer) {
+  const auto read = [&](OptimizerSection& settings) {
+    Places unused;
+    read_fields(fields_of(settings), group.settings, "optimizer.groups", unused);
+  };
+  OptimizerSection settings = optimizer;
+  read(settings);
+  if (settings.kind == optimizer.kind) return settings;
+  settings = optimizer_defaults(settings.kind);
+  settings.learning_rate = optimizer.learning_rate;
+  settings.clip_norm = optimizer.clip_norm;
+  settings.moments = optimizer.moments;
+  settings.rounding = optimizer.rounding;
+  settings.freeze = optimizer.freeze;
+  read(settings);
+  return settings;
+}
+
+std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name) {
+  for (size_t i = 0; i < optimizer.groups.size(); ++i)
+    if (matches_any(optimizer.groups[i].match, name)) return i;
+  return std::nullopt;
+}
+
+void check(const OptimizerSection& optimizer, KeyErrors& errors) {
+  for (size_t i = 0; i < optimizer.groups.size(); ++i) {
+    OptimizerGroupSection group = optimizer.groups[i];
+    OptimizerSection settings = settings_of(group, optimizer);
+    std::vector<Field> fields = group_fields(group, settings);
+    for (Field& f : fields) f.path = path_of(i, f.path);
+    check_ranges(fields, errors);
+  }
+}
+
+}  // namespace tessera

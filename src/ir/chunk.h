@@ -1,0 +1,63 @@
+// Ops on a part of the sequences of a micro-batch. The sharding rule of an op tells which of its
+// operands have the dimension of sequences, the first one, so a chunk divides them as a mesh axis
+// would, but in time.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/value.h"
+
+namespace tessera {
+
+// Which operands a chunk of an op takes a part of. It takes all of the others, such as weights.
+struct ChunkedOperands {
+  std::vector<bool> inputs, outputs;
+};
+
+// Nothing if the op cannot be computed in chunks: an output is a sum over sequences, or it works
+// along the dimension of sequences.
+std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values);
+
+// An op on its chunk, as if its operands were no larger: `op` names them by their place in
+// `values`.
+struct ChunkOp {
+  Op op;
+  ValueVector values;
+};
+ChunkOp chunk_op(const Op& op, ValueSpan values);
+
+// Calls f(op, values) for the op or, if it works on a chunk, for what chunk_op() returns.
+template <class F>
+auto on_chunk(const Op& op, ValueSpan values, F&& f) {
+  if (op.chunk.is_whole()) return f(op, values);
+  const ChunkOp c = chunk_op(op, values);
+  return f(c.op, ValueSpan(c.values));
+}
+
+// What an op reads or writes, for the order between ops.
+struct OperandUse {
+  ValueId value;
+  Chunk chunk;
+  bool writes = false;
+};
+// Inputs, the packed weight, outputs and the workspace.
+std::vector<OperandUse> uses_of(const Op& op, ValueSpan values);
+// Whether two ops must stay in order since one writes what the other reads or writes: a part of the
+// same value, or of values of a frame that share bytes. Where values without a frame are stored
+// does not count.
+bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values);
+
+// The bytes that an op touches, in the scratch of its segment or in a frame, once values have
+// offsets.
+struct TouchedBytes {
+  FrameKindId frame;  // kNone: scratch
+  int64_t begin = 0, end = 0;
+  ValueId value;
+  bool writes = false;
+};
+std::vector<TouchedBytes> touched_bytes(const Op& op, ValueSpan values);
+bool in_conflict(const TouchedBytes& a, const TouchedBytes& b);
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// Orders the ops of a segment by vector clocks.
+#include "ir/op_order.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+bool uses_inner_queues(const std::vector<Op>& ops) {
+  return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return is_inner(op.queue); });
+}
+
+OpClocks::OpClocks(const std::vector<Op>& ops) {
+  for (const Op& op : ops) {
+    add(queue_of(op, Queue::kCompute));
+    for (const int32_t j : op.after) wait_for(j);
+  }
+}
+
+void OpClocks::join(Clock& clock, int32_t op) const {
+  const Clock& other = clocks_[op];
+  for (size_t q = 0; q < kQueues; ++q) clock[q] = std::max(clock[q], other[q]);
+  int32_t& own = clock[static_cast<size_t>(queues_[op])];
+  own = std::max(own, op);
+}
+
+void OpClocks::add(Queue queue) {
+  Clock clock = empty();
+  int32_t& last = last_[static_cast<size_t>(queue)];
+  if (last >= 0) join(clock, last);
+  last = static_cast<int32_t>(queues_.size());
+  queues_.push_back(queue);
+  clocks_.push_back(clock);
+}
+
+void OpClocks::wait_for(int32_t op) { join(clocks_.back(), op); }
+
+}  // namespace tessera

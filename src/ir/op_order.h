@@ -1,0 +1,46 @@
+// Which ops of a segment are over when another starts, by queues and waits alone.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace tessera {
+
+bool uses_inner_queues(const std::vector<Op>& ops);
+
+// Vector clocks: for each op and each queue the last op of that queue that is over when the op
+// starts. Ops are added in the order of the list.
+class OpClocks {
+ public:
+  OpClocks() = default;
+  // Follows the waits that the ops have.
+  explicit OpClocks(const std::vector<Op>& ops);
+
+  // Adds the next op, which so far comes after the ops of its own queue alone.
+  void add(Queue queue);
+  // The op added last also waits for that one.
+  void wait_for(int32_t op);
+
+  // Whether op `a` is over when op `b` starts.
+  bool is_before(int32_t a, int32_t b) const {
+    const auto at = static_cast<size_t>(queues_[a]);
+    return clocks_[b][at] >= a;
+  }
+
+ private:
+  using Clock = std::array<int32_t, kQueues>;  // -1: none
+  void join(Clock& clock, int32_t op) const;
+
+  std::vector<Queue> queues_;
+  std::vector<Clock> clocks_;
+  Clock last_ = empty();  // the last op of each queue
+  static constexpr Clock empty() {
+    Clock c{};
+    c.fill(-1);
+    return c;
+  }
+};
+
+}  // namespace tessera

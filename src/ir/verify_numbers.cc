@@ -1,0 +1,260 @@
+// Verifies each number of values and programs by itself and against its neighbors, so that what
+// verifies more can compute with them: nothing overflows, and no index is outside its list.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "ir/names.h"
+#include "ir/state.h"
+#include "ir/verify.h"
+
+namespace tessera {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+// Sums of a few sizes, and the products of a size with a few small numbers, fit in 64 bits.
+constexpr int64_t kMostBytes = int64_t{1} << 56;
+constexpr int64_t kMostRanks = int64_t{1} << 31;
+// The label of a layer or micro-batch; those of streams count one beyond the layers.
+constexpr int64_t kMostLabel = int64_t{1} << 31;
+constexpr int kMostDimensions = 8;  // rules label them "abcdefgh"
+
+bool is_size(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
+bool is_label(int64_t label) { return label == kNone || (label >= 0 && label <= kMostLabel); }
+
+std::string size_text(const std::string& what, int64_t found) {
+  return fmt::format("{} is {} bytes, expected 0 to {}", what, found, kMostBytes);
+}
+
+// Whether it has 1 to 8 dimensions of 1 or more, whose product is a size.
+bool is_array(const Shape& s, DType type) {
+  if (s.rank() < 1 || s.rank() > kMostDimensions) return false;
+  int64_t bytes = size_of(type);
+  for (const int64_t n : s.dims()) {
+    if (n < 1 || bytes > kMostBytes / n) return false;
+    bytes *= n;
+  }
+  return true;
+}
+
+// The parts of a packed weight cover one dimension, in order.
+Findings verify_parts(const Value& v) {
+  int64_t next = 0;
+  const int64_t dim = v.parts[0].dim;
+  const int64_t extent = dim >= 0 && dim < v.shape.rank() ? v.shape[static_cast<int>(dim)] : 0;
+  for (const WeightPart& part : v.parts) {
+    if (part.dim != dim || part.first != next || part.count < 1 || part.count > extent - next)
+      return {fmt::format("{}: part {} is [{}, {}+{}) of dimension {} of {}", v.name, part.name,
+                          part.first, part.first, part.count, part.dim, to_string(v.shape))};
+    next += part.count;
+  }
+  if (next == extent) return {};
+  return {fmt::format("{}: its parts cover {} of the {} entries of dimension {}", v.name, next,
+                      extent, dim)};
+}
+
+// Whether it is rows of `whole`, as PartOf describes them.
+bool is_part(const Shape& s, const PartOf& whole) {
+  const Shape& w = whole.shape;
+  if (w.rank() != s.rank() || s.rank() < 2 || whole.copies < 1 || whole.first < 0) return false;
+  if (s[0] % whole.copies != 0 || s[0] / whole.copies != w[0]) return false;
+  for (int d = 2; d < s.rank(); ++d)
+    if (s[d] != w[d]) return false;
+  return whole.copies <= w[1] && s[1] <= w[1] / whole.copies &&
+         whole.first <= w[1] - whole.copies * s[1];
+}
+
+// The shape of one rank is that which the sharding and the mesh make of the global shape.
+Findings verify_local(const Value& v, const Mesh& mesh) {
+  for (const int8_t place : v.sharding.place)
+    if (place >= v.shape.rank())
+      return {
+          fmt::format("{}: is split along dimension {} of {}", v.name, place, to_string(v.shape))};
+  const Shape expected = part_shape(v.shape, v.sharding, mesh);
+  if (v.local() == expected && v.part.has_value() == (expected != v.shape)) return {};
+  return {fmt::format("{}: one rank has {} of {}, its sharding says {}", v.name,
+                      to_string(v.local()), to_string(v.shape), to_string(expected))};
+}
+
+Findings verify_value(const Value& v, const Mesh& mesh) {
+  if (!is_array(v.shape, v.dtype) || (v.whole && !is_array(v.whole->shape, v.dtype)))
+    return {fmt::format("{}: {} {} is not an array of 1 to {} dimensions and at most {} bytes",
+                        v.name, name_of(v.dtype), to_string(v.shape), kMostDimensions, kMostBytes)};
+  Findings findings = verify_local(v, mesh);
+  if (!v.parts.empty()) append(findings, verify_parts(v));
+  if (v.whole && !is_part(v.shape, *v.whole))
+    findings.push_back(fmt::format("{}: {} is not from {} with {} copies of {} {}", v.name,
+                                   to_string(v.shape), v.whole->first, v.whole->copies,
+                                   v.whole->name, to_string(v.whole->shape)));
+  if (!(v.initial.std >= 0) || !std::isfinite(v.initial.std) || !std::isfinite(v.initial.constant))
+    findings.push_back(fmt::format("{}: starts with the deviation {} and the constant {}", v.name,
+                                   v.initial.std, v.initial.constant));
+  const int64_t size = v.role == Role::kStep ? int64_t{kStepSize} : int64_t{kReportSize};
+  if ((v.role == Role::kStep || v.role == Role::kReport) && v.shape != Shape{size})
+    findings.push_back(fmt::format("{}: is {}, expected [{}]", v.name, to_string(v.shape), size));
+  if (v.offset != kNone && !is_size(v.offset))
+    findings.push_back(
+        fmt::format("{}: begins at byte {}, expected 0 to {}", v.name, v.offset, kMostBytes));
+  return findings;
+}
+
+// The weights that are parts of one weight of the checkpoint cover its rows, each once.
+Findings verify_wholes(ValueSpan values) {
+  std::map<std::string, std::vector<const Value*>> by_whole;
+  for (const Value& v : values)
+    if (v.whole && v.role == Role::kWeight) by_whole[v.whole->name].push_back(&v);
+  Findings findings;
+  for (auto& [name, members] : by_whole) {
+    std::sort(members.begin(), members.end(),
+              [](const Value* a, const Value* b) { return a->whole->first < b->whole->first; });
+    int64_t next = 0;
+    const Value* before = nullptr;
+    for (const Value* v : members) {
+      // Layers of another kind have a weight of the same name, which is the same part.
+      if (before != nullptr && v->name == before->name && *v->whole == *before->whole) continue;
+      before = v;
+      if (v->whole->first != next || v->whole->shape != members[0]->whole->shape)
+        findings.push_back(fmt::format("{}: is rows {} on of {} {}, expected rows {} on of {}",
+                                       v->name, v->whole->first, name, to_string(v->whole->shape),
+                                       next, to_string(members[0]->whole->shape)));
+      next = v->whole->first + v->whole->copies * v->shape[1];
+    }
+    if (next != members[0]->whole->shape[1])
+      findings.push_back(
+          fmt::format("{}: its parts have {} of {} rows", name, next, members[0]->whole->shape[1]));
+  }
+  return findings;
+}
+
+// Stages are below those of the mesh, and rise.
+bool are_stages(const std::vector<int64_t>& stages, const Mesh& mesh) {
+  return std::is_sorted(stages.begin(), stages.end(), std::less_equal<>()) &&
+         std::all_of(stages.begin(), stages.end(),
+                     [&](int64_t s) { return s >= 0 && s < mesh[AxisKind::kPipeline]; });
+}
+
+Findings verify_program(const Program& p) {
+  Findings findings;
+  int64_t ranks = 1;
+  for (const int64_t n : p.mesh.size) {
+    if (n < 1 || n > kMostRanks / ranks)
+      return {fmt::format("the mesh has the axes {}, expected up to {} ranks",
+                          fmt::join(p.mesh.size, " x "), kMostRanks)};
+    ranks *= n;
+  }
+  if (!are_stages({p.stage}, p.mesh))
+    findings.push_back(fmt::format("the program is of stage {}, the mesh has {} stages", p.stage,
+                                   p.mesh[AxisKind::kPipeline]));
+  const std::pair<const char*, int64_t> sizes[] = {{"the state", p.state_bytes},
+                                                   {"the offset of scratch", p.scratch_offset},
+                                                   {"the arena", p.bytes},
+                                                   {"the host's arena", p.host_bytes},
+                                                   {"the live set", p.live_bytes}};
+  for (const auto& [what, bytes] : sizes)
+    if (!is_size(bytes)) findings.push_back(size_text(what, bytes));
+  return findings;
+}
+
+Findings verify_kind(const Program& p, const FrameKind& k) {
+  Findings findings;
+  if (!is_size(k.bytes)) findings.push_back(size_text(k.name, k.bytes));
+  if (!are_stages(k.stages, p.mesh))
+    findings.push_back(fmt::format("{}: is held by the stages {} of {}", k.name,
+                                   fmt::join(k.stages, ","), p.mesh[AxisKind::kPipeline]));
+  if (k.like != kNone && !k.stages.empty() && p.kind(k.like).stages != k.stages)
+    findings.push_back(fmt::format("{}: is held by the stages [{}], {} by [{}]", k.name,
+                                   fmt::join(k.stages, ","), p.kind(k.like).name,
+                                   fmt::join(p.kind(k.like).stages, ",")));
+  std::set<ValueId> members;
+  for (const ValueId v : k.values)
+    if (!members.insert(v).second)
+      findings.push_back(fmt::format("{}: has {} twice", k.name, p[v].name));
+  return findings;
+}
+
+Findings verify_segment(const Program& p, const Segment& s) {
+  Findings findings;
+  if (!is_size(s.scratch_bytes))
+    findings.push_back(size_text(s.name() + ": its scratch", s.scratch_bytes));
+  for (const Op& op : s.ops) {
+    const GroupRef* const over = over_of(op.attributes);
+    if (over != nullptr && !are_stages(over->stages, p.mesh))
+      findings.push_back(fmt::format("{}: is over {} of {}", s.name(), to_string(*over),
+                                     p.mesh[AxisKind::kPipeline]));
+  }
+  return findings;
+}
+
+// A frame has a layer and a micro-batch if its kind has one frame for each. A gradient that is
+// reduced after each micro-batch has frames for them, too, and no frame of a block that is no stack
+// of layers needs a layer; `first` is the first frame of the kind.
+Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
+  const Frame& f = p.frame(id);
+  const FrameKind& k = p.kind(f.kind);
+  Findings findings;
+  const auto say = [&](const std::string& text) {
+    findings.push_back(fmt::format("frame @{} {}: {}", id, k.name, text));
+  };
+  const auto look = [&](const char* what, int64_t label, bool several, bool otherwise) {
+    if (!is_label(label))
+      say(fmt::format("is of {} {}, expected 0 to {}", what, label, kMostLabel));
+    else if ((label != kNone) != several && !otherwise)
+      say(fmt::format("{} a {}, its kind {}", label != kNone ? "has" : "lacks", what,
+                      several ? "has one for each" : "has one for all"));
+  };
+  look("layer", f.layer, (k.per & kPerLayer) != 0,
+       !f.state && f.layer == kNone && first.layer == kNone);
+  look("micro-batch", f.microbatch, (k.per & kPerMicrobatch) != 0,
+       !f.state && f.microbatch != kNone);
+  if (f.offset != kNone && !is_size(f.offset))
+    say(fmt::format("begins at byte {}, expected 0 to {}", f.offset, kMostBytes));
+  if (f.state != k.state)
+    say(fmt::format("{} state, its kind {}", f.state ? "is" : "is not", k.state ? "is" : "is not"));
+  return findings;
+}
+
+Findings verify_call(const Program& p, CallId id) {
+  const Call& c = p.call(id);
+  Findings findings;
+  const auto say = [&](const std::string& text) {
+    findings.push_back(fmt::format("call {}: {}", call_name(p, id), text));
+  };
+  if (!is_label(c.layer) || !is_label(c.microbatch))
+    say(fmt::format("layers and micro-batches are numbered 0 to {}", kMostLabel));
+  if (!is_size(c.wire.bytes)) say(size_text("its wire", c.wire.bytes));
+  if (c.wire.peer != kNone && !are_stages({c.wire.peer}, p.mesh))
+    say(fmt::format("its peer is stage {} of {}", c.wire.peer, p.mesh[AxisKind::kPipeline]));
+  return findings;
+}
+
+}  // namespace
+
+Findings verify_values(ValueSpan values, const Mesh& mesh) {
+  Findings findings;
+  for (const Value& v : values) append(findings, verify_value(v, mesh));
+  if (findings.empty()) append(findings, verify_wholes(values));
+  return findings;
+}
+
+Findings verify_numbers(const Program& p) {
+  Findings findings = verify_program(p);
+  if (!findings.empty()) return findings;
+  append(findings, verify_values(p.values, p.mesh));
+  for (const FrameKind& k : p.kinds) append(findings, verify_kind(p, k));
+  for (const Segment& s : p.segments) append(findings, verify_segment(p, s));
+  IdVector<FrameKindId, FrameId> first(p.kinds.size());
+  for (const FrameId f : p.frames.ids()) {
+    FrameId& of_kind = first[p.frame(f).kind];
+    if (of_kind == kNone) of_kind = f;
+    append(findings, verify_frame(p, f, p.frame(of_kind)));
+  }
+  for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));
+  return findings;
+}
+
+}  // namespace tessera

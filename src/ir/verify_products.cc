@@ -1,0 +1,200 @@
+// Verifies what ops have to do with each other: packed weights, the pieces of one reduction,
+// gradients and their ops; and the bytes that a target's libraries ask for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ir/mesh.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+#include "ir/verify.h"
+
+namespace tessera {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+std::string name(const Segment& s, const Op& op) {
+  return fmt::format("{} {} ({})", s.name(), op.origin, name_of(op.kind()));
+}
+
+// Whether `pack` makes the layout that the product reads: of the same weight, for the same product.
+bool packs_for(const Op& pack, const Op& product) {
+  const Pack& a = pack.as<Pack>();
+  if (product.inputs.size() != 2 || product.inputs[1] != pack.inputs.at(0)) return false;
+  if (const Matmul* const m = product.if_as<Matmul>())
+    return a.product == PackedProduct::kMatmul && a.attributes == *m;
+  if (const MatmulGradInput* const m = product.if_as<MatmulGradInput>())
+    return a.product == PackedProduct::kMatmulGradInput &&
+           a.attributes == Matmul{.contract = m->contract, .scale = m->scale, .fp8 = m->fp8};
+  return false;
+}
+
+// Each packed weight is made by one op, for the products that read it.
+Findings verify_packs(const Program& p) {
+  std::map<ValueId, std::pair<const Segment*, const Op*>> packs;
+  std::set<ValueId> fitting;  // packs whose `rows` are those of a product
+  Findings findings;
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (op.is<Pack>() && !packs.try_emplace(op.outputs.at(0), &s, &op).second)
+        findings.push_back(
+            fmt::format("{}: packs {} a second time", name(s, op), p[op.outputs[0]].name));
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) {
+      if (op.packed == kNone) continue;
+      const auto found = packs.find(op.packed);
+      if (found == packs.end() || !packs_for(*found->second.second, op)) {
+        findings.push_back(
+            fmt::format("{}: no op packs {} for it", name(s, op), p[op.packed].name));
+        continue;
+      }
+      const int64_t rows = found->second.second->as<Pack>().rows;
+      if (p[op.inputs[0]].local().elements() == rows) fitting.insert(op.packed);
+    }
+  for (const auto& [v, pack] : packs)
+    if (!fitting.contains(v))
+      findings.push_back(fmt::format("{}: rows = {}, which no product that reads {} has",
+                                     name(*pack.first, *pack.second), pack.second->as<Pack>().rows,
+                                     p[v].name));
+  return findings;
+}
+
+// The number of pieces of a reduction, and which of them it is; 1 and 0 for any other op.
+std::pair<int64_t, int64_t> piece_number(const Op& op) {
+  if (const AllReduce* const a = op.if_as<AllReduce>()) return {a->pieces, a->piece};
+  if (const ReduceScatter* const a = op.if_as<ReduceScatter>()) return {a->pieces, a->piece};
+  return {1, 0};
+}
+
+// The pieces of a reduction follow each other: of n ops the i-th makes piece i of n.
+Findings verify_pieces(const Segment& s) {
+  Findings findings;
+  int64_t next = 0;
+  for (const Op& op : s.ops) {
+    const auto [pieces, piece] = piece_number(op);
+    if (piece != next || pieces > std::ssize(s.ops))
+      findings.push_back(fmt::format("{}: is piece {} of {}, expected piece {}", name(s, op), piece,
+                                     pieces, next));
+    next = piece + 1 < pieces ? piece + 1 : 0;
+  }
+  if (next != 0) findings.push_back(fmt::format("{}: piece {} is missing", s.name(), next));
+  return findings;
+}
+
+// Calls visit(op, segment) for all ops.
+template <class Visit>
+void each_op(const Program& p, const Visit& visit) {
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) visit(op, s);
+}
+
+// Attributes that ops have in common: the ops that follow are of one origin, or of one table of
+// members.
+class CommonAttributes {
+ public:
+  explicit CommonAttributes(const Program& p) : p_(p) {}
+
+  Findings run() {
+    each_op(p_, [&](const Op& op, const Segment&) { note(op); });
+    each_op(p_, [&](const Op& op, const Segment& s) { look(op, s); });
+    return std::move(findings_);
+  }
+
+ private:
+  void note(const Op& op) {
+    if (const Attention* const a = op.if_as<Attention>()) attentions_[op.origin].push_back(*a);
+    if (const AttentionScores* const a = op.if_as<AttentionScores>())
+      scores_[op.origin].push_back(*a);
+    if (const Gelu* const a = op.if_as<Gelu>()) gelus_[op.origin].push_back(*a);
+    if (const Dropout* const a = op.if_as<Dropout>()) dropouts_.try_emplace(op.origin, *a);
+    if (const AdafactorSums* const a = op.if_as<AdafactorSums>())
+      sums_.try_emplace(a->of.members, a->of);
+  }
+
+  void look(const Op& op, const Segment& s) {
+    if (const AttentionGrad* const a = op.if_as<AttentionGrad>())
+      expect_one_of(op, s, attentions_, a->of);
+    if (const AttentionScoresGrad* const a = op.if_as<AttentionScoresGrad>())
+      expect_one_of(op, s, scores_, a->of);
+    if (const GeluGrad* const a = op.if_as<GeluGrad>()) expect_one_of(op, s, gelus_, a->of);
+    const auto drop = dropouts_.find(op.origin);
+    const Dropout* const again = op.if_as<Dropout>();
+    const DropoutGrad* const grad = op.if_as<DropoutGrad>();
+    if (drop != dropouts_.end())
+      expect((again == nullptr || (again->p == drop->second.p && again->key == drop->second.key)) &&
+                 (grad == nullptr || grad->p == drop->second.p),
+             op, s);
+    if (const AdafactorSquares* const a = op.if_as<AdafactorSquares>())
+      expect(sums_.contains(a->of.members) && sums_.at(a->of.members) == a->of, op, s);
+  }
+
+  template <class A>
+  void expect_one_of(const Op& op, const Segment& s,
+                     const std::map<std::string, std::vector<A>>& known, const A& of) {
+    const auto found = known.find(op.origin);
+    if (found == known.end()) return;
+    expect(std::find(found->second.begin(), found->second.end(), of) != found->second.end(), op, s);
+  }
+
+  void expect(bool same, const Op& op, const Segment& s) {
+    if (!same)
+      findings_.push_back(fmt::format(
+          "{}: its attributes are not those of the op that it belongs to", name(s, op)));
+  }
+
+  const Program& p_;
+  std::map<std::string, std::vector<Attention>> attentions_;
+  std::map<std::string, std::vector<AttentionScores>> scores_;
+  std::map<std::string, std::vector<Gelu>> gelus_;
+  std::map<std::string, Dropout> dropouts_;
+  std::map<FrameKindId, FactorSums> sums_;
+  Findings findings_;
+};
+
+// A reduction that converts what it sends does so in its workspace.
+Findings verify_staging(const Program& p, const ValueVector& local) {
+  Findings findings;
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) {
+      if (!is_staged(op) || op.workspace == kNone) continue;
+      const int64_t needed = staged_bytes(op, local), found = p[op.workspace].bytes();
+      if (found < needed)
+        findings.push_back(fmt::format("{}: has a workspace of {} bytes, expected {}", name(s, op),
+                                       found, needed));
+    }
+  return findings;
+}
+
+}  // namespace
+
+Findings verify_products(const Program& p) {
+  Findings findings = verify_packs(p);
+  for (const Segment& s : p.segments) append(findings, verify_pieces(s));
+  append(findings, CommonAttributes(p).run());
+  if (findings.empty()) append(findings, verify_staging(p, local_values(p.values)));
+  return findings;
+}
+
+Findings verify_target(const Program& p, const Target& target) {
+  const ValueVector local = local_values(p.values);
+  Findings findings;
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) {
+      if (op.workspace != kNone) {
+        const int64_t needed = target.workspace_bytes(op, local);
+        if (p[op.workspace].bytes() < needed)
+          findings.push_back(fmt::format("{}: has a workspace of {} bytes, the target asks for {}",
+                                         name(s, op), p[op.workspace].bytes(), needed));
+      }
+      if (op.packed != kNone && p[op.packed].bytes() != target.packed_bytes(op, local))
+        findings.push_back(
+            fmt::format("{}: has a packed weight of {} bytes, the target asks for {}", name(s, op),
+                        p[op.packed].bytes(), target.packed_bytes(op, local)));
+    }
+  return findings;
+}
+
+}  // namespace tessera

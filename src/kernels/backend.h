@@ -1,0 +1,86 @@
+// What a run computes on: the memory, the kernels and the prepared kernels of one kind of device.
+// A backend is made once, from run.device, and is passed to those that need it. A new kind of
+// device is one more class here and a folder of kernels.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kernels/gpu_attention.h"
+#include "kernels/kernels.h"
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/matmul.h"
+#include "tensor/arena.h"
+#include "tensor/cpu_features.h"
+#include "tensor/gpu.h"
+
+namespace tessera::kernels {
+
+class GpuBackend;
+
+class Backend {
+ public:
+  explicit Backend(int threads) : threads_(threads) {}
+  virtual ~Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  int threads() const { return threads_; }  // of the host, for kernels of the CPU
+  virtual std::string model() const = 0;    // of the device, for people: "AMD EPYC 9354"
+  // Identifies the device among those of its host. Empty for the CPU, which ranks share.
+  virtual std::string device_id() const = 0;
+  // Whether kernels are enqueued in streams and run later, or have run when their call returns.
+  virtual bool has_streams() const = 0;
+
+  virtual std::unique_ptr<Arena> arena(std::string name, int64_t bytes) const = 0;
+  virtual int64_t alignment() const = 0;  // bytes: of frames and workspaces in the arena
+
+  virtual const KernelTable& table() const = 0;
+  virtual std::unique_ptr<Product> product(const MatmulShape& shape) const = 0;
+  virtual std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const = 0;
+  // Returns nullptr if the kernel of the table computes attention of this shape.
+  virtual std::unique_ptr<GpuAttention> attention(const AttentionShape&) { return nullptr; }
+
+  // Returns the seconds of the fastest of several runs of `work`, which are repeated for `seconds`
+  // and at least once. Launches are not counted.
+  virtual double best_seconds(const std::function<void(Stream)>& work,
+                              const std::function<double()>& now_s, double seconds) const = 0;
+  // Returns the FLOP/s of the fastest of a few large GEMMs of this dtype, measured now. This is the
+  // "matrix rate" that the speed of a run is compared with.
+  virtual double matrix_rate(DType type, const std::function<double()>& now_s) const = 0;
+
+  // Returns the settings that only a GPU has, or nullptr.
+  virtual GpuBackend* gpu() { return nullptr; }
+
+ private:
+  int threads_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const CpuFeatures& cpu, int threads) : Backend(threads), cpu_(cpu) {}
+
+  std::string model() const override { return cpu_.model; }
+  std::string device_id() const override { return {}; }
+  bool has_streams() const override { return false; }
+  std::unique_ptr<Arena> arena(std::string name, int64_t bytes) const override;
+  int64_t alignment() const override;
+  const KernelTable& table() const override { return cpu_kernels(); }
+  std::unique_ptr<Product> product(const MatmulShape& shape) const override;
+  std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const override;
+  double best_seconds(const std::function<void(Stream)>& work, const std::function<double()>& now_s,
+                      double seconds) const override;
+  double matrix_rate(DType type, const std::function<double()>& now_s) const override;
+
+ private:
+  CpuFeatures cpu_;
+};
+
+// Returns the backend of the GPU that use_gpu() chose for this process, or without one that of the
+// CPU. tf32: see GpuBlas.
+std::unique_ptr<Backend> backend_of(const CpuFeatures& cpu, int threads,
+                                    const std::optional<GpuFeatures>& gpu = {}, bool tf32 = false);
+
+}  // namespace tessera::kernels

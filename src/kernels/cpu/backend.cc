@@ -1,0 +1,40 @@
+// The backend of the CPU: its kernels run when they are called, on memory of the host.
+#include "kernels/backend.h"
+
+#include <algorithm>
+
+namespace tessera::kernels {
+
+std::unique_ptr<Arena> CpuBackend::arena(std::string name, int64_t bytes) const {
+  return host_arena(std::move(name), bytes);
+}
+
+int64_t CpuBackend::alignment() const { return 64; }  // a cache line, and a vector of AVX-512
+
+std::unique_ptr<Product> CpuBackend::product(const MatmulShape& shape) const {
+  return std::make_unique<Matmul>(shape, cpu_, threads());
+}
+
+std::unique_ptr<Head> CpuBackend::head(const LinearCrossEntropyShape& shape) const {
+  return std::make_unique<LinearCrossEntropy>(shape, cpu_, threads());
+}
+
+// The minimum and not the mean, because other load on the machine can only slow a run down.
+double CpuBackend::best_seconds(const std::function<void(Stream)>& work,
+                                const std::function<double()>& now_s, double seconds) const {
+  work({});  // touches the memory
+  double best = 0;
+  for (const double first = now_s();;) {
+    const double began = now_s();
+    work({});
+    const double over = now_s();
+    best = best == 0 ? over - began : std::min(best, over - began);
+    if (over - first >= seconds) return best;
+  }
+}
+
+double CpuBackend::matrix_rate(DType type, const std::function<double()>&) const {
+  return measure_matrix_rate(type, cpu_, threads());
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,64 @@
+#include "train/run_reporter.h"
+
+#include "train/data_lines.h"
+#include "train/doing.h"
+
+namespace tessera {
+namespace {
+
+LogTerminal terminal_of(const TrainOptions& options, bool is_rank0) {
+  if (!is_rank0) return LogTerminal::kOff;
+  return options.json ? LogTerminal::kErr : LogTerminal::kOut;
+}
+
+}  // namespace
+
+RunReporter::RunReporter(const TrainOptions& options, const World& world)
+    : options_(options),
+      is_rank0_(world.rank() == 0),
+      log_(terminal_of(options, is_rank0_)),
+      progress_(is_rank0_ ? options.terminal : Progress::Output{}) {}
+
+void RunReporter::say(const std::string& line) {
+  progress_.finish();
+  log_.info("{}", line);
+}
+
+void RunReporter::warn(const std::string& line) {
+  progress_.finish();
+  log_.warning("{}", line);
+}
+
+void RunReporter::doing(int64_t step, std::string_view what) {
+  step_ = step;
+  if (options_.heartbeat) options_.heartbeat->say(step, what);
+}
+
+void RunReporter::doing(const OpStart& at, int64_t saving) const {
+  options_.heartbeat->say(
+      step_,
+      saving < 0 ? describe(at) : fmt::format("{}, saving {} meanwhile", describe(at), saving),
+      at.waits);
+}
+
+void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
+                      bool recorded) {
+  if (!is_rank0_) return;
+  figures_.add(m, tokens, sequences);
+  if (recorded) record_->add(m);
+  progress_.show(figures_.progress(m, tokens, last_step), options_.now_s());
+}
+
+void RunReporter::add(const ValidationMetrics& m) {
+  if (!is_rank0_) return;
+  record_->add(m);
+  say(validation_line(m));
+}
+
+void RunReporter::add(int64_t step, const TaskMetrics& m) {
+  if (!is_rank0_) return;
+  record_->add(step, m);
+  say(fmt::format("step {} {}", format_count(step), text_of(m)));
+}
+
+}  // namespace tessera

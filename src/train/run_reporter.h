@@ -1,0 +1,54 @@
+// What a run reports: lines for people and log.txt, the progress line, metrics, and to its monitor
+// what it is doing. Rank 0 writes; on other ranks everything but doing() does nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "runtime/executor.h"
+#include "train/loop.h"
+#include "train/progress.h"
+#include "train/run_record.h"
+#include "train/step_figures.h"
+
+namespace tessera {
+
+class RunReporter {
+ public:
+  RunReporter(const TrainOptions& options, const World& world);
+
+  bool is_rank0() const { return is_rank0_; }
+  void open_log(const Path& file) { log_.open(file); }
+  void say(const std::string& line);
+  void warn(const std::string& line);
+
+  // Tells the monitor of this rank what the rank does, and in which step.
+  void doing(int64_t step, std::string_view what);
+  void doing(std::string_view what) { doing(step_, what); }
+  // The same for a call of the step under way; `saving`: the step that is being saved, or -1.
+  void doing(const OpStart& at, int64_t saving) const;
+
+  // Opens the metrics. Rank 0 calls it once, when the run is about to change its directory.
+  void begin_record(RunRecordOptions options) { record_.emplace(std::move(options)); }
+  RunRecord* record() { return record_ ? &*record_ : nullptr; }
+  StepFigures& figures() { return figures_; }
+  // Reports a step whose metrics have all but their rates. `sequences`: of the global batch;
+  // `recorded`: the step has a line in metrics.jsonl.
+  void add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step, bool recorded);
+  void add(const ValidationMetrics& m);
+  void add(int64_t step, const TaskMetrics& m);
+  void finish_progress() { progress_.finish(); }
+
+ private:
+  const TrainOptions& options_;
+  bool is_rank0_;
+  Log log_;
+  Progress progress_;
+  std::optional<RunRecord> record_;
+  StepFigures figures_;
+  int64_t step_ = 0;  // under way
+};
+
+}  // namespace tessera

@@ -1,0 +1,310 @@
+// Ops of one segment on several queues: waits, scratch and the race check, on random segments and
+// on those of compiled layers. Each is executed in random orders with ops that overlap in time.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "compile/compile.h"
+#include "compile/lower/op_waits.h"
+#include "compile/lower/scratch.h"
+#include "ir/op_order.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/rule.h"
+#include "ir/verify.h"
+#include "model/presets.h"
+#include "tests/compile/segment_machine.h"
+
+namespace tessera {
+namespace {
+
+using testing::DataFlow;
+using testing::SegmentMachine;
+
+std::vector<size_t> in_order(size_t n) {
+  std::vector<size_t> names(n);
+  std::iota(names.begin(), names.end(), size_t{0});
+  return names;
+}
+
+int64_t wrong_reads(const Program& p, const Segment& s, const DataFlow& flow,
+                    const std::vector<size_t>& names, int orders, uint64_t seed) {
+  int64_t wrong = 0;
+  for (int k = 0; k < orders; ++k)
+    wrong +=
+        SegmentMachine(s.ops, p.values, flow, names, seed * 1000 + static_cast<uint64_t>(k)).run();
+  return wrong;
+}
+
+// A segment of 3 to 40 ops on the compute queue and, of up to two of three ops, on the inner one.
+// Some are cut into chunks, some add to a value that others add to, some have a workspace.
+class RandomSegment {
+ public:
+  explicit RandomSegment(uint64_t seed) : random_(seed) {}
+
+  Program make() {
+    const int64_t count = number(3, 40), inner_share = number(0, 2);
+    for (int64_t k = 0; k < 2; ++k) inputs_.push_back(in_frame(add_value()));
+    for (int64_t k = 0; k < 2; ++k) sums_.push_back(in_frame(add_value()));
+    Segment s;
+    for (int64_t i = 0; i < count; ++i) add_op(s, inner_share);
+    p_.segments.push_back(std::move(s));
+    return std::move(p_);
+  }
+
+ private:
+  int64_t number(int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random_);
+  }
+  ValueId add_value() {
+    Value v;
+    v.name = "v" + std::to_string(p_.values.size());
+    v.shape = {4, 4 * number(1, 6)};
+    v.role = Role::kScratch;
+    return p_.values.push_back(std::move(v));
+  }
+  // What is there before the segment.
+  ValueId in_frame(ValueId x) {
+    p_.values[x].frame = FrameKindId(0);
+    p_.values[x].offset = frame_bytes_;
+    frame_bytes_ += p_.values[x].bytes();
+    return x;
+  }
+  ValueId like(ValueId x) {
+    Value v = p_.values[x];
+    v.frame = kNone;
+    v.offset = kNone;
+    v.name = "v" + std::to_string(p_.values.size());
+    return p_.values.push_back(std::move(v));
+  }
+
+  void add_op(Segment& s, int64_t inner_share) {
+    Op op;
+    const bool inner = number(0, 2) < inner_share;
+    // Recent values are read more often, so most die soon.
+    const auto any = [&] {
+      const int64_t last = static_cast<int64_t>(made_.size()) - 1;
+      return last < 0 || number(0, 4) == 0
+                 ? inputs_[static_cast<size_t>(number(0, 1))]
+                 : made_[static_cast<size_t>(std::max<int64_t>(0, last - number(0, 5)))];
+    };
+    const ValueId x = any();
+    op.inputs = {x};
+    op.origin = "op" + std::to_string(s.ops.size());
+    if (inner) {
+      op.attributes = AllReduce{.over = GroupRef::along({AxisKind::kTensor})};
+      op.queue = Queue::kTensor;
+    } else {
+      op.attributes = Sum{.terms = 1};
+      if (number(0, 2) == 0) op.inputs.push_back(any());
+      if (p_.values[op.inputs.back()].shape != p_.values[x].shape) op.inputs.resize(1);
+      op.as<Sum>().terms = static_cast<int64_t>(op.inputs.size());
+    }
+    const bool adds = number(0, 5) == 0;
+    op.outputs = {adds ? sums_[static_cast<size_t>(number(0, 1))] : like(x)};
+    if (adds) op.inputs.push_back(op.outputs[0]);
+    if (adds && !inner) op.attributes = Accumulate{};
+    if (number(0, 3) == 0) op.workspace = add_value();
+    if (!adds) made_.push_back(op.outputs[0]);
+    const int32_t chunks = adds || number(0, 2) > 0 ? 1 : static_cast<int32_t>(2 * number(1, 2));
+    for (int32_t k = 0; k < chunks; ++k) {
+      op.chunk = {k, chunks};
+      if (k > 0 && op.workspace != kNone) op.workspace = add_value();
+      s.ops.push_back(op);
+    }
+  }
+
+  Program p_;
+  std::mt19937_64 random_;
+  std::vector<ValueId> inputs_, sums_, made_;
+  int64_t frame_bytes_ = 0;
+};
+
+constexpr uint64_t kSegments = 4000;
+
+TEST(InnerQueues, RandomSegmentsReadWhatTheyMean) {
+  int64_t with_waits = 0;
+  for (uint64_t seed = 0; seed < kSegments; ++seed) {
+    Program p = RandomSegment(seed).make();
+    Segment& s = p.segments[SegmentId(0)];
+    find_op_waits(s.ops, p.values);
+    layout_scratch(p, s, 64);
+    with_waits +=
+        std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) { return !op.after.empty(); });
+    const DataFlow flow(s.ops, p.values);
+    ASSERT_EQ(wrong_reads(p, s, flow, in_order(s.ops.size()), 3, seed), 0) << "seed " << seed;
+    const std::vector<std::string> races = verify_races(p, s);
+    ASSERT_TRUE(races.empty()) << "seed " << seed << ": " << races.front();
+  }
+  EXPECT_GT(with_waits, static_cast<int64_t>(kSegments) / 2);
+}
+
+// The layout as if all ops were on one queue: values that share bytes are then ordered by the list
+// alone, which is wrong on two queues.
+TEST(InnerQueues, ALayoutWithoutClocksIsWrongOnTwoQueues) {
+  int64_t wrong = 0, missed = 0;
+  for (uint64_t seed = 0; seed < kSegments; ++seed) {
+    Program p = RandomSegment(seed).make();
+    Segment& s = p.segments[SegmentId(0)];
+    find_op_waits(s.ops, p.values);
+    Segment one_queue = s;
+    for (Op& op : one_queue.ops) op.queue = Queue::kCompute, op.after.clear();
+    layout_scratch(p, one_queue, 64);
+    const DataFlow flow(s.ops, p.values);
+    const bool fails = wrong_reads(p, s, flow, in_order(s.ops.size()), 3, seed) > 0;
+    wrong += fails;
+    missed += fails && verify_races(p, s).empty();
+  }
+  EXPECT_GT(wrong, static_cast<int64_t>(kSegments) / 4);
+  EXPECT_EQ(missed, 0);
+}
+
+CompileRequest overlapped_request(Family family) {
+  CompileRequest r;
+  apply_family(family, r.model);
+  r.model.layers = 1;
+  r.model.hidden = 32;
+  r.model.heads = 4;
+  r.model.vocabulary = r.model.vocabulary_multiple = 32;
+  r.model.context = 8;
+  derive_sizes(r.model);
+  r.tokens = 8;
+  r.sequences = 4;
+  r.layout.tensor = 2;
+  r.options.tp_comm_overlap = true;
+  r.options.tp_comm_chunks = 2;
+  return r;
+}
+
+// Collectives have workspaces, so that these share bytes with other values.
+Target target() {
+  Target t;
+  t.workspace_bytes = [](const Op& op, ValueSpan) { return communicates(op) ? 256 : 0; };
+  return t;
+}
+
+TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
+    const Program p = compile(overlapped_request(family), target());
+    EXPECT_EQ(verify(p), std::vector<std::string>());
+    int overlapped = 0;
+    for (const Segment& s : p.segments) {
+      if (!uses_inner_queues(s.ops)) continue;
+      ++overlapped;
+      const DataFlow flow(s.ops, p.values);
+      EXPECT_EQ(wrong_reads(p, s, flow, in_order(s.ops.size()), 20, 1), 0) << s.name();
+    }
+    EXPECT_EQ(overlapped, 2);
+    EXPECT_EQ(print(parse_program(print(p), "printed")), print(p));
+  }
+}
+
+// One change of a layer's ops. What reads wrong bytes in some order must be found.
+class Mutator {
+ public:
+  Mutator(const Program& p, SegmentId segment, uint64_t seed)
+      : program(p), segment_(segment), random_(seed) {
+    names = in_order(ops().size());
+  }
+
+  // Returns whether this kind of change is possible.
+  bool make(int kind) {
+    switch (kind) {
+      case 0:
+        return drop_wait();
+      case 1:
+        return swap_neighbours();
+      case 2:
+        return move_offset();
+      default:
+        return move_to_other_queue();
+    }
+  }
+
+  Program program;
+  std::vector<size_t> names;  // of the ops, in the list before the change
+  const Segment& segment() const { return program.segment(segment_); }
+
+ private:
+  std::vector<Op>& ops() { return program.segments[segment_].ops; }
+  size_t any(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
+
+  bool drop_wait() {
+    Op& op = ops()[any(ops().size())];
+    if (op.after.empty()) return false;
+    op.after.erase(op.after.begin() + static_cast<std::ptrdiff_t>(any(op.after.size())));
+    return true;
+  }
+  // Two ops that follow each other in the list, with their waits.
+  bool swap_neighbours() {
+    const size_t i = any(ops().size() - 1);
+    const auto a = static_cast<int32_t>(i), b = a + 1;
+    if (std::count(ops()[i + 1].after.begin(), ops()[i + 1].after.end(), a) > 0) return false;
+    std::swap(ops()[i], ops()[i + 1]);
+    std::swap(names[i], names[i + 1]);
+    for (Op& op : ops())
+      for (int32_t& j : op.after) j = j == a ? b : (j == b ? a : j);
+    return true;
+  }
+  bool move_offset() {
+    Op& op = ops()[any(ops().size())];
+    Value& v = program.values[op.outputs[any(op.outputs.size())]];
+    const Segment& s = segment();
+    if (v.frame != kNone || s.scratch_bytes == v.bytes()) return false;
+    const int64_t places = (s.scratch_bytes - v.bytes()) / 64;
+    const int64_t offset = 64 * static_cast<int64_t>(any(static_cast<size_t>(places) + 1));
+    if (offset == v.offset) return false;
+    v.offset = offset;
+    return true;
+  }
+  bool move_to_other_queue() {
+    Op& op = ops()[any(ops().size())];
+    if (!is_inner(op.queue)) return false;  // what computes may not be on an inner queue at all
+    op.queue = Queue::kCompute;
+    // Its waits for its new queue go; the queue has them.
+    std::erase_if(op.after,
+                  [&](int32_t j) { return !is_inner(ops()[static_cast<size_t>(j)].queue); });
+    return true;
+  }
+
+  SegmentId segment_;
+  std::mt19937_64 random_;
+};
+
+TEST(InnerQueues, NoMutantOfALayerIsMissed) {
+  std::array<int64_t, 4> made{}, harmful{};
+  for (const Family family : {Family::kGpt2, Family::kLlama}) {
+    const Program p = compile(overlapped_request(family), target());
+    for (const SegmentId id : p.segments.ids()) {
+      const Segment& s = p.segment(id);
+      if (!uses_inner_queues(s.ops)) continue;
+      const DataFlow flow(s.ops, p.values);
+      for (uint64_t seed = 0; seed < 400; ++seed) {
+        const int kind = static_cast<int>(seed % 4);
+        Mutator m(p, id, seed);
+        if (!m.make(kind)) continue;
+        ++made[static_cast<size_t>(kind)];
+        const bool found = !verify(m.program).empty();
+        // Waits are the fewest, so each one orders something.
+        if (kind == 0) {
+          EXPECT_TRUE(found) << s.name() << " seed " << seed;
+        }
+        if (found) {
+          ++harmful[static_cast<size_t>(kind)];
+          continue;
+        }
+        EXPECT_EQ(wrong_reads(m.program, m.segment(), flow, m.names, 8, seed), 0)
+            << s.name() << " kind " << kind << " seed " << seed;
+      }
+    }
+  }
+  for (size_t k = 0; k < made.size(); ++k) {
+    EXPECT_GT(made[k], 20) << "kind " << k;
+    if (k < 3) {
+      EXPECT_GT(harmful[k], 5) << "kind " << k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// Optimizer state in the host's memory, on several ranks: every layout trains to the same bits as
+// with the state on the device, and a state read by the one is that of the other.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "model/presets.h"
+#include "tests/comm/ranks.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int64_t kTokens = 24;
+
+RunConfig config_of(Precision precision, OptimizerKind kind) {
+  RunConfig c;
+  apply_family(Family::kLlama, c.model);
+  c.model.layers = 4;
+  c.model.hidden = 32;
+  c.model.heads = c.model.kv_heads = 4;
+  c.model.vocabulary = 96;
+  c.model.vocabulary_multiple = 32;
+  c.model.context = kTokens;
+  derive_sizes(c.model);
+  c.data.sequence_length = kTokens;
+  c.batch.micro = 1;
+  c.batch.global = 8;
+  c.precision = precision;
+  c.optimizer.kind = kind;
+  c.compiler.poison = true;
+  c.run.seed = 5;
+  return c;
+}
+
+BatchSource batches(const RunConfig& c, int64_t rank) {
+  BatchShape shape;
+  shape.global = c.batch.global;
+  shape.micro = c.batch.micro;
+  shape.sequence_length = kTokens;
+  shape.rank = rank;
+  shape.ranks = c.layout.data;
+  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+    for (size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 96);
+    return static_cast<int64_t>(out.size());
+  });
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::pair<std::string, std::vector<std::byte>>> state;
+  int64_t state_bytes = 0, host_bytes = 0;
+};
+
+std::unique_ptr<Trainer> trainer_of(const RunConfig& c) {
+  return std::make_unique<Trainer>(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1),
+                                   INT64_MAX, ranks(), std::function<double()>());
+}
+
+void add_steps(Trainer& trainer, const RunConfig& c, int64_t first, Trained& out) {
+  BatchSource source = batches(c, trainer.data_rank());
+  for (int64_t s = first; s < first + 2; ++s)
+    out.losses.push_back(trainer.step(s, 1e-3, source).loss);
+}
+
+// All that this rank holds of the state, replicas too.
+std::vector<std::pair<std::string, TensorView>> views(Trainer& trainer) {
+  std::vector<std::pair<std::string, TensorView>> all;
+  for (const StatePiece& x : pieces(trainer.program(), trainer.machine().position().at))
+    all.emplace_back(x.name, trainer.machine().view(x));
+  return all;
+}
+
+void add_state(Trainer& trainer, Trained& out) {
+  for (const auto& [name, view] : views(trainer)) {
+    const auto* bytes = view.as<std::byte>();
+    out.state.emplace_back(name, std::vector<std::byte>(bytes, bytes + view.bytes()));
+  }
+  out.state_bytes = trainer.program().state_bytes;
+  out.host_bytes = trainer.program().host_bytes;
+}
+
+// Two steps, then two more in a second trainer that begins with the state of the first.
+Trained trained(RunConfig c, const std::string& first, const std::string& second) {
+  Trained out;
+  c.layout.offload = first;
+  const auto before = trainer_of(c);
+  before->initialise();
+  add_steps(*before, c, 1, out);
+  c.layout.offload = second;
+  const auto after = trainer_of(c);
+  after->initialise();
+  const auto from = views(*before), to = views(*after);
+  EXPECT_EQ(from.size(), to.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    EXPECT_EQ(from[i].first, to[i].first);
+    const auto bytes = static_cast<size_t>(from[i].second.bytes());
+    std::memcpy(to[i].second.data, from[i].second.data, bytes);
+  }
+  after->machine().round_weights();
+  add_steps(*after, c, 3, out);
+  add_state(*after, out);
+  return out;
+}
+
+void expect_same_bits(const RunConfig& c) {
+  const Trained kept = trained(c, "none", "none");
+  for (const auto& [first, second] :
+       {std::pair("optimizer", "optimizer"), std::pair("none", "activations+optimizer"),
+        std::pair("optimizer", "none")}) {
+    const Trained other = trained(c, first, second);
+    EXPECT_EQ(kept.losses, other.losses) << first << ' ' << second;
+    EXPECT_EQ(kept.state, other.state) << first << ' ' << second;
+    if (std::string(second) != "optimizer") continue;
+    EXPECT_GT(other.host_bytes, 0);
+    EXPECT_EQ(kept.state_bytes - other.state_bytes, other.host_bytes);
+  }
+}
+
+class EveryZero : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(HostState, EveryZero, ::testing::Values(0, 1, 2, 3));
+
+TEST_P(EveryZero, DataRanksHaveTheSameBits) {
+  RunConfig c = config_of(Precision::kBf16, OptimizerKind::kAdamW);
+  c.layout.data = ranks().size();
+  c.layout.zero = GetParam();
+  expect_same_bits(c);
+  c = config_of(Precision::kFp32, OptimizerKind::kLion);
+  c.layout.data = ranks().size();
+  c.layout.zero = GetParam();
+  c.optimizer.freeze = {"embed.*"};
+  expect_same_bits(c);
+}
+
+TEST(HostState, TensorRanksHaveTheSameBits) {
+  for (const int64_t adapters : {0, 4}) {
+    RunConfig c = config_of(Precision::kBf16, OptimizerKind::kAdafactor);
+    c.layout.tensor = ranks().size();
+    c.model.layers = 2;
+    c.batch.global = 2;
+    c.lora.rank = adapters;
+    expect_same_bits(c);
+  }
+}
+
+TEST(HostState, StagesHaveTheSameBits) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZeroBubble}) {
+    RunConfig c = config_of(Precision::kBf16, OptimizerKind::kSgd);
+    c.layout.pipeline = ranks().size();
+    c.layout.pipeline_schedule = schedule;
+    expect_same_bits(c);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
