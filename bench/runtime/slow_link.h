@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <utility>
@@ -105,7 +106,10 @@ class SlowWorld final : public World {
   }
   void broadcast(std::string& bytes, int64_t root) override { inner_.broadcast(bytes, root); }
   void all_reduce(std::span<double> x, Reduction r) override { inner_.all_reduce(x, r); }
-  [[noreturn]] void abort(int exit_code) override { inner_.abort(exit_code); }
+  [[noreturn]] void abort(int exit_code) override {
+    inner_.abort(exit_code);
+    std::abort();
+  }
 
  private:
   World& inner_;

@@ -1,6 +1,12 @@
-// List scheduling of the ops of a layer over its queues: whenever the compute queue is free, it
-// takes the op that could start at once and has the longest path of ops after it. Gradients of
-// weights, which nothing in the layer reads, so fill the waits for collectives.
+// List scheduling of the ops of a layer over its queues, with several priorities, of which the one
+// with the shortest layer is kept.
+//
+// Whenever the compute queue is free, it takes the op that could start at once and has the highest
+// priority: the longest path of ops after it, less a head start that grows with the index of its
+// chunk. Without head starts the chunks stay in step, and all of them wait for their collectives at
+// the same time. With head starts each chunk is computed during the collectives of another one; too
+// large ones make a chunk issue its collectives late. Gradients of weights, which nothing in the
+// layer reads, fill the waits that are left.
 #include <algorithm>
 #include <array>
 
@@ -13,54 +19,56 @@ namespace tessera {
 namespace {
 
 // What a device computes while it moves a byte of its memory, or sends one to another rank: the
-// order of an A100 or H100 with NVLink (data sheets). Only the order of ops depends on it.
+// order of an A100 or H100 with NVLink (data sheets). Only the order of ops depends on it. Links
+// differ, so an order is judged by its time over a faster, this, and a slower one.
 constexpr double kFlopsPerMovedByte = 150;
 constexpr double kFlopsPerSentByte = 900;
+constexpr std::array<double, 3> kLinkFactors = {0.5, 1, 2};
 
-double cost_in_flops(const Op& op, ValueSpan local) {
-  const Cost cost = cost_of(op, local);
-  if (communicates(op)) return kFlopsPerSentByte * cost.bytes;
-  return std::max(cost.flops.hardware, kFlopsPerMovedByte * cost.moved_bytes);
-}
+// Head starts of a chunk before the next one, in shares of the longest path of the layer.
+constexpr std::array<double, 6> kHeadStarts = {0, 0.05, 0.1, 0.2, 0.4, 1};
 
-class ListScheduler {
- public:
-  ListScheduler(const std::vector<Op>& ops, ValueSpan values, ValueSpan local)
-      : ops_(ops), after_(ops.size()), left_(ops.size()) {
+// The ops of a layer with what they wait for and what they take.
+struct OpGraph {
+  OpGraph(const std::vector<Op>& list, ValueSpan values, ValueSpan local)
+      : ops(list), after(list.size()), before(list.size()) {
     std::vector<std::vector<OperandUse>> touches;
     for (const Op& op : ops) {
       touches.push_back(uses_of(op, values));
-      cost_.push_back(cost_in_flops(op, local));
+      const Cost cost = cost_of(op, local);
+      flops.push_back(communicates(op)
+                          ? kFlopsPerSentByte * cost.bytes
+                          : std::max(cost.flops.hardware, kFlopsPerMovedByte * cost.moved_bytes));
     }
     for (size_t i = 0; i < ops.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         if (depends(touches[i], touches[j], values)) {
-          after_[j].push_back(i);
-          ++left_[i];
+          after[j].push_back(i);
+          before[i].push_back(j);
         }
-    path_ = cost_;
-    for (size_t i = ops.size(); i-- > 0;)
-      for (const size_t next : after_[i]) path_[i] = std::max(path_[i], cost_[i] + path_[next]);
-    ready_at_.resize(ops.size());
-    for (size_t i = 0; i < ops.size(); ++i)
-      if (left_[i] == 0) ready_.push_back(i);
   }
 
-  std::vector<Op> run() {
-    std::vector<Op> order;
-    while (!ready_.empty()) {
-      const size_t i = next();
-      ready_.erase(std::find(ready_.begin(), ready_.end(), i));
-      double& clock = clock_of(i);
-      clock = start_of(i) + cost_[i];
-      for (const size_t j : after_[i]) {
-        ready_at_[j] = std::max(ready_at_[j], clock);
-        if (--left_[j] == 0) ready_.push_back(j);
-      }
-      order.push_back(ops_[i]);
-    }
-    return order;
+  // What an op takes, in FLOPs, over a link that takes `link` times as long.
+  double cost(size_t i, double link) const {
+    return communicates(ops[i]) ? link * flops[i] : flops[i];
   }
+
+  // The time of the layer in a given order.
+  double time_of(const std::vector<size_t>& order, double link) const {
+    std::array<double, kQueues> clocks{};
+    std::vector<double> over(ops.size());
+    for (const size_t i : order) {
+      double& clock = clocks[static_cast<size_t>(ops[i].queue)];
+      for (const size_t j : before[i]) clock = std::max(clock, over[j]);
+      over[i] = clock += cost(i, link);
+    }
+    return *std::max_element(clocks.begin(), clocks.end());
+  }
+
+  const std::vector<Op>& ops;
+  std::vector<std::vector<size_t>> after,
+      before;  // of each op, the ops that depend on it, and its inputs
+  std::vector<double> flops;
 
  private:
   static bool depends(const std::vector<OperandUse>& a, const std::vector<OperandUse>& b,
@@ -70,30 +78,98 @@ class ListScheduler {
                          [&](const OperandUse& y) { return in_conflict(x, y, values); });
     });
   }
+};
 
-  double& clock_of(size_t i) { return clocks_[static_cast<size_t>(ops_[i].queue)]; }
+class ListScheduler {
+ public:
+  ListScheduler(const OpGraph& graph, double link, double head_start)
+      : graph_(graph), link_(link), ready_at_(graph.ops.size()) {
+    const size_t n = graph.ops.size();
+    std::vector<double> path(n);
+    double longest = 0;
+    for (size_t i = n; i-- > 0;) {
+      path[i] = graph.cost(i, link);
+      for (const size_t next : graph.after[i])
+        path[i] = std::max(path[i], graph.cost(i, link) + path[next]);
+      longest = std::max(longest, path[i]);
+      left_.push_back(0);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const auto chunk = static_cast<double>(graph.ops[i].chunk.index);
+      priority_.push_back(path[i] - head_start * longest * chunk);
+      left_[i] = graph.before[i].size();
+      if (left_[i] == 0) ready_.push_back(i);
+    }
+  }
+
+  std::vector<size_t> run() {
+    std::vector<size_t> order;
+    while (!ready_.empty()) {
+      const size_t i = next();
+      ready_.erase(std::find(ready_.begin(), ready_.end(), i));
+      double& clock = clock_of(i);
+      clock = start_of(i) + graph_.cost(i, link_);
+      for (const size_t j : graph_.after[i]) {
+        ready_at_[j] = std::max(ready_at_[j], clock);
+        if (--left_[j] == 0) ready_.push_back(j);
+      }
+      order.push_back(i);
+    }
+    return order;
+  }
+
+ private:
+  double& clock_of(size_t i) { return clocks_[static_cast<size_t>(graph_.ops[i].queue)]; }
   double start_of(size_t i) { return std::max(clock_of(i), ready_at_[i]); }
 
-  // Collectives are issued as soon as what they need is; of other ops the one that starts first,
-  // and of several the one with the longest path. Ties: the order of the list.
+  // Collectives are issued as soon as their inputs are. Of the other ops, the one that starts first
+  // is next, and among several the one with the highest priority. Ties: the order of the list. An
+  // op that no other waits for is last: it can fill a later wait.
   size_t next() {
     const auto better = [&](size_t a, size_t b) {
-      const bool inner_a = is_inner(ops_[a].queue), inner_b = is_inner(ops_[b].queue);
+      const bool inner_a = is_inner(graph_.ops[a].queue), inner_b = is_inner(graph_.ops[b].queue);
       if (inner_a != inner_b) return inner_a;
       if (start_of(a) != start_of(b)) return start_of(a) < start_of(b);
-      if (path_[a] != path_[b]) return path_[a] > path_[b];
+      const bool last_a = graph_.after[a].empty(), last_b = graph_.after[b].empty();
+      if (last_a != last_b) return last_b;
+      if (priority_[a] != priority_[b]) return priority_[a] > priority_[b];
       return a < b;
     };
     return *std::min_element(ready_.begin(), ready_.end(), better);
   }
 
-  const std::vector<Op>& ops_;
-  std::vector<std::vector<size_t>> after_;  // the later ops that depend on each
-  std::vector<size_t> left_;                // how many ops each still waits for
-  std::vector<double> cost_, path_, ready_at_;
+  const OpGraph& graph_;
+  double link_;
+  std::vector<size_t> left_;  // how many ops each still waits for
+  std::vector<double> priority_, ready_at_;
   std::vector<size_t> ready_;
   std::array<double, kQueues> clocks_{};
 };
+
+// The product of the times over all links: no link's scale outweighs another's.
+double judged(const OpGraph& graph, const std::vector<size_t>& order) {
+  double product = 1;
+  for (const double link : kLinkFactors) product *= graph.time_of(order, link);
+  return product;
+}
+
+std::vector<Op> ordered(const std::vector<Op>& ops, ValueSpan values, ValueSpan local) {
+  const OpGraph graph(ops, values, local);
+  std::vector<size_t> best;
+  double least = 0;
+  for (const double link : kLinkFactors)
+    for (const double head_start : kHeadStarts) {
+      std::vector<size_t> order = ListScheduler(graph, link, head_start).run();
+      const double time = judged(graph, order);
+      if (best.empty() || time < least) {
+        least = time;
+        best = std::move(order);
+      }
+    }
+  std::vector<Op> result;
+  for (const size_t i : best) result.push_back(ops[i]);
+  return result;
+}
 
 }  // namespace
 
@@ -101,7 +177,7 @@ void order_segments(Graph& graph) {
   const ValueVector local = local_values(graph.values);
   for (Block& b : graph.blocks)
     for (std::vector<Op>* const ops : {&b.forward, &b.backward})
-      if (uses_inner_queues(*ops)) *ops = ListScheduler(*ops, graph.values, local).run();
+      if (uses_inner_queues(*ops)) *ops = ordered(*ops, graph.values, local);
 }
 
 }  // namespace tessera
