@@ -9,6 +9,7 @@
   - a source without a header whose first line does not say what it is
   - a source of src/ or tests/ that no build file names
   - a class with more than 25 methods or 15 members (needs ctags); those in BIG_CLASSES may not grow
+  - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
   - #if: absence is a file
 
 usage: scripts/check_rooms.py [ROOT]
@@ -43,6 +44,16 @@ BIG_CLASSES = {
     "tessera::Saves": (24, 17, "to be divided"),
     "tessera::BpeTokenizer": (17, 18, "its tables are to be one struct"),
     "tessera::DocumentStream": (15, 18, "its cursor is to be one struct"),
+}
+
+
+# Rooms in which meaning is in enums and roles: no comparison of text with a text of the source decides.
+# Files that may, and why: they read text that users write.
+TEXT_FREE_ROOMS = ("compile", "plan", "runtime")
+TEXT_READERS = {
+    "compile/layout.cc": "parses the value of layout.recompute",
+    "compile/schedule/offload.cc": "parses the value of layout.offload",
+    "compile/graph/adapters.cc": "names the weights of adapters after a weight, without its suffix",
 }
 
 
@@ -273,6 +284,35 @@ def check_classes(root, src):
             wrong(f"scripts/check_rooms.py: BIG_CLASSES names {cls}, which is gone")
 
 
+# "…" beside == or !=, or given to a search; a constant counts where the file makes it of a literal.
+TEXT = r'(?:(?:u8|R)?"|{constants})'
+TEXT_COMPARISON = r'[!=]=\s*{text}|(?:"|{constants})\s*[!=]=|\b(?:starts_with|ends_with|find|rfind|contains|compare)\({text}'
+TEXT_CONSTANT = re.compile(r'(?:char\s*\*\s*(?:const\s+)?|string_view\s+|auto\s+|,\s*)(k[A-Z]\w*)\s*=\s*"')
+
+
+def check_text_comparisons(root, src, files):
+    """A part, an op or a device is known by its enum. A name that is renamed would change what the code does."""
+    used = set()
+    for path in files:
+        name = str(path.relative_to(src))
+        if path.relative_to(src).parts[0] not in TEXT_FREE_ROOMS:
+            continue
+        text = path.read_text(errors="replace")
+        names = TEXT_CONSTANT.findall(text)
+        constants = rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)"
+        pattern = TEXT_COMPARISON.format(text=TEXT.format(constants=constants), constants=constants)
+        for number, line in enumerate(text.splitlines(), 1):
+            code = re.sub(r"^\s*//.*|\s//\s.*$", "", line)
+            if not re.search(pattern, code):
+                continue
+            used.add(name)
+            if name not in TEXT_READERS:
+                wrong(f"{path.relative_to(root)}:{number}: compares text with a text of the source. Use an enum, or "
+                      "list the file in TEXT_READERS if it reads what users write")
+    for name in sorted(set(TEXT_READERS) - used):
+        wrong(f"scripts/check_rooms.py: TEXT_READERS names {name}, which compares no text")
+
+
 def check_sizes(root, src, files):
     lengths = {path: len(path.read_text(errors="replace").splitlines()) for path in files}
     for path, lines in sorted(lengths.items()):
@@ -306,6 +346,7 @@ def main():
     check_first_lines(root, files)
     check_build_files(root)
     check_classes(root, src)
+    check_text_comparisons(root, src, files)
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/box.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/shape.h"
 
 namespace tessera {
 namespace {

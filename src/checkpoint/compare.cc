@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/convert.h"
 
 namespace tessera {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <optional>
 
-#include "base/box.h"
 #include "base/count.h"
+#include "base/shape.h"
 #include "checkpoint/convert.h"
 
 namespace tessera {

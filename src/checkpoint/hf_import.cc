@@ -2,7 +2,7 @@
 // transposed, converted to f32 and written as one piece of ours, and its pages are released.
 #include "checkpoint/hf_folder.h"
 
-#include "base/printable.h"
+#include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/pages.h"

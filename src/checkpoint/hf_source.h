@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "model/model_config.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tree_fields.h"
 

@@ -14,8 +14,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/error.h"
 #include "base/owner_lock.h"
-#include "base/printable.h"
 
 namespace tessera {
 namespace {

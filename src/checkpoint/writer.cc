@@ -9,7 +9,7 @@
 #include <exception>
 #include <map>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/durable.h"

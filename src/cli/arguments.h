@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 
 namespace tessera {
 

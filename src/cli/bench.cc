@@ -97,7 +97,7 @@ Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
   h.version = version();
   DeviceFigures& d = h.device;
   d.name = cpu.model;
-  d.kind = "cpu";
+  d.kind = DeviceKind::kCpu;
   d.memory_bytes = static_cast<double>(cpu.memory_bytes);
   d.memory_bytes_per_s = r.memory.triad;
   d.bf16_flops_per_s = best_of(r.types, DType::kBF16);

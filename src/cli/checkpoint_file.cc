@@ -1,8 +1,8 @@
 #include "cli/checkpoint_file.h"
 
 #include "base/error.h"
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "cli/arguments.h"

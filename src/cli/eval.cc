@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/printable.h"
 #include "base/tree.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"

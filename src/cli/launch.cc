@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/print.h"
+#include "base/log.h"
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"

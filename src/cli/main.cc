@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <new>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"

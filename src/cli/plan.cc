@@ -17,13 +17,10 @@
 #include "compile/compile.h"
 #include "data/source_list.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
-#include "plan/draw.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "plan/units.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -157,7 +154,7 @@ int verb_plan(Args args) {
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
   const CpuFeatures cpu = read_cpu_features();
-  const bool at_hand = plan.hardware.device.kind == "cpu";
+  const bool at_hand = plan.hardware.device.kind == DeviceKind::kCpu;
   if (config.precision == Precision::kAuto)
     config.precision = at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
   resolve_sizes(config);

@@ -16,7 +16,6 @@
 #include "cli/show.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
-#include "plan/units.h"
 #include "train/run_programs.h"
 
 namespace tessera {

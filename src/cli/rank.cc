@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "base/print.h"
+#include "base/log.h"
 #include "tensor/cpu_features.h"
 #include "train/progress.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/count.h"
-#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace tessera {
 

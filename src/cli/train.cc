@@ -15,8 +15,8 @@
 #include <new>
 #include <thread>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"

@@ -19,7 +19,7 @@
 #include "measure/trial.h"
 #include "measure/tune_history.h"
 #include "measure/tune_points.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/shapley.h"
 #include "train/load_run.h"
 #include "train/signals.h"

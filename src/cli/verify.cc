@@ -20,7 +20,7 @@
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/request.h"
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 #include "launch/command.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"

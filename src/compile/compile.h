@@ -6,7 +6,7 @@
 
 #include "compile/passes.h"
 #include "compile/request.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 #include "ir/program.h"
 #include "ir/target.h"
 

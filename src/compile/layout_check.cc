@@ -1,3 +1,5 @@
+// The rules of layouts. A message lists the values that would be possible, so that it says what to
+// change. Sizes are checked first, so that no later rule divides by zero.
 #include "compile/layout_check.h"
 
 #include <algorithm>
@@ -31,6 +33,8 @@ void check_sizes(const Layout& l) {
   if (l.overlap < 0) throw Error("layout.overlap = {}: the least is 0.", l.overlap);
 }
 
+// Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
+// the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
 void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
   int64_t common = std::gcd(std::gcd(m.heads, inner), m.wide_feed_forward);
@@ -48,6 +52,7 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
 }
 
+// A step consists of micro-batches of all data ranks, so its size is a multiple of data x micro.
 void check_data(const Layout& l, const BatchSizes& batch) {
   const int64_t step = l.data * batch.micro;
   if (batch.global > 0 && batch.global % step != 0) {
@@ -64,6 +69,8 @@ void check_data(const Layout& l, const BatchSizes& batch) {
                 l.zero_group, l.data, divisors(l.data));
 }
 
+// L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
+// layers of each chunk are given, they must add up.
 void check_pipeline(const ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
   if (l.pipeline > m.all_layers() + 1)
@@ -100,6 +107,8 @@ void check_layout(const ModelConfig& model, const Layout& layout, const BatchSiz
   check_pipeline(model, layout);
 }
 
+// Where tensor ranks share key/value heads, a weight of the layout is made of rows of the published
+// one (Value::whole). Adapters and factored moments work on the published matrix.
 bool can_copy_heads(const CompileRequest& r) {
   const auto factors = [](const OptimizerPolicy& o) { return traits_of(o.kind).factored; };
   return r.adapters.rank == 0 && !factors(r.optimizer) &&

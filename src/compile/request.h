@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "compile/layout.h"
 #include "compile/optimizer.h"
 #include "model/model_config.h"
@@ -18,6 +19,7 @@ enum class Purpose : uint8_t {
   kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
               // too and leaves what layers attend to in a cache of its own
 };
+constexpr size_t count_of(Purpose) { return 4; }
 
 struct CompileRequest {
   ModelConfig model;
@@ -43,7 +45,7 @@ struct CompileRequest {
 
   // The optimizer of the weights with that Value::policy.
   const OptimizerPolicy& policy(int64_t number) const {
-    return number == 0 ? optimizer : groups.at(static_cast<size_t>(number) - 1).policy;
+    return number == 0 ? optimizer : groups.at(number - 1).policy;
   }
 };
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
 #include "compile/schedule/stage_share.h"
 #include "ir/program.h"
 

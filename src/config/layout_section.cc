@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "compile/layout_check.h"
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 #include "config/run_config.h"
 #include "config/run_request.h"
 #include "model/family.h"

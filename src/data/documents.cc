@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "data/not_text.h"
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // Opens a tokenizer of any supported format.
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/file.h"
 #include "base/wire_message.h"
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"

@@ -15,7 +15,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/print.h"
+#include "base/log.h"
 #include "launch/child.h"
 #include "launch/home.h"
 #include "launch/receiver.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/philox.h"
-#include "base/usage_error.h"
 #include "plan/explain.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"

@@ -7,6 +7,7 @@
 #include "compile/layout.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
+#include "plan/simulate.h"
 
 namespace tessera {
 
@@ -38,5 +39,13 @@ std::string limit_of(const Prediction& p, const Hardware& hardware);
 std::string peak_text(const Prediction& p);
 
 bool fits(const Prediction& p, const Hardware& hardware);
+
+// A simulated step as an image: a row a stage with its calls in time (forward, backward, what is
+// done again, messages and collectives, update), and below it the bytes of its arena that are
+// alive.
+
+// An SVG that stands alone; every bar names itself when pointed at. Neighbouring calls of one kind
+// and micro-batch are one bar.
+std::string draw(const std::vector<Program>& stages, const Timeline& timeline);
 
 }  // namespace tessera

@@ -7,10 +7,11 @@
 #include <optional>
 
 #include "base/error.h"
+#include "compile/passes.h"
+#include "compile/schedule/schedule_passes.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/search_bound.h"
-#include "plan/sparing.h"
 
 namespace tessera {
 namespace {
@@ -83,9 +84,8 @@ class Promise {
 
  private:
   Bound bound(const CompileRequest& r) {
-    const std::string& again = r.layout.recompute;
-    const bool known = again == "none" || again == "selective" || again == "full";
-    if (!known || r.model.encoder_layers > 0) return {};
+    const Recompute again = parse_recompute(r.layout.recompute, r.model.all_layers());
+    if (again.counted || r.model.encoder_layers > 0) return {};
     return bounds_->closer({r.layout, r.sequences});
   }
   bool is_fast(const Bound& b) const { return static_cast<double>(b.step_ns) < 1e9 * below_s_; }
@@ -198,6 +198,81 @@ std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware&
   if (divide(larger, request, ramp))
     trials.spared({fmt::format("batch.micro={}", larger.sequences), larger});
   return trials.fastest_first();
+}
+
+// Finds the least number of layers to recompute or offload so that a run fits, by bisection. Each
+// probe compiles the program of every stage, so the memory is exact.
+
+namespace {
+
+struct Knob {
+  std::string Layout::*value;
+  const char* name;
+  const char* all;  // of the layers; with ":N" the first N of each stage
+};
+constexpr Knob kRecompute = {&Layout::recompute, "recompute", "full"};
+constexpr Knob kOffload = {&Layout::offload, "offload", "activations"};
+
+bool fits(const CompileRequest& r, const Hardware& h, const Software& s, const Target& target) {
+  const Blocks blocks = compile_blocks(as_compiled_by(s, r), target);
+  for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
+    const Program p = program_of(blocks, stage);
+    if (!has_room(h.device, memory_need(p))) return false;
+  }
+  return true;
+}
+
+// Returns the layers of the stage that has most.
+int64_t layers_of_stage(const CompileRequest& r) {
+  const int64_t stages = r.layout.pipeline;
+  return (r.model.all_layers() + stages - 1) / stages;
+}
+
+Neighbour with(const Neighbour& run, const Knob& knob, const std::string& value) {
+  Neighbour n = run;
+  n.request.layout.*knob.value = value;
+  n.keys += fmt::format("{}layout.{}={}", run.keys.empty() ? "" : " ", knob.name, value);
+  return n;
+}
+
+Neighbour with(const Neighbour& run, const Knob& knob, int64_t layers) {
+  const bool all = layers == layers_of_stage(run.request);
+  return with(run, knob, all ? std::string(knob.all) : fmt::format("{}:{}", knob.all, layers));
+}
+
+}  // namespace
+
+std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
+                               const Software& software, const Target& target) {
+  const auto holds = [&](const Neighbour& n) {
+    return fits(n.request, hardware, software, target);
+  };
+  std::vector<Neighbour> found;
+  if (holds(run)) return found;
+  const bool offloads =
+      parse_offload(run.request.layout.offload).none() && hardware.device.host_bytes_per_s > 0;
+  std::vector<Knob> knobs;
+  const Recompute again =
+      parse_recompute(run.request.layout.recompute, run.request.model.all_layers());
+  if (again.full_layers == 0 && !again.counted) knobs.push_back(kRecompute);
+  if (offloads) knobs.push_back(kOffload);
+  for (const Knob& knob : knobs) {
+    // Bisection: the run fits with `enough` layers and does not with `too_few`.
+    int64_t too_few = 0, enough = layers_of_stage(run.request);
+    if (!holds(with(run, knob, enough))) continue;
+    while (enough - too_few > 1) {
+      const int64_t layers = (too_few + enough) / 2;
+      (holds(with(run, knob, layers)) ? enough : too_few) = layers;
+    }
+    found.push_back(with(run, knob, enough));
+  }
+  for (const std::string value : {"optimizer", "activations+optimizer"}) {
+    const Neighbour n = with(run, kOffload, value);
+    if (!offloads || !holds(n)) continue;
+    found.push_back(n);
+    break;
+  }
+  return found;
 }
 
 }  // namespace tessera

@@ -40,4 +40,7 @@ std::string rate_key(const Op& op, ValueSpan values);
 // Tokens of which the fused head makes logits at once.
 constexpr int64_t kHeadChunk = 512;
 
+// How many kernels the software launches for an op of that kind.
+double kernels_of(OpKind kind, const Software& software);
+
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "compile/compile.h"
 #include "ir/communicators.h"
 #include "model/presets.h"
+#include "plan/op_time.h"
 #include "plan/simulate.h"
 
 namespace tessera {
@@ -85,6 +86,26 @@ std::optional<LeastDevices> least_devices(const CompileRequest& request, const H
   for (int64_t n = top / 2 + step; n < top; n += step)
     if (auto fewer = fit_on(n, request, hardware, software, target)) return fewer;
   return found;
+}
+
+namespace {
+
+int64_t workspace(const Op& op, ValueSpan values) {
+  if (is_staged(op)) return staged_bytes(op, values);
+  if (rule_of(op).prepared != Prepared::kHead) return 0;
+  const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
+  const int64_t tokens = x.shape.elements() / w.shape[-1];
+  return std::min(tokens, kHeadChunk) * w.shape[0] * (size_of(DType::kF32) + size_of(w.dtype));
+}
+
+}  // namespace
+
+Target cluster_target() {
+  Target t;
+  t.alignment = 256;           // alignment of device allocators and vector loads
+  t.ordered_transfers = true;  // as NCCL and similar libraries order them
+  t.workspace_bytes = workspace;
+  return t;
 }
 
 }  // namespace tessera

@@ -26,4 +26,8 @@ struct LeastDevices {
 std::optional<LeastDevices> least_devices(const CompileRequest& request, const Hardware& hardware,
                                           const Software& software, const Target& target);
 
+// Accelerators read weights as they lie (no packing) and make reductions in place; the fused head
+// holds the logits of one chunk of tokens, in f32 and in the weights' type.
+Target cluster_target();
+
 }  // namespace tessera

@@ -15,10 +15,10 @@
 #include <optional>
 #include <queue>
 
+#include "base/count.h"
 #include "base/error.h"
-#include "compile/blocks.h"
+#include "compile/passes.h"
 #include "plan/search_bound.h"
-#include "plan/units.h"
 
 namespace tessera {
 namespace {
@@ -123,7 +123,7 @@ std::optional<Prediction> Search::predict(const Candidate& c) const {
   const Blocks blocks = compile_blocks(request_of(request_, c), target_);
   std::vector<Program> programs(c.layout.pipeline);
   for (auto stage = programs.size(); stage-- > 0;) {
-    programs[stage] = program_of(blocks, static_cast<int64_t>(stage));
+    programs[stage] = program_of(blocks, stage);
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
   }
   return simulate(programs, hardware_, software_);
@@ -199,9 +199,8 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   add_part(parts, "optimizer", a.optimizer, b.optimizer);
   add_part(parts, "bubble", a.bubble, b.bubble);
   add_part(parts, "host", a.host, b.host);
-  for (int t = 0; t < kTraffics; ++t)
-    add_part(parts, fmt::format("exposed {} traffic", name_of(static_cast<Traffic>(t))),
-             a.exposed[t], b.exposed[t]);
+  for (const Traffic t : Enumerators<Traffic>())
+    add_part(parts, fmt::format("exposed {} traffic", name_of(t)), a.exposed[t], b.exposed[t]);
   std::sort(parts.begin(), parts.end(),
             [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
   const double shown = 0.05 * std::abs(parts[0].first);

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "compile/blocks.h"
+#include "base/real.h"
+#include "compile/passes.h"
 #include "ir/rule.h"
 #include "plan/segment_time.h"
 
@@ -39,9 +40,8 @@ class Measure {
     // layout puts the group; what may be hidden counts as 0.
     for (const Op& op : s.ops) {
       if (!communicates(op) || runs_beside(s, op)) continue;
-      c.collectives.push_back(
-          {rule_of(op).effects.wire, *over_of(op.attributes),
-           static_cast<double>(p_[whole_operand(op)].bytes()) / op.chunk.count});
+      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
+                               ratio(p_[whole_operand(op)].bytes(), op.chunk.count)});
     }
     return c;
   }

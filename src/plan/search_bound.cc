@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/real.h"
 #include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
 
@@ -116,7 +117,7 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
     n.stacks.push_back({ns(s.layer, false), ns(s.again, false), both(s.backward), both(s.weights)});
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
-    const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
+    const auto bytes = [&](int64_t each) { return real_product(g.elements, each); };
     const auto moved = [&](WireKind kind, int64_t each) {
       return to_ns(collective_s(kind, bytes(each), shard, hardware_));
     };
@@ -149,7 +150,7 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
                                          GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
                                          stage, hardware_, software_.hierarchical),
                              hardware_));
-  return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
+  return to_ns(message_s(ratio(b.message_bytes, parts), pair, hardware_) + gather);
 }
 
 CandidateView Bounds::view(const Candidate& c) {
@@ -166,9 +167,8 @@ CandidateView Bounds::view(const Candidate& c) {
   for (size_t g = 0; g < v.places->stage.size(); ++g)
     v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
-    const auto at = static_cast<size_t>(s);
-    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[at]));
-    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[at]));
+    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[s]));
+    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[s]));
   }
   return v;
 }

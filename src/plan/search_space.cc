@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "compile/layout_check.h"
+#include "compile/schedule/schedule_passes.h"
 #include "model/hf_names.h"
 #include "plan/search.h"
 
@@ -80,6 +81,9 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
   return std::accumulate(ramp.begin(), ramp.end(), global, std::gcd<int64_t, int64_t>);
 }
 
+// Devices = tensor x pipeline x data: tensor divides the devices, pipeline what is left, and data
+// is the rest. A degree that does not divide what it distributes (heads, layers, the batch) is left
+// out with all layouts below it.
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
@@ -110,17 +114,17 @@ CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
 }
 
 std::string text_of(const Candidate& c) {
-  constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
+  constexpr EnumArray<PipelineSchedule, const char*> kSchedules = {"gpipe", "1f1b", "interleaved",
+                                                                   "zero_bubble"};
   const Layout& l = c.layout;
   std::string text = fmt::format("tensor {} x pipeline {} x data {}, micro {}", l.tensor,
                                  l.pipeline, l.data, c.micro);
-  if (l.pipeline > 1)
-    text += fmt::format(", {}", kSchedules[static_cast<size_t>(l.pipeline_schedule)]);
+  if (l.pipeline > 1) text += fmt::format(", {}", kSchedules[l.pipeline_schedule]);
   if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
   if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
   if (l.data > 1) text += fmt::format(", ZeRO {}", l.zero);
   text += fmt::format(", recompute {}", l.recompute);
-  return l.offload == "none" ? text : text + fmt::format(", offload {}", l.offload);
+  return parse_offload(l.offload).none() ? text : text + fmt::format(", offload {}", l.offload);
 }
 
 }  // namespace tessera

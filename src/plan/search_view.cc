@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 
 namespace tessera {
 
@@ -70,7 +70,7 @@ int64_t CandidateView::gathered(int64_t chunk) const {
 bool CandidateView::uses(const GroupCost& g, int64_t stage) const { return copies(g, stage) > 0; }
 
 int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
-  if (g.stack != kNone) return layers_on(stage, static_cast<size_t>(g.stack));
+  if (g.stack != kNone) return layers_on(stage, g.stack);
   const bool here = (g.embed && stage == 0) || (g.head && stage + 1 == stages());
   return here ? 1 : 0;
 }

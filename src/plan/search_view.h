@@ -1,8 +1,8 @@
 // One candidate as its bounds see it: the times of its chunks, and what its stages hold.
 #pragma once
 
-#include "compile/schedule/offload.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
+#include "compile/schedule/schedule_passes.h"
 #include "plan/search_bound.h"
 
 namespace tessera {

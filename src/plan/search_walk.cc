@@ -24,9 +24,9 @@ class ActionWalk {
         lists_(lists),
         free_(lists.size()),
         computed_(lists.size()),
-        at_(lists.size(), 0),
-        begun_(3, std::vector<bool>(view.chunks(), false)) {
-    const auto actions = static_cast<size_t>(view.chunks() * view.microbatches);
+        at_(lists.size(), 0) {
+    begun_.fill(std::vector<bool>(view.chunks(), false));
+    const int64_t actions = view.chunks() * view.microbatches;
     arrived_.assign(2, std::vector<int64_t>(actions, kNever));
     sent_.assign(2, std::vector<int64_t>(lists.size(), 0));
     for (int64_t s = 0; s < view.stages(); ++s) free_[size_t(s)] = view.gathered(s);
@@ -58,13 +58,13 @@ class ActionWalk {
   }
 
  private:
-  size_t slot(int64_t chunk, int64_t m) const {
-    return static_cast<size_t>(chunk * view_.microbatches + m);
-  }
+  int64_t slot(int64_t chunk, int64_t m) const { return chunk * view_.microbatches + m; }
 
+  // The first call of a kind on a chunk writes the sums that later ones add to, so it may be
+  // shorter.
   int64_t duration(const Action& a) {
-    std::vector<bool>& begun = begun_[static_cast<size_t>(a.kind)];
-    const auto c = static_cast<size_t>(a.chunk);
+    std::vector<bool>& begun = begun_[a.kind];
+    const int64_t c = a.chunk;
     const bool first = !begun[c];
     begun[c] = true;
     if (a.kind == ActionKind::kForward) return forward_[c];
@@ -114,9 +114,9 @@ class ActionWalk {
   std::vector<int64_t> free_;      // of each stage: when its compute queue is free
   std::vector<int64_t> computed_;  // when its last action ended, before its sends
   std::vector<size_t> at_;
-  std::vector<std::vector<bool>> begun_;       // of each kind and chunk
-  std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch
-  std::vector<std::vector<int64_t>> sent_;     // of each direction and stage
+  EnumArray<ActionKind, std::vector<bool>> begun_;  // by chunk
+  std::vector<std::vector<int64_t>> arrived_;       // of each direction, chunk and micro-batch
+  std::vector<std::vector<int64_t>> sent_;          // of each direction and stage
   std::vector<int64_t> forward_, ahead_;
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/real.h"
 
 namespace tessera {
 namespace {
@@ -15,8 +16,7 @@ namespace {
 uint64_t group_of(const Space& space, const Point& p, unsigned coalition) {
   uint64_t key = 0;
   for (size_t k = 0; k < p.size(); ++k)
-    if (coalition >> k & 1U)
-      key = key * space.knobs[k].choices.size() + static_cast<uint64_t>(p[k]);
+    if (coalition >> k & 1U) key = key * space.knobs[k].choices.size() + p[k];
   return key;
 }
 
@@ -70,8 +70,7 @@ std::vector<double> importance(const std::vector<std::vector<double>>& shares) {
   if (shares.empty()) return {};
   std::vector<double> mean(shares[0].size(), 0);
   for (const std::vector<double>& point : shares)
-    for (size_t k = 0; k < mean.size(); ++k)
-      mean[k] += std::abs(point[k]) / static_cast<double>(shares.size());
+    for (size_t k = 0; k < mean.size(); ++k) mean[k] += ratio(std::abs(point[k]), shares.size());
   return mean;
 }
 

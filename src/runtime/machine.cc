@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/box.h"
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/shape.h"
 #include "comm/nccl.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "runtime/initialise.h"
 
 namespace tessera {

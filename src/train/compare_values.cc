@@ -29,14 +29,14 @@ struct Found {
   std::string told;
   int64_t order = 0;                                   // among the records of its rank
   std::map<std::vector<int64_t>, ValueDigest> copies;  // by coordinates on the axes of copies
-  std::vector<size_t> axes;                            // those
+  std::vector<AxisKind> axes;                          // those
 };
 
 // Returns the axes over which ranks hold the same bytes. Pipeline stages that have a value all have
 // it whole, except for values of which every rank owns a shard.
-std::vector<size_t> copy_axes(const Mesh& mesh, const Sharding& place) {
-  std::vector<size_t> axes;
-  for (size_t a = 0; a < kMaxAxes; ++a)
+std::vector<AxisKind> copy_axes(const Mesh& mesh, const Sharding& place) {
+  std::vector<AxisKind> axes;
+  for (const AxisKind a : Enumerators<AxisKind>())
     if (mesh.size[a] > 1 && (place.place[a] == kReplicated || place.place[a] == kShared))
       axes.push_back(a);
   return axes;
@@ -127,7 +127,7 @@ class Comparison {
         f.axes = copy_axes(rank.mesh, r.place);
       }
       std::vector<int64_t> copy;
-      for (const size_t a : f.axes) copy.push_back(rank.at.at[a]);
+      for (const AxisKind a : f.axes) copy.push_back(rank.at.at[a]);
       add(f.copies[copy], r.digest);
       if (const size_t at = r.key.find("|read|weight|"); at != std::string::npos)
         weights_.try_emplace(r.key.substr(at + 13), axes_text(rank.mesh, r.place));
@@ -174,21 +174,21 @@ class Comparison {
 
   static std::string axes_text(const Mesh& mesh, const Sharding& place) {
     std::string text;
-    for (size_t a = 0; a < kMaxAxes; ++a)
+    for (const AxisKind a : Enumerators<AxisKind>())
       if (place.place[a] == kShared && mesh.size[a] > 1)
-        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(static_cast<AxisKind>(a)));
+        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(a));
     return text;
   }
 
   // Names the coordinates that all wrong copies have in common.
-  static std::string ranks_text(const std::vector<size_t>& axes,
+  static std::string ranks_text(const std::vector<AxisKind>& axes,
                                 const std::vector<std::vector<int64_t>>& wrong) {
     std::string text;
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto same = [&](const std::vector<int64_t>& c) { return c[i] == wrong[0][i]; };
       if (!std::all_of(wrong.begin(), wrong.end(), same)) continue;
-      text += fmt::format("{}{}={}", text.empty() ? "ranks with " : " ",
-                          name_of(static_cast<AxisKind>(axes[i])), wrong[0][i]);
+      text +=
+          fmt::format("{}{}={}", text.empty() ? "ranks with " : " ", name_of(axes[i]), wrong[0][i]);
     }
     return text.empty() ? "some ranks" : text;
   }

@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
 #include "kernels/cast.h"

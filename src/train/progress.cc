@@ -9,8 +9,8 @@
 #include <array>
 #include <cmath>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "train/metrics.h"
 
 namespace tessera {

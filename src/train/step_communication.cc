@@ -31,8 +31,8 @@ size_t traffic_axis(const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kWorld) return kSeveral;
   if (group.kind == GroupRef::Kind::kStages) return kPipeline;
   std::set<size_t> all;
-  for (int a = 0; a < kMaxAxes; ++a)
-    if (const auto axis = static_cast<AxisKind>(a); group.has(axis)) all.insert(traffic_of(axis));
+  for (const AxisKind axis : Enumerators<AxisKind>())
+    if (group.has(axis)) all.insert(traffic_of(axis));
   return all.size() == 1 ? *all.begin() : kSeveral;
 }
 

@@ -267,7 +267,7 @@ void ValueRecorder::finish(std::span<const StateTensor> gradients,
 // doubles in the shortest form that reads back exactly.
 std::string to_text(const RankRecords& all) {
   std::string text;
-  for (size_t a = 0; a < kMaxAxes; ++a)
+  for (const AxisKind a : Enumerators<AxisKind>())
     text += fmt::format("{} {} ", all.mesh.size[a], all.at.at[a]);
   text += "\n";
   for (const ValueRecord& r : all.records) {
@@ -286,7 +286,7 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
   std::string line;
   std::getline(lines, line);
   std::istringstream mesh(line);
-  for (size_t a = 0; a < kMaxAxes; ++a) mesh >> all.mesh.size[a] >> all.at.at[a];
+  for (const AxisKind a : Enumerators<AxisKind>()) mesh >> all.mesh.size[a] >> all.at.at[a];
   bool good = static_cast<bool>(mesh);
   while (good && std::getline(lines, line)) {
     const size_t key = line.find('\t'), told = line.find('\t', key + 1);

@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "base/print.h"
+#include "base/log.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"

@@ -40,7 +40,7 @@ TEST_F(BenchProgram, TwoRanksWriteAFileWithLinksThatPlanReads) {
   const Hardware h = load_hardware(folder_ / "two.yaml");
   EXPECT_EQ(h.node.devices, 2);
   EXPECT_TRUE(h.node.by_processor);
-  EXPECT_EQ(h.device.kind, "cpu");
+  EXPECT_EQ(h.device.kind, DeviceKind::kCpu);
   std::set<std::string> types, kinds;
   for (const MeasuredProduct& p : h.device.products) types.insert(p.type), kinds.insert(p.kind);
   EXPECT_EQ(types, (std::set<std::string>{"bf16", "f32"}));

@@ -32,7 +32,7 @@ class EmptyDirectory {
 
 TEST(MachineFiles, B10_NamesWorkInEveryDirectory) {
   const EmptyDirectory here;
-  EXPECT_EQ(open_cluster("h100").device.kind, "gpu");
+  EXPECT_EQ(open_cluster("h100").device.kind, DeviceKind::kGpu);
   EXPECT_NO_THROW(open_software("megatron-2022"));
 }
 

@@ -1,6 +1,6 @@
 // layout.offload: optimizer. Master weights and moments are in the host's memory, and on the device
 // around their update alone.
-#include "compile/schedule/host_state.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,6 @@
 #include "compile/compile.h"
 #include "compile/memory/memory_plan.h"
 #include "compile/memory/place.h"
-#include "compile/schedule/offload.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/state/pieces.h"

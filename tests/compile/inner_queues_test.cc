@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "compile/compile.h"
-#include "compile/lower/op_waits.h"
 #include "compile/lower/scratch.h"
 #include "ir/op_order.h"
 #include "ir/parse.h"

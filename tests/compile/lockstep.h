@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/schedule/model_order.h"
+#include "compile/schedule/stage_share.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -46,7 +46,7 @@ class Lockstep {
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const Coordinates at = coordinates_of(g_.mesh, r);
       bool counts = true;  // once where the bytes are the same
-      for (size_t a = 0; a < kMaxAxes; ++a) {
+      for (const AxisKind a : Enumerators<AxisKind>()) {
         const int8_t p = g_[v].sharding.place[a];
         if ((p == kReplicated || p == kShared) && at.at[a] > 0) counts = false;
       }

@@ -1,5 +1,5 @@
 // layout.offload: what a forward leaves to its backward waits in the host's memory.
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <gtest/gtest.h>
 

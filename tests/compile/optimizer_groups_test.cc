@@ -6,7 +6,7 @@
 
 #include "compile/check/check.h"
 #include "compile/compile.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/rule.h"

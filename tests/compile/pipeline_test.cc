@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "compile/schedule/spread_layers.h"
+#include "compile/schedule/block_shares.h"
 
 namespace tessera {
 namespace {

@@ -131,7 +131,7 @@ TEST(ShardCounts, DataAloneCommunicatesNothing) {
     for (const Value& v : g.values) {
       if (v.role != Role::kGradient || v.name == "d_memory") continue;
       for (const AxisKind a : {AxisKind::kReplica, AxisKind::kShard})
-        EXPECT_EQ(v.sharding.place[static_cast<size_t>(a)], kPartial) << v.name;
+        EXPECT_EQ(v.sharding.place[a], kPartial) << v.name;
     }
   }
 }
@@ -141,8 +141,7 @@ TEST(ShardCounts, DataAloneCommunicatesNothing) {
 TEST(ShardCounts, GradientsSayWhatIsLeftToReduce) {
   const auto place = [](const Graph& g, const std::string& name) -> int {
     for (const Value& v : g.values)
-      if (v.name == name + ".gradient")
-        return v.sharding.place[static_cast<size_t>(AxisKind::kTensor)];
+      if (v.name == name + ".gradient") return v.sharding.place[AxisKind::kTensor];
     return -100;
   };
   const Graph whole = forward(tiny(Family::kGpt2), 4, 8);

@@ -38,9 +38,9 @@ Program full_program() {
   v.decays = true;
   v.initial = {0.1 + 0.2, -1.0 / 3};
   v.whole = {"the whole", {4, 6}, 4, 2};
-  v.sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 0;
-  v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = kShared;
-  v.sharding.place[static_cast<size_t>(AxisKind::kContext)] = kPartialMax;
+  v.sharding.place[AxisKind::kTensor] = 0;
+  v.sharding.place[AxisKind::kShard] = kShared;
+  v.sharding.place[AxisKind::kContext] = kPartialMax;
   p.values[ValueId(2)].name = "two words \"quoted\" \\ and\na line";
   p.values[ValueId(3)].name = p.values[ValueId(1)].name;  // no longer a name for one
   p.kinds[FrameKindId(1)].name = "-3";

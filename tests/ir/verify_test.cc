@@ -136,7 +136,7 @@ TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
 // Places of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
 Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   Sample s = sample_graph();
-  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind axis = AxisKind::kTensor;
   s.graph.mesh[AxisKind::kTensor] = 2;
   const auto put = [&](ValueId v, int8_t place) {
     s.graph[v].sharding.place[axis] = place;
@@ -185,8 +185,8 @@ std::string converted(const OpAttributes& attributes, int8_t from, int8_t to) {
   for (Value& v : values) v.shape = {2, 8, 32};
   values[ValueId(0)].name = "x";
   values[ValueId(1)].name = "y";
-  values[ValueId(0)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
-  values[ValueId(1)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
+  values[ValueId(0)].sharding.place[AxisKind::kTensor] = from;
+  values[ValueId(1)].sharding.place[AxisKind::kTensor] = to;
   Op op;
   op.attributes = attributes;
   op.inputs = {ValueId(0)};
@@ -236,7 +236,7 @@ TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Op& up = s.graph.blocks.front().forward[1];
   up.inputs[0] = s.hidden;  // no norm between
   s.graph.blocks.front().forward.erase(s.graph.blocks.front().forward.begin());
-  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind axis = AxisKind::kTensor;
   s.graph[s.hidden].sharding.place[axis] = kPartial;
   s.graph[s.weight].sharding.place[axis] = kShared;
   s.graph[s.out].sharding.place[axis] = kPartial;

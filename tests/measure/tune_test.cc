@@ -1,7 +1,7 @@
 // What `tessera tune` reads and keeps.
 #include <gtest/gtest.h>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 #include "measure/trial.h"
 #include "measure/tune_history.h"
 #include "measure/tune_points.h"

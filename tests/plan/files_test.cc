@@ -8,13 +8,10 @@
 
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
-#include "plan/draw.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "plan/sparing.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/philox.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/search.h"
 
 namespace tessera::testing {

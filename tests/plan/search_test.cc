@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compile/blocks.h"
+#include "compile/passes.h"
 #include "plan/search_bound.h"
 #include "tests/plan/search_cases.h"
 
@@ -150,8 +150,8 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
   Prediction slow, fast;
   slow.parts.bubble = 3;
   fast.parts.bubble = 1;
-  slow.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1;
-  fast.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1.5;
+  slow.parts.exposed[Traffic::kTensor] = 1;
+  fast.parts.exposed[Traffic::kTensor] = 1.5;
   const std::vector<std::string> lines = differences(slow, fast);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0], "+2.00 s bubble");

@@ -9,7 +9,6 @@
 
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
 #include "plan/links.h"
 #include "plan/op_time.h"
 #include "plan/predict.h"
@@ -223,9 +222,7 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   const double kept = simulate({compile(r, {})}, h, {}).step_s;
   r.layout.offload = "activations";
   const Program p = compile(r, {});
-  const auto exposed = [](const Prediction& s) {
-    return s.parts.exposed[static_cast<size_t>(Traffic::kHost)];
-  };
+  const auto exposed = [](const Prediction& s) { return s.parts.exposed[Traffic::kHost]; };
   h.device.host_bytes_per_s = 1e30;
   EXPECT_NEAR(simulate({p}, h, {}).step_s, kept, 1e-6 * kept);
   // A link that takes a hundred times the step: out and back are two queues, but of one micro-batch
@@ -240,7 +237,7 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   h.device.host_bytes_per_s = 0;
   EXPECT_THROW(simulate({p}, h, {}), Error);
   // A processor copies within its own memory, and computes nothing meanwhile.
-  h.device.kind = "cpu";
+  h.device.kind = DeviceKind::kCpu;
   const double copies = 2 * 2 * copied_bytes(p) / h.device.memory_bytes_per_s;
   const Prediction here = simulate({p}, h, {});
   double ops = 0;

@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/search.h"
 #include "plan/tune.h"
 

@@ -245,7 +245,7 @@ SmallProgram inside_a_segment(const Mesh& mesh, int64_t rows, int64_t columns) {
   const ValueId maximum = p.value("maximum", Shape{rows, columns}, Role::kActivation, true);
   const ValueId scattered = p.value("scattered", Shape{rows, columns}, Role::kActivation, true);
   for (const ValueId v : {part, scattered}) {
-    p[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 1;
+    p[v].sharding.place[AxisKind::kTensor] = 1;
     localise(p[v], mesh);
   }
   const GroupRef tensor = GroupRef::along({AxisKind::kTensor});

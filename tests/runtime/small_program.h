@@ -25,7 +25,7 @@ class SmallProgram {
                 AxisKind split = AxisKind::kPipeline, DType type = DType::kF32) {
     Value v = make(name, type, std::move(shape), role);
     if (split != AxisKind::kPipeline) {
-      v.sharding.place[static_cast<size_t>(split)] = 0;
+      v.sharding.place[split] = 0;
       localise(v, p_.mesh);
     }
     v.frame = p_.kinds.next_id();

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/saving.h"
 #include "tests/checkpoint/sample_state.h"

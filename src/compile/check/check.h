@@ -20,11 +20,17 @@
 #include <string>
 #include <vector>
 
-#include "compile/check/finding.h"
 #include "ir/program.h"
 #include "ir/target.h"
 
 namespace tessera {
+
+struct Finding {
+  std::string kind;  // match | cycle | race | value
+  std::string text;  // in the names of the model
+  int rank = 0;      // index into what was given to check()
+  CallId call = kNone;
+};
 
 // One program for each rank of the mesh, or one for each stage whose ranks all run it. Empty:
 // nothing wrong.

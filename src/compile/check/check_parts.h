@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/check/finding.h"
+#include "compile/check/check.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/check/finding.h"
+#include "compile/check/check.h"
 
 namespace tessera {
 

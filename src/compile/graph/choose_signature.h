@@ -14,7 +14,7 @@ namespace tessera {
 // A weight, or what is made of weights and ids alone: its uses will decide.
 constexpr int8_t kFree = -8;
 
-bool is_data(size_t axis);
+bool is_data(AxisKind axis);
 
 // The default places of values between ops, and their places between blocks: divided over the
 // data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
@@ -23,9 +23,10 @@ struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;
 
-  int8_t of(const Value& v, size_t axis) const;
+  int8_t of(const Value& v, AxisKind axis) const;
 };
 
-Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis);
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
+                           AxisKind axis);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace {
 bool drops_weights(const Block& block, const Op& op) {
   if (!op.is<Dropout>()) return false;
   const int from = writer(block.forward, op.inputs[0]);
-  return from >= 0 && block.forward[static_cast<size_t>(from)].is<Softmax>();
+  return from >= 0 && block.forward[from].is<Softmax>();
 }
 
 bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {

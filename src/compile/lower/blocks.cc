@@ -36,7 +36,7 @@ void keep_saved(const Lowering& low, std::vector<Op>& ops, ValueId output) {
     const bool used = std::any_of(ops[i].outputs.begin(), ops[i].outputs.end(), [&](ValueId v) {
       return v != output && (low.graph[v].frame != kNone || readers(ops, v) > 0);
     });
-    if (!used) ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!used) ops.erase(ops.begin() + i);
   }
 }
 

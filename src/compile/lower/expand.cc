@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "compile/lower/expand.h"
 #include "compile/lower/lowering.h"
-#include "compile/lower/op_waits.h"
 #include "compile/lower/scratch.h"
 #include "ir/builder.h"
 #include "ir/rule.h"

@@ -9,6 +9,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/names.h"
+#include "ir/signature.h"
 
 namespace tessera {
 namespace {
@@ -16,9 +17,7 @@ namespace {
 // All ranks that hold parts or copies of a stage's weights.
 GroupRef ranks_of_stage(const Mesh& mesh) {
   GroupRef group;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline))
-      group.add(static_cast<AxisKind>(a));
+  for (const AxisKind a : divided_axes(mesh)) group.add(a);
   return group;
 }
 

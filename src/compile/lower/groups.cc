@@ -14,7 +14,7 @@ namespace {
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a : {AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
-    if (weight.sharding.place[static_cast<size_t>(a)] == kShared && mesh[a] > 1) axes.add(a);
+    if (weight.sharding.place[a] == kShared && mesh[a] > 1) axes.add(a);
   return axes;
 }
 

@@ -1,7 +1,7 @@
 // What the optimizer keeps of a group of weights, and the segments that update them.
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 
 namespace tessera {
 namespace {

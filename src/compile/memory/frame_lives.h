@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compile/memory/life.h"
+#include "compile/memory/pack.h"
 #include "ir/program.h"
 
 namespace tessera {

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "compile/memory/life.h"
-
 namespace tessera {
+
+// The lifetime of a buffer: a closed interval of schedule positions, and its arena offset.
+struct Life {
+  int64_t birth = 0, death = 0, bytes = 0;
+  int64_t offset = 0;
+};
 
 // Bytes that are taken already: used[c] of them from `offset` on, at position c.
 struct Region {

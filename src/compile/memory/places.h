@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "compile/memory/life.h"
+#include "compile/memory/pack.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/lower/expanded.h"
-#include "compile/schedule/model_order.h"
+#include "compile/lower/expand.h"
+#include "compile/schedule/stage_share.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
 
 namespace tessera {
 

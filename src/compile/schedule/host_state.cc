@@ -1,11 +1,11 @@
 // Moves optimizer state to the host's memory, and adds the copies around the calls that use it.
-#include "compile/schedule/host_state.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <map>
 #include <utility>
 
 #include "base/error.h"
-#include "compile/schedule/added_calls.h"
+#include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/host_copies.h"
 
 namespace tessera {

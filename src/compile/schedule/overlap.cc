@@ -2,7 +2,7 @@
 // so that they run while those compute. A call moves by swaps with its predecessor and stops at one
 // that it depends on: the same buffer with a write, the same queue, or, where transfers must keep
 // one order on all ranks, another transfer between stages.
-#include "compile/schedule/overlap.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
 #include <iterator>

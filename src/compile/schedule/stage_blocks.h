@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
+#include "compile/schedule/call_list.h"
 #include "compile/schedule/stage_share.h"
 
 namespace tessera {
@@ -38,5 +39,10 @@ class StageBlocks {
   std::vector<int64_t> first_;  // layer of each chunk, and where the last ends
   IdVector<BlockId, bool> holds_;
 };
+
+// In the order of the kinds, logits and batches last: programs that differ in the number of tokens
+// or micro-batches agree on all before them. Offsets are multiples of `alignment`.
+void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches, int64_t alignment,
+               CallList& calls);
 
 }  // namespace tessera

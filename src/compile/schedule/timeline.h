@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 
 namespace tessera {
 

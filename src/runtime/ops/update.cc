@@ -2,7 +2,7 @@
 #include "runtime/ops/update.h"
 
 #include "base/philox.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
 

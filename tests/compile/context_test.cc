@@ -1,5 +1,5 @@
 // What ZeRO decides for each stage of it.
-#include "compile/zero_plan.h"
+#include "compile/context.h"
 
 #include <gtest/gtest.h>
 

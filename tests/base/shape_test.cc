@@ -1,4 +1,4 @@
-#include "base/box.h"
+#include "base/shape.h"
 
 #include <gtest/gtest.h>
 

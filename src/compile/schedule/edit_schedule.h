@@ -1,4 +1,4 @@
-// Calls that a pass adds to a schedule, each before or after a call that is already there.
+// Edits of a schedule: adds calls to it, and removes what no call of a program uses.
 #pragma once
 
 #include <map>
@@ -20,5 +20,10 @@ class AddedCalls {
  private:
   std::map<CallId, std::vector<Call>> before_, after_;
 };
+
+// Removes segments that this stage never calls, such as those of another stage.
+void drop_uncalled(Program& p);
+// Removes frames that no call touches, except those of state.
+void drop_untouched(Program& p);
 
 }  // namespace tessera

@@ -1,7 +1,25 @@
-#include "compile/schedule/drop_unused.h"
+// Edits go over the schedule once and write it anew; removed entries change the ids of those after
+// them.
+#include "compile/schedule/edit_schedule.h"
 
 namespace tessera {
 
+void AddedCalls::apply(Program& p) {
+  IdVector<CallId, Call> calls;
+  calls.swap(p.schedule);
+  const auto add = [&](std::map<CallId, std::vector<Call>>& added, CallId at) {
+    const auto found = added.find(at);
+    if (found == added.end()) return;
+    for (Call& c : found->second) p.schedule.push_back(std::move(c));
+  };
+  for (const CallId c : calls.ids()) {
+    add(before_, c);
+    p.schedule.push_back(std::move(calls[c]));
+    add(after_, c);
+  }
+}
+
+// Ids are indices: what is kept moves up, and a table from old to new ids renames all references.
 void drop_uncalled(Program& p) {
   IdVector<SegmentId, bool> called(p.segments.size(), false);
   for (const Call& c : p.schedule) called[c.segment] = true;
