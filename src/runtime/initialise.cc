@@ -3,7 +3,7 @@
 #include "runtime/initialise.h"
 
 #include "base/error.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "kernels/initialise.h"
 
 namespace tessera {

@@ -17,7 +17,7 @@
 #include "comm/idle.h"
 #include "ir/rule.h"
 #include "ir/state.h"
-#include "runtime/host_relay.h"
+#include "runtime/shared_device.h"
 
 namespace tessera {
 namespace {

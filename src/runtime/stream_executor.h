@@ -4,7 +4,7 @@
 
 #include "runtime/device_marks.h"
 #include "runtime/device_queues.h"
-#include "runtime/op_reporter.h"
+#include "runtime/events.h"
 #include "runtime/step_exchange.h"
 #include "runtime/step_graphs.h"
 #include "runtime/transfer_times.h"

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "runtime/lead.h"
-#include "runtime/op_reporter.h"
+#include "runtime/events.h"
 #include "runtime/poison.h"
 #include "runtime/progress_thread.h"
 #include "runtime/wait_report.h"

@@ -1,9 +1,9 @@
 // Adds the terms of all ranks on the device, in the order of ranks: the sum of comm/reduce.cc, with
 // the same bits. One thread per element reads the own term from the operand and the others from the
 // staging memory, where those of rank r are at (r < own ? r : r - 1) * stride.
-#include "comm/gpu/reduce.h"
+#include "comm/reduce.h"
 
-#include <gpu_runtime.h>
+#include "tensor/gpu/check.h"
 
 namespace tessera {
 namespace {
@@ -84,14 +84,14 @@ __global__ void reduce_kernel(const DeviceReduce r) {
 
 }  // namespace
 
-int launch_reduce(const DeviceReduce& r, Stream s) {
-  if (r.n == 0) return gpuSuccess;
+void launch_reduce(const DeviceReduce& r, Stream s) {
+  if (r.n == 0) return;
   const int64_t blocks = (r.n + kThreads - 1) / kThreads;
   gpuLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
   config.blockDim = dim3(kThreads);
-  config.stream = static_cast<gpuStream_t>(s.handle);
-  return gpuLaunchKernelEx(&config, reduce_kernel, r);
+  config.stream = native(s);
+  check_gpu(gpuLaunchKernelEx(&config, reduce_kernel, r), "a sum over ranks");
 }
 
 }  // namespace tessera

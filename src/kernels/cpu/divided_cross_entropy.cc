@@ -8,9 +8,9 @@
 
 #include "kernels/cross_entropy.h"
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/divided_cross_entropy_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/softmax_row_simd.h"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/divided_cross_entropy_simd.h"
+#include "kernels/cpu/softmax_row_simd.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {

@@ -1,5 +1,5 @@
 // Dropout by rows, for one instruction set.
-#include "kernels/cpu/dropout_rows.h"
+#include "kernels/cpu/random_rows.h"
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/philox_simd.h"  // after simd.h

@@ -1,6 +1,6 @@
 // Normal numbers for one instruction set. Every operation is exactly rounded and none is fused, so
 // that all targets give the same bits.
-#include "kernels/cpu/initialise_range.h"
+#include "kernels/cpu/random_rows.h"
 #include "kernels/cpu/simd.h"
 // After simd.h.
 #include "kernels/cpu/philox_simd.h"

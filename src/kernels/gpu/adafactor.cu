@@ -17,7 +17,6 @@
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
 #include "kernels/gpu/reduce.h"
-#include "kernels/gpu/squares.h"
 #include "kernels/gpu/views.h"
 
 namespace tessera::kernels::gpu {

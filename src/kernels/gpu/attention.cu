@@ -13,7 +13,7 @@
 // Each output element is summed by one lane in the order of keys, so the bits are the same in every
 // run.
 #include "kernels/gpu/attention_tiles.h"
-#include "kernels/relative_position.h"
+#include "kernels/attention.h"
 
 namespace tessera::kernels::gpu {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/gpu/activation.h"
-#include "kernels/gpu/groups.h"
+#include "kernels/gpu/operand.h"
 #include "tensor/stream.h"
 
 namespace tessera::kernels::gpu {

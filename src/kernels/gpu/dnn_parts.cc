@@ -7,7 +7,7 @@
 // With G > 1 the query heads of all groups have no common stride, so the groups become cuDNN's
 // batch and a run has one sample. With G = 1, or with keys in an array of their own, heads have one
 // stride and samples are the batch.
-#include "kernels/gpu/dnn_parts.h"
+#include "kernels/gpu/cudnn.h"
 
 #include "base/error.h"
 

@@ -5,12 +5,11 @@
 //
 // cuBLASLt needs k contiguous in both operands ("TN"), so an operand with another order is
 // transposed as it is quantized.
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/gpu/fp8.h"
 #include "kernels/gpu/views.h"
 
 namespace tessera::kernels::gpu {

@@ -4,7 +4,7 @@
 // The algorithm comes from, in this order: the stored choices, a measurement of up to eight
 // proposals of the library (if there is a clock), or the library's first proposal. A stored choice
 // also fixes the bits of the results, because split-k algorithms differ in the order of their sums.
-// FP8: the operands are quantized into the workspace first (fp8_operands.h), and the factors are
+// FP8: the operands are quantized into the workspace first (gpu/fp8.h), and the factors are
 // passed as device pointers, so no value is read back.
 //
 //   workspace of a run:  [ FP8 codes of A and B | cuBLASLt's workspace ]
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "kernels/gpu/noise.h"
 #include "kernels/gpu_products.h"
 #include "tensor/gpu/late_library.h"

@@ -1,4 +1,4 @@
-// Operands of kernels as plain data.
+// Operands of kernels as plain data, and how threads divide them.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -14,6 +14,25 @@ constexpr int kGroup = 8;  // elements that a thread moves at once: 16 bytes of 
 struct Numbers {
   void* data = nullptr;
   DType type = DType::kF32;
+};
+
+// [rows, columns] in groups of eight neighbours within a row, the last of a row perhaps shorter.
+struct Groups {
+  int64_t rows = 0, columns = 0;
+  bool vector = false;  // 16-byte accesses: see read_group
+
+  struct Place {
+    int64_t row, column, at;  // at = row * columns + column
+    int n;                    // elements that are there
+  };
+
+  __host__ __device__ int64_t per_row() const { return (columns + kGroup - 1) / kGroup; }
+  __host__ __device__ int64_t count() const { return rows * per_row(); }
+  __host__ __device__ Place place(int64_t group) const {
+    const int64_t row = group / per_row(), column = group % per_row() * kGroup;
+    const int64_t left = columns - column;
+    return {row, column, row * columns + column, left < kGroup ? static_cast<int>(left) : kGroup};
+  }
 };
 
 }  // namespace tessera::kernels::gpu

@@ -1,6 +1,6 @@
 // Sums of activations, eight elements per thread, and bias gradients, which are column sums
 // (kernels/sum.h, column_sums.cu). Terms are added in f32 in the order given and rounded once.
-#include "kernels/gpu/sum.h"
+#include "kernels/gpu/views.h"
 
 #include "kernels/gpu/column_sums.h"
 #include "kernels/gpu/launch.h"

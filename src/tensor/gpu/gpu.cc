@@ -7,10 +7,17 @@
 #include <utility>
 
 #include "base/count.h"
+#include "base/error.h"
 #include "tensor/gpu/check.h"
-#include "tensor/gpu/mark.h"
 
 namespace tessera {
+
+void check_gpu(gpuError_t code, const char* call) {
+  if (code == gpuSuccess) return;
+  gpuGetLastError();
+  throw Error("{} failed: {} ({}). See what else uses the device with nvidia-smi.", call,
+              gpuGetErrorString(code), gpuGetErrorName(code));
+}
 
 std::string why_no_gpu() {
   int devices = 0;
@@ -151,7 +158,7 @@ GpuStream::GpuStream() {
   check_gpu(gpuStreamCreateWithFlags(&s, gpuStreamNonBlocking), "gpuStreamCreateWithFlags");
   stream_.handle = s;
 }
-GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_.handle)); }
+GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_)); }
 
 GpuEvent::GpuEvent(Timing timing) {
   gpuEvent_t e = nullptr;
@@ -165,10 +172,10 @@ GpuEvent::~GpuEvent() {
 }
 GpuEvent::GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
 void GpuEvent::record(Stream s) {
-  check_gpu(gpuEventRecord(static_cast<gpuEvent_t>(event_), native(s.handle)), "gpuEventRecord");
+  check_gpu(gpuEventRecord(static_cast<gpuEvent_t>(event_), native(s)), "gpuEventRecord");
 }
 void GpuEvent::make_wait(Stream s) const {
-  check_gpu(gpuStreamWaitEvent(native(s.handle), static_cast<gpuEvent_t>(event_), 0),
+  check_gpu(gpuStreamWaitEvent(native(s), static_cast<gpuEvent_t>(event_), 0),
             "gpuStreamWaitEvent");
 }
 void GpuEvent::synchronise() const {
@@ -199,7 +206,7 @@ GpuGraph::GpuGraph(GpuGraph&& other) noexcept
       nodes_(std::exchange(other.nodes_, 0)) {}
 void GpuGraph::begin(Stream s) {
   // Thread-local: other threads may use the runtime during the capture.
-  check_gpu(gpuStreamBeginCapture(native(s.handle), gpuStreamCaptureModeThreadLocal),
+  check_gpu(gpuStreamBeginCapture(native(s), gpuStreamCaptureModeThreadLocal),
             "gpuStreamBeginCapture");
   capturing_ = s.handle;
 }
@@ -218,7 +225,7 @@ int64_t GpuGraph::captured_nodes() const {
 void GpuGraph::end(Stream s) {
   gpuGraph_t graph = nullptr;
   capturing_ = nullptr;
-  check_gpu(gpuStreamEndCapture(native(s.handle), &graph), "gpuStreamEndCapture");
+  check_gpu(gpuStreamEndCapture(native(s), &graph), "gpuStreamEndCapture");
   size_t nodes = 0;
   gpuGraphExec_t executable = nullptr;
   gpuError_t code = gpuGraphGetNodes(graph, nullptr, &nodes);
@@ -237,33 +244,30 @@ void GpuGraph::give_up() noexcept {
   gpuGetLastError();
 }
 void GpuGraph::launch(Stream s) const {
-  check_gpu(gpuGraphLaunch(static_cast<gpuGraphExec_t>(executable_), native(s.handle)),
+  check_gpu(gpuGraphLaunch(static_cast<gpuGraphExec_t>(executable_), native(s)),
             "gpuGraphLaunch");
 }
 
 void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   check_gpu(
-      gpuMemcpyAsync(to, from, static_cast<size_t>(bytes), gpuMemcpyDefault, native(s.handle)),
+      gpuMemcpyAsync(to, from, static_cast<size_t>(bytes), gpuMemcpyDefault, native(s)),
       "gpuMemcpyAsync");
 }
 void copy_rows_in_stream(Stream s, const RowCopy& c) {
   if (c.bytes == 0 || c.rows == 0) return;
   check_gpu(gpuMemcpy2DAsync(c.to, static_cast<size_t>(c.to_pitch), c.from,
                              static_cast<size_t>(c.from_pitch), static_cast<size_t>(c.bytes),
-                             static_cast<size_t>(c.rows), gpuMemcpyDefault, native(s.handle)),
+                             static_cast<size_t>(c.rows), gpuMemcpyDefault, native(s)),
             "gpuMemcpy2DAsync");
 }
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
   if (bytes == 0) return;
-  check_gpu(gpuMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s.handle)),
+  check_gpu(gpuMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s)),
             "gpuMemsetAsync");
 }
-void write_in_stream(Stream s, int64_t* to, int64_t number) {
-  check_gpu(static_cast<gpuError_t>(launch_mark(s, to, number)), "writing a number");
-}
 void synchronise(Stream s) {
-  check_gpu(gpuStreamSynchronize(native(s.handle)), "gpuStreamSynchronize");
+  check_gpu(gpuStreamSynchronize(native(s)), "gpuStreamSynchronize");
 }
 
 }  // namespace tessera

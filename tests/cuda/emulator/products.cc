@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "gpu_runtime.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "kernels/gpu_products.h"
 
 namespace tessera::kernels {

@@ -1,14 +1,15 @@
-// Sums of squares and the search for non-finite values on the CPU. Blocks of a fixed size are
+// Sums of squares, the search for non-finite values and the clip factor on the CPU. Blocks of a fixed size are
 // summed by any thread and the block sums are added in order, so the gradient norm, and with it the
 // clip factor, has the same bits for any number of threads.
-#include "kernels/squares.h"
+#include "kernels/gradient_norm.h"
 
 #include <algorithm>
+#include <cmath>
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/squares_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/gradient_norm_simd.h"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/gradient_norm_simd.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/squares_simd.h"
 
 namespace tessera::kernels {
 
@@ -54,6 +55,16 @@ void launch(Cpu, const Launch& l, const FirstNonFiniteArgs& a) {
     first = std::min(first, found);
   });
   *a.first = first == n ? -1 : first;
+}
+
+void launch(Cpu, const Launch&, const ClipArgs& c) {
+  const double n = std::max(*c.tokens, 1.0) * *c.loss_scale;
+  *c.norm = std::sqrt(*c.squares) / n;
+  constexpr double kTiny = 1e-6;
+  const double factor = c.limit > 0 ? std::min(1.0, c.limit / (*c.norm + kTiny)) : 1.0;
+  *c.scale = factor / n;
+  const bool finite = std::isfinite(*c.squares) && std::isfinite(*c.loss);
+  *c.skip = finite && *c.skip_before == 0 ? 0 : 1;
 }
 
 }  // namespace tessera::kernels

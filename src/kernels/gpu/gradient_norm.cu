@@ -1,10 +1,11 @@
-// Sums of squares, and the search for an element that is not finite (kernels/squares.h). Both are
-// reductions in two stages: each block reduces a fixed part of the array to one number in the
+// Sums of squares, the search for an element that is not finite, and the norm and scale of a step
+// (kernels/gradient_norm.h). The first two are reductions in two stages: each block reduces a fixed part of the array to one number in the
 // workspace, then a single block reduces those. The parts do not depend on the GPU and no atomics
 // are used, so the gradient norm has the same bits in every run. Sums are f64: a square of a float
 // cannot overflow it.
-#include "kernels/gpu/squares.h"
-#include "kernels/squares.h"
+#include "kernels/gradient_norm.h"
+
+#include <cmath>
 
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -61,7 +62,6 @@ __device__ int64_t block_min(int64_t x, int64_t* shared) {
 
 // *first = the index of the first element that is not finite, or -1. `firsts` has
 // squares_partials(n) numbers.
-// squares_partials(n) numbers.
 struct SearchWork {
   Numbers x;
   int64_t n = 0;
@@ -91,6 +91,22 @@ __global__ void search_join_kernel(const SearchWork a) {
   first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
   if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
 }
+
+// One thread: the numbers stay on the device, so that the update can be enqueued without waiting for
+// the norm.
+struct ClipOnce {
+  ClipArgs a;
+  __host__ __device__ int64_t count() const { return 1; }
+  __device__ void operator()(int64_t) const {
+    constexpr double kTiny = 1e-6;  // as kernels/cpu/gradient_norm.cc
+    const double tokens = fmax(*a.tokens, 1.0) * *a.loss_scale;
+    *a.norm = sqrt(*a.squares) / tokens;
+    const double clip = a.limit > 0 ? fmin(1.0, a.limit / (*a.norm + kTiny)) : 1.0;
+    *a.scale = clip / tokens;
+    const bool finite = isfinite(*a.squares) && isfinite(*a.loss);
+    *a.skip = finite && *a.skip_before == 0 ? 0.0 : 1.0;
+  }
+};
 
 }  // namespace
 
@@ -131,5 +147,7 @@ void launch(Gpu, const Launch& l, const FirstNonFiniteArgs& a) {
   launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes},
          l.stream, w);
 }
+
+void launch(Gpu, const Launch& l, const ClipArgs& a) { launch_map("clip", l.stream, ClipOnce{a}); }
 
 }  // namespace tessera::kernels
