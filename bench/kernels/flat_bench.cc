@@ -2,8 +2,8 @@
 // written once.
 #include "bench/kernels/limits.h"
 #include "kernels/elementwise.h"
-#include "kernels/initialise.h"
 #include "kernels/gradient_norm.h"
+#include "kernels/initialise.h"
 #include "kernels/update.h"
 
 namespace tessera::bench {

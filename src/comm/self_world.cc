@@ -27,7 +27,7 @@ class SelfCommunicator : public Communicator {
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
                         const ReduceScatterForm& how) override {
-    const std::array terms = {static_cast<const std::byte*>(whole.data)};
+    const std::array<const std::byte*, 1> terms = {whole.as<std::byte>()};
     if (part.data != whole.data)
       reduce_in_order({.terms = terms,
                        .in = whole.dtype,

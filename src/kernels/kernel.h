@@ -8,6 +8,7 @@
 // memory is the device's, and no call waits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 
@@ -23,6 +24,12 @@ struct Launch {
   Stream stream = {};         // of a GPU; the CPU has none
   void* workspace = nullptr;  // workspace_bytes() bytes
   int threads = 1;            // CPU threads; workspace_bytes() was asked for this number
+
+  // An array in the workspace, that many bytes from its start.
+  template <class T>
+  T* room(int64_t offset = 0) const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
+  }
 };
 
 // The bytes of workspace that a launch needs: a function of shapes and types, so the data of views
@@ -30,6 +37,12 @@ struct Launch {
 template <class Device, class Args>
 int64_t workspace_bytes(Device, const Args&, int) {
   return 0;
+}
+
+// The bytes of an array of n elements.
+template <class T>
+constexpr int64_t bytes_for(int64_t n) {
+  return n * int64_t{sizeof(T)};
 }
 
 template <class Args>

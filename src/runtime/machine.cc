@@ -11,10 +11,9 @@
 #include "base/philox.h"
 #include "comm/world.h"
 #include "kernels/elementwise.h"
-#include "kernels/elementwise.h"
-#include "runtime/shared_device.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"
+#include "runtime/shared_device.h"
 #include "runtime/stream_executor.h"
 
 namespace tessera {

@@ -1,6 +1,7 @@
-// The arenas of runs. On the host, kernels and the host address the same bytes. On a GPU: device memory, and an address range of the host of the
-// same size. A value has the same offset in both, so a view is translated by adding the difference
-// of the bases. The host pages exist only once they are touched, so only copied values cost memory.
+// The arenas of runs. On the host, kernels and the host address the same bytes. On a GPU: device
+// memory, and an address range of the host of the same size. A value has the same offset in both,
+// so a view is translated by adding the difference of the bases. The host pages exist only once
+// they are touched, so only copied values cost memory.
 #include "tensor/arena.h"
 #include "tensor/gpu.h"
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "tensor/pages.h"
 
@@ -32,22 +33,22 @@ BF16* TensorView::bf16() const {
 Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
   CHECK(bytes >= 0, "buffer '{}' of {} bytes", name_, bytes);
   if (bytes == 0) return;
-  void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
     throw Error(
         "the system refused {:.1f} MiB for {}: {}. Free memory, or raise the limit of this "
         "process (ulimit -v, or the job's memory request)",
-        static_cast<double>(bytes) / (1 << 20), name_, std::strerror(errno));
+        mib(bytes), name_, std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(p);
   // Huge pages save most page faults and TLB misses of an arena. For a few of them or fewer, the
   // rounding would waste memory for no gain. A failure of madvise is harmless.
-  if (bytes >= 4 * kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  if (bytes >= 4 * kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ != nullptr) munmap(data_, bytes_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

@@ -11,6 +11,14 @@
 
 namespace tessera {
 
+// The address of element i of an array.
+inline std::byte* element(void* data, DType type, int64_t i) {
+  return static_cast<std::byte*>(data) + i * size_of(type);
+}
+inline const std::byte* element(const void* data, DType type, int64_t i) {
+  return static_cast<const std::byte*>(data) + i * size_of(type);
+}
+
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -22,6 +30,7 @@ struct TensorView {
   T* as() const {
     return static_cast<T*>(data);
   }
+  std::byte* at(int64_t i) const { return element(data, dtype, i); }
   // The elements as one type. CHECKs that the view has it.
   float* f32() const;
   BF16* bf16() const;

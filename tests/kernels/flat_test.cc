@@ -4,9 +4,8 @@
 
 #include "base/philox.h"
 #include "kernels/elementwise.h"
-#include "kernels/initialise.h"
-#include "kernels/initialise.h"
 #include "kernels/gradient_norm.h"
+#include "kernels/initialise.h"
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {

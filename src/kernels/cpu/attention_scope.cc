@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/operand.h"
 #include "kernels/attention.h"
+#include "kernels/cpu/operand.h"
 
 namespace tessera::kernels {
 
@@ -85,7 +85,7 @@ void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
 }
 
 int64_t scope_bytes(int64_t t, int64_t s, int64_t bias_parts) {
-  return (round_up(t + s, kPad) + bias_parts) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(round_up(t + s, kPad) + bias_parts);
 }
 
 int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query) {
@@ -94,8 +94,8 @@ int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query) {
   const int64_t n = r.causal ? std::max<int64_t>(-key_minus_query, 0) : std::abs(key_minus_query);
   if (n < exact) return first + n;
   const float ratio = static_cast<float>(n) / static_cast<float>(exact);
-  const auto whole =
-      static_cast<float>(std::log(static_cast<double>(r.distance) / static_cast<double>(exact)));
+  const float whole =
+      rounded(std::log(static_cast<double>(r.distance) / static_cast<double>(exact)));
   const float far = std::log(ratio) / whole * static_cast<float>(side - exact);
   return first + std::min(exact + static_cast<int64_t>(far), side - 1);
 }

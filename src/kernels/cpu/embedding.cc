@@ -92,7 +92,7 @@ void launch(Cpu, const Launch& l, const EmbeddingArgs& a) {
 
 int64_t workspace_bytes(Cpu, const EmbeddingGradArgs& a, int) {
   if (a.d_table.dtype == DType::kF32) return 0;
-  return a.ids.elements() * static_cast<int64_t>(sizeof(int32_t));
+  return bytes_for<int32_t>(a.ids.elements());
 }
 
 // In f32 the sums are formed in the table itself. In 16 bits that would round after every token, so

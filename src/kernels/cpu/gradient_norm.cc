@@ -1,6 +1,6 @@
-// Sums of squares, the search for non-finite values and the clip factor on the CPU. Blocks of a fixed size are
-// summed by any thread and the block sums are added in order, so the gradient norm, and with it the
-// clip factor, has the same bits for any number of threads.
+// Sums of squares, the search for non-finite values and the clip factor on the CPU. Blocks of a
+// fixed size are summed by any thread and the block sums are added in order, so the gradient norm,
+// and with it the clip factor, has the same bits for any number of threads.
 #include "kernels/gradient_norm.h"
 
 #include <algorithm>
@@ -23,13 +23,13 @@ constexpr int64_t blocks_of(int64_t n) { return (n + kSquaresBlock - 1) / kSquar
 }  // namespace
 
 int64_t workspace_bytes(Cpu, const SquaresArgs& a, int) {
-  return blocks_of(a.x.elements()) * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(blocks_of(a.x.elements()));
 }
 
 void launch(Cpu, const Launch& l, const SquaresArgs& a) {
   const Source from(a.x);
   const int64_t n = a.x.elements();
-  const auto sums = static_cast<double*>(l.workspace);
+  const auto sums = l.room<double>();
   const auto block_sum = &HWY_DYNAMIC_DISPATCH(SumSquares);
   parallel_ranges(
       blocks_of(n), kGrainElements / kSquaresBlock, l.threads, [&](int64_t begin, int64_t end) {

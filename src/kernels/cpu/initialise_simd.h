@@ -66,7 +66,7 @@ HWY_INLINE void DrawNormals(const NormalRange& a, int64_t chunk, float* z) {
   const F d;
   const hn::RebindToUnsigned<F> du;
   alignas(64) uint32_t words[kPhiloxWords];
-  PhiloxWords(a.key, static_cast<uint64_t>(chunk * kPhiloxBlocks), 0, words);
+  PhiloxWords(a.key, chunk * kPhiloxBlocks, 0, words);
   for (int64_t i = 0; i < kPhiloxWords; i += 2 * kLanes) {
     hn::Vec<decltype(du)> w0, w1;
     hn::LoadInterleaved2(du, words + i, w0, w1);

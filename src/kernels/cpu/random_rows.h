@@ -15,7 +15,7 @@ constexpr int64_t kPhiloxWords = 4 * kPhiloxBlocks;
 
 // uniform(word) >= p exactly if (word >> 8) >= p * 2^24, rounded up.
 inline uint32_t dropout_threshold(float probability) {
-  return static_cast<uint32_t>(std::ceil(static_cast<double>(probability) * 0x1p24));
+  return static_cast<uint32_t>(std::ceil(probability * 0x1p24));
 }
 
 struct DropoutRows {

@@ -29,7 +29,7 @@ struct DropWork {
     const int64_t sample = a.samples[p.row / a.rows_of_sample];
     const int64_t row = a.first_row + p.row % a.rows_of_sample;
     const int64_t element = row * a.width + a.first_column + p.column;
-    PhiloxWords words(value_of(a.key), static_cast<uint64_t>(sample));
+    PhiloxWords words(value_of(a.key), sample);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
     for (int k = 0; k < kGroup; ++k) {

@@ -1,9 +1,8 @@
-// The table of a GPU's kernels, and the check of a launch, which is left to the host's compiler: nvcc
-// cannot compile the format strings of fmt.
+// The table of a GPU's kernels, and the check of a launch, which is left to the host's compiler:
+// nvcc cannot compile the format strings of fmt.
 #include <gpu_runtime.h>
 
 #include "base/error.h"
-#include "kernels/gpu/launch.h"
 #include "kernels/kernels.h"
 
 namespace tessera::kernels::gpu {

@@ -5,14 +5,14 @@
 
 #include <cstdint>
 
-#include "tensor/stream.h"
+#include "kernels/gpu/launch.h"
 
 namespace tessera::kernels::gpu {
 
 constexpr int kWarp = 32;
 
-__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
-__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int lane_index() { return thread_of_block() % kWarp; }
+__device__ inline int warp_index() { return thread_of_block() / kWarp; }
 __device__ inline int warps_of_block() { return static_cast<int>(blockDim.x) / kWarp; }
 
 // Every lane gets the sum.

@@ -62,7 +62,7 @@ void launch(Gpu, const Launch& l, const SumArgs& a) {
 }
 
 int64_t workspace_bytes(Gpu, const BiasGradArgs& a, int) {
-  return column_partials(rows_of(a.dy), columns_of(a.dy)) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(column_partials(rows_of(a.dy), columns_of(a.dy)));
 }
 
 void launch(Gpu, const Launch& l, const BiasGradArgs& a) {
@@ -70,7 +70,7 @@ void launch(Gpu, const Launch& l, const BiasGradArgs& a) {
   sums.groups = groups_of(rows_of(a.dy), columns_of(a.dy), a.dy);
   sums.dy = numbers(a.dy);
   sums.to = numbers(a.dbias);
-  sums.partials = static_cast<float*>(l.workspace);
+  sums.partials = l.room<float>();
   launch_column_sums(sums, l.stream);
 }
 
