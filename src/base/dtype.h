@@ -38,12 +38,4 @@ struct F16 {
   explicit operator float() const;
 };
 
-// A number as f32, whichever type stores it, and its rounding to that type.
-inline float as_f32(float x) { return x; }
-inline float as_f32(BF16 x) { return static_cast<float>(x); }
-inline float as_f32(F16 x) { return static_cast<float>(x); }
-inline void store_f32(float x, float& to) { to = x; }
-inline void store_f32(float x, BF16& to) { to = BF16(x); }
-inline void store_f32(float x, F16& to) { to = F16(x); }
-
 }  // namespace tessera

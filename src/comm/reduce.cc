@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/tensor.h"
 
 namespace tessera {
 namespace {

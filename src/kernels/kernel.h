@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <tuple>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels {
 

@@ -7,6 +7,7 @@
 namespace tessera {
 namespace {
 
+// The optimizers that update a weight in one pass share one binding.
 template <class A>
 const Binding& binding_in_table() {
   if constexpr (requires { A::kOptimizer; })

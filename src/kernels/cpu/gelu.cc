@@ -34,6 +34,7 @@ void launch(Cpu, const Launch& l, const GeluGradArgs& a) {
             (!a.bias || a.bias.elements() == d) && (!a.dbias || a.dbias.elements() == d),
         "gelu_grad: x {}, bias {}, dy {}, dx {}", to_string(a.x.shape), to_string(a.bias.shape),
         to_string(a.dy.shape), to_string(a.dx.shape));
+  // A block of rows is one task: it writes dx, and with a bias the column sums of the block.
   const auto partials = a.dbias ? l.room<float>() : nullptr;
   const GeluGradRows g{.erf = a.kind == GeluKind::kErf,
                        .x = a.x,

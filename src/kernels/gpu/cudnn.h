@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "kernels/gpu_attention.h"
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

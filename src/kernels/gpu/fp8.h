@@ -4,7 +4,7 @@
 
 #include "kernels/gpu/operand.h"
 #include "kernels/matmul.h"
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

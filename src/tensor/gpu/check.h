@@ -3,7 +3,7 @@
 
 #include <gpu_runtime.h>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 
