@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
