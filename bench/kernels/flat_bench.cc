@@ -1,9 +1,9 @@
 // Ops over flat ranges, as a share of the memory bandwidth. Bytes are those that must be read and
 // written once.
 #include "bench/kernels/limits.h"
-#include "kernels/cast.h"
+#include "kernels/elementwise.h"
+#include "kernels/gradient_norm.h"
 #include "kernels/initialise.h"
-#include "kernels/squares.h"
 #include "kernels/update.h"
 
 namespace tessera::bench {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tensor/cpu_features.h"
 #include "tensor/tensor.h"

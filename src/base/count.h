@@ -13,6 +13,7 @@ std::string format_count(int64_t n);  // 1,240 and -12,000
 inline double without_nan_sign(double x) {
   return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
+inline double mib(auto bytes) { return static_cast<double>(bytes) / (1 << 20); }
 inline double gib(auto bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Returns three digits and a decimal prefix: "1.19 M", "20 T", "450".

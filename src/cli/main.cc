@@ -14,7 +14,7 @@
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 #include "tensor/tensor.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Sums and maxima in a fixed order.
+// Sums and maxima in a fixed order, on the CPU and on a GPU.
 #pragma once
 
 #include <span>
@@ -20,5 +20,17 @@ struct Reduce {
   bool add = false;
 };
 void reduce_in_order(const Reduce& r);
+
+// The same on a GPU. The terms are the own one and what came from the others, rank by
+// rank, `stride` elements apart in the staging memory.
+struct DeviceReduce {
+  const void *own = nullptr, *staged = nullptr;
+  int64_t stride = 0, rank = 0, size = 1;
+  int64_t n = 0;
+  void* out = nullptr;
+  DType in = DType::kF32, out_type = DType::kF32;
+  bool maximum = false, add = false;
+};
+void launch_reduce(const DeviceReduce& r, Stream s);
 
 }  // namespace tessera

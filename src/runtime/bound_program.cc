@@ -187,6 +187,7 @@ ValueId BoundProgram::only(Role role) const {
   return v;
 }
 
+// Several queues may have a communicator of their own for one group; their bytes are added.
 std::map<GroupRef, int64_t> BoundProgram::bytes_sent() const {
   std::map<GroupRef, int64_t> sent;
   for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();

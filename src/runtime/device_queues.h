@@ -1,4 +1,5 @@
-// The queues of a program as streams of a GPU, and waits of calls and of ops as events.
+// The queues of a program as streams of a GPU, waits of calls and of ops as events, and the times
+// of transfers in these streams.
 #pragma once
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "runtime/events.h"
 #include "tensor/gpu.h"
 
 namespace tessera {
@@ -54,6 +56,28 @@ class DeviceQueues {
   GpuEvent fork_, inner_fork_, transfer_;
   bool transferred_ = false;     // since fork()
   std::vector<GpuEvent> joins_;  // one a queue
+};
+
+// Times of the transfers of one run on a device, by events with timing around them.
+class TransferTimes {
+ public:
+  enum class What { kTransfer, kWait, kBoth };  // kBoth: a transfer of the compute queue
+
+  void start() { used_ = 0; }  // of a run
+  // Between these two in a stream: a transfer, or a wait of the compute queue for one.
+  void begin(Stream s, What what, const GroupRef& group);
+  void end(Stream s);
+  // After the run: adds the seconds to `time`.
+  void collect(CommunicationTime& time) const;
+
+ private:
+  struct Span {
+    GpuEvent from{GpuEvent::Timing::kOn}, to{GpuEvent::Timing::kOn};
+    What what = What::kTransfer;
+    GroupRef group;
+  };
+  std::vector<Span> spans_;  // kept for the next run that is timed
+  size_t used_ = 0;
 };
 
 }  // namespace tessera

@@ -9,12 +9,11 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/shape.h"
-#include "comm/nccl.h"
-#include "kernels/cast.h"
-#include "kernels/fill.h"
-#include "runtime/device_sharing.h"
+#include "comm/world.h"
+#include "kernels/elementwise.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"
+#include "runtime/shared_device.h"
 #include "runtime/stream_executor.h"
 
 namespace tessera {

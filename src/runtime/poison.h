@@ -1,7 +1,7 @@
 // Every byte whose value is dead is NaN: a read of it shows in the loss.
 #pragma once
 
-#include "runtime/arenas.h"
+#include "runtime/bound_program.h"
 
 namespace tessera {
 

@@ -17,15 +17,15 @@
 #include "comm/idle.h"
 #include "ir/rule.h"
 #include "ir/state.h"
-#include "runtime/host_relay.h"
+#include "runtime/shared_device.h"
 
 namespace tessera {
 namespace {
 
 // Returns the number of a transfer for DeviceMarks: it rises in issue order.
-int64_t number_of(CallId c, size_t op) {
+int64_t number_of(CallId c, int64_t op) {
   constexpr int64_t kMostOps = 1 << 20;
-  return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
+  return int64_t{c.number()} * kMostOps + op + 1;
 }
 
 // Returns whether a run copies changed state to the host.
@@ -113,7 +113,7 @@ int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
   const auto& kernel = kernels_.of<kernels::FirstNonFiniteArgs>();
   const int64_t partials = kernel.workspace_bytes({flat(t), nullptr}, 1);
   const DeviceBuffer memory("the search for the first bad value",
-                            partials + static_cast<int64_t>(sizeof(first)));
+                            partials + int64_t{sizeof(first)});
   std::byte* const found = memory.data() + partials;
   kernel.run({queues_.main(), memory.data()}, {flat(t), reinterpret_cast<int64_t*>(found)});
   copy_in_stream(queues_.main(), &first, found, sizeof(first));
@@ -338,7 +338,7 @@ void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
   const Stream s = op.bound.launch.stream;
   const Queue queue = queue_of(program(), c, op);
   const bool marked = op.is_on_stream();
-  const int64_t number = number_of(c, static_cast<size_t>(&op - bound_.ops(c).data()));
+  const int64_t number = number_of(c, &op - bound_.ops(c).data());
   if (channel.needs_order()) queues_.before_transfer(s);
   if (marked) marks_.started(s, queue, number);
   if (marked && how == Enqueue::kTimed)

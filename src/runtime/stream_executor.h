@@ -4,10 +4,9 @@
 
 #include "runtime/device_marks.h"
 #include "runtime/device_queues.h"
-#include "runtime/op_reporter.h"
+#include "runtime/executor.h"
 #include "runtime/step_exchange.h"
 #include "runtime/step_graphs.h"
-#include "runtime/transfer_times.h"
 #include "runtime/wait_report.h"
 
 namespace tessera {

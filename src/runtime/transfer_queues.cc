@@ -103,10 +103,8 @@ bool TransferQueues::may_start(const Active& a) const {
   }
   const std::vector<PreparedOp>& ops = bound_.ops(a.call);
   const std::vector<int32_t>& after = ops[a.op].op->after;
-  return std::all_of(after.begin(), after.end(), [&](int32_t j) {
-    const auto at = static_cast<size_t>(j);
-    return !is_inner(ops[at].op->queue) || inner_over_[at];
-  });
+  return std::all_of(after.begin(), after.end(),
+                     [&](int32_t j) { return !is_inner(ops[j].op->queue) || inner_over_[j]; });
 }
 
 // Returns true if any queue advanced.

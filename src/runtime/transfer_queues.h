@@ -10,8 +10,8 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/executor.h"
 #include "runtime/lead.h"
-#include "runtime/op_reporter.h"
 #include "runtime/poison.h"
 #include "runtime/progress_thread.h"
 #include "runtime/wait_report.h"

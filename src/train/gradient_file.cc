@@ -10,7 +10,7 @@
 #include "base/shape.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
-#include "kernels/cast.h"
+#include "kernels/elementwise.h"
 #include "model/hf_names.h"
 
 namespace tessera {

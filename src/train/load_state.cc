@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/finite.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 
 namespace tessera {
 namespace {

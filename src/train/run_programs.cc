@@ -8,7 +8,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "compile/compile.h"
 #include "data/tokenizer.h"
 #include "ir/communicators.h"

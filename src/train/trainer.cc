@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "train/load_factors.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"

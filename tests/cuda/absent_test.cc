@@ -2,7 +2,6 @@
 // installed: what it lacks would be taken from the rooms, and the linker refuses to have both.
 #include <gtest/gtest.h>
 
-#include "comm/nccl.h"
 #include "comm/world.h"
 #include "kernels/gpu_products.h"
 #include "tests/train/tiny_run.h"

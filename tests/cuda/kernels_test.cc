@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ir/state.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "tests/cuda/device.h"
 
 namespace tessera::testing {

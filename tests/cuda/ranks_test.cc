@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "tests/comm/ranks.h"
 #include "tests/cuda/emulator/nccl.h"
 #include "tests/cuda/emulator/streams.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 #include "tests/cli/program.h"
 #include "train/load_run.h"
 #include "train/loop.h"

@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "ir/communicators.h"
 #include "ir/rule.h"
 #include "plan/hardware.h"
-#include "runtime/device_sharing.h"
+#include "runtime/shared_device.h"
 #include "tests/train/tiny_run.h"
 
 namespace tessera {

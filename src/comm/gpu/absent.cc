@@ -1,6 +1,6 @@
 // What the build takes without the CUDA toolkit.
 #include "base/error.h"
-#include "comm/nccl.h"
+#include "comm/world.h"
 
 namespace tessera {
 

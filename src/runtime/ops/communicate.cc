@@ -82,7 +82,7 @@ TensorView packed(const BoundOp& b, const Sides& s) {
 kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
-  return {.to = static_cast<std::byte*>(b.launch.workspace) + k * c.outer * c.extent * row,
+  return {.to = b.launch.room<std::byte>(k * c.outer * c.extent * row),
           .to_pitch = c.extent * row,
           .from = s.whole.as<std::byte>() + k * c.extent * row,
           .from_pitch = c.n * row,

@@ -1,4 +1,6 @@
-// Bindings of vocabulary-parallel cross-entropy.
+// Bindings of vocabulary-parallel cross-entropy, in three ops with a reduction over the tensor
+// ranks between them: the maximum of each row; the sum of exponentials above it and the label's
+// logit; then the loss and its gradient from the sums of all ranks.
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/dropout.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // What bindings of losses share.
 #pragma once
 
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
 namespace tessera {
 

@@ -12,8 +12,7 @@ struct Window {
 
 Window window(const BoundOp& b, int d, ValueId whole, ValueId part, const TensorView& all) {
   const Extents p = b.extents(part), w = b.extents(whole);
-  const auto i = static_cast<size_t>(d);
-  return {all.shape.product(0, d), p.begin[i] - w.begin[i], p.end[i] - p.begin[i], all.shape[d],
+  return {all.shape.product(0, d), p.begin[d] - w.begin[d], p.end[d] - p.begin[d], all.shape[d],
           all.shape.product(d + 1, all.shape.rank()) * size_of(all.dtype)};
 }
 

@@ -5,7 +5,7 @@ namespace tessera {
 namespace {
 
 kernels::SumArgs args(const BoundOp& b) {
-  const auto terms = static_cast<size_t>(b.op->as<Sum>().terms);
+  const size_t terms = b.op->as<Sum>().terms;
   const bool biases = b.inputs.size() > terms;
   const int64_t columns = biases ? b.inputs[terms].elements() : b.inputs[0].shape[-1];
   kernels::SumArgs a;

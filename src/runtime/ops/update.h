@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/update.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
 namespace tessera {
 

@@ -13,14 +13,15 @@ HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   alignas(64) float buffer[kLanes > kSums ? kLanes : kSums];
   for (int64_t i = begin; i < end; i += kSums) {
     const int64_t n = HWY_MIN(kSums, end - i);
-    const float* p = static_cast<const float*>(x.data) + i;
+    const float* p = x.as<float>() + i;
     if (x.type != DType::kF32 || n < kSums) {
       for (int64_t k = 0; k < kSums; ++k) buffer[k] = 0;
       for (int64_t k = 0; k < n; ++k) buffer[k] = x[i + k];
       p = buffer;
     }
     for (int64_t k = 0; k < kSums; ++k) {
-      sums[k] += static_cast<double>(p[k]) * static_cast<double>(p[k]);
+      const double wide = p[k];
+      sums[k] += wide * wide;
     }
   }
   double total = 0;

@@ -1,10 +1,11 @@
-// Sums of squares, and the search for an element that is not finite (kernels/squares.h). Both are
-// reductions in two stages: each block reduces a fixed part of the array to one number in the
-// workspace, then a single block reduces those. The parts do not depend on the GPU and no atomics
-// are used, so the gradient norm has the same bits in every run. Sums are f64: a square of a float
-// cannot overflow it.
-#include "kernels/gpu/squares.h"
-#include "kernels/squares.h"
+// Sums of squares, the search for an element that is not finite, and the norm and scale of a step
+// (kernels/gradient_norm.h). The first two are reductions in two stages: each block reduces a fixed
+// part of the array to one number in the workspace, then a single block reduces those. The parts do
+// not depend on the GPU and no atomics are used, so the gradient norm has the same bits in every
+// run. Sums are f64: a square of a float cannot overflow it.
+#include "kernels/gradient_norm.h"
+
+#include <cmath>
 
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -26,14 +27,17 @@ struct SquaresWork {
 };
 
 __global__ void squares_kernel(const SquaresWork a) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t begin = block_x() * kSquaresOfBlock;
   const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
   double sum[1] = {0};
   float x[kGroup];
   for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
-    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    const int n = group_size(end - i);
     read_group(a.x, i, n, a.vector, x);
-    for (int k = 0; k < n; ++k) sum[0] += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+    for (int k = 0; k < n; ++k) {
+      const double wide = x[k];
+      sum[0] += wide * wide;
+    }
   }
   block_sums(sum, reinterpret_cast<double*>(shared_floats()));
   if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
@@ -61,7 +65,6 @@ __device__ int64_t block_min(int64_t x, int64_t* shared) {
 
 // *first = the index of the first element that is not finite, or -1. `firsts` has
 // squares_partials(n) numbers.
-// squares_partials(n) numbers.
 struct SearchWork {
   Numbers x;
   int64_t n = 0;
@@ -70,12 +73,12 @@ struct SearchWork {
 };
 
 __global__ void search_kernel(const SearchWork a) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t begin = block_x() * kSquaresOfBlock;
   const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
   int64_t first = kNone;
   float x[kGroup];
   for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
-    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    const int n = group_size(end - i);
     read_group(a.x, i, n, a.vector, x);
     for (int k = 0; k < kGroup; ++k)
       if (k < n && !isfinite(x[k]) && i + k < first) first = i + k;
@@ -92,6 +95,22 @@ __global__ void search_join_kernel(const SearchWork a) {
   if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
 }
 
+// One thread: the numbers stay on the device, so that the update can be enqueued without waiting
+// for the norm.
+struct ClipOnce {
+  ClipArgs a;
+  __host__ __device__ int64_t count() const { return 1; }
+  __device__ void operator()(int64_t) const {
+    constexpr double kTiny = 1e-6;  // as kernels/cpu/gradient_norm.cc
+    const double tokens = fmax(*a.tokens, 1.0) * *a.loss_scale;
+    *a.norm = sqrt(*a.squares) / tokens;
+    const double clip = a.limit > 0 ? fmin(1.0, a.limit / (*a.norm + kTiny)) : 1.0;
+    *a.scale = clip / tokens;
+    const bool finite = isfinite(*a.squares) && isfinite(*a.loss);
+    *a.skip = finite && *a.skip_before == 0 ? 0.0 : 1.0;
+  }
+};
+
 }  // namespace
 
 int64_t squares_partials(int64_t n) { return blocks_for(n, kSquaresOfBlock); }
@@ -107,12 +126,11 @@ namespace tessera::kernels {
 using namespace gpu;
 
 int64_t workspace_bytes(Gpu, const SquaresArgs& a, int) {
-  return squares_partials(a.x.elements()) * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(squares_partials(a.x.elements()));
 }
 
 void launch(Gpu, const Launch& l, const SquaresArgs& a) {
-  const SquaresWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data),
-                         static_cast<double*>(l.workspace), a.sum};
+  const SquaresWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data), l.room<double>(), a.sum};
   if (w.n == 0) return;
   const Grid grid = {.x = squares_partials(w.n), .threads = kThreads, .shared_bytes = kSharedBytes};
   launch("squares", squares_kernel, grid, l.stream, w);
@@ -120,16 +138,18 @@ void launch(Gpu, const Launch& l, const SquaresArgs& a) {
 }
 
 int64_t workspace_bytes(Gpu, const FirstNonFiniteArgs& a, int) {
-  return squares_partials(a.x.elements()) * static_cast<int64_t>(sizeof(int64_t));
+  return bytes_for<int64_t>(squares_partials(a.x.elements()));
 }
 
 void launch(Gpu, const Launch& l, const FirstNonFiniteArgs& a) {
-  const SearchWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data),
-                        static_cast<int64_t*>(l.workspace), a.first};
+  const SearchWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data), l.room<int64_t>(),
+                        a.first};
   const Grid grid = {.x = squares_partials(w.n), .threads = kThreads, .shared_bytes = kSharedBytes};
   launch("search", search_kernel, grid, l.stream, w);
   launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes},
          l.stream, w);
 }
+
+void launch(Gpu, const Launch& l, const ClipArgs& a) { launch_map("clip", l.stream, ClipOnce{a}); }
 
 }  // namespace tessera::kernels

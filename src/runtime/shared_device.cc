@@ -1,10 +1,22 @@
-// A transfer through the host, for GPUs that cannot communicate directly: the operands are
-// downloaded to the arena's mirror on the host, exchanged there by MPI, and uploaded again.
-#include "runtime/host_relay.h"
+// Ranks that share a device. GPUs that cannot communicate directly exchange through the host: the
+// operands are downloaded to the arena's mirror on the host, exchanged there by MPI, and uploaded
+// again.
+#include "runtime/shared_device.h"
+
+#include <map>
 
 #include "comm/idle.h"
 
 namespace tessera {
+
+std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std::string> devices) {
+  std::map<std::string, int64_t> first;
+  for (int64_t r = 0; r < std::ssize(devices); ++r) {
+    const auto [at, fresh] = first.try_emplace(devices[r], r);
+    if (!fresh) return std::pair{at->second, r};
+  }
+  return std::nullopt;
+}
 
 // Operands have the same distances from each other on the host as in the arena, so in-place
 // transfers remain in place.

@@ -1,7 +1,8 @@
-// What the vector code of gelu works on.
+// What the vector code of activations works on.
 #pragma once
 
 #include "kernels/cpu/sum_rows.h"
+#include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 
 namespace tessera::kernels {
@@ -19,6 +20,18 @@ struct GeluGradRows {
   Sink dx;
   float* partials;  // [blocks, d], or none
   int64_t rows, d;
+};
+
+struct GatedRows {
+  GateKind kind;
+  Source x;  // pairs
+  Sink y;
+};
+
+struct GatedGradRows {
+  GateKind kind;
+  Source x, dy;
+  Sink dx;  // pairs
 };
 
 }  // namespace tessera::kernels

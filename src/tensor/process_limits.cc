@@ -1,17 +1,18 @@
 // The memory this process may use: the minimum of physical memory, the limits of its control
-// groups, and its resource limits.
-#include "tensor/memory_limits.h"
+// groups, and its resource limits. The control groups are those of /proc/self/cgroup and their
+// ancestors up to the root: a limit of any ancestor applies.
+#include "tensor/process_limits.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
-
-#include "tensor/control_groups.h"
 
 namespace tessera {
 namespace {
@@ -21,9 +22,7 @@ constexpr int64_t kNoLimit = INT64_MAX;
 int64_t limit_of(int resource) {
   rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return kNoLimit;
-  const bool none =
-      limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > static_cast<rlim_t>(kNoLimit);
-  return none ? kNoLimit : static_cast<int64_t>(limit.rlim_cur);
+  return std::min(limit.rlim_cur, rlim_t{kNoLimit});  // RLIM_INFINITY is larger
 }
 
 // Returns the sum of lines such as "VmExe:     8532 kB" of /proc/self/status.
@@ -38,8 +37,45 @@ int64_t status_bytes(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::optional<std::string> read_first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  if (!std::getline(in, line)) return {};
+  return line;
+}
+
+// "32768K", "1M" or plain bytes.
+int64_t parse_size(const std::string& text) {
+  std::istringstream in(text);
+  int64_t n = 0;
+  char unit = 0;
+  in >> n >> unit;
+  return unit == 'K' ? n << 10 : unit == 'M' ? n << 20 : unit == 'G' ? n << 30 : n;
+}
+
+std::vector<std::string> group_folders(const std::string& controller) {
+  std::ifstream in("/proc/self/cgroup");
+  std::vector<std::string> folders;
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    std::string root = "/sys/fs/cgroup", path = line.substr(second + 1);
+    if (names != ",,") {
+      if (names.find(fmt::format(",{},", controller)) == std::string::npos) continue;
+      root = fmt::format("{}/{}", root, controller);
+    }
+    // Each ancestor of the group, innermost first; the root itself is added last.
+    for (; path.size() > 1; path.resize(path.rfind('/'))) {
+      folders.push_back(fmt::format("{}{}/", root, path));
+    }
+    folders.push_back(fmt::format("{}/", root));
+  }
+  return folders;
+}
+
 int64_t memory_limit() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  int64_t bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   for (const std::string& folder : group_folders("memory"))
     for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
       const auto limit = read_first_line(folder + name);
