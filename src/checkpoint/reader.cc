@@ -14,7 +14,6 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
-#include "checkpoint/pages.h"
 
 namespace tessera {
 namespace {

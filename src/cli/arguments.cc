@@ -203,4 +203,10 @@ std::string Arguments::help() const {
   return out + fmt::format("\nExample:\n  {}\n", p.example);
 }
 
+// The option --force of the commands that write files.
+
+void add_force(Arguments& arguments, bool& force) {
+  arguments.flag(force, "--force", "replace existing files");
+}
+
 }  // namespace tessera

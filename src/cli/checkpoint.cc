@@ -14,8 +14,8 @@
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
-#include "data/unigram_json.h"
 #include "model/family.h"
 
 namespace tessera {

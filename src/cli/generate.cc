@@ -5,7 +5,7 @@
 
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
-#include "cli/device.h"
+#include "cli/rank.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
 #include "eval/text_rules.h"

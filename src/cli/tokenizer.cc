@@ -8,8 +8,8 @@
 
 #include "base/config.h"
 #include "base/tree.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/output_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"

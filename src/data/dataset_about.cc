@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/tree.h"
-#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 namespace {

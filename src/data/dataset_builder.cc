@@ -19,10 +19,10 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "data/documents.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
-#include "data/not_text.h"
-#include "data/token_texts.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 namespace {

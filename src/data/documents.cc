@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/not_text.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 // Recognizes binary formats by their magic numbers, and others by the share of bytes that text does
 // not contain. The table is ordered by kind; a magic number that could begin a text counts only if
 // other bytes are strange too.
-#include "data/not_text.h"
+#include "data/documents.h"
 
 #include <algorithm>
 #include <array>

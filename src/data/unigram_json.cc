@@ -1,6 +1,6 @@
 // Writes a unigram model as a tokenizer.json. The components (Precompiled, Metaspace, Replace,
 // ByteFallback, Strip) are those that Hugging Face's converter uses for SentencePiece models.
-#include "data/unigram_json.h"
+#include "data/sentencepiece_model.h"
 
 #include <utility>
 

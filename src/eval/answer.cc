@@ -1,15 +1,15 @@
 // Generates answers greedily and extracts the part that is compared. A token can complete a stop
 // text together with earlier ones, so the text is searched after every token.
-#include "eval/answer.h"
+#include "eval/evaluate.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "base/error.h"
-#include "eval/answer_pattern.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
+#include "eval/task.h"
 #include "eval/text_rules.h"
 
 namespace tessera {

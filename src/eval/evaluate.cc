@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
-#include "eval/answer.h"
 #include "eval/likelihood.h"
 
 namespace tessera {

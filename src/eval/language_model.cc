@@ -16,7 +16,7 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
 #include "compile/compile.h"
-#include "data/validation_batch.h"
+#include "data/batches.h"
 #include "ir/state.h"
 
 namespace tessera {

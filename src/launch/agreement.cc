@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/tree.h"
-#include "launch/watch_report.h"
+#include "launch/watch.h"
 
 namespace tessera {
 namespace {

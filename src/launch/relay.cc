@@ -1,6 +1,6 @@
 // Parses the output of mpirun and srun: the rank of each line, and the launcher's own messages
 // about how a rank ended.
-#include "launch/relay.h"
+#include "launch/command.h"
 
 #include <array>
 #include <charconv>

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "launch/agreement.h"
-#include "launch/watch_report.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 // Writes the paragraph about a failure: who failed, where it was, and what the other ranks were
 // doing. Ranks in the same call are grouped, since with many ranks most of them wait in the same
 // collective.
-#include "launch/watch_report.h"
+#include "launch/watch.h"
 
 #include <algorithm>
 #include <map>

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "data/dataset_about.h"
 #include "data/encode_cache.h"
-#include "data/token_texts.h"
 #include "data/tokenizer.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 

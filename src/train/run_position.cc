@@ -11,7 +11,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "checkpoint/tree_fields.h"
-#include "data/token_texts.h"
+#include "data/vocabulary.h"
 #include "train/run_data.h"
 #include "train/run_programs.h"
 

@@ -12,13 +12,11 @@
 #include "base/error.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
-#include "data/validation_batch.h"
+#include "data/batches.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
-#include "train/load_factors.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
-#include "train/update_count.h"
 
 namespace tessera {
 namespace {
@@ -288,5 +286,24 @@ double Trainer::loss_tokens() {
   Executor& e = machine_->executor(kTrain);
   return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
 }
+
+namespace {
+
+constexpr const char* kUpdates = "updates";
+
+}  // namespace
+
+int64_t updates_before(const CheckpointHeader& header) {
+  const auto stored = [&](const char* name) -> const int64_t* {
+    const Tree* found = header.state.as_members() ? header.state.find(name) : nullptr;
+    return found ? std::get_if<int64_t>(&found->value) : nullptr;
+  };
+  if (const int64_t* updates = stored(kUpdates))
+    return std::clamp<int64_t>(*updates, 0, header.step);
+  const int64_t* skipped = stored("skipped");
+  return header.step - (skipped ? std::clamp<int64_t>(*skipped, 0, header.step) : 0);
+}
+
+void save_updates(int64_t updates, Tree& state) { state.set(kUpdates, Tree(updates)); }
 
 }  // namespace tessera

@@ -14,7 +14,6 @@
 #include "base/philox.h"
 #include "ir/names.h"
 #include "ir/rule.h"
-#include "train/live_values.h"
 
 namespace tessera {
 namespace {
@@ -309,6 +308,18 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
   }
   if (!good) throw Error("{}: is no list of values.", source);
   return all;
+}
+
+// A value is live if some op reads it or if it is in a buffer that outlives its segment.
+
+IdVector<ValueId, bool> live_values(const Program& program) {
+  IdVector<ValueId, bool> live(program.values.size(), false);
+  for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      for (const ValueId v : op.inputs)
+        if (v != kNone) live[v] = true;
+  return live;
 }
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 #include "tests/train/tiny_run.h"
 #include "train/loss_scale.h"
 #include "train/run_programs.h"
-#include "train/update_count.h"
+#include "train/trainer.h"
 
 namespace tessera {
 namespace {
