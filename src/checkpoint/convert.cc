@@ -53,7 +53,7 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, int64_t n
   const auto each = [&]<class T>(T (*make)(float)) {
     for (int64_t i = 0; i < n; ++i) {
       const T x = make(load_float(kFrom, from, i));
-      std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &x, sizeof(T));
+      std::memcpy(to + i * sizeof(T), &x, sizeof(T));
     }
   };
   switch (to_type) {
@@ -67,7 +67,7 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, int64_t n
       each(+[](float x) { return f16_from_float(x); });
       return;
     case DType::kF64:
-      each(+[](float x) { return static_cast<double>(x); });
+      each(+[](float x) { return double{x}; });
       return;
     default:
       CHECK(false, "no conversion to {}", name_of(to_type));
@@ -129,7 +129,7 @@ void gather_any(const std::byte* from, int64_t stride, int64_t n, int64_t bytes,
 
 void copy_permuted(const std::byte* from, const Shape& shape, std::span<const int> axes,
                    int64_t element_bytes, int64_t first, int64_t count, std::byte* out) {
-  const auto rank = static_cast<size_t>(shape.rank());
+  const size_t rank = shape.rank();
   CHECK(axes.size() == rank, "{} axes for {}", axes.size(), to_string(shape));
   if (rank == 0 || count == 0) {
     if (count > 0) std::memcpy(out, from, element_bytes);
@@ -161,7 +161,7 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
   CHECK(std::ssize(from) == shape.elements() * bytes, "{} bytes for {}", from.size(),
         to_string(shape));
   bool moves = false;
-  for (size_t k = 0; k < axes.size(); ++k) moves |= axes[k] != static_cast<int>(k);
+  for (int k = 0; k < std::ssize(axes); ++k) moves |= axes[k] != k;
   if (!moves)
     return [=](int64_t first, int64_t count, std::byte* out) {
       convert(from.data() + first * bytes, from_type, out, to_type, count);
@@ -178,7 +178,7 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
 }
 
 void release_pages(std::span<const std::byte> mapped) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t page = ::sysconf(_SC_PAGESIZE);
   const auto at = reinterpret_cast<uintptr_t>(mapped.data());
   const uintptr_t begin = (at + page - 1) / page * page, end = (at + mapped.size()) / page * page;
   // Only a hint: where the system does not take it, the pages stay until it needs them.

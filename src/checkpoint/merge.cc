@@ -7,6 +7,7 @@
 #include "base/box.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/numbers.h"
 
 namespace tessera {
 namespace {
@@ -22,11 +23,7 @@ bool is_adapter(const StoredTensor& t) {
   return t.name.ends_with(kAdapterA) || t.name.ends_with(kAdapterB);
 }
 
-double number_of(const Tree& t) {
-  if (const auto* n = std::get_if<int64_t>(&t.value)) return static_cast<double>(*n);
-  const auto* x = std::get_if<double>(&t.value);
-  return x == nullptr ? 0 : *x;
-}
+double number_of(const Tree& t) { return number_in(t).value_or(0); }
 
 // Returns alpha / rank of the run that trained the adapters.
 double scale_of(const CheckpointReader& r) {
@@ -57,11 +54,9 @@ struct Adapter {
       const int64_t row = (first + i) / columns, column = (first + i) % columns;
       const int64_t n = std::min(count - i, columns - column);
       for (int64_t k = 0; k < rank; ++k) {
-        const double factor = scale * static_cast<double>(b[row * rank + k]);
+        const double factor = scale * b[row * rank + k];
         const float* from = a.data() + k * columns + column;
-        for (int64_t j = 0; j < n; ++j)
-          w[i + j] = static_cast<float>(static_cast<double>(w[i + j]) +
-                                        factor * static_cast<double>(from[j]));
+        for (int64_t j = 0; j < n; ++j) w[i + j] = static_cast<float>(w[i + j] + factor * from[j]);
       }
       i += n;
     }

@@ -136,7 +136,7 @@ bool is_among(const ProductCase& c, Depth depth) {
 
 Measured measure_type(DType type, const CpuFeatures& cpu, int threads, Depth depth) {
   Measured m{type, {}, 0};
-  const double seconds = kSeconds[static_cast<size_t>(depth)];
+  const double seconds = kSeconds[depth];
   const std::vector<ProductCase> cases = product_cases(kTokens, kHidden, kVocabulary);
   const bool shows = isatty(STDERR_FILENO) == 1;
   for (const ProductCase& c : cases) {
@@ -191,7 +191,7 @@ Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
   d.bf16_flops_per_s = best_of(r.types, DType::kBF16);
   d.fp32_flops_per_s = best_of(r.types, DType::kF32);
   d.memory_efficiency = d.matrix_efficiency = kMeasured;
-  d.outside_bytes = static_cast<double>(kOutsideBytes);
+  d.outside_bytes = kOutsideBytes;
   d.products = r.steps.products;
   d.op_bytes_per_s = r.steps.op_bytes_per_s;
   d.op_flops_per_s = r.steps.op_flops_per_s;
@@ -300,7 +300,7 @@ int verb_bench(Args args) {
     r.types.push_back(measure_type(type, cpu, team, depth));
   }
   world->barrier();
-  r.memory = measure_memory(cpu, team, kSeconds[static_cast<size_t>(depth)]);
+  r.memory = measure_memory(cpu, team, kSeconds[depth]);
   r.steps = measure_steps(*world, cpu, team, depth);
   average(*world, r);
   if (world->rank() > 0) return 0;

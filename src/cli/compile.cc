@@ -35,11 +35,14 @@
 namespace tessera {
 namespace {
 
+// A program of one stage, and the file that it came from.
 struct Stage {
   std::string file;
   Program program;
 };
 
+// Reads the files and puts their programs in the order of the stages, of which each must be there
+// once.
 std::vector<Program> read_stages(const std::vector<std::string>& files) {
   std::vector<Stage> stages;
   for (const std::string& file : files)
@@ -59,7 +62,7 @@ std::vector<Program> read_stages(const std::vector<std::string>& files) {
   std::vector<Program> programs(stages.size());
   std::vector<std::string> file_of(stages.size());
   for (Stage& s : stages) {
-    const auto at = static_cast<size_t>(s.program.stage);
+    const size_t at = s.program.stage;
     if (at >= stages.size() || !file_of[at].empty())
       throw Error("--check-text: {} is of stage {}, {}.", s.file, at,
                   at < stages.size() ? "as is " + file_of[at]
@@ -88,11 +91,12 @@ int print_findings(const std::vector<std::string>& findings) {
   return findings.empty() ? 0 : 1;
 }
 
-// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
-// runs in a child process, and the parent reports how it ended.
 // Reads one program per stage of the pipeline, in any order, and prints what prove() finds. Returns
 // the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line
 // and column, for stages that are missing, and for programs with other names or meshes.
+//
+// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
+// runs in a child process, and the parent reports how it ended.
 int check_text(const std::vector<std::string>& files) {
   const std::vector<Program> stages = read_stages(files);
   std::fflush(nullptr);
@@ -164,6 +168,8 @@ const Pass& pass_named(const std::string& name) {
                    fmt::join(names, ", "));
 }
 
+// Prints the state after a pass. A pass whose condition does not hold for this run is skipped, so
+// the state is that of the pass before it.
 void print_after(const Pass& pass, const CompileRequest& request, const Target& target) {
   if (!pass.when(context_of(request, target)))
     fmt::print(stderr,
@@ -238,6 +244,8 @@ void check_modes(const Choices& c) {
     throw UsageError("compile: {} has no --json.", modes[0]);
 }
 
+// Compiles all stages, because the proof needs every rank that takes part in a transfer, and shows
+// the program of one rank.
 int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
   const std::vector<Program> stages = compile_stages(request, target);
   const Program& p = stages[stage_of(stages[0].mesh, c.rank)];

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/config.h"
+#include "base/numbers.h"
 #include "cli/arguments.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
@@ -52,6 +53,7 @@ double steady_s() {
 }
 
 // "1.23 GB"
+// Scales by 1000 while the number would need four digits before the point.
 std::string human_bytes(int64_t n) {
   constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
   auto x = static_cast<double>(n);
@@ -64,9 +66,7 @@ std::string human_bytes(int64_t n) {
 }
 
 // a / b; 0 if b is 0
-double share(int64_t a, int64_t b) {
-  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
-}
+double share(int64_t a, int64_t b) { return b == 0 ? 0 : ratio(a, b); }
 
 BuildLine::BuildLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
 
@@ -83,9 +83,9 @@ void BuildLine::show(const BuildProgress& p) {
   const double done = share(p.bytes_read, p.bytes_total);
   std::string line;
   if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
-  line += fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
-                      counted(p.tokens, "token"),
-                      human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
+  line +=
+      fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
+                  counted(p.tokens, "token"), human_bytes(static_cast<double>(p.text_bytes) / now));
   if (p.bytes_total > 0 && done > 0.01)
     line += "  left " + format_duration(now * (1 - done) / done);
   fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
@@ -93,6 +93,7 @@ void BuildLine::show(const BuildProgress& p) {
   shown_ = terminal_;
 }
 
+// Finds a name in the list "first|second|…" of an enum; its position is the value.
 template <class E>
 E entry(const std::string& text, const char* option) {
   const std::string names = enum_names(E{});
@@ -244,11 +245,14 @@ int build(Args args) {
   return 0;
 }
 
+// What one pass over a dataset finds.
 struct LengthsAndIds {
   int64_t empty = 0, shortest = 0, median = 0, longest = 0;
   int32_t largest_id = -1;
 };
 
+// Reads all lengths and all ids. The median needs no sorting: nth_element partitions in linear
+// time.
 LengthsAndIds look_through(const IndexedDataset& data) {
   LengthsAndIds l;
   std::vector<int32_t> lengths;
@@ -268,13 +272,15 @@ LengthsAndIds look_through(const IndexedDataset& data) {
   // Reads in blocks, since a dataset may be larger than memory.
   std::vector<int32_t> ids(size_t{1} << 16);
   for (int64_t from = 0; from < data.tokens(); from += std::ssize(ids)) {
-    ids.resize(std::min(ids.size(), static_cast<size_t>(data.tokens() - from)));
+    ids.resize(std::min<size_t>(ids.size(), data.tokens() - from));
     data.read(from, ids);
     l.largest_id = std::max(l.largest_id, *std::max_element(ids.begin(), ids.end()));
   }
   return l;
 }
 
+// A document is a range of sequences, which follow each other in the .bin file, so its tokens are
+// one range too.
 void print_document(const IndexedDataset& data, int64_t document, const std::string& tokenizer,
                     bool json) {
   if (document < 0 || document >= data.documents()) {

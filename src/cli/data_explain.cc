@@ -157,6 +157,8 @@ TrainingData open_data(Subject& subject) {
   return data;
 }
 
+// A run whose data changed stores its position after the change only, so earlier samples cannot be
+// named.
 void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
   if (sample >= data.first_sample()) return;
   throw Error(
@@ -171,6 +173,7 @@ Tree tokens_of(TrainingData& data, int64_t sample) {
   return list_of(ids);
 }
 
+// A step has a contiguous range of samples: those after the samples of all steps before it.
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
   if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
   if (step < 1 || step > subject.steps)
@@ -231,9 +234,7 @@ std::string excerpt(const std::string& text) {
   std::string s = text;
   if (text.size() > 2 * kSide + 3) {
     size_t front = kSide, back = text.size() - kSide;
-    const auto inside = [&](size_t i) {
-      return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-    };
+    const auto inside = [&](size_t i) { return (text[i] & 0xC0) == 0x80; };
     while (front > 0 && inside(front)) --front;
     while (back < text.size() && inside(back)) ++back;
     s = text.substr(0, front) + " … " + text.substr(back);

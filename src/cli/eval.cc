@@ -34,7 +34,7 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
-  sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
+  sequences = rows == nullptr ? 0 : std::ssize(*rows);
   for (int64_t r = 0; r < sequences; ++r) {
     const Tree& row = (*rows)[r];
     const auto before = std::ssize(ids);
@@ -62,7 +62,7 @@ void write_logits(const std::string& file, std::span<const float> logits, int64_
   const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
   write_safetensors(file, plan, [&](size_t) -> FillPiece {
     return [&](int64_t first, int64_t count, std::byte* out) {
-      std::memcpy(out, logits.data() + first, static_cast<size_t>(count) * sizeof(float));
+      std::memcpy(out, logits.data() + first, count * sizeof(float));
     };
   });
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "compile/graph/name_patterns.h"
+#include "config/optimizer_section.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +39,9 @@ std::string path_of(size_t group, std::string_view key) {
   return fmt::format("optimizer.groups[{}].{}", group, key);
 }
 
+// Reads one group. Its settings are parsed once into an unused section, so that an error is
+// reported at its place, and kept as a tree, because they are read over the settings of the
+// section, which may come later in the file.
 OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t number) {
   const Place place = place_within(list, element.line, element.column);
   const Tree::Members* members = element.as_members();
@@ -87,6 +91,9 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
     Places unused;
     read_fields(fields_of(settings), group.settings, "optimizer.groups", unused);
   };
+  // First over the settings of the section, which shows the kind of optimizer. A group of another
+  // kind starts from the defaults of that kind instead, since betas and epsilon of one optimizer
+  // mean nothing for another; only the settings of the whole run are kept.
   OptimizerSection settings = optimizer;
   read(settings);
   if (settings.kind == optimizer.kind) return settings;
@@ -100,6 +107,7 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
   return settings;
 }
 
+// Of several groups that match, the first one counts.
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name) {
   for (size_t i = 0; i < optimizer.groups.size(); ++i)
     if (matches_any(optimizer.groups[i].match, name)) return i;

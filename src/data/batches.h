@@ -95,7 +95,7 @@ struct BatchShape {
   BatchPeriod period() const;
 };
 
-// What a micro-batch is written into: rows as sample_row.h describes them.
+// What a micro-batch is written into: rows as SampleRow describes them.
 struct BatchView {
   std::span<int32_t> tokens;          // [b, T]
   std::span<int32_t> labels;          // [b, T]

@@ -57,6 +57,7 @@ class Members {
 
 }  // namespace
 
+// Hashes are written in hexadecimal digits, because JSON numbers are doubles to many readers.
 std::string to_json(const DatasetAbout& about) {
   Tree sources = Tree::list();
   for (const SourceAbout& s : about.sources) {

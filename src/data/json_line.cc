@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/unicode.h"
 
 namespace tessera {
 
@@ -97,6 +98,8 @@ void append_utf8(uint32_t c, std::string& out) {
   put(0x80 | (c & 63));
 }
 
+// at_ is the byte to be read next. Each method reads one production of the grammar from there and
+// throws Mistake where it does not match.
 class Scanner {
  public:
   explicit Scanner(std::string_view s) : s_(s) {}
@@ -122,7 +125,8 @@ class Scanner {
 
  private:
   [[noreturn]] void fail(const char* what) const { throw Mistake{at_, what}; }
-  int peek() const { return at_ < s_.size() ? static_cast<unsigned char>(s_[at_]) : -1; }
+  // The next byte, 0 to 255, or -1 at the end, so that every comparison also covers the end.
+  int peek() const { return at_ < s_.size() ? byte_at(s_, at_) : -1; }
   // White space of RFC 8259 without the line feed, which cannot occur within a line.
   void skip_space() {
     while (at_ < s_.size() && (s_[at_] == ' ' || s_[at_] == '\t' || s_[at_] == '\r')) ++at_;
@@ -270,13 +274,14 @@ class Scanner {
     }
   }
 
+  // Reads the four hexadecimal digits of \uXXXX; (d | 0x20) is the lowercase letter.
   uint32_t hex4() {
     uint32_t c = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
       const int d = peek();
       if (std::isxdigit(d) == 0) fail("wanted four hexadecimal digits after \\u");
-      const int digit = d <= '9' ? d - '0' : (d | 0x20) - 'a' + 10;
-      c = c << 4 | static_cast<uint32_t>(digit);
+      const uint32_t digit = d <= '9' ? d - '0' : (d | 0x20) - 'a' + 10;
+      c = c << 4 | digit;
     }
     return c;
   }
@@ -284,7 +289,7 @@ class Scanner {
   void escape(std::string& out) {
     constexpr std::string_view kNames = "\"\\/bfnrt", kValues = "\"\\/\b\f\n\r\t";
     const int c = peek();
-    const size_t i = c < 0 ? kNames.npos : kNames.find(static_cast<char>(c));
+    const size_t i = c < 0 ? kNames.npos : kNames.find(s_[at_]);
     if (i != kNames.npos) {
       out.push_back(kValues[i]);
       ++at_;
@@ -317,12 +322,12 @@ class Scanner {
       const int c = peek();
       if (c < 0) fail("the line ends inside a string");
       if (c < 0x20) fail("a control character stands inside a string; it must be escaped");
-      ++at_;
-      if (c == '"') return;
-      if (c == '\\') {
+      const char read = s_[at_++];
+      if (read == '"') return;
+      if (read == '\\') {
         escape(out);
       } else {
-        out.push_back(static_cast<char>(c));
+        out.push_back(read);
       }
     }
   }

@@ -30,7 +30,7 @@ class Permutation {
  public:
   Permutation(uint64_t key, int64_t n);
 
-  int64_t size() const { return static_cast<int64_t>(n_); }
+  int64_t size() const { return n_; }
   int64_t operator()(int64_t i) const;  // 0 ≤ i < size()
   int64_t place_of(int64_t x) const;    // the inverse: the i with (*this)(i) == x
 

@@ -35,7 +35,7 @@ void require_vocabulary(const IndexedDataset& data, int64_t vocabulary) {
   constexpr int64_t kBlock = int64_t{1} << 16;
   std::vector<int32_t> ids(std::min(kBlock, data.tokens()));
   for (int64_t from = 0; from < data.tokens(); from += kBlock) {
-    const auto n = static_cast<size_t>(std::min(kBlock, data.tokens() - from));
+    const size_t n = std::min(kBlock, data.tokens() - from);
     data.read(from, std::span(ids).first(n));
     require_vocabulary(std::span(ids).first(n), vocabulary, data, from);
   }

@@ -29,7 +29,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
   while (std::ssize(out) < options.max_tokens) {
-    const auto position = static_cast<uint64_t>(decoder.position());
+    const uint64_t position = decoder.position();
     // Ids beyond the vocabulary pad the embedding table and have no text.
     auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);

@@ -98,7 +98,7 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
   std::deque<std::vector<float>> wide;
   for (StateTensor t : trainer.gradients()) {
     if (size_of(t.data.dtype) < 4) {
-      wide.emplace_back(static_cast<size_t>(t.data.elements()));
+      wide.emplace_back(t.data.elements());
       const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
       kernels::launch(kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
                       kernels::CastArgs{t.data, to});
@@ -151,7 +151,7 @@ void RunDumps::begin(Trainer& trainer) {
 void RunDumps::after_step(Trainer& trainer, bool is_first) {
   if (is_first && !config_.run.dump_gradients.empty())
     write_gradients(config_.run.dump_gradients, trainer, config_.model,
-                    {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
+                    {world_.rank(), world_.size(),
                      [this](const std::string& own) { require_no_error(world_, own); },
                      [this](std::string& text) { world_.broadcast(text, 0); }});
   if (recorder_) recorder_->finish(trainer.gradients(), trainer.state());

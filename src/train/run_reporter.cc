@@ -58,6 +58,8 @@ void RunReporter::doing(int64_t step, std::string_view what) {
   if (options_.heartbeat) options_.heartbeat->say(step, what);
 }
 
+// Formats what the heartbeat reports while an op runs: the op, and a save that is under way at the
+// same time.
 void RunReporter::doing(const OpStart& at, int64_t saving) const {
   options_.heartbeat->say(
       step_,
@@ -65,6 +67,7 @@ void RunReporter::doing(const OpStart& at, int64_t saving) const {
       at.waits);
 }
 
+// Rank 0 alone writes; figures are computed for every step, and recorded steps go to the files.
 void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
                       bool recorded) {
   if (!is_rank0_) return;

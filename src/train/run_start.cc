@@ -128,6 +128,8 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels>
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
+  // Touching every page now shows a lack of memory before the first step, and places pages near the
+  // threads that use them.
   const double touching = options_.now_s();
   machine.touch();
   say(fmt::format(
@@ -158,6 +160,8 @@ void RunStart::report_model() {
     say(optimizer_line(config_, std::span(parameters).subspan(2)));
 }
 
+// Loads the newest checkpoint that is whole on every rank. With all of its state the run continues
+// at the step after it; with its weights alone it begins at step 1.
 LoadedStart RunStart::resume() {
   reporter_.doing(0, "reading the checkpoint");
   const double began = options_.now_s();
@@ -185,6 +189,8 @@ LoadedStart RunStart::resume() {
   return loaded;
 }
 
+// Connects the saves with the rest of the run: metrics reach the disk before a checkpoint becomes
+// visible, so that no checkpoint is newer than its metrics.
 void RunStart::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
@@ -200,7 +206,7 @@ void RunStart::make_saves() {
   o.warn = [this](const std::string& line) { reporter_.warn(line); };
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
-  parts_.trainer->before_update([this] { parts_.saves->before_update(); });
+  parts_.trainer->machine().hooks().before_update = [this] { parts_.saves->before_update(); };
   if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 

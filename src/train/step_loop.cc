@@ -15,6 +15,7 @@
 #include "comm/agree.h"
 #include "kernels/gpu_backend.h"
 #include "train/diagnose.h"
+#include "train/loop.h"
 #include "train/run_device.h"
 #include "train/saves.h"
 #include "train/step_trace.h"
@@ -202,7 +203,7 @@ void StepLoop::watched_step(int64_t step) {
 void StepLoop::complete(const StepResult& r) {
   outcome_.step = r.step;
   outcome_.loss = r.loss;
-  tokens_ += static_cast<int64_t>(r.tokens);
+  tokens_ += std::llrint(r.tokens);
 }
 
 // Counts a finished step. From here on it is completed: whatever fails, it is saved.

@@ -294,7 +294,7 @@ TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   int waits = 0;
-  trainer->before_update([&] { ++waits; });
+  trainer->machine().hooks().before_update = [&] { ++waits; };
   BatchSource source = batches(c);
   trainer->step(1, 1e-3, source);
   const int on_the_ramp = waits;
