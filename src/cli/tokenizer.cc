@@ -345,8 +345,6 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
   }
 }
 
-// Encodes batches of documents. Reading and printing are not part of the measured time; the CPU
-// time of all threads over the elapsed time is the number of busy threads.
 int encode(Args args) {
   EncodeOptions o;
   if (!parse_encode(args, o)) return 0;

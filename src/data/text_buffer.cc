@@ -1,5 +1,6 @@
-// One growing buffer. [begin_, end_) are its bytes that are not consumed yet; a refill moves them to
-// the front and appends, so a line is contiguous and memory is bounded by the longest line or piece.
+// One growing buffer. [begin_, end_) are its bytes that are not consumed yet; a refill moves them
+// to the front and appends, so a line is contiguous and memory is bounded by the longest line or
+// piece.
 #include "data/text_buffer.h"
 
 #include <algorithm>

@@ -113,7 +113,7 @@ void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const R
 }  // namespace
 
 int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
-  const int64_t power = std::bit_ceil(tokens);
+  const int64_t power = std::bit_ceil(static_cast<uint64_t>(tokens));
   return std::clamp(power, std::min(shortest, context), context);
 }
 

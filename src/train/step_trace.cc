@@ -35,7 +35,7 @@ std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) 
     t.queue = name_of(queue_of(*e.op.op, e.segment.queue));
     t.start_s = e.start_s;
     t.duration_s = now_s_() - e.start_s;
-    t.bytes = cost.bytes;
+    t.bytes = static_cast<int64_t>(cost.bytes);
     t.flops = cost.flops.hardware;
     events_.push_back(std::move(t));
   };

@@ -301,7 +301,7 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
     };
     for (int8_t& place : r.place.place) place = static_cast<int8_t>(number());
     r.digest.squares = number();
-    r.digest.elements = number();
+    r.digest.elements = static_cast<int64_t>(number());
     for (double& sum : r.digest.sums) sum = number();
     all.records.push_back(std::move(r));
   }
