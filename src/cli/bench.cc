@@ -136,7 +136,7 @@ bool is_among(const ProductCase& c, Depth depth) {
 
 Measured measure_type(DType type, const CpuFeatures& cpu, int threads, Depth depth) {
   Measured m{type, {}, 0};
-  const double seconds = kSeconds[depth];
+  const double seconds = kSeconds[static_cast<size_t>(depth)];
   const std::vector<ProductCase> cases = product_cases(kTokens, kHidden, kVocabulary);
   const bool shows = isatty(STDERR_FILENO) == 1;
   for (const ProductCase& c : cases) {
@@ -300,7 +300,7 @@ int verb_bench(Args args) {
     r.types.push_back(measure_type(type, cpu, team, depth));
   }
   world->barrier();
-  r.memory = measure_memory(cpu, team, kSeconds[depth]);
+  r.memory = measure_memory(cpu, team, kSeconds[static_cast<size_t>(depth)]);
   r.steps = measure_steps(*world, cpu, team, depth);
   average(*world, r);
   if (world->rank() > 0) return 0;

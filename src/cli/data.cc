@@ -83,9 +83,9 @@ void BuildLine::show(const BuildProgress& p) {
   const double done = share(p.bytes_read, p.bytes_total);
   std::string line;
   if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
-  line +=
-      fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
-                  counted(p.tokens, "token"), human_bytes(static_cast<double>(p.text_bytes) / now));
+  line += fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
+                      counted(p.tokens, "token"),
+                      human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
   if (p.bytes_total > 0 && done > 0.01)
     line += "  left " + format_duration(now * (1 - done) / done);
   fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");

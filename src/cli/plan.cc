@@ -79,13 +79,15 @@ void propose(const Plan& plan, const Prediction& now) {
   std::string text = fmt::format(
       "this run needs {} on stage {}; the device has {}{}.\n  activations {} · optimizer {} · "
       "weights {} · gradients {} · outside the arena {}",
-      bytes_text(p.fullest().peak_bytes), p.fullest_stage, bytes_text(usable_bytes(d)),
+      bytes_text(p.fullest().peak_bytes), p.fullest_stage,
+      bytes_text(static_cast<int64_t>(usable_bytes(d))),
       d.headroom > 0 ? fmt::format(", without {} kept free", percent_text(d.headroom)) : "",
       bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
       bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)));
   if (p.host_bytes() > 0)
     text += fmt::format(" · of the host {}, of which the device's share is {}",
-                        bytes_text(p.host_bytes()), bytes_text(d.host_memory_bytes));
+                        bytes_text(p.host_bytes()),
+                        bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
                      std::numeric_limits<double>::infinity(), plan.ramp);

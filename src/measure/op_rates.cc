@@ -196,7 +196,7 @@ StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth
     for (const RunConfig& c : probe_models(type, depth)) {
       Probe p(c, cpu, threads);
       world.barrier();
-      for (const Sample& s : p.run(kSteps[depth])) rates.add(s);
+      for (const Sample& s : p.run(kSteps[static_cast<size_t>(depth)])) rates.add(s);
     }
   return rates.mean(world);
 }
