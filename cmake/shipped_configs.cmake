@@ -12,7 +12,7 @@ function(shipped_configs OUT)
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#include "cli/shipped_configs.h"
+#include "cli/machine_files.h"
 
 namespace tessera {
 

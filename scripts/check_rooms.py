@@ -40,10 +40,6 @@ MAX_METHODS, MAX_MEMBERS = 25, 15
 BIG_CLASSES = {
     "tessera::IdVector": (30, 1, "has the interface of std::vector, one line per method"),
     "tessera::BlockWriter": (29, 6, "the verbs of a model family, one per op"),
-    "tessera::Trainer": (29, 10, "to be divided"),
-    "tessera::Saves": (24, 17, "to be divided"),
-    "tessera::BpeTokenizer": (17, 18, "its tables are to be one struct"),
-    "tessera::DocumentStream": (15, 18, "its cursor is to be one struct"),
 }
 
 

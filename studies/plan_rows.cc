@@ -16,7 +16,6 @@
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "compile/compile.h"
-#include "plan/cluster_target.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"

@@ -9,15 +9,14 @@
 #include "base/config.h"
 #include "base/mapped_fault.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/merge.h"
-#include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stored_model.h"
-#include "checkpoint/transposed.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
@@ -71,7 +70,7 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
     require_mapped_reads();  // of the tensor before
     release_pages(last);
     std::span<const std::byte> bytes = last = {};
-    const auto part_bytes = static_cast<size_t>(part.elements() * size_of(t.dtype));
+    const size_t part_bytes = part.elements() * size_of(t.dtype);
     // A tensor stored in one piece is taken from the mapped file without a copy. If only its first
     // rows are exported (a padded vocabulary), they are a prefix of its bytes.
     if (t.pieces.size() == 1 && is_first_rows(names[i], t.shape)) {

@@ -4,9 +4,8 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/hf_source.h"
-#include "checkpoint/pages.h"
-#include "checkpoint/transposed.h"
 
 namespace tessera {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/config.h"
 #include "base/wire_message.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
-#include "checkpoint/permute.h"
 #include "checkpoint/stored_model.h"
 #include "model/family.h"
 #include "model/hf_config.h"

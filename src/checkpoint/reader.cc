@@ -14,7 +14,6 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
-#include "checkpoint/pages.h"
 
 namespace tessera {
 namespace {
@@ -121,7 +120,7 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   if (hf_) return hf_->pieces[&tensor - tensors_.data()][piece].bytes;
   const MappedFile& file = files_[p.file];
   const auto bytes = file.bytes().subspan(p.offset, p.bytes);
-  const auto t = static_cast<size_t>(&tensor - tensors_.data());
+  const size_t t = &tensor - tensors_.data();
   // Computed only once per piece. The read of all bytes also brings them into the page cache.
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);

@@ -57,7 +57,7 @@ bool is_reserve(const fs::directory_entry& entry) {
 
 }  // namespace
 
-Reserve::Reserve(Path folder, int rank, int64_t bytes)
+Reserve::Reserve(Path folder, int64_t rank, int64_t bytes)
     : folder_(std::move(folder)),
       file_(folder_ / fmt::format("{}{}{}", kPrefix, rank, kSuffix)),
       bytes_(bytes) {}

@@ -13,7 +13,7 @@ namespace tessera {
 class Reserve {
  public:
   // Does not touch the disk yet. With 0 bytes there is no reserve.
-  Reserve(Path folder, int rank, int64_t bytes);
+  Reserve(Path folder, int64_t rank, int64_t bytes);
   ~Reserve();  // removes the file, and the folder if it is empty and take() made it
   Reserve(const Reserve&) = delete;
   Reserve& operator=(const Reserve&) = delete;

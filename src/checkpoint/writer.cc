@@ -172,7 +172,7 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
   CheckpointIndex index;
   index.header = header;
   index.header.ranks = group_.ranks;
-  for (int rank = 0; rank < group_.ranks; ++rank) {
+  for (int64_t rank = 0; rank < group_.ranks; ++rank) {
     const Path path = part_ / pieces_file(rank), list = part_ / piece_list_file(rank);
     // Rank 0 sees the other ranks' files only on a shared file system.
     std::error_code error;

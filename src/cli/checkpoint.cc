@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/config.h"
+#include "base/numbers.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/finite.h"
@@ -14,8 +15,8 @@
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
-#include "data/unigram_json.h"
 #include "model/family.h"
 
 namespace tessera {
@@ -23,13 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string mebibytes(int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", ratio(bytes, 1 << 20)); }
 
+// Inserts a comma before each group of three digits, from the right.
 std::string with_commas(int64_t n) {
   std::string s = std::to_string(n);
-  for (auto at = std::ssize(s) - 3; at > 0; at -= 3) s.insert(static_cast<size_t>(at), 1, ',');
+  for (auto at = std::ssize(s) - 3; at > 0; at -= 3) s.insert(at, 1, ',');
   return s;
 }
 
@@ -48,9 +48,10 @@ class Clock {
 std::vector<FoundCheckpoint> all_at(const Path& argument) {
   std::error_code error;
   if (fs::exists(argument / kIndexFile, error)) {
+    // A folder with an index is a checkpoint itself.
     FoundCheckpoint one{argument, 0, 0, ""};
     for (const auto& entry : fs::directory_iterator(argument, error))
-      one.bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+      one.bytes += entry.is_regular_file() ? entry.file_size() : 0;
     try {
       one.step = CheckpointReader(argument).header().step;
     } catch (const Error& e) {
@@ -82,6 +83,8 @@ void print_tensors(const CheckpointReader& reader) {
          t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
+// Lists checkpoints with their headers. One that cannot be read is listed with the reason, so that
+// a single damaged checkpoint does not hide the others.
 int list(Args args) {
   std::string where;
   bool json = false, tensors = false;
@@ -101,7 +104,7 @@ int list(Args args) {
       t.set("tokens", Tree(h.tokens));
       t.set("version", Tree(h.version));
       t.set("model", h.model);
-      t.set("ranks", Tree(int64_t{h.ranks}));
+      t.set("ranks", Tree(h.ranks));
       t.set("tensors", Tree(std::ssize(reader.tensors())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
                           with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
@@ -136,6 +139,7 @@ int verify_one(FoundCheckpoint& c, int64_t& bytes) {
   }
 }
 
+// Verifies each checkpoint on its own and returns the worst result as the exit code.
 int verify(Args args) {
   std::string where;
   bool json = false;
@@ -204,6 +208,8 @@ Tree as_tree(const TensorDifference& d) {
   return t;
 }
 
+// Compares headers key by key and tensors element by element. The order of tensors and their
+// division among ranks do not matter: both are read by name.
 int diff(Args args) {
   std::string first, second;
   bool json = false;
@@ -257,6 +263,8 @@ void check_tokenizer(const Path& folder) {
   }
 }
 
+// Imports a Hugging Face folder. The tokenizer is checked before the weights are copied, which
+// takes longer.
 int import_folder(Args args) {
   std::string from, out;
   bool json = false, without_tokenizer = false;
@@ -287,7 +295,7 @@ int import_folder(Args args) {
     return 0;
   }
   show("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out, family_name(made.model),
-       static_cast<double>(made.parameters) * 1e-6, made.tensors,
+       ratio(made.parameters, 1'000'000), made.tensors,
        made.stored_as == DType::kF32 ? "f32"
                                      : fmt::format("{} widened to f32", name_of(made.stored_as)),
        clock.seconds());
@@ -329,7 +337,7 @@ std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader
   const HfTextRules texts = hf_text_rules(reader.header());
   SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(), special_pieces(pieces)};
   // A tokenizer.json goes with the model where transformers' own class for the SentencePiece file
-  // would lose the byte fallback, or would take a unigram model for BPE (data/unigram_json.h).
+  // would lose the byte fallback, or would take a unigram model for BPE (unigram_tokenizer_json).
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = unigram_tokenizer_json(
         pieces,
@@ -337,6 +345,7 @@ std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader
   return ids;
 }
 
+// Fills in what the export has to write about the tokenizer.
 void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
   const CheckpointReader reader(checkpoint);
   if (reader.header().tokenizer.empty()) return;
@@ -357,6 +366,8 @@ bool cuts_words_otherwise(const Path& checkpoint, const ModelConfig& model) {
          read_tokenizer_json(bytes, checkpoint.string()).words != WordSplit::kQwen2;
 }
 
+// Exports a checkpoint, and reports what the folder cannot express: settings for which config.json
+// has no key, and a tokenizer class that would split words by another rule.
 int export_folder(Args args) {
   std::string checkpoint, to, dtype = "f32";
   int64_t max_file_bytes = HfExportOptions{}.max_file_bytes;
@@ -398,7 +409,7 @@ int export_folder(Args args) {
     return 0;
   }
   show("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
-       static_cast<double>(made.parameters) * 1e-6, dtype, made.files.size(),
+       ratio(made.parameters, 1'000'000), dtype, made.files.size(),
        made.files.size() == 1 ? "" : "s", clock.seconds());
   if (!made.has_tokenizer) show("  the checkpoint has no tokenizer to go with it\n");
   for (const std::string& unsaid : made.unsaid)

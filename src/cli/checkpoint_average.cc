@@ -1,7 +1,8 @@
 // tessera checkpoint average
 #include <fmt/format.h>
 
-#include "checkpoint/average.h"
+#include "base/numbers.h"
+#include "checkpoint/merge.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
@@ -31,7 +32,7 @@ int checkpoint_average(Args args) {
     fmt::print("{}\n", to_json(t));
   } else {
     show("{}: mean of {} checkpoints, {:.1f} M parameters in {} tensors\n", out, paths.size(),
-         static_cast<double>(made.parameters) * 1e-6, made.tensors);
+         ratio(made.parameters, 1'000'000), made.tensors);
   }
   return 0;
 }

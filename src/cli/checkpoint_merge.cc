@@ -1,6 +1,7 @@
 // tessera checkpoint merge
 #include <fmt/format.h>
 
+#include "base/numbers.h"
 #include "checkpoint/merge.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
@@ -27,7 +28,7 @@ int checkpoint_merge(Args args) {
     fmt::print("{}\n", to_json(t));
   } else {
     show("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
-         static_cast<double>(made.parameters) * 1e-6, made.tensors);
+         ratio(made.parameters, 1'000'000), made.tensors);
   }
   return 0;
 }

@@ -3,24 +3,126 @@
 #include "compile/compile.h"
 
 #include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/config.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "base/tree.h"
-#include "cli/check_text.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/check/check.h"
 #include "compile/passes.h"
 #include "compile/schedule/timeline.h"
+#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 #include "ir/summary.h"
 #include "train/run_programs.h"
 
 namespace tessera {
 namespace {
+
+// A program of one stage, and the file that it came from.
+struct Stage {
+  std::string file;
+  Program program;
+};
+
+// Reads the files and puts their programs in the order of the stages, of which each must be there
+// once.
+std::vector<Program> read_stages(const std::vector<std::string>& files) {
+  std::vector<Stage> stages;
+  for (const std::string& file : files)
+    stages.push_back({file, parse_program(read_file(file), file)});
+  const Stage& first = stages[0];
+  for (const Stage& s : stages)
+    if (s.program.mesh != first.program.mesh || s.program.name != first.program.name)
+      throw Error(
+          "--check-text: {} and {} are not stages of one program: their names or meshes differ.",
+          first.file, s.file);
+  const int64_t expected = first.program.mesh[AxisKind::kPipeline];
+  if (std::ssize(stages) != expected)
+    throw Error(
+        "--check-text: got {} files for a pipeline of {} stages. Give one per stage, as "
+        "`tessera compile RUN --text --rank N` prints them.",
+        stages.size(), expected);
+  std::vector<Program> programs(stages.size());
+  std::vector<std::string> file_of(stages.size());
+  for (Stage& s : stages) {
+    const size_t at = s.program.stage;
+    if (at >= stages.size() || !file_of[at].empty())
+      throw Error("--check-text: {} is of stage {}, {}.", s.file, at,
+                  at < stages.size() ? "as is " + file_of[at]
+                                     : fmt::format("expected 0 to {}", expected - 1));
+    file_of[at] = s.file;
+    programs[at] = std::move(s.program);
+  }
+  return programs;
+}
+
+// Prints the size of the programs and whether prove() found something in them.
+void print_verdict(std::span<const Program> programs, const std::vector<std::string>& findings) {
+  size_t calls = 0, frames = 0;
+  for (const Program& p : programs) {
+    calls += p.schedule.size();
+    frames += p.frames.size();
+  }
+  fmt::print("check     {} calls on {} frames: {}\n", calls, frames,
+             findings.empty() ? "data flow verified, no deadlock"
+                              : fmt::format("{} findings", findings.size()));
+}
+
+// Prints the findings to stderr and returns the exit code: 0 if there are none.
+int print_findings(const std::vector<std::string>& findings) {
+  for (const std::string& f : findings) fmt::print(stderr, "  {}\n", f);
+  return findings.empty() ? 0 : 1;
+}
+
+// Reads one program per stage of the pipeline, in any order, and prints what prove() finds. Returns
+// the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line
+// and column, for stages that are missing, and for programs with other names or meshes.
+//
+// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
+// runs in a child process, and the parent reports how it ended.
+int check_text(const std::vector<std::string>& files) {
+  const std::vector<Program> stages = read_stages(files);
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw Error("--check-text: cannot start a process for the check.");
+  if (child == 0) {
+    const rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    const std::vector<std::string> findings = prove(stages);
+    print_verdict(stages, findings);
+    const int code = print_findings(findings);
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      throw Error("--check-text: the process of the check is lost: {}.", std::strerror(errno));
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) != SIGABRT)
+    throw Error("--check-text: the process of the check was ended by signal {} ({}).",
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
+  throw Error(
+      "{}: the program is damaged: an op has operands that its rule cannot take (see above).",
+      fmt::join(files, ", "));
+}
 
 Tree as_tree(const Program& p) {
   Tree t;
@@ -66,6 +168,8 @@ const Pass& pass_named(const std::string& name) {
                    fmt::join(names, ", "));
 }
 
+// Prints the state after a pass. A pass whose condition does not hold for this run is skipped, so
+// the state is that of the pass before it.
 void print_after(const Pass& pass, const CompileRequest& request, const Target& target) {
   if (!pass.when(context_of(request, target)))
     fmt::print(stderr,
@@ -140,6 +244,8 @@ void check_modes(const Choices& c) {
     throw UsageError("compile: {} has no --json.", modes[0]);
 }
 
+// Compiles all stages, because the proof needs every rank that takes part in a transfer, and shows
+// the program of one rank.
 int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
   const std::vector<Program> stages = compile_stages(request, target);
   const Program& p = stages[stage_of(stages[0].mesh, c.rank)];

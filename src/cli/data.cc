@@ -3,13 +3,18 @@
 // `build` only parses arguments and reports; data/dataset_builder.cc does the work. `inspect` reads
 // the whole dataset: opening it has checked that index and data agree, and the pass over all ids
 // finds the largest one, which must be below the vocabulary of the model.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "base/config.h"
-#include "cli/build_line.h"
-#include "cli/output_file.h"
+#include "base/numbers.h"
+#include "cli/arguments.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
@@ -21,6 +26,74 @@
 namespace tessera {
 namespace {
 
+// The progress of `tessera data build` on standard error (standard output is for the result): on a
+// terminal a line that is rewritten, elsewhere a line every 30 s. The time left assumes that the
+// bytes still to be read take as long as those before, and is shown from 1 % on, where the rate is
+// no longer dominated by the start.
+class BuildLine {
+ public:
+  BuildLine();
+  ~BuildLine();  // erases the line of a terminal
+  BuildLine(const BuildLine&) = delete;
+  BuildLine& operator=(const BuildLine&) = delete;
+
+  void show(const BuildProgress& p);
+  double seconds() const;  // since it was made
+
+ private:
+  bool terminal_, shown_ = false;
+  double began_s_, next_s_ = 0;
+};
+
+constexpr double kTerminalPeriod_s = 0.2, kFilePeriod_s = 30;
+constexpr double kShort_s = 1;  // a build that is done by then needs no line in a file
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// "1.23 GB"
+// Scales by 1000 while the number would need four digits before the point.
+std::string human_bytes(int64_t n) {
+  constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
+  auto x = static_cast<double>(n);
+  size_t unit = 0;
+  while (x >= 999.5 && unit + 1 < std::size(kUnits)) {
+    x /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} bytes", n) : fmt::format("{:.3g} {}", x, kUnits[unit]);
+}
+
+// a / b; 0 if b is 0
+double share(int64_t a, int64_t b) { return b == 0 ? 0 : ratio(a, b); }
+
+BuildLine::BuildLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
+
+BuildLine::~BuildLine() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+}
+
+double BuildLine::seconds() const { return steady_s() - began_s_; }
+
+void BuildLine::show(const BuildProgress& p) {
+  const double now = seconds();
+  if (now < next_s_ || (!terminal_ && now < kShort_s)) return;
+  next_s_ = now + (terminal_ ? kTerminalPeriod_s : kFilePeriod_s);
+  const double done = share(p.bytes_read, p.bytes_total);
+  std::string line;
+  if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
+  line += fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
+                      counted(p.tokens, "token"),
+                      human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
+  if (p.bytes_total > 0 && done > 0.01)
+    line += "  left " + format_duration(now * (1 - done) / done);
+  fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
+  std::fflush(stderr);
+  shown_ = terminal_;
+}
+
+// Finds a name in the list "first|second|…" of an enum; its position is the value.
 template <class E>
 E entry(const std::string& text, const char* option) {
   const std::string names = enum_names(E{});
@@ -172,11 +245,14 @@ int build(Args args) {
   return 0;
 }
 
+// What one pass over a dataset finds.
 struct LengthsAndIds {
   int64_t empty = 0, shortest = 0, median = 0, longest = 0;
   int32_t largest_id = -1;
 };
 
+// Reads all lengths and all ids. The median needs no sorting: nth_element partitions in linear
+// time.
 LengthsAndIds look_through(const IndexedDataset& data) {
   LengthsAndIds l;
   std::vector<int32_t> lengths;
@@ -196,13 +272,15 @@ LengthsAndIds look_through(const IndexedDataset& data) {
   // Reads in blocks, since a dataset may be larger than memory.
   std::vector<int32_t> ids(size_t{1} << 16);
   for (int64_t from = 0; from < data.tokens(); from += std::ssize(ids)) {
-    ids.resize(std::min(ids.size(), static_cast<size_t>(data.tokens() - from)));
+    ids.resize(std::min<size_t>(ids.size(), data.tokens() - from));
     data.read(from, ids);
     l.largest_id = std::max(l.largest_id, *std::max_element(ids.begin(), ids.end()));
   }
   return l;
 }
 
+// A document is a range of sequences, which follow each other in the .bin file, so its tokens are
+// one range too.
 void print_document(const IndexedDataset& data, int64_t document, const std::string& tokenizer,
                     bool json) {
   if (document < 0 || document >= data.documents()) {

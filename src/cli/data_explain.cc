@@ -13,13 +13,15 @@
 
 #include "base/count.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/data_instructions.h"
+#include "cli/arguments.h"
 #include "cli/row_tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
+#include "config/run_config.h"
 #include "data/explain.h"
+#include "data/tokenizer.h"
 #include "data/training_data.h"
-#include "train/origin.h"
+#include "train/load_run.h"
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_position.h"
@@ -27,6 +29,74 @@
 
 namespace tessera {
 namespace {
+
+// Shows the rows of instruction data: which examples are packed in a row, and which tokens have a
+// loss. The rows are made by the class that training uses (TrainingRows), so that what is shown is
+// what the model sees, after the chat template, truncation and packing.
+
+// Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
+// tokens is decoded at once: a character may be divided between tokens.
+std::string marked(const Tokenizer& tokenizer, const InstructionData& data, int64_t example) {
+  const auto ids = data.ids(example);
+  const auto learned = data.learned(example);
+  std::string text;
+  for (size_t from = 0, to = 0; from < ids.size(); from = to) {
+    while (to < ids.size() && learned[to] == learned[from]) ++to;
+    const std::string part = tokenizer.decode(ids.subspan(from, to - from));
+    text += learned[from] != 0 ? "[" + part + "]" : part;
+  }
+  return text;
+}
+
+Tree as_tree(const Tokenizer& tokenizer, const InstructionData& data, int64_t example) {
+  Tree t;
+  t.set("place", Tree(data.place(example)));
+  t.set("tokens", list_of(data.ids(example)));
+  t.set("learned", list_of(data.learned(example)));
+  t.set("text", Tree(tokenizer.decode(data.ids(example))));
+  return t;
+}
+
+Tree show_sample(const Tokenizer& tokenizer, TrainingRows& rows, int64_t sample, bool json) {
+  const InstructionData& data = *rows.instructions();
+  Tree t, examples = Tree::list();
+  t.set("sample", Tree(sample));
+  if (!json) fmt::print("sample {}\n", sample);
+  for (const int32_t example : data.row_examples(sample)) {
+    if (json)
+      examples.push(as_tree(tokenizer, data, example));
+    else
+      show("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
+           marked(tokenizer, data, example));
+  }
+  t.set("examples", std::move(examples));
+  if (!json) return t;
+  const Tree row = row_tree(rows, sample);
+  for (const auto& [key, values] : *row.as_members()) t.set(key, values);
+  return t;
+}
+
+// Prints how many examples, rows and tokens there are, what was left out, and the rows of a step or
+// one sample: the text of each example with its learned parts in brackets. Returns the exit code.
+int explain_instructions(const RunConfig& run, std::optional<int64_t> step, int64_t sample,
+                         bool json) {
+  const int64_t steps = run.schedule.steps;
+  if (step && (*step < 1 || *step > steps))
+    throw UsageError("--step is {}, expected 1 to {}, the run's last", *step, steps);
+  if (sample < 0) throw UsageError("--sample is {}, expected 0 or more", sample);
+  const auto tokenizer = load_tokenizer(tokenizer_of_run(run));
+  TrainingRows rows(run, tokenizer->vocabulary_size(), *tokenizer);
+  const BatchShape shape = batch_shape(run, 0);
+  const int64_t first = step ? shape.samples_before(*step - 1) : sample;
+  const int64_t end = step ? shape.samples_before(*step) : sample + 1;
+  Tree t, samples = Tree::list();
+  t.set("data", to_tree(rows.instructions()->counts()));
+  if (!json) fmt::print("{}\n", describe(rows.instructions()->counts()));
+  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, json));
+  t.set("samples", std::move(samples));
+  if (json) fmt::print("{}\n", to_json(t));
+  return 0;
+}
 
 // What is explained: the data of a run, or a single dataset.
 struct Subject {
@@ -87,6 +157,8 @@ TrainingData open_data(Subject& subject) {
   return data;
 }
 
+// A run whose data changed stores its position after the change only, so earlier samples cannot be
+// named.
 void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
   if (sample >= data.first_sample()) return;
   throw Error(
@@ -101,6 +173,7 @@ Tree tokens_of(TrainingData& data, int64_t sample) {
   return list_of(ids);
 }
 
+// A step has a contiguous range of samples: those after the samples of all steps before it.
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
   if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
   if (step < 1 || step > subject.steps)
@@ -161,9 +234,7 @@ std::string excerpt(const std::string& text) {
   std::string s = text;
   if (text.size() > 2 * kSide + 3) {
     size_t front = kSide, back = text.size() - kSide;
-    const auto inside = [&](size_t i) {
-      return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-    };
+    const auto inside = [&](size_t i) { return (text[i] & 0xC0) == 0x80; };
     while (front > 0 && inside(front)) --front;
     while (back < text.size() && inside(back)) ++back;
     s = text.substr(0, front) + " … " + text.substr(back);

@@ -12,17 +12,16 @@
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/device.h"
-#include "cli/output_file.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
 #include "data/source_list.h"
-#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
+#include "data/vocabulary.h"
 #include "eval/evaluate.h"
 
 namespace tessera {
@@ -35,7 +34,7 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
-  sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
+  sequences = rows == nullptr ? 0 : std::ssize(*rows);
   for (int64_t r = 0; r < sequences; ++r) {
     const Tree& row = (*rows)[r];
     const auto before = std::ssize(ids);
@@ -63,7 +62,7 @@ void write_logits(const std::string& file, std::span<const float> logits, int64_
   const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
   write_safetensors(file, plan, [&](size_t) -> FillPiece {
     return [&](int64_t first, int64_t count, std::byte* out) {
-      std::memcpy(out, logits.data() + first, static_cast<size_t>(count) * sizeof(float));
+      std::memcpy(out, logits.data() + first, count * sizeof(float));
     };
   });
 }

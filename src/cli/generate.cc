@@ -5,7 +5,7 @@
 
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
-#include "cli/device.h"
+#include "cli/rank.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
 #include "eval/text_rules.h"
@@ -25,7 +25,7 @@ class TokenStream {
     // many bytes its character has. Bytes that are not UTF-8 are not held back.
     while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
     if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
-      const auto lead = static_cast<unsigned char>(pending_[start - 1]);
+      const unsigned char lead = pending_[start - 1];
       const size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
       if (end - (start - 1) < need) end = start - 1;
     }
@@ -49,7 +49,7 @@ std::string read_standard_input() {
 
 Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
   Tree list = Tree::list(), root;
-  for (const int32_t id : tokens) list.push(Tree(static_cast<int64_t>(id)));
+  for (const int32_t id : tokens) list.push(Tree(int64_t{id}));
   root.set("tokens", std::move(list));
   root.set("text", Tree(text));
   return root;
@@ -79,7 +79,7 @@ int verb_generate(Args args) {
   if (prompt == "-") prompt = read_standard_input();
   CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
-  options.seed = static_cast<uint64_t>(seed);
+  options.seed = seed;
   const TextRules rules = text_rules(reader, *tokenizer);
   options.vocabulary = rules.vocabulary;
   if (!ignore_end) options.stops = rules.stops;

@@ -70,6 +70,8 @@ bool read_arguments(Args args, LaunchArguments& l) {
   return true;
 }
 
+// Reads the numbers that a smaller job must still divide: the batch and the ranks of one copy of
+// the model.
 JobSize size_of_job(const LaunchArguments& l) {
   JobSize s;
   s.global = 0;  // unknown for a foreign program: any number of ranks divides 0
@@ -124,6 +126,8 @@ class Launch {
   std::vector<AttemptEnd> ends_;
 };
 
+// Assembles the command of a rank: this program by its absolute path, since ranks may start in
+// another directory.
 std::vector<std::string> Launch::program() const {
   std::vector<std::string> p = split_words(l_.program);
   if (p.empty()) p = {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
@@ -214,6 +218,7 @@ bool Launch::prepare_next() {
   return pause(next.pause_s);
 }
 
+// Starts attempts until one ends well, a signal asks for the end, or no restart is left.
 int Launch::go() {
   do {
     last_ = attempt(options());

@@ -1,7 +1,6 @@
 #include "cli/machine_files.h"
 
 #include "base/error.h"
-#include "cli/shipped_configs.h"
 
 namespace tessera {
 namespace {

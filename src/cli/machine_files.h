@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "plan/hardware.h"
 #include "plan/software.h"
@@ -14,5 +15,15 @@ namespace tessera {
 // load_hardware does.
 Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 Software open_software(const std::string& name);
+
+// The files of configs/ that the program contains, so that their names work in every directory.
+
+struct ShippedConfig {
+  std::string_view folder, name,
+      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
+};
+
+// Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).
+std::span<const ShippedConfig> shipped_configs();
 
 }  // namespace tessera

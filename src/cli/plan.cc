@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "base/count.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
-#include "cli/output_file.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"

@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
@@ -23,7 +24,7 @@ namespace {
 
 // Processor time of this process, in seconds. It measures what the search costs, whatever else the
 // machine does.
-double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+double processor_s() { return ratio(std::clock(), CLOCKS_PER_SEC); }
 
 [[noreturn]] void nothing_fits(const SearchResult& r, int64_t devices, const Hardware& hardware,
                                const std::optional<LeastDevices>& least = {}) {

@@ -12,8 +12,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/arguments.h"
 #include "tensor/cpu_features.h"
 #include "train/progress.h"
+#include "train/run_device.h"
 
 namespace tessera {
 namespace {
@@ -73,6 +75,19 @@ std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* v
     _exit(1);  // the training thread may wait in a collective for ever
   };
   return std::make_unique<Heartbeat>(std::move(o));
+}
+
+std::optional<GpuFeatures> gpu_named(const std::string& word, const World& world) {
+  RunConfig config;
+  if (word == "auto")
+    config.run.device = Device::kAuto;
+  else if (word == "cpu")
+    config.run.device = Device::kCpu;
+  else if (word == "cuda")
+    config.run.device = Device::kCuda;
+  else
+    throw UsageError("--device is auto, cpu or cuda, not '{}'.", word);
+  return resolve_device(config, world).gpu;
 }
 
 }  // namespace tessera

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "comm/world.h"
 #include "launch/heartbeat.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 
@@ -18,5 +21,11 @@ RankPlace read_rank_place();
 
 // Reports to `tessera launch` where that started this process, and to nobody elsewhere.
 std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
+
+// The option --device of verbs that have no run file.
+
+// auto, cpu or cuda; the ranks of a host take different devices. Nothing: the CPU. Throws
+// UsageError for any other word, Error where cuda was asked for and is not there.
+std::optional<GpuFeatures> gpu_named(const std::string& word, const World& world);
 
 }  // namespace tessera

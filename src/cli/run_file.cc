@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/rank.h"
-#include "config/small_twin.h"
+#include "config/run_config.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
 #include "train/load_run.h"

@@ -113,13 +113,13 @@ void require_ranks(const SubmitArguments& s, const RunConfig& config) {
 BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
   BatchJob job = s.job;
   job.name = config.run.name;
-  job.nodes = static_cast<int>(s.nodes);
-  job.tasks_per_node = static_cast<int>(s.tasks);
-  job.cpus_per_task = static_cast<int>(s.cpus);
-  job.gpus_per_node = static_cast<int>(s.gpus);
+  job.nodes = s.nodes;
+  job.tasks_per_node = s.tasks;
+  job.cpus_per_task = s.cpus;
+  job.gpus_per_node = s.gpus;
   job.folder = absolute(config.run.directory);
-  job.leave_s = static_cast<int>(s.leave_s);
-  job.requeues = static_cast<int>(s.requeues);
+  job.leave_s = s.leave_s;
+  job.requeues = s.requeues;
   // Absolute paths: the job starts in a folder that the site decides.
   job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
                 absolute(s.run)};

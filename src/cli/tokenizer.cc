@@ -7,9 +7,10 @@
 #include <ctime>
 
 #include "base/config.h"
+#include "base/numbers.h"
 #include "base/tree.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/output_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
@@ -61,6 +62,7 @@ class InvalidBytes {
  public:
   void add(const EncodeReport& report, const Batch& batch, const DocumentStream& stream) {
     if (first_.empty() && report.first_invalid >= 0) {
+      // The report counts bytes over all texts in a row; `place` becomes the byte in one of them.
       int64_t place = report.first_invalid;
       size_t d = 0;
       for (; place >= std::ssize(batch.documents[d].text); ++d) {
@@ -222,6 +224,8 @@ int train_pieces(const TrainOptions& o) {
   return 0;
 }
 
+// Trains a byte-level BPE in two passes: the words of all lines are counted (merges never cross a
+// word, so counts are all that training needs), then pairs are merged by frequency.
 int train(Args args) {
   TrainOptions o;
   if (!parse_train(args, o)) return 0;
@@ -320,7 +324,8 @@ void print_ids(const std::vector<std::vector<int32_t>>& ids, bool json, bool fir
 }
 
 void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
-  const auto bytes = static_cast<double>(totals.invalid.total().bytes);
+  const int64_t bytes = totals.invalid.total().bytes;
+  const double megabytes = ratio(bytes, 1'000'000);
   if (o.json) {
     Tree t;
     t.set("documents", Tree(totals.documents));
@@ -333,10 +338,10 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
   } else if (o.summary) {
     fmt::print("  documents  {}\n", format_count(totals.documents));
     fmt::print("  tokens     {}, {:.2f} bytes a token\n", format_count(totals.tokens),
-               bytes / static_cast<double>(std::max<int64_t>(totals.tokens, 1)));
+               ratio(bytes, std::max<int64_t>(totals.tokens, 1)));
     fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} for each busy thread\n",
-               totals.encode_s, bytes / 1e6 / std::max(totals.encode_s, 1e-9),
-               bytes / 1e6 / std::max(totals.cpu_s, 1e-9));
+               totals.encode_s, megabytes / std::max(totals.encode_s, 1e-9),
+               megabytes / std::max(totals.cpu_s, 1e-9));
   }
 }
 
@@ -358,7 +363,7 @@ int encode(Args args) {
     const std::clock_t cpu = std::clock();
     encode_batch(*tokenizer, batch.texts, caches, ids, &report);
     totals.encode_s += seconds_since(start);
-    totals.cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    totals.cpu_s += ratio(std::clock() - cpu, CLOCKS_PER_SEC);
     totals.invalid.add(report, batch, stream);
     if (!o.summary) print_ids(ids, o.json, totals.documents == 0);
     totals.documents += std::ssize(ids);
@@ -422,8 +427,7 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   };
   Tree t;
   t.set("path", Tree(path));
-  t.set("kind",
-        Tree("SentencePiece " + enum_name(enum_names(model.kind), static_cast<int>(model.kind))));
+  t.set("kind", Tree("SentencePiece " + name_of_entry(model.kind)));
   t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
   t.set("normalizer", Tree(model.normalizer));
   t.set("byte_fallback", Tree(model.byte_fallback));
@@ -437,8 +441,7 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
 
 void print_about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   const SentencePieceModel& model = tokenizer.model();
-  show("{}: SentencePiece {}\n", path,
-       enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
+  show("{}: SentencePiece {}\n", path, name_of_entry(model.kind));
   show("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
        model.byte_fallback ? ", with 256 bytes" : "");
   show("  text         normalised by {}{}{}\n",

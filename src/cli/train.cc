@@ -17,21 +17,64 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cli/checkpoint_file.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
-#include "cli/train_tasks.h"
 #include "cli/verbs.h"
 #include "comm/agree.h"
 #include "comm/world.h"
+#include "data/tokenizer.h"
+#include "eval/evaluate.h"
+#include "eval/likelihood.h"
 #include "launch/agreement.h"
 #include "launch/home.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
+#include "train/task_metrics.h"
 
 namespace tessera {
 namespace {
+
+ModelOptions options_of(const RunConfig& c) {
+  const bool bf16 = c.precision == Precision::kBf16 || c.precision == Precision::kBf16Sr;
+  ModelOptions o = {bf16 ? Precision::kBf16 : Precision::kFp32, static_cast<int>(c.run.threads)};
+  if (c.run.device == Device::kCuda) o.gpu.emplace();  // the one that this process trains on
+  return o;
+}
+
+TaskMetrics metrics_of(const Task& task, const TaskResult& r) {
+  TaskMetrics out{task.name, std::ssize(r.examples), {}};
+  for (const Metric& m : r.metrics) out.figures.push_back({m.name, m.value, m.error});
+  return out;
+}
+
+// Reads all tasks and examples of evaluation.tasks. Throws Error as read_tasks does.
+TaskEvaluation task_evaluation(const RunConfig& config) {
+  const EvaluationSection& e = config.evaluation;
+  TaskEvaluation out;
+  if (e.tasks.empty()) return out;
+  out.bytes = [](const RunConfig& c) { return likelihood_bytes(c.model, options_of(c)); };
+  for (const std::string& file : e.tasks) require_file("evaluation.tasks", file, kTaskHint);
+  std::vector<Task> tasks = read_tasks({e.tasks, e.data, -1, e.limit});
+  for (const Task& t : tasks) out.names.push_back(t.name);
+  out.run = [tasks = std::move(tasks)](const Path& checkpoint, const RunConfig& c, World& world) {
+    std::optional<CheckpointReader> reader;
+    std::unique_ptr<Tokenizer> tokenizer;
+    on_all(world, [&] {
+      reader.emplace(checkpoint);
+      tokenizer = tokenizer_of(*reader);
+    });
+    std::vector<TaskMetrics> results;
+    for (const Task& t : tasks) {
+      const TaskResult r = evaluate(*reader, *tokenizer, t, world, options_of(c));
+      results.push_back(metrics_of(t, r));
+    }
+    return results;
+  };
+  return out;
+}
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

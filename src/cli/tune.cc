@@ -31,9 +31,7 @@ double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string count(size_t n, std::string_view thing) {
-  return counted(static_cast<int64_t>(n), thing);
-}
+std::string count(size_t n, std::string_view thing) { return counted(n, thing); }
 
 struct TuneArguments {
   TunedRun run;
@@ -125,6 +123,7 @@ class Tuning {
   size_t begun_ = 0;
 };
 
+// Trials are ended before their folders are removed.
 Tuning::~Tuning() {
   running_.clear();
   std::error_code left;
@@ -150,6 +149,8 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   for (const PastTrial& p : past_) tuner_->tell(p.point, p.result);
 }
 
+// Predicts every point with the simulator, which the tuner combines with the results of trials.
+// Without a machine there is no prior.
 std::vector<PriorBelief> Tuning::beliefs() const {
   std::vector<PriorBelief> all;
   if (t_.cluster.empty()) return all;
@@ -163,6 +164,8 @@ std::vector<PriorBelief> Tuning::beliefs() const {
   return all;
 }
 
+// Records a trial in the tuner, in memory and in the history file, in which it stays if the process
+// is killed.
 void Tuning::tell(size_t point, const TrialResult& result, const std::string& why) {
   tuner_->tell(point, result);
   past_.push_back({point, result});
@@ -174,6 +177,7 @@ void Tuning::tell(size_t point, const TrialResult& result, const std::string& wh
       result.outcome == Outcome::kFailed && !why.empty() ? "\n           " + why : "");
 }
 
+// Starts a trial in a folder of its own. A simulated one ends at once.
 void Tuning::begin(size_t point) {
   if (t_.simulate) return tell(point, actual_.run(t_.run, space_, space_.points[point]), "");
   if (folder_.empty())
@@ -192,7 +196,7 @@ bool Tuning::wait_for_one(const StopSignals& stop) {
       if (!result) continue;
       const std::string why = running_[i].trial->why();
       const size_t point = running_[i].point;
-      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      running_.erase(running_.begin() + i);
       tell(point, *result, why);
       return true;
     }
@@ -239,14 +243,14 @@ int Tuning::go() {
   say("tune      {} of {}, {}{}; history {}", count(space_.points.size(), "point"),
       count(space_.knobs.size(), "knob"), counted(t_.trials, "trial"),
       past_.empty() ? "" : fmt::format(", {} known", past_.size()), history_.string());
-  const auto wanted = static_cast<size_t>(t_.trials);
+  const size_t wanted = t_.trials;
   const StopSignals stop;
   for (;;) {
     // Running trials count as trials, so that no more than --trials are started; ask() may return
     // fewer points than are free when the space is exhausted. Simulated trials end within begin().
     const size_t open = past_.size() + running_.size();
-    const size_t free = std::min(static_cast<size_t>(t_.at_once) - running_.size(),
-                                 wanted - std::min(open, wanted));
+    const size_t free =
+        std::min<size_t>(t_.at_once - running_.size(), wanted - std::min(open, wanted));
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "base/count.h"
+#include "base/numbers.h"
 #include "base/tree.h"
 #include "checkpoint/durable.h"
 #include "cli/run_file.h"
@@ -42,7 +43,7 @@ struct Bound {
 // so they grow with the square root of the depth. The factors are the differences of correct runs
 // with a margin; with bf16 and fp16, sums are in f32 and rounded seldom.
 Bound bound_of(const CompileRequest& r) {
-  const double walk = std::sqrt(static_cast<double>(r.model.all_layers()) + 1);
+  const double walk = std::sqrt(r.model.all_layers() + 1);
   double values = 0.2 * 0x1p-9 * walk;
   if (r.precision == Precision::kFp32) values = 40 * 0x1p-24 * walk;
   if (r.precision == Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
@@ -68,9 +69,7 @@ void run(const std::vector<std::string>& command, const Path& log) {
 double number(const Tree& t, const char* key) {
   const Tree* member = t.find(key);
   if (member == nullptr) return NAN;
-  if (const auto* whole = std::get_if<int64_t>(&member->value)) return static_cast<double>(*whole);
-  const auto* real = std::get_if<double>(&member->value);
-  return real != nullptr ? *real : NAN;
+  return number_in(*member).value_or(NAN);
 }
 
 Curve read_curve(const Path& metrics) {

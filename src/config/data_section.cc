@@ -97,6 +97,7 @@ void check_stages(const DataSection& d, KeyErrors& errors) {
   }
 }
 
+// Instructions and token datasets exclude each other: a run reads one of them.
 void check_instructions(const DataSection& d, KeyErrors& errors) {
   if (d.instructions.empty()) {
     if (!d.form.empty()) errors.add("data.template", "is given, but no data.instructions.");
@@ -127,6 +128,8 @@ void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& erro
                model.context);
 }
 
+// Checks span corruption, whose lengths of inputs and targets follow from each other: the sequence
+// length determines the number of target tokens.
 void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
   if (!d.instructions.empty())
     errors.add("data.objective", "= span_corruption is for data.train, not for instructions.");
@@ -146,6 +149,8 @@ void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& erro
   }
 }
 
+// Checks the objective against the family. A decoder predicts next tokens; an encoder-decoder model
+// needs two texts per row, from span corruption or from pairs.
 void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
   const bool encodes = model.encoder_layers > 0;
   const bool spans = d.objective == Objective::kSpanCorruption;
@@ -166,6 +171,7 @@ void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& 
 // Returns true if the text is one to three shares that are not all zero.
 bool is_split(const std::string& text) {
   constexpr double kLargest = 1e12;
+  // Shares are read as numbers and not as percentages, because only their ratios matter.
   double sum = 0;
   const char* end = text.data() + text.size();
   const char* p = text.data();
@@ -208,6 +214,8 @@ void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Pl
   read_sources<ValidationFields>(
       tree, place, "a PREFIX or {name: NAME, prefix: PREFIX}",
       [&](ValidationFields& f, const Place& here) {
+        // The name in metrics is the file name of the prefix unless one is given, so it must be
+        // unique.
         if (f.name.empty()) f.name = Path(f.prefix).filename().string();
         for (const ValidationSource& other : value)
           if (other.name == f.name)
@@ -217,6 +225,7 @@ void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Pl
       });
 }
 
+// The resolved configuration always has the long form, with one group of keys per dataset.
 Tree write_value(const std::vector<DataSource>& x) {
   Tree t = Tree::list();
   for (const DataSource& s : x) {

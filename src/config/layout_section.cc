@@ -11,6 +11,7 @@
 namespace tessera {
 namespace {
 
+// Accepts full:N, which recomputes N of the layers, in addition to the names.
 bool is_recomputation(const std::string& text, int64_t layers) {
   if (text == "none" || text == "selective" || text == "full") return true;
   int64_t n = -1;

@@ -1,6 +1,6 @@
 // Scales a run down to a size that trains anywhere in a minute, as a list of overrides, so that the
 // result is checked like any run file.
-#include "config/small_twin.h"
+#include "config/run_config.h"
 
 #include <fmt/format.h>
 

@@ -52,7 +52,7 @@ WordCounts::Word WordCounts::Table::word(size_t i) const {
 }
 
 WordCounts::WordCounts(int threads, WordSplit split)
-    : pretokenizer_(unicode_table(), split), tables_(static_cast<size_t>(std::max(threads, 1))) {}
+    : pretokenizer_(unicode_table(), split), tables_(std::max(threads, 1)) {}
 
 EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Table& table) const {
   EncodeReport report;

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/tree.h"
-#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 namespace {
@@ -57,6 +57,7 @@ class Members {
 
 }  // namespace
 
+// Hashes are written in hexadecimal digits, because JSON numbers are doubles to many readers.
 std::string to_json(const DatasetAbout& about) {
   Tree sources = Tree::list();
   for (const SourceAbout& s : about.sources) {

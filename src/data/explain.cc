@@ -29,7 +29,7 @@ void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrig
   std::vector<int32_t> ids(p.from + p.count);
   data.read(data.first_token(p.sequence), ids);
   const auto all = std::span<const int32_t>(ids);
-  origin.text_from = static_cast<int64_t>(tokenizer.decode(all.first(p.from)).size());
+  origin.text_from = tokenizer.decode(all.first(p.from)).size();
   auto here = all.subspan(p.from);
   // The end-of-text token is not part of the document's text.
   const auto end = tokenizer.end_of_text();

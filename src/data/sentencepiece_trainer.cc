@@ -111,8 +111,7 @@ void check_training(const SentencePieceTraining& t) {
   if (t.sentinels < 0 || t.sentinels > kMostPieces) {
     throw Error("{} sentinels, wanted 0 or more; T5 has 100", t.sentinels);
   }
-  const auto taken = static_cast<int64_t>(t.sentinels) + std::ssize(t.user_tokens) + 3 +
-                     (t.byte_fallback ? 256 : 0);
+  const int64_t taken = std::ssize(t.user_tokens) + t.sentinels + 3 + (t.byte_fallback ? 256 : 0);
   if (t.vocabulary <= taken || t.vocabulary > kMostPieces) {
     throw Error("a vocabulary of {}, wanted {} to {}: special tokens, sentinels{} take {}",
                 t.vocabulary, taken + 1, kMostPieces, t.byte_fallback ? " and bytes" : "", taken);

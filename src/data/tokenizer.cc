@@ -16,7 +16,7 @@ EncodeReport utf8_report(std::string_view text) {
   EncodeReport report;
   report.bytes = std::ssize(text);
   size_t invalid = find_invalid_utf8(text);
-  if (invalid < text.size()) report.first_invalid = static_cast<int64_t>(invalid);
+  if (invalid < text.size()) report.first_invalid = invalid;
   // The search resumes at the next byte, so each invalid byte is counted once.
   for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
     ++report.invalid_bytes;

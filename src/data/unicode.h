@@ -30,6 +30,9 @@ struct Utf8 {
   int bytes = 1;  // 1 to 4; 1 for an invalid byte
 };
 
+// A byte of a text, as a number from 0 to 255.
+inline uint8_t byte_at(std::string_view text, size_t i) { return text[i]; }
+
 // What stands at the beginning of `text`, which is not empty. Overlong forms, surrogates and
 // values beyond U+10FFFF are invalid (the definition of Unicode, table 3-7).
 Utf8 decode_utf8(std::string_view text);

@@ -1,15 +1,15 @@
 // Generates answers greedily and extracts the part that is compared. A token can complete a stop
 // text together with earlier ones, so the text is searched after every token.
-#include "eval/answer.h"
+#include "eval/evaluate.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "base/error.h"
-#include "eval/answer_pattern.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
+#include "eval/task.h"
 #include "eval/text_rules.h"
 
 namespace tessera {
@@ -76,7 +76,7 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   // A decoder's program is compiled for the length of its source, so examples of the same length
   // are processed together, with one decoder.
   const auto length = [&](size_t i) {
-    return rules.encodes ? row_length(static_cast<int64_t>(read[i].size()), context) : 0;
+    return rules.encodes ? row_length(read[i].size(), context) : 0;
   };
   std::vector<size_t> order(examples.size());
   std::iota(order.begin(), order.end(), size_t{0});

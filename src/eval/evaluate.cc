@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "comm/agree.h"
-#include "eval/answer.h"
 #include "eval/likelihood.h"
 
 namespace tessera {
@@ -26,10 +26,7 @@ Tree to_tree(const ExampleScore& s) {
   return t;
 }
 
-double number(const Tree& t) {
-  if (const auto* n = std::get_if<int64_t>(&t.value)) return static_cast<double>(*n);
-  return std::get<double>(t.value);
-}
+double number(const Tree& t) { return number_in(t).value(); }
 
 ExampleScore from_tree(const Tree& t) {
   ExampleScore s;
@@ -104,8 +101,7 @@ TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, co
   std::vector<Example> own;
   // Interleaved and not in ranges, so that a part of the file with long examples is divided among
   // all ranks.
-  for (size_t i = static_cast<size_t>(world.rank()); i < task.examples.size();
-       i += static_cast<size_t>(world.size()))
+  for (int64_t i = world.rank(); i < std::ssize(task.examples); i += world.size())
     own.push_back(task.examples[i]);
   std::vector<ExampleScore> scores;
   // If one rank fails, all throw, so that none waits in the gather.

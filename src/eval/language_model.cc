@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <numeric>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -16,7 +17,7 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
 #include "compile/compile.h"
-#include "data/validation_batch.h"
+#include "data/batches.h"
 #include "ir/state.h"
 
 namespace tessera {
@@ -184,9 +185,9 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
   if (!source.empty())
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
   const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
-  for (size_t i = 0; i < positions.size(); ++i)
-    // Each row has positions from 0.
-    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
+  // Each row has positions from 0.
+  for (auto row = positions.begin(); row != positions.end(); row += length_)
+    std::iota(row, row + length_, 0);
   e.run();
   return values<float>(e, Role::kLogits);
 }
@@ -201,8 +202,8 @@ Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
   // after it.
   std::vector<CompileRequest> programs;
   const auto length = std::ssize(source);
-  if (source.empty()) chunk_ = static_cast<size_t>(std::min(kPromptChunk, model_.context));
-  for (const int64_t tokens : {int64_t{1}, static_cast<int64_t>(chunk_)})
+  if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
+  for (const size_t tokens : {size_t{1}, chunk_})
     programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision, length));
   programs[1].encoded = !source.empty();
   machine_ = load(checkpoint, programs, options);

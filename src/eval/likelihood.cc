@@ -65,12 +65,11 @@ RowShape shape_of(const Row& row, int64_t context) {
 
 // Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in double.
 double log_probability(std::span<const float> logits, int32_t token, bool& most_probable) {
-  const auto top = std::max_element(logits.begin(), logits.end());
+  const double top = *std::max_element(logits.begin(), logits.end()), own = logits[token];
   double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x) - *top);
-  const float own = logits[token];
-  most_probable = own == *top;
-  return static_cast<double>(own) - *top - std::log(sum);
+  for (const float x : logits) sum += std::exp(x - top);
+  most_probable = own == top;
+  return own - top - std::log(sum);
 }
 
 Likelihood likelihood(const Row& row, std::span<const float> logits, size_t vocabulary) {
@@ -93,20 +92,19 @@ void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const R
              std::span<const size_t> which, const ModelOptions& options,
              std::vector<Likelihood>& out) {
   const int64_t together = shape.together();
-  const auto n = static_cast<size_t>(together);
+  const size_t n = together;
   LogitsModel logits(checkpoint, together, shape.tokens, options, shape.source);
   // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
-    std::vector<int32_t> ids(n * static_cast<size_t>(shape.tokens), 0);
-    std::vector<int32_t> sources(n * static_cast<size_t>(shape.source), 0);
+    std::vector<int32_t> ids(together * shape.tokens, 0);
+    std::vector<int32_t> sources(together * shape.source, 0);
     for (size_t i = 0; i < n; ++i) {
       const Row& row = rows[which[std::min(i, which.size() - 1)]];
-      const auto at = static_cast<int64_t>(i);
-      std::ranges::copy(row.read, ids.begin() + at * shape.tokens);
-      std::ranges::copy(row.source, sources.begin() + at * shape.source);
+      std::ranges::copy(row.read, ids.begin() + i * shape.tokens);
+      std::ranges::copy(row.source, sources.begin() + i * shape.source);
     }
     const std::span<const float> found = logits.read(ids, sources);
-    const size_t stride = found.size() / n, vocabulary = stride / static_cast<size_t>(shape.tokens);
+    const size_t stride = found.size() / n, vocabulary = stride / shape.tokens;
     for (size_t i = 0; i < std::min(n, which.size()); ++i)
       out[which[i]] = likelihood(rows[which[i]], found.subspan(i * stride, stride), vocabulary);
   }
@@ -115,7 +113,7 @@ void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const R
 }  // namespace
 
 int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
-  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
+  const int64_t power = std::bit_ceil(static_cast<uint64_t>(tokens));
   return std::clamp(power, std::min(shortest, context), context);
 }
 
@@ -137,7 +135,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& ru
     // The tokens of the context are a prefix of those of the whole text, as a rule; the rest is
     // scored.
     const size_t cut = std::min(c.context.size(), ids.size());
-    c.tokens.assign(ids.begin() + static_cast<int64_t>(cut), ids.end());
+    c.tokens.assign(ids.begin() + cut, ids.end());
   }
   if (c.tokens.empty())
     throw Error("nothing to predict: '{}' adds no token to the text before it", text);

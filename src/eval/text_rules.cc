@@ -7,6 +7,7 @@
 
 namespace tessera {
 
+// The rules of the tokenizer have precedence over those that were imported with the checkpoint.
 TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokenizer) {
   const ModelConfig model = model_of(checkpoint);
   const HfTextRules imported = hf_text_rules(checkpoint.header());
@@ -31,6 +32,7 @@ std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokeni
   return ids;
 }
 
+// A model may have more ids than its tokenizer, since tables are padded; those stand for no text.
 std::string written_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   std::vector<int32_t> known;
   for (const int32_t id : ids)

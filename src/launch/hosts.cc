@@ -31,6 +31,7 @@ int read_slots(std::string_view text, const std::string& at) {
   return n;
 }
 
+// Reads a line. Of "n01:4" and "slots=4" the last one counts; upper limits of mpirun are ignored.
 Host read_host(const std::string& line, const std::string& at) {
   std::istringstream words(line);
   Host host;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/tree.h"
 
 namespace tessera {
@@ -31,8 +32,7 @@ void read(const Tree& tree, const char* name, bool& value) {
 void read(const Tree& tree, const char* name, double& value) {
   const Tree* t = tree.find(name);
   if (t == nullptr) return;
-  if (const auto* d = std::get_if<double>(&t->value)) value = *d;
-  if (const auto* i = std::get_if<int64_t>(&t->value)) value = static_cast<double>(*i);
+  value = number_in(*t).value_or(value);
 }
 
 // Visits the members of a message's kind, listed once for encoding and decoding.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "launch/relay.h"
+#include "launch/command.h"
 #include "launch/socket.h"
 #include "launch/watch.h"
 

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "launch/agreement.h"
-#include "launch/watch_report.h"
 
 namespace tessera {
 namespace {
@@ -25,7 +24,7 @@ using Life = RankState::Life;
 }  // namespace
 
 Watch::Watch(WatchOptions options, double now_s)
-    : options_(std::move(options)), last_s_(now_s), ranks_(static_cast<size_t>(options_.ranks)) {}
+    : options_(std::move(options)), last_s_(now_s), ranks_(options_.ranks) {}
 
 void Watch::advance(double now_s) {
   // At most one usual gap is added, so that after a suspension no rank times out before its beats,

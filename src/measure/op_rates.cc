@@ -24,7 +24,7 @@ double clock_s() {
 }
 
 double median(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
+  const auto middle = x.begin() + x.size() / 2;
   std::nth_element(x.begin(), middle, x.end());
   return *middle;
 }
@@ -62,9 +62,8 @@ BatchSource batches(const RunConfig& c) {
             for (size_t t = 0; t < out.size(); ++t) {
               // A hash of sample and position: ids are spread over the whole table and are the same
               // in every run.
-              const uint64_t mixed =
-                  (static_cast<uint64_t>(sample) << 20 | t) * 0x9e3779b97f4a7c15u;
-              out[t] = static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(v));
+              const uint64_t mixed = (sample << 20 | t) * 0x9e3779b97f4a7c15u;
+              out[t] = static_cast<int32_t>((mixed >> 33) % v);
             }
             return std::ssize(out);
           }};

@@ -27,7 +27,7 @@ double steady_s() {
 
 double median(std::vector<double> x) {
   if (x.empty()) return 0;
-  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
+  const auto middle = x.begin() + x.size() / 2;
   std::nth_element(x.begin(), middle, x.end());
   return *middle;
 }
@@ -40,7 +40,7 @@ double exchange(Communicator& all, int64_t own, int64_t peer, const TensorView& 
     const double began = steady_s();
     wait_for(all, own < peer ? all.send(x, peer) : all.receive(x, peer));
     wait_for(all, own < peer ? all.receive(x, peer) : all.send(x, peer));
-    const double rate = 2 * static_cast<double>(kMessageBytes) / (steady_s() - began);
+    const double rate = 2.0 * kMessageBytes / (steady_s() - began);
     if (i > 0) best = std::max(best, rate);
   }
   return best;

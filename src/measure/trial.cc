@@ -59,7 +59,7 @@ double median_step_s(const std::string& metrics_lines) {
   if (seconds.size() < 2) return 0;
   // The first step includes warm-up: memory is touched and kernels are prepared.
   seconds.erase(seconds.begin());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  const auto middle = seconds.begin() + seconds.size() / 2;
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
 }

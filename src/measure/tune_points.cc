@@ -22,6 +22,8 @@ bool is_number(const std::string& s) {
   return !s.empty() && s.find_first_not_of("0123456789") == s.npos;
 }
 
+// Only divisors are choices: micro-batches divide the batch, and degrees of parallelism divide the
+// ranks.
 std::vector<std::string> divisors(int64_t n, int64_t most) {
   std::vector<std::string> all;
   for (int64_t d = 1; d <= std::min(n, most); ++d)
@@ -29,6 +31,8 @@ std::vector<std::string> divisors(int64_t n, int64_t most) {
   return all;
 }
 
+// Returns the knobs of a run whose user names none: the micro-batch size and recomputation, which
+// trade memory for time, and with several ranks the layout.
 std::vector<Knob> usual_knobs(const RunConfig& c, int64_t ranks) {
   constexpr int64_t kMostMicro = 64;  // larger ones gain nothing and have no memory
   std::vector<Knob> knobs = {
@@ -174,7 +178,7 @@ Hardware perturbed(Hardware h, double share, uint64_t seed) {
   const Philox random{hash_name("perturb", seed)};
   uint64_t next = 0;
   const auto move = [&](double& figure) {
-    figure *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+    figure *= 1 + share * (2.0 * Philox::uniform(random.block(next++)[0]) - 1);
   };
   for (double* figure :
        {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,

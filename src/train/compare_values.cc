@@ -233,7 +233,7 @@ double gradient_rounding(const CompileRequest& r) {
 
 ValueBounds value_bounds(const CompileRequest& r) {
   // The error of each layer adds to that of the layers before it, with random signs.
-  const double walk = std::sqrt(static_cast<double>(r.model.layers) + 1);
+  const double walk = std::sqrt(r.model.layers + 1);
   if (r.precision == Precision::kFp32) return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
   return {.computed = 4e-2 * walk,
           .kept = 1e-1 * walk + gradient_rounding(r),

@@ -1,5 +1,5 @@
 // The lines about the data in the log of a run.
-#include "train/data_lines.h"
+#include "train/run_data.h"
 
 #include "base/count.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/convert.h"
 #include "ir/names.h"
 #include "ir/rule.h"
-#include "train/live_values.h"
+#include "train/value_record.h"
 
 namespace tessera {
 namespace {

@@ -20,4 +20,18 @@ RunFile read_run_file(const Path& path);
 RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
 
+// The checkpoint that supplies what a run file leaves out: the model section and the tokenizer.
+
+// Returns the checkpoint that checkpoint.from names, or, if that one cannot be read any more, the
+// newest checkpoint of the run itself. Throws Error where neither is readable.
+Path origin_checkpoint(const RunConfig& config);
+
+// Returns the model of that checkpoint, for a run file without a model section. Its preset is
+// empty, since all values are given.
+ModelConfig origin_model(const RunConfig& config);
+
+// Returns the tokenizer file of the run: data.tokenizer, or, if that is empty, the tokenizer inside
+// the checkpoint. Throws Error where there is none.
+Path tokenizer_of_run(const RunConfig& config);
+
 }  // namespace tessera

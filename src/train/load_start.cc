@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
-#include "train/set_aside.h"
 
 namespace tessera {
 namespace {

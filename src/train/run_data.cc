@@ -6,10 +6,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "data/dataset_about.h"
 #include "data/encode_cache.h"
-#include "data/token_texts.h"
 #include "data/tokenizer.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 
@@ -56,7 +57,7 @@ DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary) {
   spec.documents_apart = config.data.documents_apart;
   spec.split = config.data.split;
   spec.sequence_length = config.data.sequence_length;
-  spec.seed = static_cast<uint64_t>(config.run.seed);
+  spec.seed = config.run.seed;
   spec.vocabulary = vocabulary;
   return spec;
 }
@@ -78,13 +79,15 @@ InstructionSpec instruction_spec(const RunConfig& config) {
   spec.files = config.data.instructions;
   spec.form = config.data.form;
   spec.sequence_length = config.data.sequence_length;
-  spec.seed = static_cast<uint64_t>(config.run.seed);
+  spec.seed = config.run.seed;
   spec.long_examples = config.data.long_examples;
   spec.documents_apart = config.data.documents_apart;
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }
 
+// Opens one of the two kinds of data. Instructions count as a single source, whose position is a
+// row number.
 TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
   if (config.model.encoder_layers > 0) require_padding(tokenizer, tokenizer_name(config));
@@ -134,6 +137,7 @@ void TrainingRows::continue_from(const DataPosition& saved, bool changes) {
   first_row_ = ours.samples;
 }
 
+// The position after `samples` samples: that of the start of this process plus what was read since.
 DataPosition TrainingRows::position(int64_t samples) {
   if (datasets_) return datasets_->position(samples);
   DataPosition p = start_;
@@ -149,8 +153,7 @@ int64_t TrainingRows::tokens() const {
 
 double TrainingRows::epochs(int64_t samples) const {
   if (!instructions_) return datasets_->epochs(samples);
-  return static_cast<double>(first_row_ + samples - first_sample_) /
-         static_cast<double>(instructions_->rows());
+  return ratio(first_row_ + samples - first_sample_, instructions_->rows());
 }
 
 void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
@@ -181,6 +184,7 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vo
 }
 
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training) {
+  // A validation set is read from its start, as one dataset without stages and shares.
   std::vector<ValidationSpec> out;
   training.stages.clear();
   for (const ValidationSource& source : config.data.validation) {

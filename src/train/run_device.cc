@@ -6,6 +6,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -19,6 +20,7 @@ std::vector<int64_t> ranks_of_host(const World& world) {
   return ranks;
 }
 
+// Returns the position of this rank among those of its host, which is the number of its GPU.
 int64_t number_on_host(const World& world) {
   const std::vector<int64_t> ranks = ranks_of_host(world);
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
@@ -41,12 +43,16 @@ std::unique_ptr<PreparedKernels> RunDevice::kernels(int threads) const {
 }
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
+  // If the launcher bound this rank to some of the cores, all of them are its own; otherwise the
+  // ranks of a host share the cores.
   const int64_t share = cpu.cores < cpu.online_cores
                             ? cpu.cores
                             : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
   return std::min<int64_t>(share, omp_get_max_threads());  // what OMP_NUM_THREADS allows
 }
 
+// Compares the threads that share a set of cores with the number of cores: those of one rank if it
+// is bound, those of all ranks of the host if not.
 std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t threads) {
   const bool bound = cpu.cores < cpu.online_cores;  // by its launcher, to cores of its own
   const std::vector<int64_t> ranks = ranks_of_host(world);
@@ -65,6 +71,7 @@ std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t thread
       !bound && std::ssize(ranks) > cpu.cores ? ", and start fewer ranks on a host" : "");
 }
 
+// FP8 GEMMs need the tensor cores of Ada (sm_89) or later.
 void require_card_for(const RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
   if (config.compiler.products == ProductType::kFp8 && card.architecture < kFirstOfEightBits)
@@ -86,6 +93,8 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
   return d;
 }
 
+// Adds up the needs of the ranks of a host, because each rank alone may fit while all of them do
+// not. Every rank computes the same sum, so all throw or none.
 void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
   const std::vector<std::string> needs = world.all_gather(std::to_string(need));
   const std::vector<int64_t> ranks = ranks_of_host(world);
@@ -102,9 +111,8 @@ namespace {
 
 // Formats bytes as GiB, or as MiB below 1 GiB: "1.50 GiB", "340.2 MiB".
 std::string short_bytes(int64_t bytes) {
-  constexpr double kMib = 1 << 20;
   return gib(bytes) >= 1 ? fmt::format("{:.2f} GiB", gib(bytes))
-                         : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / kMib);
+                         : fmt::format("{:.1f} MiB", ratio(bytes, 1 << 20));
 }
 
 }  // namespace
@@ -136,15 +144,13 @@ std::vector<std::string> device_lines(const Machine& machine) {
 }
 
 std::string device_memory_line(const Machine& machine, const GpuFeatures& device) {
-  constexpr double kMib = 1 << 20;
-  const auto total = static_cast<double>(device.memory_bytes);
-  const auto arena = static_cast<double>(machine.arena_bytes());
-  const double outside = total - static_cast<double>(free_gpu_bytes()) - arena;
+  constexpr int64_t kMib = 1 << 20;
+  const int64_t outside = device.memory_bytes - free_gpu_bytes() - machine.arena_bytes();
   return fmt::format(
       "memory    of the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
       "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
-      machine.planned_bytes(), machine.arena_bytes(), outside / kMib,
-      (total - static_cast<double>(device.free_bytes)) / kMib);
+      machine.planned_bytes(), machine.arena_bytes(), ratio(outside, kMib),
+      ratio(device.memory_bytes - device.free_bytes, kMib));
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/owner_lock.h"
 #include "comm/world.h"
+#include "config/run_config.h"
 
 namespace tessera {
 
@@ -65,5 +66,13 @@ class RunFolder {
   Path folder_;
   std::vector<Path> absent_;  // it and the folders above it that were not there, the inmost first
 };
+
+// The resolved configuration that a run leaves in its directory.
+
+// Writes the configuration to run.yaml in the run directory. A file that a person made is never
+// overwritten: where run.yaml is the run file that was given (config.source), or was not written by
+// this function, the configuration is written to run.resolved.yaml instead. Returns the path.
+// Throws Error.
+Path write_run_file(const RunConfig& config, const std::string& version);
 
 }  // namespace tessera

@@ -10,8 +10,9 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "checkpoint/tree_fields.h"
-#include "data/token_texts.h"
+#include "data/vocabulary.h"
 #include "train/run_data.h"
 #include "train/run_programs.h"
 
@@ -32,8 +33,7 @@ int64_t number(const Tree& object, std::string_view name, const std::string& sou
 
 double weight_of(const Tree& object, const std::string& source) {
   const Tree& weight = member(object, "weight", source);
-  if (const auto* x = std::get_if<double>(&weight.value)) return *x;
-  if (const auto* n = std::get_if<int64_t>(&weight.value)) return static_cast<double>(*n);
+  if (const std::optional<double> x = number_in(weight)) return *x;
   throw Error("{}: 'weight' is {}, expected a number", place_of(source, weight), kind_of(weight));
 }
 
@@ -186,7 +186,7 @@ RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string
   p.data.blend_sample = number(tree, "blend_sample", source);
   const Tree& order = member(tree, "order", source);
   p.data.order.sample_tokens = number(order, "sample_tokens", source);
-  p.data.order.seed = static_cast<uint64_t>(integer_member(order, "seed", source));
+  p.data.order.seed = integer_member(order, "seed", source);
   p.data.order.split = text_member(order, "split", source);
   for (const Tree& s : list_member(tree, "sources", source))
     p.data.sources.push_back(source_from_tree(s, source));

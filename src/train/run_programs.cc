@@ -13,7 +13,7 @@
 #include "data/tokenizer.h"
 #include "ir/communicators.h"
 #include "tensor/gpu.h"
-#include "train/origin.h"
+#include "train/load_run.h"
 
 namespace tessera {
 namespace {

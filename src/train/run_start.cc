@@ -1,22 +1,74 @@
 // The start of a run: opens its inputs, compiles, loads or initializes the weights.
 #include "train/run_start.h"
 
+#include <fmt/format.h>
 #include <array>
+#include <set>
+#include <span>
+#include <string>
 
+#include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/index.h"
-#include "train/data_lines.h"
-#include "train/layout_line.h"
-#include "train/origin.h"
-#include "train/run_file_copy.h"
+#include "config/run_config.h"
+#include "data/dataset_about.h"
+#include "data/tokenizer.h"
+#include "data/vocabulary.h"
+#include "train/load_run.h"
+#include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/trained_part.h"
-#include "train/vocabulary_check.h"
 
 namespace tessera {
+namespace {
+
+// Called before training. If PREFIX.json of a data set of data.train, data.stages or
+// data.validation states a larger vocabulary than the model's, or the tokenizer of instructions has
+// one, reads the whole set. Throws Error that names the first id beyond the model's vocabulary;
+// returns where there is none. A set without PREFIX.json is checked row by row as it is read.
+void require_vocabulary(const RunConfig& config, const Tokenizer& tokenizer,
+                        const TrainingRows& rows, std::span<const ValidationSet> validation) {
+  const int64_t vocabulary = config.model.vocabulary;
+  if (rows.instructions()) {
+    if (tokenizer.vocabulary_size() <= vocabulary) return;
+    require_vocabulary(*rows.instructions(), vocabulary);
+    for (const ValidationSet& set : validation)
+      if (const InstructionData* data = set.data->instructions())
+        require_vocabulary(*data, vocabulary);
+    return;
+  }
+  std::set<std::string> prefixes;
+  for (int i = 0; i < rows.datasets()->datasets(); ++i) prefixes.insert(rows.datasets()->prefix(i));
+  for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
+  for (const std::string& prefix : prefixes) {
+    const IndexedDataset data(prefix);
+    const auto about = read_about(data);
+    if (about && about->vocabulary > vocabulary) require_vocabulary(data, vocabulary);
+  }
+}
+
+// "layout    4 ranks = data 2 × tensor 2 · 1 thread each · ZeRO 1 · recompute none".
+std::string layout_line(const RunConfig& c) {
+  const Layout& l = c.layout;
+  std::string axes;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
+  for (const auto& [name, n] : sizes)
+    if (n > 1) axes += fmt::format("{}{} {}", axes.empty() ? " = " : " × ", name, n);
+  const int64_t ranks = l.data * l.tensor * l.pipeline;
+  std::string line =
+      fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
+                  c.run.threads, c.run.threads > 1 ? "s" : "");
+  if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
+  if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
+  if (l.offload != "none") line += fmt::format(" · offload {}", l.offload);
+  return line + fmt::format(" · recompute {}", l.recompute);
+}
+
+}  // namespace
 
 const Tokenizer& RunStart::tokenizer() {
   if (!tokenizer_) tokenizer_ = load_tokenizer(tokenizer_of_run(config_));
@@ -76,6 +128,8 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels>
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
+  // Touching every page now shows a lack of memory before the first step, and places pages near the
+  // threads that use them.
   const double touching = options_.now_s();
   machine.touch();
   say(fmt::format(
@@ -106,6 +160,8 @@ void RunStart::report_model() {
     say(optimizer_line(config_, std::span(parameters).subspan(2)));
 }
 
+// Loads the newest checkpoint that is whole on every rank. With all of its state the run continues
+// at the step after it; with its weights alone it begins at step 1.
 LoadedStart RunStart::resume() {
   reporter_.doing(0, "reading the checkpoint");
   const double began = options_.now_s();
@@ -133,6 +189,8 @@ LoadedStart RunStart::resume() {
   return loaded;
 }
 
+// Connects the saves with the rest of the run: metrics reach the disk before a checkpoint becomes
+// visible, so that no checkpoint is newer than its metrics.
 void RunStart::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
@@ -148,7 +206,7 @@ void RunStart::make_saves() {
   o.warn = [this](const std::string& line) { reporter_.warn(line); };
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
-  parts_.trainer->before_update([this] { parts_.saves->before_update(); });
+  parts_.trainer->machine().hooks().before_update = [this] { parts_.saves->before_update(); };
   if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -30,19 +32,7 @@ Path give_up_oldest(const Path& folder, std::optional<KeepRule> rule) {
 }  // namespace
 
 std::string Saves::last_path() const {
-  return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
-}
-
-std::string Saves::path_before(int64_t step) const {
-  std::vector<int64_t> steps = saved_;
-  steps.push_back(started_from_);
-  std::sort(steps.rbegin(), steps.rend());
-  for (const int64_t s : steps) {
-    const Path path = options_.folder / std::to_string(s);
-    std::error_code error;
-    if (s >= 0 && s < step && std::filesystem::exists(path, error)) return path.string();
-  }
-  return "";
+  return last() < 0 ? "" : (options_.folder / std::to_string(last())).string();
 }
 
 bool Saves::due(int64_t step) const {
@@ -64,10 +54,11 @@ void Saves::reserve(int64_t bytes) {
   if (world.rank() == 0) remove_old_reserves(options_.folder);
   world.barrier();
   if (!options_.rules.reserve) return;
-  reserve_.emplace(options_.folder, static_cast<int>(world.rank()), bytes);
+  reserve_.emplace(options_.folder, world.rank(), bytes);
   take_reserve();
 }
 
+// A folder that was lost takes its checkpoints with it: what was saved there no longer counts.
 void Saves::move_to(Path folder) {
   CHECK(!saving_, "a save is under way");
   reserve_.reset();
@@ -75,10 +66,8 @@ void Saves::move_to(Path folder) {
   options_.before_visible = nullptr;
   // The reserve is there, too, if the folder was only renamed.
   if (options_.world->rank() == 0) remove_old_reserves(options_.folder);
-  started_ = last_ = -1;
-  saved_.clear();
-  failure_.clear();
-  lasting_ = false;
+  steps_.forget();
+  failure_.forget();
 }
 
 void Saves::take_reserve() {
@@ -91,6 +80,8 @@ void Saves::take_reserve() {
       options_.folder.string(), failed));
 }
 
+// Assembles what the thread of a save needs. Collective calls are passed as functions, since only
+// the training thread may communicate.
 SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
   World& world = *options_.world;
   const CheckpointSection& c = options_.rules;
@@ -99,27 +90,29 @@ SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> ten
   if (origin_) keep_text_rules(*origin_, header);
   request.header = std::move(header);
   request.tensors = std::move(tensors);
-  request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
+  request.group = {world.rank(), world.size(),
                    [&world](const std::string& own) { require_no_error(world, own); },
                    [&world](std::string& text) { world.broadcast(text, 0); }};
-  std::vector<int64_t> saved = saved_;
+  std::vector<int64_t> saved = steps_.saved();
   saved.push_back(request.header.step);
   if (prunes)
     request.keep = KeepRule{
-        c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); },
-        saved,  started_from_,      &seen_};
+        c.keep, c.keep_every_steps,    c.at_steps, [this](int64_t s) { return passes_tokens(s); },
+        saved,  steps_.started_from(), &seen_};
   request.before_visible = options_.before_visible;
   request.make_space = [this] { return reserve_ && reserve_->release(); };
   request.now_s = options_.now_s;
   return request;
 }
 
+// Opening the folder may fail on one rank alone, so all ranks agree after it whether the save goes
+// on.
 void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
-  if (started_ == header.step) return;
+  if (is_saved(header.step)) return;
   options_.waits("saving the checkpoint");
   const double began = options_.now_s();
   finish();
-  started_ = header.step;
+  steps_.start(header.step);
   published_ = false;
   std::string failed;
   try {
@@ -146,7 +139,7 @@ void Saves::refuse_non_finite() {
   for (const std::string& own : options_.world->all_gather(saving_->non_finite()))
     if (message.empty()) message = own;
   abandon();
-  started_ = last_;
+  steps_.give_up();
   throw NumericError("{}", message);
 }
 
@@ -182,11 +175,9 @@ void Saves::between_steps() {
 
 void Saves::settle() {
   saving_->wait();
-  last_ = saving_->step();
-  saved_.push_back(last_);
-  failure_.clear();
-  warned_failure_.clear();
-  options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last_),
+  steps_.complete(saving_->step());
+  failure_.overcome();
+  options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last()),
                            saving_->seconds(), paused_s_));
   if (const std::string& w = saving_->warning(); !w.empty() && warned_.insert(w).second)
     options_.warn(w);
@@ -200,11 +191,11 @@ void Saves::fail(const std::string& own) {
   const bool own_full = saving_ && saving_->disk_was_full();
   const std::optional<KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
   World& world = *options_.world;
-  failure_.clear();
+  std::string why;
   const std::vector<std::string> all = world.all_gather(own);
-  for (size_t rank = 0; rank < all.size() && failure_.empty(); ++rank)
+  for (size_t rank = 0; rank < all.size() && why.empty(); ++rank)
     if (!all[rank].empty())
-      failure_ = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
+      why = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
   abandon();  // from here on no thread of the save uses the reserve
   std::array<double, 3> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0,
                                own_full ? 1.0 : 0};
@@ -217,11 +208,9 @@ void Saves::fail(const std::string& own) {
           "the disk is full: {} is removed before a newer checkpoint is saved", removed.string()));
     }
   world.all_reduce({&has_space, 1}, Reduction::kMax);
-  started_ = last_;
-  lasting_ = any[0] > 0;
-  retry_at_s_ = options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s);
-  // A retry that fails for the same reason is not reported again.
-  if (std::exchange(warned_failure_, failure_) != failure_) options_.warn(failure_);
+  steps_.give_up();
+  failure_.set(std::move(why), any[0] > 0, options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s));
+  if (failure_.is_news()) options_.warn(failure());
 }
 
 // Rank 0 removes the folder, so the others go first.
@@ -233,10 +222,10 @@ void Saves::abandon() {
   world.barrier();
 }
 
-bool Saves::retry_due() const {
-  return !failure_.empty() && !saving_ && options_.now_s() >= retry_at_s_;
-}
+bool Saves::retry_due() const { return !saving_ && failure_.retry_due(options_.now_s()); }
 
+// Waits in two stages, as advance() agrees in two: until all ranks have written, then until rank 0
+// has published.
 void Saves::finish() {
   while (saving_) {
     const double began = options_.now_s();
@@ -246,6 +235,33 @@ void Saves::finish() {
       saving_->wait_until_written();
     paused_s_ += options_.now_s() - began;
     advance();
+  }
+}
+
+// Repeats the last save of a run until it succeeds. All ranks decide together, by an all-reduce
+// after each attempt, because a save is collective.
+
+void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start, World& world,
+                    const StopSignals& signals, double retry_s,
+                    const std::function<double()>& now_s) {
+  const double until_s = now_s() + retry_s;
+  const int requests = signals.requests();
+  const auto ends = [&] {
+    return now_s() >= until_s || signals.requests() > requests || saves.failure_is_lasting();
+  };
+  for (;;) {
+    start();
+    saves.finish();
+    if (saves.last() == step) return;
+    std::array<double, 2> any = {ends() ? 1.0 : 0, saves.retry_due() ? 1.0 : 0};
+    world.all_reduce(any, Reduction::kMax);
+    // The reserve was released: the next attempt has more space and need not wait.
+    if (any[1] > 0) continue;
+    if (any[0] > 0) throw SharedError(saves.failure());
+    // Sleeps in short pieces, so that a signal ends the wait.
+    constexpr int kPieces = 10;
+    for (int i = 0; i < kPieces && !ends(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kPieces));
   }
 }
 

@@ -14,6 +14,8 @@
 #include "checkpoint/saving.h"
 #include "comm/world.h"
 #include "config/run_config.h"
+#include "train/saved_steps.h"
+#include "train/signals.h"
 
 namespace tessera {
 
@@ -38,7 +40,7 @@ class Saves {
   // `own`: it is a checkpoint of this run directory, which stays.
   void begin_from(const CheckpointHeader& origin, bool own) {
     origin_ = origin;
-    if (own) started_ = last_ = started_from_ = origin.step;
+    if (own) steps_.start_from(origin.step);
   }
   // Sets space for one checkpoint aside, if checkpoint.reserve asks for it; `bytes`: this rank's.
   void reserve(int64_t bytes);
@@ -58,15 +60,15 @@ class Saves {
   void move_to(Path folder);
 
   // Why the newest save failed on one of the ranks; empty: it did not. It was a warning then.
-  const std::string& failure() const { return failure_; }
-  bool failure_is_lasting() const { return lasting_; }  // another try would fail too
+  const std::string& failure() const { return failure_.why(); }
+  bool failure_is_lasting() const { return failure_.is_lasting(); }  // another try would fail too
   bool retry_due() const;  // by this rank's clock: a save failed and is due to be retried
 
-  bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
-  int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
-  std::string last_path() const;          // of that checkpoint; empty: none
+  bool is_saved(int64_t step) const { return steps_.is_started(step); }  // or being saved
+  int64_t last() const { return steps_.last(); }  // step of the newest whole checkpoint; -1: none
+  std::string last_path() const;                  // of that checkpoint; empty: none
   // The newest checkpoint before `step` that this run saved or started from, and that still exists.
-  std::string path_before(int64_t step) const;
+  std::string path_before(int64_t step) const { return steps_.path_before(options_.folder, step); }
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
@@ -81,18 +83,24 @@ class Saves {
 
   SavesOptions options_;
   std::optional<CheckpointHeader> origin_;  // of where the run starts
-  int64_t started_ = -1, last_ = -1, started_from_ = -1;
-  std::vector<int64_t> saved_;  // steps, by this process
-  SeenCheckpoints seen_;        // of the save's thread while there is one
+  SavedSteps steps_;
+  SaveFailure failure_;
+  SeenCheckpoints seen_;  // of the save's thread while there is one
   std::optional<Reserve> reserve_;
   bool reserve_told_ = false;  // whether the lack of space has been reported
   std::optional<Saving> saving_;
   bool published_ = false;  // all ranks have written
   double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks
-  std::string failure_, warned_failure_;
-  bool lasting_ = false;
-  double retry_at_s_ = 0;
   std::set<std::string> warned_;
 };
+
+// The last save of a run. Without it, completed steps are lost.
+
+// Collective. Calls `start`, which begins the save of that step, until it has succeeded: at once
+// after the reserve was released, else each second for `retry_s`, or until a further signal comes
+// or the failure is permanent. Throws SharedError with the reason if it never succeeds.
+void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start, World& world,
+                    const StopSignals& signals, double retry_s,
+                    const std::function<double()>& now_s);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Moves later checkpoints, metrics and event files of a run to a folder of their own. Copies are
 // written before anything is moved, and checkpoints are moved by rename, so a crash at any point
 // loses nothing.
-#include "train/set_aside.h"
+#include "train/load_start.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -60,7 +60,7 @@ StepCommunication gather_communication(World& world, const CommunicationTime& ow
   all.exposed_s = sums[kExposed] / n;
   all.bubble_share = sums[kBubble] / n;
   for (size_t i = 0; i < all.bytes_sent.size(); ++i)
-    all.bytes_sent[i] = static_cast<int64_t>(sums[kBytes + i]);
+    all.bytes_sent[i] = std::llrint(sums[kBytes + i]);
   const double most_us = std::floor(slowest / kMaxRanks);
   all.slowest_rank = kMaxRanks - 1 - static_cast<int64_t>(slowest - most_us * kMaxRanks);
   all.slowest_over_mean = most_us / 1e6 / (sums[kBusy] / n);

@@ -22,8 +22,7 @@ StepJudge::StepJudge(const RunConfig& config)
       rule_(config.divergence),
       scales_(config.precision == Precision::kFp16),
       scale_(config.loss_scale),
-      guard_(config.divergence,
-             std::log(static_cast<double>(std::max<int64_t>(config.model.vocabulary, 1)))) {}
+      guard_(config.divergence, std::log(std::max<int64_t>(config.model.vocabulary, 1))) {}
 
 StepVerdict StepJudge::judge(const StepResult& r) {
   if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;

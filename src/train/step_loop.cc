@@ -15,10 +15,11 @@
 #include "comm/agree.h"
 #include "kernels/gpu_backend.h"
 #include "train/diagnose.h"
-#include "train/last_save.h"
+#include "train/loop.h"
 #include "train/run_device.h"
+#include "train/saves.h"
 #include "train/step_trace.h"
-#include "train/update_count.h"
+#include "train/trainer.h"
 
 namespace tessera {
 namespace {
@@ -202,7 +203,7 @@ void StepLoop::watched_step(int64_t step) {
 void StepLoop::complete(const StepResult& r) {
   outcome_.step = r.step;
   outcome_.loss = r.loss;
-  tokens_ += static_cast<int64_t>(r.tokens);
+  tokens_ += std::llrint(r.tokens);
 }
 
 // Counts a finished step. From here on it is completed: whatever fails, it is saved.
@@ -393,6 +394,18 @@ TrainOutcome StepLoop::go() {
   if (outcome_.interrupted)
     reporter_.say("stopped by a signal; the run goes on from here when started again");
   return outcome_;
+}
+
+TrainOutcome train(RunConfig config, const TrainOptions& options) {
+  const StopSignals signals;  // from now on, a signal asks the run to save and stop
+  const std::unique_ptr<World> alone = options.world ? nullptr : self_world();
+  World& world = options.world ? *options.world : *alone;
+  RunReporter reporter(options, world);
+  RunParts parts(std::move(config));
+  RunStart start(parts, options, world, reporter);
+  start.prepare();
+  start.start();
+  return StepLoop(parts, options, world, signals, reporter).go();
 }
 
 }  // namespace tessera

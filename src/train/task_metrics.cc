@@ -6,6 +6,7 @@
 
 namespace tessera {
 
+// Each figure has its standard error next to it, under its name with "_error".
 std::string to_json_line(int64_t step, const TaskMetrics& m) {
   Tree t = Tree::object();
   t.set("step", Tree(step));

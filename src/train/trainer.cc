@@ -3,7 +3,7 @@
 //
 // All programs (training, validation, and one per stage of the batch-size warm-up) use one arena
 // and share the state in it. Their batches and activations overlap, so running one program destroys
-// the batch of another; `written_` records which step's batch is in the arena.
+// the batch of another (BatchMemory).
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -12,22 +12,33 @@
 #include "base/error.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
-#include "data/validation_batch.h"
+#include "data/batches.h"
 #include "ir/state.h"
 #include "kernels/elementwise.h"
-#include "train/load_factors.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
-#include "train/update_count.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each batch of the ramp
 
-template <class T>
-std::span<T> whole(const TensorView& view) {
-  return {view.as<T>(), static_cast<size_t>(view.elements())};
+// Returns the program of a step (from 1): the first steps may have the batch sizes of the warm-up.
+size_t program_of(const BatchSection& b, int64_t step) {
+  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
+  return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+}
+
+// Returns views of what this rank owns of the pieces of a program.
+std::vector<StateTensor> owned(const Machine& machine, const std::vector<StatePiece>& pieces,
+                               size_t program) {
+  std::vector<StateTensor> out;
+  for (const StatePiece& piece : pieces) {
+    if (!piece.owned) continue;
+    const TensorView view = machine.view(piece, program);
+    out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
+  }
+  return out;
 }
 
 }  // namespace
@@ -62,7 +73,7 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kerne
 }
 
 void Trainer::initialise() {
-  machine_->initialise(static_cast<uint64_t>(config_.run.seed));
+  machine_->initialise(config_.run.seed);
   updates_ = 0;
 }
 
@@ -82,7 +93,7 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
                       kernels::ClearArgs{flat(view)});
     // Adapters that the checkpoint does not have start with their initial values.
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
-      machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
+      machine_->initialise(piece, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
@@ -92,57 +103,21 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
   updates_ = what == Load::kAll ? updates_before(checkpoint.header()) : 0;
 }
 
-std::vector<StateTensor> Trainer::owned(const std::vector<StatePiece>& pieces, size_t of) const {
-  std::vector<StateTensor> out;
-  for (const StatePiece& piece : pieces) {
-    if (!piece.owned) continue;
-    const TensorView view = machine_->view(piece, of);
-    out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
-  }
-  return out;
-}
-
 std::vector<StateTensor> Trainer::state() {
-  return owned(pieces(program(), machine_->position().at), kTrain);
+  return owned(*machine_, pieces(program(), machine_->position().at), kTrain);
 }
 
 std::vector<StateTensor> Trainer::gradients() {
-  return owned(gradient_pieces(machine_->program(last_), machine_->position().at), last_);
-}
-
-BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
-  const auto view = [&](Role role) { return e.bound().view(e.bound().only(role), 0, microbatch); };
-  BatchView b = {whole<int32_t>(view(Role::kTokens)), whole<int32_t>(view(Role::kLabels)),
-                 whole<int32_t>(view(Role::kPositions)), whole<int64_t>(view(Role::kSamples))};
-  if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
-  if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
-  return b;
-}
-
-size_t Trainer::program_of(int64_t step) const {
-  const BatchSection& b = config_.batch;
-  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
-  return stage < std::ssize(b.ramp) ? kRamp + static_cast<size_t>(stage) : kTrain;
+  return owned(*machine_, gradient_pieces(machine_->program(last_), machine_->position().at),
+               last_);
 }
 
 void Trainer::write(StepInput& input) {
-  written_ = input.step;
-  Executor& e = machine_->executor(program_of(input.step));
+  Executor& e = machine_->executor(program_of(config_.batch, input.step));
   // A step that is under way may still read the batch from this memory.
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
-  BatchSource& batches = *input.batches;
-  for (int64_t m = 0; m < batches.shape().microbatches(input.step - 1); ++m)
-    batches.fill(input.step - 1, m, batch_view(e, m));
-  // A copy, for loss_on_last_batch(): the arena's is overwritten by activations.
-  const BatchView first = batch_view(e, 0);
-  const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
-  keep(first.tokens, kept_.tokens);
-  keep(first.labels, kept_.labels);
-  keep(first.positions, kept_.positions);
-  keep(first.documents, kept_.documents);
-  keep(first.source, kept_.source);
-  keep(first.samples, kept_.samples);
+  batch_.write(e, *input.batches, input.step);
   input.data_s = now_s_ ? now_s_() - input.began_s : 0;
   auto* state = e.bound().view(e.bound().only(Role::kStep)).as<double>();
   state[kStepNumber] = static_cast<double>(input.step);
@@ -177,7 +152,7 @@ void Trainer::prepare_step(int64_t step, double learning_rate, BatchSource& batc
 }
 
 StepResult Trainer::run_step(const std::function<void(const OpEvent&)>& observe) {
-  last_ = program_of(next_.step);
+  last_ = program_of(config_.batch, next_.step);
   machine_->executor(last_).run(observe);
   return result_of(next_);
 }
@@ -191,12 +166,12 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
 // Returns true if the step can be started ahead. A step of another program uses other streams,
 // which do not wait for those of this one.
 bool Trainer::can_start_step(int64_t step) const {
-  const size_t program = program_of(step);
+  const size_t program = program_of(config_.batch, step);
   return (started_.empty() || program == last_) && machine_->executor(program).can_run_ahead();
 }
 
 void Trainer::start_step() {
-  last_ = program_of(next_.step);
+  last_ = program_of(config_.batch, next_.step);
   machine_->executor(last_).start();
   started_.push_back(next_);
 }
@@ -214,28 +189,17 @@ const CommunicationTime& Trainer::communication() const {
 
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
   StepInput again = finished_;
-  const bool overwritten = written_ != again.step;
+  const bool overwritten = batch_.step() != again.step;
   while (!started_.empty()) finish_step();
   if (overwritten) write(again);
-  machine_->executor(program_of(again.step)).run(observe);
+  machine_->executor(program_of(config_.batch, again.step)).run(observe);
 }
 
 double Trainer::loss_on_last_batch() {
-  written_ = 0;  // the first micro-batch is written again if a step is repeated
   // The validation program has no backward pass and needs no update, so it leaves the state as it
   // is.
   Executor& e = machine_->executor(kValidate);
-  const BatchView to = batch_view(e, 0);
-  const auto copy = [](const auto& source, auto target) {
-    CHECK(source.size() == target.size(), "batches of {} and {}", source.size(), target.size());
-    std::copy(source.begin(), source.end(), target.begin());
-  };
-  copy(kept_.tokens, to.tokens);
-  copy(kept_.labels, to.labels);
-  copy(kept_.positions, to.positions);
-  copy(kept_.samples, to.samples);
-  copy(kept_.documents, to.documents);
-  copy(kept_.source, to.source);
+  batch_.restore(e);
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   return report[kLossSum] / std::max(report[kLossTokens], 1.0);
@@ -245,7 +209,7 @@ bool Trainer::can_continue() {
   StepInput again = finished_;
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
-  Executor& e = machine_->executor(program_of(again.step));
+  Executor& e = machine_->executor(program_of(config_.batch, again.step));
   e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
@@ -255,9 +219,8 @@ bool Trainer::can_continue() {
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences,
                                    const std::function<void(int64_t)>& on_progress) {
-  written_ = 0;  // its rows replace those of a step
   Executor& e = machine_->executor(kValidate);
-  const BatchView view = batch_view(e, 0);
+  const BatchView view = batch_.view(e, 0);
   ValidationResult total;
   // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
@@ -288,5 +251,24 @@ double Trainer::loss_tokens() {
   Executor& e = machine_->executor(kTrain);
   return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
 }
+
+namespace {
+
+constexpr const char* kUpdates = "updates";
+
+}  // namespace
+
+int64_t updates_before(const CheckpointHeader& header) {
+  const auto stored = [&](const char* name) -> const int64_t* {
+    const Tree* found = header.state.as_members() ? header.state.find(name) : nullptr;
+    return found ? std::get_if<int64_t>(&found->value) : nullptr;
+  };
+  if (const int64_t* updates = stored(kUpdates))
+    return std::clamp<int64_t>(*updates, 0, header.step);
+  const int64_t* skipped = stored("skipped");
+  return header.step - (skipped ? std::clamp<int64_t>(*skipped, 0, header.step) : 0);
+}
+
+void save_updates(int64_t updates, Tree& state) { state.set(kUpdates, Tree(updates)); }
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include "data/batches.h"
 #include "data/training_data.h"
 #include "runtime/machine.h"
+#include "train/batch_memory.h"
 
 namespace tessera {
 
@@ -47,6 +48,7 @@ class Trainer {
   const Program& program() const { return machine_->program(); }
   // Which of the data ranks this is: who reads which sequences.
   int64_t data_rank() const;
+  // Its hook before_update is called before a step changes what state() views.
   Machine& machine() { return *machine_; }
 
   void initialise();
@@ -79,8 +81,6 @@ class Trainer {
   int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
   const CommunicationTime& communication() const;
-  // From now on called before a step changes what state() views.
-  void before_update(const std::function<void()>& wait) { machine_->hooks().before_update = wait; }
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
@@ -104,11 +104,6 @@ class Trainer {
   double loss_scale();
 
  private:
-  // A copy of a micro-batch: programs share the memory of their batches with activations.
-  struct KeptBatch {
-    std::vector<int32_t> tokens, labels, positions, documents, source;
-    std::vector<int64_t> samples;
-  };
   // What the host gives a step.
   struct StepInput {
     int64_t step = 0;
@@ -118,22 +113,26 @@ class Trainer {
     BatchSource* batches = nullptr;
     double began_s = 0, data_s = 0;
   };
-  size_t program_of(int64_t step) const;
   void write(StepInput& input);
   StepResult result_of(const StepInput& input);
-  BatchView batch_view(Executor& executor, int64_t microbatch);
-
-  std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces, size_t program) const;
 
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
-  size_t last_ = 0;                // the program of the last step that was started
-  StepInput next_, finished_;      // next_: prepared
-  int64_t written_ = 0;            // the step whose batch is in the arena; 0: none is
-  KeptBatch kept_;                 // the first micro-batch that was read last
+  size_t last_ = 0;            // the program of the last step that was started
+  StepInput next_, finished_;  // next_: prepared
+  BatchMemory batch_;
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };
+
+// The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped
+// are not updates.
+
+// Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
+// the number of skipped steps instead.
+int64_t updates_before(const CheckpointHeader& header);
+
+void save_updates(int64_t updates, Tree& state);
 
 }  // namespace tessera

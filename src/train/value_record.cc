@@ -14,7 +14,6 @@
 #include "base/philox.h"
 #include "ir/names.h"
 #include "ir/rule.h"
-#include "train/live_values.h"
 
 namespace tessera {
 namespace {
@@ -31,7 +30,7 @@ template <class T>
 void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
   for (int64_t i = 0; i < n; ++i) {
     // The index is that of the global value, so shards on different ranks use the same signs.
-    const uint64_t signs = mixed(first + static_cast<uint64_t>(i));
+    const uint64_t signs = mixed(first + i);
     const auto value = static_cast<double>(static_cast<float>(x[i]));
     for (size_t k = 0; k < kDigestSums; ++k) d.sums[k] += ((signs >> k) & 1u) != 0 ? value : -value;
     d.squares += value * value;
@@ -83,8 +82,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
                       std::span<const int64_t> end, uint64_t name) {
   const int rank = global.rank();
   const uint64_t key = mixed(name);
-  const int64_t row =
-      rank == 0 ? 1 : end[static_cast<size_t>(rank) - 1] - begin[static_cast<size_t>(rank) - 1];
+  const int64_t row = rank == 0 ? 1 : end[rank - 1] - begin[rank - 1];
   if (row <= 0) return;
   // Walks the box row by row: `to` counts elements of the global value, `from` those of the local
   // one.
@@ -94,7 +92,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
         to = to * global[d] + begin[d];
         from *= part.shape[d];
       }
-      const uint64_t first = key + static_cast<uint64_t>(to);
+      const uint64_t first = key + to;
       if (part.dtype == DType::kF32)
         add_row(*this, part.f32() + from, row, first);
       else if (part.dtype == DType::kF16)
@@ -103,7 +101,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
         add_row(*this, part.bf16() + from, row, first);
       return;
     }
-    const auto i = static_cast<size_t>(d);
+    const size_t i = d;
     for (int64_t k = begin[i]; k < end[i]; ++k)
       walk(d + 1, to * global[d] + k, from * part.shape[d] + k - begin[i]);
   };
@@ -309,6 +307,18 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
   }
   if (!good) throw Error("{}: is no list of values.", source);
   return all;
+}
+
+// A value is live if some op reads it or if it is in a buffer that outlives its segment.
+
+IdVector<ValueId, bool> live_values(const Program& program) {
+  IdVector<ValueId, bool> live(program.values.size(), false);
+  for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      for (const ValueId v : op.inputs)
+        if (v != kNone) live[v] = true;
+  return live;
 }
 
 }  // namespace tessera

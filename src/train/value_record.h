@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "ir/program.h"
 #include "runtime/executor.h"
 
 namespace tessera {
@@ -96,5 +97,12 @@ class ValueRecorder {
 // As text, and back. `source` names the text in the Error that parse_records() throws.
 std::string to_text(const RankRecords& records);
 RankRecords parse_records(const std::string& text, const std::string& source);
+
+// Which values of a program have a meaning after the op that writes them.
+
+// Returns true for each value that some op reads or that outlives its segment. What an op writes in
+// addition to the requested output, such as the gradient of a frozen bias, is neither: nothing
+// clears its bytes before an op adds to them, so its contents are undefined.
+IdVector<ValueId, bool> live_values(const Program& program);
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "checkpoint/permute.h"
+#include "checkpoint/convert.h"
 #include "tests/checkpoint/temporary_folder.h"
 
 namespace tessera {

@@ -124,7 +124,7 @@ TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
     trainer.initialise();
     BatchSource source = batches(c);
     int64_t waits = 0;
-    trainer.before_update([&] { ++waits; });
+    trainer.machine().hooks().before_update = [&] { ++waits; };
     for (int s = 1; s <= 3; ++s) {
       const int64_t before = waits;
       trainer.step(s, 1e-3, source);

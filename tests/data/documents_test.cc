@@ -1,6 +1,6 @@
 #include "data/documents.h"
 
-#include "data/json_scan.h"
+#include "data/json_line.h"
 #include "tests/data/dataset_fixture.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "data/permutation.h"
+#include "data/samples.h"
 #include "data/training_data.h"
 #include "tests/data/dataset_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "data/permutation.h"
+#include "data/samples.h"
 
 #include <gtest/gtest.h>
 

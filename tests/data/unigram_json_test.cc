@@ -1,4 +1,4 @@
-#include "data/unigram_json.h"
+#include "data/sentencepiece_model.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 // A model with adapters, and the plain weights that merging makes of it, give the same logits.
 #include <cmath>
 
-#include "checkpoint/average.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/saving.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "checkpoint/hf_folder.h"
-#include "eval/answer.h"
+#include "eval/evaluate.h"
 #include "eval/generate.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/dataset_fixture.h"

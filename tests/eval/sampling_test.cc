@@ -1,4 +1,4 @@
-#include "eval/sampling.h"
+#include "eval/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include "eval/answer_pattern.h"
 #include "eval/evaluate.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/documents.h"
-#include "data/json_scan.h"
+#include "data/json_line.h"
 
 using namespace tessera;
 

@@ -1,8 +1,8 @@
 // Any bytes as what mpirun, srun and ranks write: they are split into lines, which are read as
 // those of both starters and as messages. The first byte chooses how many bytes come at a time.
 #include "base/error.h"
+#include "launch/command.h"
 #include "launch/message.h"
-#include "launch/relay.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,6 @@
 // A task file, a line "===", its examples as JSON lines, another such line, and a text that a model
 // wrote: examples and an answer, or an Error.
 #include "base/error.h"
-#include "eval/answer_pattern.h"
 #include "eval/task.h"
 #include "tests/fuzz/scratch_folder.h"
 

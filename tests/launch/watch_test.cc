@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "launch/watch_report.h"
-
 namespace tessera {
 namespace {
 

@@ -7,7 +7,7 @@
 #include "tests/train/tiny_run.h"
 #include "train/loss_scale.h"
 #include "train/run_programs.h"
-#include "train/update_count.h"
+#include "train/trainer.h"
 
 namespace tessera {
 namespace {
@@ -294,7 +294,7 @@ TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   int waits = 0;
-  trainer->before_update([&] { ++waits; });
+  trainer->machine().hooks().before_update = [&] { ++waits; };
   BatchSource source = batches(c);
   trainer->step(1, 1e-3, source);
   const int on_the_ramp = waits;

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "config/small_twin.h"
+#include "config/run_config.h"
 #include "model/presets.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
