@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/shape.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/numbers.h"
+#include "base/shape.h"
 
 namespace tessera {
 namespace {

@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "base/shape.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/safetensors.h"
 #include "comm/agree.h"
