@@ -100,7 +100,7 @@ def main():
 
 #include "data/unicode.h"
 
-namespace tessera {{
+namespace tessera::data {{
 namespace {{
 
 // clang-format off
@@ -113,7 +113,7 @@ constexpr std::array<uint32_t, {len(found)}> kRanges = {{
 
 std::span<const uint32_t> unicode_ranges() {{ return kRanges; }}
 
-}}  // namespace tessera
+}}  // namespace tessera::data
 """
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "..", "src", "data", "unicode_tables.cc"), "w", encoding="utf-8") as f:

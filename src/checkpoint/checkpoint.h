@@ -26,7 +26,7 @@
 #include "base/tree.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // A piece of state to be saved: `data` holds the box [begin, end) of the global value, row-major.
 struct StateTensor {
@@ -171,4 +171,4 @@ class CheckpointReader {
   std::vector<std::vector<bool>> seen_;  // a tensor, a piece: its checksum has been compared
 };
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

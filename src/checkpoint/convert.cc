@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 uint16_t f16_from_float(float x) { return F16(x).bits; }
 
@@ -185,4 +185,4 @@ void release_pages(std::span<const std::byte> mapped) {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

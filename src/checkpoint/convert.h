@@ -11,7 +11,7 @@
 #include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // IEEE 754 binary16. Rounds to nearest, ties to even; overflow becomes infinity, NaN stays NaN.
 uint16_t f16_from_float(float x);
@@ -46,4 +46,4 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
 // again from the file when they are next read. Keeps a stream over large files small.
 void release_pages(std::span<const std::byte> mapped);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

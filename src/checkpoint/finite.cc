@@ -12,7 +12,7 @@
 #include "base/shape.h"
 #include "checkpoint/convert.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr int64_t kBlock = 4096;             // elements tested before the result is looked at
@@ -151,4 +151,4 @@ void require_finite(CheckpointReader& checkpoint) {
       tensors == 1 ? "" : fmt::format(" ({} tensors have such elements)", format_count(tensors)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -19,7 +19,7 @@
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   return removed;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,7 +7,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf_source.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -13,7 +13,7 @@
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 const char* tokenizer_file_name(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
@@ -312,4 +312,4 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   return index;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

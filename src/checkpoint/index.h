@@ -10,7 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 constexpr int kCheckpointFormat = 1;     // raised when an older program could not read the new one
 constexpr int64_t kPieceAlignment = 64;  // bytes; every piece begins at a multiple of this
@@ -53,4 +53,4 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source);
 Tree to_tree(const std::vector<StoredTensor>& tensors);
 std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -9,7 +9,7 @@
 #include "base/numbers.h"
 #include "base/shape.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
@@ -209,4 +209,4 @@ Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
   return made;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 constexpr const char* kAdapterA = ".lora_a";  // behind the weight's name without ".weight"
 constexpr const char* kAdapterB = ".lora_b";
@@ -37,4 +37,4 @@ struct Averaged {
 Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
                              const std::string& version);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -15,7 +15,7 @@
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,7 +171,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
     if (hf_)
       copy_box(common, piece, hf_->pieces[t - tensors_.data()][i], box, to, size_of(t->dtype));
     else
-      copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
+      tessera::copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
     if (common == piece) release_pages(mapped);  // read completely, not needed again
   }
   require_mapped_reads();
@@ -196,4 +196,4 @@ int64_t CheckpointReader::verify() {
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ void remove_old_reserves(const Path& folder) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

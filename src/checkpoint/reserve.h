@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // A file of the size of a checkpoint (of this rank's part of it) in the folder of the checkpoints.
 // When a save finds the disk full, the file is removed, so that the save still fits.
@@ -32,4 +32,4 @@ class Reserve {
 // Removes the reserves that a killed run left in `folder`.
 void remove_old_reserves(const Path& folder);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

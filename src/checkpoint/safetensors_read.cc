@@ -12,7 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -218,4 +218,4 @@ std::vector<std::string> SafetensorsFolder::names() const {
   return names;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -6,7 +6,7 @@
 #include "base/tree.h"
 #include "checkpoint/safetensors.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;  // bytes filled and written at a time
@@ -108,4 +108,4 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
   return names;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/owner_lock.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 bool is_full(const Error& error) {
@@ -198,4 +198,4 @@ void save(const Path& checkpoints, const CheckpointHeader& header,
   Saving({checkpoints, header, std::move(tensors), {}}).wait();
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -17,7 +17,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -137,8 +137,8 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   // copy.
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
     const int64_t n = std::min(kChunk, piece.bytes - at);
-    tessera::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
-                 at / element_bytes);
+    checkpoint::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
+                    at / element_bytes);
     checksum.add({data + at, static_cast<size_t>(n)});
     file_->write(data + at, n);
   }
@@ -159,7 +159,7 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
     const int64_t count = std::min(step, elements - first);
     const std::span<std::byte> bytes(chunk.data(), count * element_bytes);
     fill(first, count, bytes.data());
-    tessera::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
+    checkpoint::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
     checksum.add(bytes);
     file_->write(bytes.data(), bytes.size());
   }
@@ -230,4 +230,4 @@ void CheckpointWriter::commit(const CheckpointHeader& header) {
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

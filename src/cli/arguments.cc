@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // One line of the help: the option or argument, and what it is.
@@ -216,4 +216,4 @@ void add_force(Arguments& arguments, bool& force) {
   arguments.flag(force, "--force", "replace existing files");
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

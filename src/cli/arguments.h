@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 using Args = std::span<const std::string>;
 
@@ -59,4 +59,4 @@ class Arguments {
 // Adds the option --force.
 void add_force(Arguments& arguments, bool& force);
 
-}  // namespace tessera
+}  // namespace tessera::cli

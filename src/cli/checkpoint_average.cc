@@ -7,7 +7,7 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 int checkpoint_average(Args args) {
   std::vector<std::string> from;
@@ -22,7 +22,7 @@ int checkpoint_average(Args args) {
   if (!arguments.parse(args)) return 0;
   std::vector<Path> paths;
   for (const std::string& f : from) paths.push_back(choose_checkpoint(f));
-  const Averaged made = average_checkpoints(paths, out, version());
+  const checkpoint::Averaged made = checkpoint::average_checkpoints(paths, out, version());
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -37,4 +37,4 @@ int checkpoint_average(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -7,7 +7,7 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 int checkpoint_merge(Args args) {
   std::string from, out;
@@ -18,7 +18,8 @@ int checkpoint_merge(Args args) {
   arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const Merged made = merge_adapters(choose_checkpoint(from), out, version());
+  const checkpoint::Merged made =
+      checkpoint::merge_adapters(choose_checkpoint(from), out, version());
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -33,4 +34,4 @@ int checkpoint_merge(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

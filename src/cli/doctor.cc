@@ -26,7 +26,7 @@
 #include "tensor/cpu_features.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // A line of the report. The advice is empty if nothing is wrong.
@@ -227,13 +227,13 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
 // Compares the ranks that mpirun started. Every rank measures, and rank 0 prints.
 int examine_ranks(bool json, const RankPlace& place) {
   const CpuFeatures features = read_cpu_features();
-  const std::unique_ptr<World> world = mpi_world();
+  const std::unique_ptr<comm::World> world = comm::mpi_world();
   int here = 0;  // ranks of this host share its cores
   for (int64_t i = 0; i < world->size(); ++i) here += world->host(i) == world->host(place.rank);
   const int threads = std::max(1, features.cores / here);
-  const RankRates rates = measure_ranks(*world, features, threads);
+  const measure::RankRates rates = measure::measure_ranks(*world, features, threads);
   if (world->rank() != 0) return 0;
-  const std::vector<std::string> slow = outliers(rates);
+  const std::vector<std::string> slow = measure::outliers(rates);
   if (json) {
     Tree t, found = Tree::list(), flops = Tree::list();
     for (const double f : rates.flops) flops.push(Tree(f));
@@ -244,7 +244,7 @@ int examine_ranks(bool json, const RankPlace& place) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  for (const std::string& line : summary_of(rates)) show("  {}\n", line);
+  for (const std::string& line : measure::summary_of(rates)) show("  {}\n", line);
   for (const std::string& line : slow) show("! {}\n", line);
   fmt::print("\n{}\n", slow.empty()
                            ? "No rank is slower than its like."
@@ -279,4 +279,4 @@ int verb_doctor(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -6,7 +6,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // Returns a list of the integers in a range.
 template <class Range>
@@ -33,4 +33,4 @@ Tree row_tree(Rows& rows, int64_t sample) {
   return row;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kText = "Text and data";
@@ -106,4 +106,4 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
                                  : fmt::format("Did you mean '{} {}'?", command, guess));
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

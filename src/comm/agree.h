@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 // An error that every rank throws at the same point of the program, so that the ranks can still
 // communicate, for example to save a checkpoint.
@@ -41,4 +41,4 @@ void on_all(World& world, const F& part) {
   require_no_error(world, failed);
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

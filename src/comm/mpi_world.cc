@@ -15,7 +15,7 @@
 #include "comm/transfer.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 void check(int code, const char* call) {
@@ -355,4 +355,4 @@ class MpiWorld : public World {
 
 std::unique_ptr<World> mpi_world() { return std::make_unique<MpiWorld>(); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // elements per block: their sums stay in the L1 cache
@@ -76,4 +76,4 @@ void reduce_in_order(const Reduce& r) {
   CHECK(false, "no sum of {} to {}", name_of(r.in), name_of(r.out_type));
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

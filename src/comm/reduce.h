@@ -5,7 +5,7 @@
 
 #include "comm/communicator.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 // out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 and
 // f16 are added in f32 and rounded once. `out` has the type `in`, or f32; it may be one of the
@@ -33,4 +33,4 @@ struct DeviceReduce {
 };
 void launch_reduce(const DeviceReduce& r, Stream s);
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -8,7 +8,7 @@
 #include "comm/reduce.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 void copy(const TensorView& from, const TensorView& to, int64_t elements) {
@@ -108,4 +108,4 @@ std::unique_ptr<Communicator> self_communicator(int64_t rank) {
 
 std::unique_ptr<World> self_world() { return std::make_unique<SelfWorld>(); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

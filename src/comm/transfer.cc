@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "comm/reduce.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 // Size of messages that need no staging: large enough that their fixed cost is negligible, and
@@ -209,4 +209,4 @@ Transfer message_transfer(const TensorView& x, int64_t peer, bool receives) {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

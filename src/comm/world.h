@@ -8,7 +8,7 @@
 
 #include "comm/communicator.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 class World {
  public:
@@ -67,4 +67,4 @@ std::unique_ptr<World> nccl_world(World& host);
 // Memory of the device that a group's transfers take outside of the arena.
 constexpr int64_t kNcclStagingBytes = 64 << 20;
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -9,7 +9,7 @@
 #include "ir/rule.h"
 #include "model/forward.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Throws Error for a request that no pass can compile.
@@ -82,7 +82,8 @@ PipelineShape pipeline_of(const CompileRequest& request) {
 }
 
 double model_flops(const CompileRequest& request) {
-  const Graph g = forward(request.model, {request.sequences, request.tokens, request.source});
+  const Graph g =
+      model::forward(request.model, {request.sequences, request.tokens, request.source});
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)
@@ -90,4 +91,4 @@ double model_flops(const CompileRequest& request) {
   return 3 * flops;  // the backward computes two products for each of the forward's
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

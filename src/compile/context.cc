@@ -1,6 +1,6 @@
 #include "compile/context.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The table in the header, row by row. With one shard nothing is exchanged. Stage 0 reduces whole
 // gradients. From stage 1 on a rank reduces and updates its own part, and weights are gathered:
@@ -26,4 +26,4 @@ Context context_of(const CompileRequest& asked, const Target& target) {
   return c;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/request.h"
 #include "ir/target.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state is sharded, and when
 // weights are gathered and gradients reduced. lower/ makes the segments by it, schedule/ the calls.
@@ -49,4 +49,4 @@ struct Context {
 // Throws Error for a recomputation that does not exist.
 Context context_of(const CompileRequest& request, const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The axes are those of Mesh, from the degrees of the layout. With ZeRO groups the data ranks are
 // divided: shard within a group, replica between groups. Without ZeRO every data rank still owns a
@@ -23,8 +23,8 @@ Mesh mesh_of(const Layout& l, int64_t head_copies) {
   return m;
 }
 
-int64_t head_copies(const ModelConfig& m, const Layout& l) {
-  return l.tensor / std::gcd(l.tensor, key_value_heads(m));
+int64_t head_copies(const model::ModelConfig& m, const Layout& l) {
+  return l.tensor / std::gcd(l.tensor, model::key_value_heads(m));
 }
 
 Recompute parse_recompute(const std::string& text, int64_t layers) {
@@ -44,4 +44,4 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
       text, layers);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -10,7 +10,7 @@
 #include "ir/mesh.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
@@ -134,7 +134,7 @@ struct CompilerOptions {
 // divided, over tensor each has its copies.
 Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
 // How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
-int64_t head_copies(const ModelConfig& model, const Layout& layout);
+int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 
 // What is kept of the forward for the backward.
 struct Recompute {
@@ -162,4 +162,4 @@ constexpr const char* enum_names(GradientType) { return "f32|half"; }
 constexpr const char* enum_names(WireType) { return "sums|half"; }
 constexpr const char* enum_names(ProductType) { return "stored|fp8"; }
 
-}  // namespace tessera
+}  // namespace tessera::compile

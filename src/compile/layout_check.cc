@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 std::string divisors(int64_t n) {
@@ -35,7 +35,7 @@ void check_sizes(const Layout& l) {
 
 // Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
 // the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
-void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
+void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
   int64_t common = std::gcd(std::gcd(m.heads, inner), m.wide_feed_forward);
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
@@ -71,7 +71,7 @@ void check_data(const Layout& l, const BatchSizes& batch) {
 
 // L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
 // layers of each chunk are given, they must add up.
-void check_pipeline(const ModelConfig& m, const Layout& l) {
+void check_pipeline(const model::ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
   if (l.pipeline > m.all_layers() + 1)
     throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline,
@@ -100,7 +100,7 @@ void check_pipeline(const ModelConfig& m, const Layout& l) {
 
 }  // namespace
 
-void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
+void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);
   check_tensor(model, layout, batch);
   check_data(layout, batch);
@@ -122,9 +122,9 @@ void check_head_copies(const CompileRequest& r) {
   throw Error(
       "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
       "values, which {} does not work with. Possible here: tensor = {}{}.",
-      r.layout.tensor, key_value_heads(r.model), head_copies(r.model, r.layout),
-      adapters ? "lora" : "optimizer.kind: adafactor", divisors(key_value_heads(r.model)),
+      r.layout.tensor, model::key_value_heads(r.model), head_copies(r.model, r.layout),
+      adapters ? "lora" : "optimizer.kind: adafactor", divisors(model::key_value_heads(r.model)),
       adapters ? "" : "; or another optimizer");
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "base/optimizer_kind.h"
 #include "base/real.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct OptimizerPolicy {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -37,4 +37,4 @@ struct AdapterPolicy {
   double scale() const { return ratio(alpha, rank); }
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -13,7 +13,7 @@
 #include "ir/verify.h"
 #include "model/forward.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr EnumArray<Purpose, const char*> kPurposes = {"train", "validate", "logits", "decode"};
@@ -31,8 +31,8 @@ bool overlaps_tensor(const Context& c) {
 void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
   const int64_t copies = head_copies(r.model, r.layout);
-  s.graph = forward(r.model,
-                    {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
+  s.graph = model::forward(
+      r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
   s.graph.mesh = mesh_of(r.layout, copies);
 }
 
@@ -233,4 +233,4 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

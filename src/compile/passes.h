@@ -9,7 +9,7 @@
 #include "compile/context.h"
 #include "compile/state.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct Pass {
   std::string_view name;
@@ -48,4 +48,4 @@ struct Blocks {
 Blocks compile_blocks(const CompileRequest& request, const Target& target);
 Program program_of(const Blocks& blocks, int64_t stage);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -10,7 +10,7 @@
 #include "compile/optimizer.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 enum class Purpose : uint8_t {
   kTrain,     // micro-batches, backward, update
@@ -22,7 +22,7 @@ enum class Purpose : uint8_t {
 constexpr size_t count_of(Purpose) { return 4; }
 
 struct CompileRequest {
-  ModelConfig model;
+  model::ModelConfig model;
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
@@ -49,4 +49,4 @@ struct CompileRequest {
   }
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

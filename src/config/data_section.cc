@@ -8,7 +8,7 @@
 #include "data/span_corruption.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 struct SourceFields {  // one element of data.train or data.validation, as a group of keys
@@ -113,7 +113,7 @@ void check_instructions(const DataSection& d, KeyErrors& errors) {
 }
 
 // Checks the pairs that an encoder and a decoder are fine-tuned on.
-void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+void check_pairs(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   if (d.instructions.empty())
     return errors.add(
         "data.objective",
@@ -130,7 +130,7 @@ void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& erro
 
 // Checks span corruption, whose lengths of inputs and targets follow from each other: the sequence
 // length determines the number of target tokens.
-void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+void check_spans(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   if (!d.instructions.empty())
     errors.add("data.objective", "= span_corruption is for data.train, not for instructions.");
   if (model.encoder_layers == 0)
@@ -139,7 +139,8 @@ void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& erro
         "= span_corruption needs an encoder, which family {} has not. Use next_token.",
         name_of_entry(model.family));
   try {
-    const int64_t targets = fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+    const int64_t targets =
+        data::fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
     if (d.target_length > 0 && d.target_length != targets)
       errors.add("data.target_length", "= {}, but span corruption makes targets of {}. Remove it.",
                  d.target_length, targets);
@@ -151,7 +152,7 @@ void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& erro
 
 // Checks the objective against the family. A decoder predicts next tokens; an encoder-decoder model
 // needs two texts per row, from span corruption or from pairs.
-void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+void check_objective(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   const bool encodes = model.encoder_layers > 0;
   const bool spans = d.objective == Objective::kSpanCorruption;
   if (d.documents_apart && encodes)
@@ -277,4 +278,4 @@ void check(const DataSection& d, DataUse use, const RunConfig& run, KeyErrors& e
                "= '{}', expected shares of train, validation and test such as 969,30,1", d.split);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -6,7 +6,7 @@
 #include "compile/graph/name_patterns.h"
 #include "config/optimizer_section.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // Keys of the section that hold for the whole run.
@@ -22,16 +22,17 @@ std::vector<Field> group_fields(OptimizerGroupSection& group, OptimizerSection& 
     return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), f.path) != std::end(kOfTheRun);
   });
   fields.push_back({"match",
-                    type_name(group.match),
+                    tessera::type_name(group.match),
                     "",
                     false,
                     {},
-                    [&](const Tree& t, const Place& p) { read_value(t, group.match, p); },
-                    [&] { return write_value(group.match); }});
+                    [&](const Tree& t, const Place& p) { tessera::read_value(t, group.match, p); },
+                    [&] { return tessera::write_value(group.match); }});
   double& multiplier = group.learning_rate_multiplier;
-  fields.push_back({"learning_rate_multiplier", type_name(multiplier), "", false, between(0, 1e6),
-                    [&](const Tree& t, const Place& p) { read_value(t, multiplier, p); },
-                    [&] { return write_value(multiplier); }});
+  fields.push_back({"learning_rate_multiplier", tessera::type_name(multiplier), "", false,
+                    between(0, 1e6),
+                    [&](const Tree& t, const Place& p) { tessera::read_value(t, multiplier, p); },
+                    [&] { return tessera::write_value(multiplier); }});
   return fields;
 }
 
@@ -76,7 +77,7 @@ Tree write_value(const std::vector<OptimizerGroupSection>& x) {
   Tree list = Tree::list();
   for (const OptimizerGroupSection& group : x) {
     Tree element = Tree::object();
-    element.set("match", write_value(group.match));
+    element.set("match", tessera::write_value(group.match));
     if (group.learning_rate_multiplier != 1)
       element.set("learning_rate_multiplier", Tree(group.learning_rate_multiplier));
     for (const auto& [key, value] : *group.settings.as_members()) element.set(key, value);
@@ -110,7 +111,7 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
 // Of several groups that match, the first one counts.
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name) {
   for (size_t i = 0; i < optimizer.groups.size(); ++i)
-    if (matches_any(optimizer.groups[i].match, name)) return i;
+    if (compile::matches_any(optimizer.groups[i].match, name)) return i;
   return std::nullopt;
 }
 
@@ -149,4 +150,4 @@ void check(const LossScaleSection& scale, KeyErrors& errors) {
                scale.least);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

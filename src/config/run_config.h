@@ -16,22 +16,22 @@
 #include "config/schedule.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::config {
 
 struct RunConfig {
   RunSection run;
-  ModelConfig model;
+  model::ModelConfig model;
   DataSection data;
   BatchSection batch;
   OptimizerSection optimizer;
   LoraSection lora;
   ScheduleSection schedule;
-  Precision precision = Precision::kAuto;
+  compile::Precision precision = compile::Precision::kAuto;
   LossScaleSection loss_scale;
   DivergenceSection divergence;
-  Layout layout;
+  compile::Layout layout;
   LayoutSearch layout_search;
-  CompilerOptions compiler;
+  compile::CompilerOptions compiler;
   CheckpointSection checkpoint;
   EvaluationSection evaluation;
   MetricsSection metrics;
@@ -67,7 +67,8 @@ struct RunConfig {
 // column. Left for the data and the machine: model.vocabulary = 0 (the tokenizer's), precision
 // auto, run.device auto, run.threads = 0.
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides, const ModelConfig* model = nullptr);
+                   std::span<const std::string> overrides,
+                   const model::ModelConfig* model = nullptr);
 
 // The errors of a run file. Checks run in three groups, each only where those before it found
 // nothing: single values and the model; rules between keys; the layout.
@@ -91,4 +92,4 @@ void validate_names(const RunConfig& config);
 // what suits billions of parameters teaches 100,000 nothing in 100 steps.
 std::vector<std::string> small_twin(const RunConfig& run);
 
-}  // namespace tessera
+}  // namespace tessera::config

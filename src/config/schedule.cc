@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/numbers.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // Returns the decay from 1 to 0 after `n` updates, W < n <= E.
@@ -84,4 +84,4 @@ double learning_rate(const Schedule& s, int64_t step) {
                                            : std::max(s.floor, s.peak * c);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

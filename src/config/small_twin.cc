@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 constexpr int64_t kLayers = 2, kHidden = 64, kHeads = 8, kInner = 176, kTokens = 64;
@@ -74,4 +74,4 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   return keys;
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 void AddedTokenFinder::add(const AddedToken& token) {
   CHECK(!token.content.empty(), "added token {} is empty", token.id);
   size_t node = 0;
@@ -117,4 +117,4 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
   return {};
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // Micro-batch number n is in slot n mod slots. The reader thread stays within one round of the
 // number that fill() takes next, so it never writes the slot that is being copied out of.
@@ -286,4 +286,4 @@ void clear_row(size_t from, const SampleRow& row) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

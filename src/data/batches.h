@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // One row of a micro-batch, and who fills it.
 
@@ -132,4 +132,4 @@ class BatchSource {
   std::unique_ptr<Prefetch> prefetch_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

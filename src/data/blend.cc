@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kMarkEvery = 4096;
@@ -98,4 +98,4 @@ std::vector<int64_t> Blend::given(int64_t samples) {
   return given_;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

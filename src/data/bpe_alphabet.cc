@@ -5,7 +5,7 @@
 
 #include "data/tokenizer_json.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr bool shows_itself(int byte) {
@@ -58,4 +58,4 @@ std::string characters_to_bytes(std::string_view text) {
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

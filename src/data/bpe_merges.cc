@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Up to this length, moving the tail of the word costs less than maintaining a heap.
@@ -117,4 +117,4 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
   return kept;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

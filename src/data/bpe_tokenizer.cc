@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns true if the token could match across a split before a single space, or take text from its
@@ -160,4 +160,4 @@ void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output&
   if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -12,7 +12,7 @@
 #include "data/tokenizer_json.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class BpeTokenizer : public Tokenizer {
  public:
@@ -54,4 +54,4 @@ class BpeTokenizer : public Tokenizer {
   uint64_t fingerprint_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns 0, 1, …, 255.
@@ -261,4 +261,4 @@ BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTrain
   return Trainer(words, training).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

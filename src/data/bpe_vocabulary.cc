@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 BpeVocabulary::BpeVocabulary(const BpeDescription& bpe, const std::string& source) {
   add_vocabulary(bpe);
@@ -72,4 +72,4 @@ int32_t BpeVocabulary::id_of_word(std::string_view word) const {
   return found == words_.end() ? -1 : found->second;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -12,7 +12,7 @@
 
 #include "data/tokenizer_json.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class BpeVocabulary {
  public:
@@ -48,4 +48,4 @@ class BpeVocabulary {
   std::optional<int32_t> end_of_text_, text_begin_, source_end_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/on_threads.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kBytesWorthAThread = size_t{1} << 18;
@@ -118,4 +118,4 @@ std::vector<std::string_view> lines_with_ends(std::string_view text) {
   return lines;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

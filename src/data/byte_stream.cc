@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // What a decoder sees of its stream: the stored bytes, and functions that report damage in them.
 struct StoredBytes {
@@ -222,4 +222,4 @@ size_t ByteStream::read(std::span<char> out) {
   return n;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

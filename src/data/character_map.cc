@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that holds a value
@@ -144,4 +144,4 @@ bool CharacterMap::keeps_word_gaps() const {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Bytes: u32 size of the trie, the trie as a double array (darts-clone: u32 units), then the
 // results, each ended by a zero byte. Numbers are little endian. From unit i on the byte c the way
@@ -42,4 +42,4 @@ class CharacterMap {
   std::string results_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 DataFile::DataFile(const Path& path) : path_(path) {
   // O_NONBLOCK: opening a pipe must not wait for a writer.
@@ -58,4 +58,4 @@ DataFile::State DataFile::state() const {
 bool DataFile::changed() const { return state() != opened_; }
 void DataFile::accept_change() { opened_ = state(); }
 
-}  // namespace tessera
+}  // namespace tessera::data

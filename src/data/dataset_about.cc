@@ -12,7 +12,7 @@
 #include "data/tokenizer_json.h"
 #include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kFormat = "tessera dataset 1";
@@ -84,7 +84,7 @@ std::string to_json(const DatasetAbout& about) {
   t.set("format_of_files", Tree(about.format));
   t.set("key", Tree(about.key));
   t.set("sources", std::move(sources));
-  return to_json(t, 2) + "\n";
+  return tessera::to_json(t, 2) + "\n";
 }
 
 std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
@@ -162,4 +162,4 @@ std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& token
       name, tokenizer.fingerprint(), tokenizer.vocabulary_size());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -24,7 +24,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kBatchBytes = int64_t{1} << 20;  // of text; large enough to hide the hand-over
@@ -340,4 +340,4 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

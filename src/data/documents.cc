@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ bool DocumentStream::next(Document& out) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

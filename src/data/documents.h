@@ -14,7 +14,7 @@
 #include "data/source_list.h"
 #include "data/text_buffer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 enum class Split : uint8_t { kNone, kLines, kParagraphs };
 enum class TextFormat : uint8_t { kAuto, kText, kJsonLines };
@@ -98,4 +98,4 @@ void refuse_what_is_not_text(std::string_view start, const std::string& source);
 // Whether a file of that name holds a table as text: .csv or .tsv, also with .gz or .zst.
 bool named_table(std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::data

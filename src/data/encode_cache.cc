@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kFirstSlots = size_t{1} << 10;
@@ -81,4 +81,4 @@ void EncodeCache::insert(std::string_view word, uint64_t hash, std::span<const i
   ++used_;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "data/documents.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns the document that holds a sequence: the last one that starts at or before it. Documents
@@ -103,4 +103,4 @@ std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<S
   return origins;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

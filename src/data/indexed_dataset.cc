@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "data/encode_cache.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
@@ -392,4 +392,4 @@ void IndexedDataset::require_unchanged() const {
       data_name());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/temporary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 Path with_suffix(Path prefix, const char* suffix) {
@@ -166,4 +166,4 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   for (FileWriter* file : {&data_, &about_, &index_}) file->commit();
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/numbers.h"
 
-namespace tessera {
+namespace tessera::data {
 
 std::string describe(const InstructionCounts& c) {
   std::string line = fmt::format(
@@ -39,4 +39,4 @@ Tree to_tree(const InstructionCounts& c) {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -20,7 +20,7 @@
 #include "data/samples.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 struct Turn {
@@ -401,4 +401,4 @@ std::span<const int32_t> RowPacking::row(int64_t i) const {
   return std::span(things_).subspan(begin, end - begin);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

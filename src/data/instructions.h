@@ -12,7 +12,7 @@
 #include "data/instruction_counts.h"
 #include "data/instruction_template.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // Whole things of different lengths, in rows of one length.
 
@@ -124,4 +124,4 @@ class InstructionData {
   std::unique_ptr<RowPacking> packing_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

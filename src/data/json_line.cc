@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct JsonLineParser::Parser {
   simdjson::dom::parser dom;
@@ -340,4 +340,4 @@ class Scanner {
 
 JsonScan scan_json(std::string_view line, std::string_view key) { return Scanner(line).run(key); }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // A parser that is used for one line after the other. Lines that simdjson takes go through it; the
 // others go through a slower reader of our own, which says where the mistake is and which lets
@@ -47,4 +47,4 @@ struct JsonScan {
 
 JsonScan scan_json(std::string_view line, std::string_view key);
 
-}  // namespace tessera
+}  // namespace tessera::data

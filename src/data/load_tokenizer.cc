@@ -5,7 +5,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model"};
@@ -50,4 +50,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   return make_tokenizer(read_file(file), file.string());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

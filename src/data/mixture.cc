@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start) {
   CHECK(!stages.empty() && (start || stages[0].first_sample == 0), "a mixture without a beginning");
@@ -92,4 +92,4 @@ double Mixture::expected(int source, int64_t samples) const {
   return sum;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

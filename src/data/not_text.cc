@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "data/source_list.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -123,4 +123,4 @@ bool named_table(std::string_view name) {
   return name.ends_with(".csv") || name.ends_with(".tsv");
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns the bytes of the contraction ('s 't 're 've 'm 'll 'd) that `rest` begins with; 0: none.
@@ -123,4 +123,4 @@ size_t Pretokenizer::gpt2_end(std::string_view text, size_t from) const {
   return kind == kSpace ? space_end(text, from) : run_end(text, start, kind);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kStride = 64;  // places between two known sums of PackedStream
@@ -227,4 +227,4 @@ int64_t Permutation::place_of(int64_t to) const {
   return x;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -17,7 +17,7 @@
 
 #include "data/indexed_dataset.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // A random order of n things that is never written down: any place of it can be asked for.
 
@@ -103,4 +103,4 @@ class SampleOrder {
   std::unique_ptr<Epoch> current_, other_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

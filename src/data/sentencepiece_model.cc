@@ -13,7 +13,7 @@
 #include "data/character_map.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Kind = WireField::Kind;
@@ -307,4 +307,4 @@ int32_t count_sentinels(const SentencePieceModel& model) {
   return count;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

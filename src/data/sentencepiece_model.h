@@ -9,7 +9,7 @@
 
 #include "base/text_template.h"
 
-namespace tessera {
+namespace tessera::data {
 
 enum class SentencePieceKind : uint8_t { kUnigram, kBpe };
 constexpr const char* enum_names(SentencePieceKind) { return "unigram|bpe"; }
@@ -80,4 +80,4 @@ int32_t count_sentinels(const SentencePieceModel& model);
 // that file cannot say it: a BPE model, or spaces that are a suffix or stay spaces.
 std::string unigram_tokenizer_json(const SentencePieceModel& model, const TextTemplate& around);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kLongestLine = 4192;  // bytes; the library leaves out what is longer
@@ -146,4 +146,4 @@ std::string train_sentencepiece(const NextLine& next, const SentencePieceTrainin
   return with_sentinels(bytes, training.sentinels);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ SourceList list_sources(const std::vector<std::string>& inputs) {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

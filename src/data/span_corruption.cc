@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
@@ -128,4 +128,4 @@ void corrupt_spans(const SpanLengths& lengths, const SpanTokens& ids, uint64_t s
   *target = ids.end_of_text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 16;
@@ -100,4 +100,4 @@ bool TextBuffer::next_piece(size_t bytes, std::string& out, bool& ends) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 
 #include "data/byte_stream.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // One file after the other, through one buffer, whose memory is kept. It holds a line (or a piece)
 // and at most one read beyond it.
@@ -50,4 +50,4 @@ class TextBuffer {
   int64_t offset_ = 0, line_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -2,7 +2,7 @@
 
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 void EncodeReport::add(const EncodeReport& later) {
   // `later` follows these texts, so its positions move by the bytes before it.
@@ -37,4 +37,4 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kWayOut =
@@ -371,4 +371,4 @@ std::string write_tokenizer_json(const BpeDescription& bpe) {
   return to_json(root, 2) + "\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

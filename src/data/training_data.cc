@@ -16,7 +16,7 @@
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Writes the sample's tokens as an encoder's inputs and a decoder's targets.
@@ -425,4 +425,4 @@ void fill_validation_batch(const ValidationData& data, int64_t first, int64_t sa
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

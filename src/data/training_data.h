@@ -17,7 +17,7 @@
 #include "data/samples.h"
 #include "data/span_corruption.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class Tokenizer;
 
@@ -187,4 +187,4 @@ class ValidationData {
 void fill_validation_batch(const ValidationData& data, int64_t first, int64_t samples,
                            const BatchView& out);
 
-}  // namespace tessera
+}  // namespace tessera::data

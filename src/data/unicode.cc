@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 bool continues(std::string_view text, size_t i) {
@@ -94,4 +94,4 @@ UnicodeTable::UnicodeTable() : page_of_(0x1100) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

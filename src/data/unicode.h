@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Properties of a code point: one class in the lowest two bits, and flags.
 enum UnicodeFlags : uint8_t {
@@ -72,4 +72,4 @@ bool may_change_under_nfc(std::string_view text, const UnicodeTable& table);
 // nothing composes or moves across them.
 void append_nfc(std::string_view text, const UnicodeTable& table, std::string& out);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
@@ -96,4 +96,4 @@ void append_nfc(std::string_view text, const UnicodeTable& table, std::string& o
   append_composed(text.substr(from), codes, out);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

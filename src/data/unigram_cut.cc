@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr float kUnknownPenalty = 10;  // below the least score of a piece
@@ -155,4 +155,4 @@ void UnigramCut::cut(std::string_view text, std::vector<int32_t>& ids) const {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 Tree text(std::string_view s) { return Tree(std::string(s)); }
@@ -149,4 +149,4 @@ std::string unigram_tokenizer_json(const SentencePieceModel& model, const TextTe
   return to_json(root) + "\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

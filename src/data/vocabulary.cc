@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/encode_cache.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 auto first_outside(std::span<const int32_t> ids, int64_t vocabulary) {
@@ -88,4 +88,4 @@ void require_padding(const Tokenizer& tokenizer, const std::string& name) {
       name, tokenizer.token_bytes(0));
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 #include "data/instructions.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // All throw an Error that names the place of the first id outside [0, vocabulary); with vocabulary
 // <= 0 any id is accepted.
@@ -37,4 +37,4 @@ void require_padding(const Tokenizer& tokenizer, const std::string& name);
 // byte 0, which no text has.
 bool is_text(const Tokenizer& tokenizer, int32_t id);
 
-}  // namespace tessera
+}  // namespace tessera::data

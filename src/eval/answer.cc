@@ -12,7 +12,7 @@
 #include "eval/task.h"
 #include "eval/text_rules.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 // Returns where the first of the stop texts begins.
@@ -34,8 +34,8 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
 }
 
 // Returns what the model reads of an example: its last `room` tokens at most.
-std::vector<int32_t> read_of(const Example& e, const TextRules& rules, const Tokenizer& tokenizer,
-                             int64_t room) {
+std::vector<int32_t> read_of(const Example& e, const TextRules& rules,
+                             const data::Tokenizer& tokenizer, int64_t room) {
   std::string context = e.options[0].context;
   context.erase(context.find_last_not_of(" \t\r\n") + 1);
   std::vector<int32_t> ids = encode_text(rules, tokenizer, context);
@@ -52,8 +52,9 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written) {
   return without(AnswerPattern(spec.extract).find(written), spec.ignore);
 }
 
-std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                        const TaskSpec& spec, std::span<const Example> examples,
+std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
+                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                        std::span<const Example> examples,
                                         const ModelOptions& options) {
   const TextRules rules = text_rules(checkpoint, tokenizer);
   const int64_t context = model_of(checkpoint).context;
@@ -99,4 +100,4 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -9,7 +9,7 @@
 #include "comm/agree.h"
 #include "eval/likelihood.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 // Writes a score as JSON: ranks exchange lists of numbers and texts.
@@ -39,7 +39,7 @@ ExampleScore from_tree(const Tree& t) {
   return s;
 }
 
-std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& own) {
+std::vector<ExampleScore> gather(comm::World& world, const std::vector<ExampleScore>& own) {
   Tree list = Tree::list();
   for (const ExampleScore& s : own) list.push(to_tree(s));
   std::vector<ExampleScore> all;
@@ -53,8 +53,9 @@ std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& 
   return all;
 }
 
-std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                        const TaskSpec& spec, std::span<const Example> examples,
+std::vector<ExampleScore> score_options(checkpoint::CheckpointReader& checkpoint,
+                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                        std::span<const Example> examples,
                                         const ModelOptions& options) {
   const TextRules rules = text_rules(checkpoint, tokenizer);
   // One flat list for all examples, so that rows of similar length can be computed together; it is
@@ -82,8 +83,9 @@ std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Toke
   return out;
 }
 
-std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                         const Task& task, std::span<const Example> own,
+std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoint,
+                                         const data::Tokenizer& tokenizer, const Task& task,
+                                         std::span<const Example> own,
                                          const ModelOptions& options) {
   try {
     return task.spec.kind == TaskKind::kExactMatch
@@ -96,8 +98,8 @@ std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tok
 
 }  // namespace
 
-TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
-                    World& world, const ModelOptions& options) {
+TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
+                    const Task& task, comm::World& world, const ModelOptions& options) {
   std::vector<Example> own;
   // Interleaved and not in ranges, so that a part of the file with long examples is divided among
   // all ranks.
@@ -105,11 +107,11 @@ TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, co
     own.push_back(task.examples[i]);
   std::vector<ExampleScore> scores;
   // If one rank fails, all throw, so that none waits in the gather.
-  on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
+  comm::on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
   TaskResult r;
   r.examples = gather(world, scores);
   r.metrics = metrics_of(task.spec, task.examples, r.examples);
   return r;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

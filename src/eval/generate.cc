@@ -9,7 +9,7 @@
 #include "base/philox.h"
 #include "checkpoint/finite.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const GenerateOptions& options,
@@ -33,7 +33,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     // Ids beyond the vocabulary pad the embedding table and have no text.
     auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
-    if (find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
+    if (checkpoint::find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
       throw NumericError(
           "the logits after {} tokens are not finite, though every weight is. Use another "
           "checkpoint.",
@@ -70,4 +70,4 @@ double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position) {
   return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -9,7 +9,7 @@
 #include "eval/language_model.h"
 #include "kernels/sample.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 struct GenerateOptions {
   kernels::Sampling sampling;
@@ -38,4 +38,4 @@ void validate(const kernels::Sampling& sampling);
 // the same whoever draws it and in whatever batch.
 double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position);
 
-}  // namespace tessera
+}  // namespace tessera::eval

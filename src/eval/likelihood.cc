@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 constexpr int64_t kShortestAnswer = 8;  // for the decoder of an encoder-decoder model
@@ -88,8 +88,8 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
 
 // Computes the rows of one shape that `which` names. The batch of the last round is filled up with
 // copies of its last row.
-void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const RowShape& shape,
-             std::span<const size_t> which, const ModelOptions& options,
+void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& rows,
+             const RowShape& shape, std::span<const size_t> which, const ModelOptions& options,
              std::vector<Likelihood>& out) {
   const int64_t together = shape.together();
   const size_t n = together;
@@ -117,7 +117,7 @@ int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
   return std::clamp(power, std::min(shortest, context), context);
 }
 
-Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& rules,
+Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
                                  std::string_view context, std::string_view text) {
   // Tokenizers join a space with the word after it, so white space at the end of the context is
   // encoded as part of the continuation.
@@ -146,15 +146,16 @@ Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& ru
   return c;
 }
 
-int64_t likelihood_bytes(const ModelConfig& model, const ModelOptions& options) {
+int64_t likelihood_bytes(const model::ModelConfig& model, const ModelOptions& options) {
   const int64_t tokens = row_length(model.context, model.context);
   const RowShape longest{tokens, model.encoder_layers > 0 ? tokens : 0};
   return logits_bytes(model, longest.together(), tokens, options, longest.source);
 }
 
-std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
+std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
+                                    std::span<const Continuation> all,
                                     const ModelOptions& options) {
-  const ModelConfig model = model_of(checkpoint);
+  const model::ModelConfig model = model_of(checkpoint);
   std::vector<Row> rows;
   std::vector<RowShape> shapes;
   for (const Continuation& c : all) {
@@ -175,4 +176,4 @@ std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<cons
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "eval/evaluate.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 double mean(std::span<const double> x) {
@@ -95,4 +95,4 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
   return {share("exact_match", right)};
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

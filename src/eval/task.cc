@@ -9,7 +9,7 @@
 #include "base/tree.h"
 #include "data/instruction_template.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 std::string text_of(const Tree& value) {
@@ -18,7 +18,7 @@ std::string text_of(const Tree& value) {
 
 // The templates of a task.
 struct Forms {
-  InstructionTemplate form, response, answer;
+  data::InstructionTemplate form, response, answer;
   // A template without {response}, such as one of names only, gets it at its end, so that the whole
   // of it is the text before the response.
   explicit Forms(const TaskSpec& spec)
@@ -49,7 +49,7 @@ class Line {
   size_t options(const Forms& forms) const {
     size_t n = 1;
     std::string from;
-    for (const InstructionTemplate* t : {&forms.form, &forms.response})
+    for (const data::InstructionTemplate* t : {&forms.form, &forms.response})
       for (const std::string& name : t->names()) {
         const Tree::List* list = at(name).as_list();
         if (list == nullptr) continue;
@@ -63,7 +63,7 @@ class Line {
     return n;
   }
 
-  std::string fill(const InstructionTemplate& form, size_t option) const {
+  std::string fill(const data::InstructionTemplate& form, size_t option) const {
     return form.before([&](const std::string& name) {
       const Tree& value = at(name);
       const Tree::List* list = value.as_list();
@@ -247,4 +247,4 @@ std::string AnswerPattern::find(std::string_view text) const {
   return answer.data() == nullptr ? "" : std::string(answer.data(), answer.size());
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

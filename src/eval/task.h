@@ -21,7 +21,7 @@
 #include "base/config.h"
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 enum class TaskKind : uint8_t {
   kChoice,     // which option is most likely
@@ -114,4 +114,4 @@ class AnswerPattern {
   std::unique_ptr<Compiled> compiled_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::eval

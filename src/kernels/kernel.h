@@ -71,17 +71,6 @@ class TableOf<ArgsList<Args...>> {
   std::tuple<Kernel<Args>...> kernels_;
 };
 
-template <class Device, class Args>
-constexpr Kernel<Args> kernel_on() {
-  return {[](const Launch& l, const Args& a) { launch(Device(), l, a); },
-          [](const Args& a, int threads) { return workspace_bytes(Device(), a, threads); }};
-}
-
-template <class Device, class... Args>
-constexpr TableOf<ArgsList<Args...>> table_of(ArgsList<Args...>) {
-  return TableOf<ArgsList<Args...>>(kernel_on<Device, Args>()...);
-}
-
 // A kernel that is made ready once for a shape: a library's plan, an algorithm that was measured.
 // What it computes is in the header of its kind: Product (kernels/matmul.h), Head
 // (kernels/linear_cross_entropy.h), GpuAttention (kernels/gpu_attention.h).

@@ -63,6 +63,17 @@ using AllArgs = ArgsList<ClearArgs,                //
                          AdafactorArgs>;
 using KernelTable = TableOf<AllArgs>;
 
+template <class Device, class Args>
+constexpr Kernel<Args> kernel_on() {
+  return {[](const Launch& l, const Args& a) { launch(Device(), l, a); },
+          [](const Args& a, int threads) { return workspace_bytes(Device(), a, threads); }};
+}
+
+template <class Device, class... Args>
+constexpr TableOf<ArgsList<Args...>> table_of(ArgsList<Args...>) {
+  return TableOf<ArgsList<Args...>>(kernel_on<Device, Args>()...);
+}
+
 const KernelTable& cpu_kernels();
 const KernelTable& gpu_kernels();  // only if why_no_gpu() returns nothing
 

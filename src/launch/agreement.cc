@@ -12,7 +12,7 @@
 #include "base/tree.h"
 #include "launch/watch.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr double kClocksApart = 2;  // seconds; what NTP keeps is a thousandth of it
@@ -133,4 +133,4 @@ RankFacts parse_facts(const std::string& text) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

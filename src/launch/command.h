@@ -7,7 +7,7 @@
 
 #include "launch/hosts.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 // What mpirun and srun pass on from the ranks, line by line. Pure.
 
@@ -53,4 +53,4 @@ std::vector<std::string> split_words(const std::string& text);
 // The same words for a shell, quoted where they need it.
 std::string quote_words(const std::vector<std::string>& words);
 
-}  // namespace tessera
+}  // namespace tessera::launch

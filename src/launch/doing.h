@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::launch {
 
 struct Doing {
   int64_t step = 0;    // 0: before the first
@@ -75,4 +75,4 @@ class DoingSlot {
   std::array<std::atomic<uint64_t>, kWords> words_{};
 };
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Blocks all signals while the heartbeat's thread is created. It inherits the mask, so signals are
@@ -211,4 +211,4 @@ bool Heartbeat::end(const std::string& why) {
   return false;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kMostSlots = 10'000;
@@ -96,4 +96,4 @@ size_t host_of(std::span<const Host> hosts, int rank) {
   return hosts.size() - 1;  // more ranks than slots
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -9,7 +9,7 @@
 #include "base/numbers.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr std::array kNames = {"hello", "facts", "beat", "fail", "bye",
@@ -106,4 +106,4 @@ bool LineBuffer::take(std::string& line) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr size_t kMostWaiting = 1024;  // unsent bytes; a further message would add nothing new
@@ -133,4 +133,4 @@ void Receiver::tell_all(MessageKind kind) {
   for (auto& [fd, connection] : connections_) post(connection, kind);
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Reads digits at the start of `text` and removes them; -1 where there are none.
@@ -99,4 +99,4 @@ bool is_noise(std::string_view line) {
   return false;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

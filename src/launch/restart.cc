@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // The ranks are compared too: the same step may fail once on each of two broken hosts.
@@ -94,4 +94,4 @@ std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
   return next;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::launch {
 
 struct BatchJob {
   std::string name = "tessera";
@@ -27,4 +27,4 @@ struct BatchJob {
 // characters in any of the job's texts: a line break would begin a command of its own.
 std::string sbatch_script(const BatchJob& job);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kBacklog = 4096;  // all ranks of a large run come at once; the system caps it
@@ -178,4 +178,4 @@ bool send_some(const Descriptor& socket, std::string& bytes) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

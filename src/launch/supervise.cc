@@ -20,7 +20,7 @@
 #include "launch/home.h"
 #include "launch/receiver.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kLookMs = 100;
@@ -220,4 +220,4 @@ AttemptResult Attempt::go() {
 
 AttemptResult attempt(const AttemptOptions& options) { return Attempt(options).go(); }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -13,7 +13,7 @@
 #include "launch/socket.h"
 #include "launch/watch.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 struct AttemptOptions {
   Starter starter = Starter::kMpirun;
@@ -41,4 +41,4 @@ struct AttemptResult {
 
 AttemptResult attempt(const AttemptOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::launch

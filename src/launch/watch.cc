@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "launch/agreement.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Seconds between two looks. If more time has passed, the monitor itself was suspended.
@@ -250,4 +250,4 @@ std::string Watch::report() const {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -18,7 +18,7 @@
 
 #include "launch/message.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 struct WatchOptions {
   int ranks = 1;
@@ -106,4 +106,4 @@ std::string_view first_line(const std::string& error);
 std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
                         double clock_s);
 
-}  // namespace tessera
+}  // namespace tessera::launch

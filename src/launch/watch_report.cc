@@ -9,7 +9,7 @@
 #include "base/count.h"
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 using Life = RankState::Life;
@@ -196,4 +196,4 @@ std::string report_loss(Loss loss, std::span<const int> lost, std::span<const Ra
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

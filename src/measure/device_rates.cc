@@ -12,7 +12,7 @@
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -183,4 +183,4 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
   return {size / read_s, 2 * size / copy_s, 3 * size / triad_s};
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 using Work = std::function<void(Stream)>;
@@ -367,4 +367,4 @@ double measure_copy(const kernels::Backend& device, int64_t bytes,
   return 2 * static_cast<double>(bytes) / device.best_seconds(work, now_s, seconds);
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

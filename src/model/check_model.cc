@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr double kLeastEpsilon = 1e-37;  // smallest normal f32: 1.2e-38
@@ -149,4 +149,4 @@ std::vector<int64_t> divisors(int64_t n) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -10,7 +10,7 @@
 #include "model/hf_names.h"
 #include "model/hf_reader.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // A published model: its sizes as ModelConfig has them, and what else it has of its own.
 struct Preset {
@@ -54,4 +54,4 @@ const FamilyRule& rule_of(Family family);
 
 extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kQwen2Family, kT5Family;
 
-}  // namespace tessera
+}  // namespace tessera::model

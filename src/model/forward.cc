@@ -16,7 +16,7 @@
 #include "model/family.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
@@ -323,4 +323,4 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   return g;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind,
@@ -220,4 +220,4 @@ const FamilyRule kLlamaFamily = {.family = Family::kLlama,
                                  .hf_tensors = add_llama_tensors,
                                  .hf_is_buffer = is_llama_buffer};
 
-}  // namespace tessera
+}  // namespace tessera::model

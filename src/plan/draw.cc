@@ -11,7 +11,7 @@
 #include "base/count.h"
 #include "base/real.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
@@ -147,4 +147,4 @@ std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
                            kLeft + kWidth - 40, height - 5, seconds_of(timeline.step_ns));
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -13,7 +13,7 @@
 #include "base/enum_array.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // The parts of a step that a page names.
@@ -78,7 +78,7 @@ std::string budget(const Prediction& p, double tokens) {
 
 // Returns the line that divides the memory of the fullest stage by use.
 std::string memory_line(const Prediction& p, const Hardware& h) {
-  const MemoryPlan& m = p.fullest().memory;
+  const compile::MemoryPlan& m = p.fullest().memory;
   const DeviceFigures& d = h.device;
   std::string kept;
   if (d.headroom > 0)
@@ -140,7 +140,7 @@ Tree memory_tree(const StagePrediction& s) {
 Tree parts_tree(const TimeParts& t) {
   Tree compute, exposed, all;
   for (const OpKind k : Enumerators<OpKind>())
-    if (const double s = t.compute[k]; s > 0) compute.set(name_of(k), Tree(s));
+    if (const double s = t.compute[k]; s > 0) compute.set(tessera::name_of(k), Tree(s));
   for (const Traffic a : Enumerators<Traffic>()) exposed.set(name_of(a), Tree(t.exposed[a]));
   all.set("compute_s", std::move(compute));
   all.set("recomputation_s", Tree(t.recomputation));
@@ -224,7 +224,7 @@ std::string page(const Prediction& p, const Hardware& hardware, const Subject& s
   return out + fmt::format("limited by: {}\n", limit_of(p, hardware));
 }
 
-Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout) {
+Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layout& layout) {
   Tree t;
   t.set("step_s", Tree(p.step_s));
   t.set("tokens_per_s", Tree(p.tokens_per_s()));
@@ -258,4 +258,4 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -9,7 +9,7 @@
 #include "plan/prediction.h"
 #include "plan/simulate.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // What is planned, in the run's own words.
 struct Subject {
@@ -29,7 +29,7 @@ std::string page(const Prediction& p, const Hardware& hardware, const Subject& s
 
 // step_s, tokens_per_s, mfu, hfu, memory{…}, bubble, exposed_communication_s,
 // usd_per_million_tokens (null where the price is not known), layout, and the parts of it.
-Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout);
+Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layout& layout);
 
 // What takes most of the time beside the products, as a sentence.
 std::string limit_of(const Prediction& p, const Hardware& hardware);
@@ -48,4 +48,4 @@ bool fits(const Prediction& p, const Hardware& hardware);
 // and micro-batch are one bar.
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,7 +11,7 @@
 #include "ir/communicators.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
@@ -96,7 +96,7 @@ std::string place_of(const Tree& t, const Place& place) {
 
 double positive(const Tree& t, const Place& place) {
   double x = 0;
-  read_value(t, x, place);
+  tessera::read_value(t, x, place);
   if (!(x > 0) || std::isinf(x)) throw Error("{} = {}: wanted more than 0.", place_of(t, place), x);
   return x;
 }
@@ -160,8 +160,8 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
       if (found == nullptr) throw Error("{}: a product without '{}'.", place_of(t, place), name);
       return *found;
     };
-    read_value(member("type"), r.type, place);
-    read_value(member("kind"), r.kind, place);
+    tessera::read_value(member("type"), r.type, place);
+    tessera::read_value(member("kind"), r.kind, place);
     check_known(r.type, kTypes, "type", member("type"), place);
     check_known(r.kind, kKinds, "kind", member("kind"), place);
     r.m = static_cast<int64_t>(positive(member("m"), place));
@@ -240,4 +240,4 @@ bool has_room(const DeviceFigures& d, const MemoryNeed& need) {
          (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

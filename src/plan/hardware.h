@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 constexpr double kNotGiven = std::numeric_limits<double>::quiet_NaN();
 
@@ -171,4 +171,4 @@ MemoryNeed memory_need(const Program& program);
 // for both.
 bool has_room(const DeviceFigures& d, const MemoryNeed& need);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -15,7 +15,7 @@
 
 #include "base/real.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 int64_t node_of(int64_t rank, const Hardware& h) { return rank / h.node.devices; }
@@ -133,4 +133,4 @@ double message_s(double bytes, const GroupShape& pair, const Hardware& hardware)
   return bytes / network_rate(pair.at_once, hardware) + hardware.network.latency_s;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,18 +11,18 @@
 #include "plan/prediction.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // The request with other keys of the run file: "layout.tensor=4 layout.data=2".
 struct Neighbour {
   std::string keys;
-  CompileRequest request;
+  compile::CompileRequest request;
 };
 
 // One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
 // ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
 // `ramp`: batches of earlier steps, which data × micro of each divides too.
-std::vector<Neighbour> neighbours(const CompileRequest& request,
+std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
                                   const std::vector<int64_t>& ramp = {});
 
 struct Tried {
@@ -35,7 +35,7 @@ struct Tried {
 // whose activations are computed again, or wait in the host's memory, so that they do (sparing.h).
 // Those whose proved bounds (search_bound.h) say that they do not fit or take longer are never
 // compiled.
-std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
+std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp = {});
 
@@ -51,4 +51,4 @@ std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware&
 std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
                                const Software& software, const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,7 +11,7 @@
 #include "base/real.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Rows and columns that one processor computes at once, and the fraction of the rate of large tiles
@@ -199,4 +199,4 @@ double host_copy_s(double bytes, const DeviceFigures& d) {
       d.name);
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -21,7 +21,7 @@
 #include "plan/hardware.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 double product_s(const ProductShape& shape, const DeviceFigures& device);
 
@@ -43,4 +43,4 @@ constexpr int64_t kHeadChunk = 512;
 // How many kernels the software launches for an op of that kind.
 double kernels_of(OpKind kind, const Software& software);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -4,7 +4,7 @@
 #include "base/real.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Rules state the group of their op (OpRule::time), so a new op is counted without a change here.
@@ -50,4 +50,4 @@ double Prediction::usd_per_million_tokens() const {
   return usd_per_s / tokens_per_s() * 1e6;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

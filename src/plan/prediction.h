@@ -12,7 +12,7 @@
 #include "compile/memory/memory_plan.h"
 #include "ir/op.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // Who waits for whom: the axis that a message or collective runs over.
 // kHost: copies to and from the host's memory.
@@ -68,7 +68,7 @@ struct OptimizerPart {
 struct StagePrediction {
   TimeParts parts;
   std::vector<OptimizerPart> optimizers;  // of parts.optimizer and memory.optimizer
-  MemoryPlan memory;                      // from the program: exact
+  compile::MemoryPlan memory;             // from the program: exact
   int64_t peak_bytes = 0;                 // the arena and what stands outside it
 };
 
@@ -108,4 +108,4 @@ struct Prediction {
   double usd(double token_budget) const { return usd_per_million_tokens() * token_budget / 1e6; }
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

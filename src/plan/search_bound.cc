@@ -10,7 +10,7 @@
 #include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
@@ -22,8 +22,9 @@ Bounds::Bounds(const SearchRequest& request, const Target& target, const Hardwar
     : request_(request), target_(target), hardware_(hardware), software_(software) {}
 
 const BlockCosts& Bounds::blocks(const Candidate& c) {
-  const Layout& l = c.layout;
-  const bool divided = l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::kZeroBubble;
+  const compile::Layout& l = c.layout;
+  const bool divided =
+      l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
   const BlockKey key{l.tensor, c.micro, l.recompute, l.sequence_parallel, divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
@@ -36,12 +37,12 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
 // same position share one entry. Shapes depend on (tensor, pipeline) alone, since data ranks
 // follow.
-const MeshPlaces& Bounds::places(const Layout& layout) {
+const MeshPlaces& Bounds::places(const compile::Layout& layout) {
   const auto key = std::pair(layout.tensor, layout.pipeline);
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];
-  m.mesh.push_back(mesh_of(layout, head_copies(request_.base.model, layout)));
+  m.mesh.push_back(compile::mesh_of(layout, compile::head_copies(request_.base.model, layout)));
   const Mesh& mesh = m.mesh[0];
   const int64_t stages = layout.pipeline, ranks = mesh.ranks() / stages;
   std::map<int64_t, size_t> like;  // by the position of the first rank within a node
@@ -64,8 +65,8 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
   const auto [known, fresh] = layers_.try_emplace({chunks, b.shares});
   ChunkLayers& l = known->second;
   if (!fresh) return l;
-  const std::vector<int64_t> spread = spread_layers(b.shares, chunks);
-  l.cost = chunk_costs(b.shares, spread);
+  const std::vector<int64_t> spread = compile::spread_layers(b.shares, chunks);
+  l.cost = compile::chunk_costs(b.shares, spread);
   int64_t first = 0;
   for (const int64_t n : spread) {
     const int64_t end = first + n;
@@ -159,7 +160,7 @@ CandidateView Bounds::view(const Candidate& c) {
   v.blocks = &blocks(c);
   v.places = &places(c.layout);
   v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
-  v.offload = parse_offload(c.layout.offload);
+  v.offload = compile::parse_offload(c.layout.offload);
   v.shards = v.places->mesh[0][AxisKind::kShard];
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
@@ -181,15 +182,15 @@ Bound Bounds::quick(const Candidate& c) {
 // The maximum with the formula keeps the bound monotone from one level to the next.
 Bound Bounds::closer(const Candidate& c) {
   const CandidateView v = view(c);
-  PipelineShape shape;
+  compile::PipelineShape shape;
   shape.schedule = c.layout.pipeline_schedule;
   shape.stages = c.layout.pipeline;
   shape.interleave = c.layout.interleave;
   shape.microbatches = v.microbatches;
   shape.cost = v.layers->cost;
-  const std::vector<std::vector<Action>> actions = pipeline_actions(shape);
+  const std::vector<std::vector<compile::Action>> actions = compile::pipeline_actions(shape);
   return {std::max(v.step_by_formula(), v.step_of(actions)),
           std::max(v.bytes_by_formula(), v.bytes_of(actions))};
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

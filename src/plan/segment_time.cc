@@ -13,7 +13,7 @@
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
@@ -212,4 +212,4 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

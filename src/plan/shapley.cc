@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/real.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Returns a number that is equal for points that agree on the coalition.
@@ -74,4 +74,4 @@ std::vector<double> importance(const std::vector<std::vector<double>>& shares) {
   return mean;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

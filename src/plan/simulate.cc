@@ -21,7 +21,7 @@
 #include "ir/rule.h"
 #include "plan/segment_time.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Adds up the bytes and times of a stage by the optimizer that they belong to.
@@ -55,7 +55,7 @@ std::vector<OptimizerPart> optimizer_parts(const Program& p, SegmentTimes& times
       OptimizerPart& own = part(weights);
       if (!counted) own.seconds += seconds_of(times.of(call).parts.optimizer);
       counted = true;
-      if (rule_of(op).effects.updates_weights) own.rule = name_of(op.kind());
+      if (rule_of(op).effects.updates_weights) own.rule = tessera::name_of(op.kind());
     }
   }
   std::vector<OptimizerPart> out;
@@ -371,7 +371,7 @@ Prediction Walk::prediction(const Hardware& h) {
   for (int64_t s = 0; s < std::ssize(stages_); ++s) {
     StagePrediction stage;
     stage.parts = parts_of(s).seconds();
-    stage.memory = memory_plan(program(s));
+    stage.memory = compile::memory_plan(program(s));
     stage.optimizers = optimizer_parts(program(s), times_[s]);
     stage.peak_bytes = stage.memory.arena + outside_bytes(h.device, stage.memory.communicators);
     if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one shared memory
@@ -414,4 +414,4 @@ Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardwar
   return std::move(walk).timeline();
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using Matrix = Eigen::MatrixXd;
@@ -133,4 +133,4 @@ Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::ve
   return best;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr EnumArray<Outcome, const char*> kOutcomes = {"ran", "out of memory", "time-out",
@@ -156,4 +156,4 @@ std::vector<double> Tuner::expected() const {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

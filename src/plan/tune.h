@@ -14,7 +14,7 @@
 #include "base/enum_array.h"
 #include "plan/acquire.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 enum class Outcome : uint8_t { kRan, kOutOfMemory, kTimeOut, kFailed };
 constexpr size_t count_of(Outcome) { return 4; }
@@ -84,4 +84,4 @@ class Tuner {
   std::vector<size_t> running_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

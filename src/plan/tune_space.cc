@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 double number_of(const Knob& k, const std::string& choice) {
@@ -78,4 +78,4 @@ Space product(std::vector<Knob> knobs) {
   return space;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // The optimizers that update a weight in one pass share one binding.
@@ -79,4 +79,4 @@ TensorView whole_of(const TensorView& part, const Chunk& c) {
 
 TensorView flat(const TensorView& t) { return {t.data, t.dtype, {t.elements()}}; }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

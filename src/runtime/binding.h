@@ -15,7 +15,7 @@
 #include "runtime/member_stretches.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // An op with its operands bound to memory, as its binding takes it.
 struct BoundOp {
@@ -31,24 +31,24 @@ struct BoundOp {
   const kernels::PreparedKernel* prepared = nullptr;  // of an op whose rule asks for one
   void* packed = nullptr;                             // of a product: the packed weight
   const double* host_step = nullptr;  // value `step` for the host, where operands are a device's
-  Communicator* channel = nullptr;    // of an op that communicates
-  int64_t peer = 0;                   // of a message: its place in the channel
+  comm::Communicator* channel = nullptr;  // of an op that communicates
+  int64_t peer = 0;                       // of a message: its place in the channel
   int64_t layer = 0;
 
   // An operand by its slot, the first of them where it has several; empty where the op has none.
   template <InputSlot Slot>
   TensorView in(Slot slot) const {
-    const int place = place_of(*op, slot);
+    const int place = tessera::place_of(*op, slot);
     return place < 0 ? TensorView() : inputs[place];
   }
   template <OutputSlot Slot>
   TensorView out(Slot slot) const {
-    const int place = place_of(*op, slot);
+    const int place = tessera::place_of(*op, slot);
     return place < 0 ? TensorView() : outputs[place];
   }
   template <OutputSlot Slot>
   bool is_fresh(Slot slot) const {
-    const int place = place_of(*op, slot);
+    const int place = tessera::place_of(*op, slot);
     return place >= 0 && fresh[place];
   }
 
@@ -96,7 +96,7 @@ struct Binding {
   int64_t (*workspace_bytes)(const BoundOp&) = nullptr;
   // Of an op that communicates: begins its transfer in the channel, and does what remains to be
   // done when that has completed (nullptr: nothing).
-  Ticket (*start)(const BoundOp&) = nullptr;
+  comm::Ticket (*start)(const BoundOp&) = nullptr;
   void (*finish)(const BoundOp&) = nullptr;
 };
 
@@ -111,7 +111,7 @@ const Binding& one_pass_binding();
 const Binding& binding_of(OpKind kind);
 
 // Of an op that communicates.
-inline Ticket start_transfer(const BoundOp& b) { return binding_of(b.op->kind()).start(b); }
+inline comm::Ticket start_transfer(const BoundOp& b) { return binding_of(b.op->kind()).start(b); }
 inline void finish_transfer(const BoundOp& b) {
   if (const auto finish = binding_of(b.op->kind()).finish) finish(b);
 }
@@ -127,4 +127,4 @@ constexpr Binding kernel() {
   return {[](const BoundOp& b) { b.run(kArgs(b)); }, workspace_of<kArgs>};
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -10,7 +10,7 @@
 #include "ir/chunk.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 namespace {
 
@@ -110,7 +110,7 @@ void BoundProgram::take_chunk(const Op& op, PreparedOp& p) const {
 
 void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
   bound.channel = &channels_.of(op, queue, program_);
-  const std::pair<GroupRef, Communicator*> use = {group_of(op), bound.channel};
+  const std::pair<GroupRef, comm::Communicator*> use = {group_of(op), bound.channel};
   if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
 }
 
@@ -200,4 +200,4 @@ GroupRef BoundProgram::group_of_call(CallId c) const {
   return {};
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

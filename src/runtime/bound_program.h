@@ -13,7 +13,7 @@
 #include "runtime/prepared_kernels.h"
 #include "tensor/arena.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 struct PreparedOperand {
   ValueId value = kNone;
@@ -87,7 +87,7 @@ class BoundProgram {
   bool has(Role role) const { return find(role) != kNone; }
 
   // The groups that this rank communicates with, and by which communicator.
-  const std::vector<std::pair<GroupRef, Communicator*>>& used() const { return used_; }
+  const std::vector<std::pair<GroupRef, comm::Communicator*>>& used() const { return used_; }
   // The bytes that this rank has sent to each group since the communicators were made.
   std::map<GroupRef, int64_t> bytes_sent() const;
   // The group of the first op of the call that communicates.
@@ -108,8 +108,8 @@ class BoundProgram {
   PreparedKernels& kernels_;
   const Channels& channels_;
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
-  std::vector<std::pair<GroupRef, Communicator*>> used_;
+  std::vector<std::pair<GroupRef, comm::Communicator*>> used_;
   IdVector<SegmentId, bool> updates_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

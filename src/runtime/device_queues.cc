@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::runtime {
 
 DeviceQueues::DeviceQueues(const Program& program)
     : program_(program), event_of_(program.schedule.size(), kNone) {
@@ -126,4 +126,4 @@ void TransferTimes::collect(CommunicationTime& time) const {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

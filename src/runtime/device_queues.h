@@ -10,7 +10,7 @@
 #include "runtime/events.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class DeviceQueues {
  public:
@@ -80,4 +80,4 @@ class TransferTimes {
   size_t used_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/executor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
 int64_t OpEvent::first_non_finite(const TensorView& operand) const {
@@ -20,4 +20,4 @@ void OpReporter::finished(CallId c, const BoundOp& op, double start_s) const {
   if (observed()) (*observe_)({p.call(c), p.segment(p.call(c)), op, start_s, executor_});
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

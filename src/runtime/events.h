@@ -9,7 +9,7 @@
 #include "ir/program.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class Executor;
 struct PreparedOp;
@@ -91,4 +91,4 @@ class OpReporter {
   const Observer* observe_ = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

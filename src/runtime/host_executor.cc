@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 HostExecutor::HostExecutor(BoundProgram& bound, const RunHooks& hooks, bool poison)
     : Executor(bound),
@@ -77,4 +77,4 @@ void HostExecutor::compute(CallId c) {
   queues_.end_call(c);
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -6,7 +6,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/initialise.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 int64_t extent(const Extents& box, int d) { return box.end[d] - box.begin[d]; }
@@ -71,4 +71,4 @@ void initialise_part(const TensorView& part, const Shape& global, const Extents&
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

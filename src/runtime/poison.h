@@ -3,7 +3,7 @@
 
 #include "runtime/bound_program.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class Poison {
  public:
@@ -23,4 +23,4 @@ class Poison {
   IdVector<FrameId, int64_t> left_;   // the number of these that are not done
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -9,7 +9,7 @@
 #include "ir/rule.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 using kernels::LinearCrossEntropyShape;
@@ -182,4 +182,4 @@ Target PreparedKernels::target() {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -11,7 +11,7 @@
 #include "ir/target.h"
 #include "kernels/backend.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // Kernels that are prepared once per shape and shared by all ops of that shape.
 template <class Shape, class T>
@@ -73,4 +73,4 @@ kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
 // biases.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -7,7 +7,7 @@
 
 #include "comm/idle.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std::string> devices) {
   std::map<std::string, int64_t> first;
@@ -33,9 +33,9 @@ void exchange_through_host(const Arena& arena, const PreparedOp& op) {
   host.kernels = &kernels::cpu_kernels();
   host.launch.stream = {};
   synchronise(stream);
-  wait_for(*host.channel, start_transfer(host));
+  comm::wait_for(*host.channel, start_transfer(host));
   finish_transfer(host);
   for (size_t i = 0; i < op.op->outputs.size(); ++i) arena.upload(stream, host.outputs[i]);
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

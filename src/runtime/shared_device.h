@@ -9,7 +9,7 @@
 
 #include "runtime/bound_program.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // `devices`: host and device UUID of each rank, in rank order. Returns the first two ranks with the
 // same device, or nothing if each rank has one of its own. The number of devices that a process
@@ -21,4 +21,4 @@ std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std:
 // issue order, so they cannot wait in a cycle.
 void exchange_through_host(const Arena& arena, const PreparedOp& op);
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -5,7 +5,7 @@
 
 #include "ir/state.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 bool is_sent(Role r) { return is_batch(r) || r == Role::kStep; }
@@ -60,4 +60,4 @@ void StepExchange::fetch(Stream main) {
   fetching_ = true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

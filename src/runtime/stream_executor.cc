@@ -19,7 +19,7 @@
 #include "ir/state.h"
 #include "runtime/shared_device.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Returns the number of a transfer for DeviceMarks: it rises in issue order.
@@ -53,10 +53,11 @@ GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
 // abort waits for the graphs that contain its kernels, and these wait for the kernels of all
 // channels. So the caller destroys the graphs first, and all channels are aborted at once.
 void abandon_channels(const BoundProgram& bound) {
-  std::set<Communicator*> channels;
+  std::set<comm::Communicator*> channels;
   for (const auto& use : bound.used()) channels.insert(use.second);
   std::vector<std::jthread> aborts;
-  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+  for (comm::Communicator* channel : channels)
+    aborts.emplace_back([channel] { channel->abandon(); });
 }
 
 // The group of the last transfer of an inner queue.
@@ -238,7 +239,7 @@ bool StreamExecutor::cut_full_graph(CallId next) {
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();
-  Idle idle;
+  comm::Idle idle;
   try {
     while (!event.is_over()) {
       for (const auto& use : bound_.used()) use.second->progress();
@@ -267,7 +268,7 @@ void StreamExecutor::report_transfer(double since_s) {
       if (!ops[i].is_on_stream() || !marks_.is_started(queue, number) ||
           marks_.is_done(queue, number))
         continue;
-      const Communicator& channel = *ops[i].bound.channel;
+      const comm::Communicator& channel = *ops[i].bound.channel;
       report_.started(c, ops[i], waits);
       if (!waits) return;
       Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
@@ -334,7 +335,7 @@ void StreamExecutor::enqueue_waits(const GroupRef& group, Enqueue how, const Wai
 }
 
 void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
-  Communicator& channel = *op.bound.channel;
+  comm::Communicator& channel = *op.bound.channel;
   const Stream s = op.bound.launch.stream;
   const Queue queue = queue_of(program(), c, op);
   const bool marked = op.is_on_stream();
@@ -362,4 +363,4 @@ void StreamExecutor::exchange_on_host(PreparedOp& op) {
   time_.exposed_by[group_of(*op.op)] += took;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -9,7 +9,7 @@
 #include "runtime/step_graphs.h"
 #include "runtime/wait_report.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // With several ranks, the times of transfers are measured in one run of this many, call by call.
 constexpr int64_t kRunsPerTiming = 100;
@@ -68,4 +68,4 @@ class StreamExecutor : public Executor {
   WaitReport waiting_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 template <class T>
@@ -22,20 +22,21 @@ void copy(const std::vector<T>& source, std::span<T> target) {
 
 }  // namespace
 
-BatchView BatchMemory::view(Executor& e, int64_t microbatch) {
+data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
   step_ = 0;
   const auto view = [&](Role role) { return e.bound().view(e.bound().only(role), 0, microbatch); };
-  BatchView b = {whole<int32_t>(view(Role::kTokens)), whole<int32_t>(view(Role::kLabels)),
-                 whole<int32_t>(view(Role::kPositions)), whole<int64_t>(view(Role::kSamples))};
+  data::BatchView b = {whole<int32_t>(view(Role::kTokens)), whole<int32_t>(view(Role::kLabels)),
+                       whole<int32_t>(view(Role::kPositions)),
+                       whole<int64_t>(view(Role::kSamples))};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
   return b;
 }
 
-void BatchMemory::write(Executor& e, BatchSource& batches, int64_t step) {
+void BatchMemory::write(runtime::Executor& e, data::BatchSource& batches, int64_t step) {
   for (int64_t m = 0; m < batches.shape().microbatches(step - 1); ++m)
     batches.fill(step - 1, m, view(e, m));
-  const BatchView first = view(e, 0);
+  const data::BatchView first = view(e, 0);
   const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
   keep(first.tokens, tokens_);
   keep(first.labels, labels_);
@@ -46,8 +47,8 @@ void BatchMemory::write(Executor& e, BatchSource& batches, int64_t step) {
   step_ = step;
 }
 
-void BatchMemory::restore(Executor& e) {
-  const BatchView to = view(e, 0);
+void BatchMemory::restore(runtime::Executor& e) {
+  const data::BatchView to = view(e, 0);
   copy(tokens_, to.tokens);
   copy(labels_, to.labels);
   copy(positions_, to.positions);
@@ -56,4 +57,4 @@ void BatchMemory::restore(Executor& e) {
   copy(source_, to.source);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // The record of one rank, which the values of the layout should equal.
@@ -221,23 +221,25 @@ class Comparison {
 
 }  // namespace
 
-double gradient_rounding(const CompileRequest& r) {
-  const bool sums = r.options.gradients == GradientType::kHalf;
-  if (r.precision == Precision::kFp32 || (!sums && r.options.communication == WireType::kSums))
+double gradient_rounding(const compile::CompileRequest& r) {
+  const bool sums = r.options.gradients == compile::GradientType::kHalf;
+  if (r.precision == compile::Precision::kFp32 ||
+      (!sums && r.options.communication == compile::WireType::kSums))
     return 0;
   // Each addition to a sum, and each transfer to other ranks and back, rounds by at most half a
   // unit. Errors of random signs add up like a random walk, hence the square root.
   const double times = 2 + (sums ? static_cast<double>(r.microbatches) : 0);
-  return (r.precision == Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
+  return (r.precision == compile::Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
 }
 
-ValueBounds value_bounds(const CompileRequest& r) {
+ValueBounds value_bounds(const compile::CompileRequest& r) {
   // The error of each layer adds to that of the layers before it, with random signs.
   const double walk = std::sqrt(r.model.layers + 1);
-  if (r.precision == Precision::kFp32) return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
+  if (r.precision == compile::Precision::kFp32)
+    return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
   return {.computed = 4e-2 * walk,
           .kept = 1e-1 * walk + gradient_rounding(r),
-          .overflows = r.precision == Precision::kFp16};
+          .overflows = r.precision == compile::Precision::kFp16};
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
@@ -245,4 +247,4 @@ ValueComparison compare_values(const RankRecords& one, std::span<const RankRecor
   return Comparison(one, ranks, bounds).go();
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/numbers.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr size_t kHistory = 50, kKnown = 20;
@@ -83,4 +83,4 @@ void DivergenceGuard::restore(const Tree& state) {
   first_ = number_in(*found);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,7 +8,7 @@
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
@@ -20,49 +20,50 @@ RunFile read_run_file(const Path& path) {
   return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
 }
 
-RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
+config::RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
   return load_run(read_run_file(path), overrides);
 }
 
-RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) {
-  RunConfig config = read_run(file.tree, file.source, overrides);
+config::RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) {
+  config::RunConfig config = config::read_run(file.tree, file.source, overrides);
   const bool has_model =
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
-  const ModelConfig model = origin_model(config);
+  const model::ModelConfig model = origin_model(config);
   // Parsed again on top of that model, so that the keys that are given override it.
-  return read_run(file.tree, file.source, overrides, &model);
+  return config::read_run(file.tree, file.source, overrides, &model);
 }
 
 // Resolves the checkpoint that supplies the model and the tokenizer of a run.
 
-Path origin_checkpoint(const RunConfig& config) {
+Path origin_checkpoint(const config::RunConfig& config) {
   const std::string& from = config.checkpoint.from;
   try {
-    return resolve_checkpoint(from);
+    return checkpoint::resolve_checkpoint(from);
   } catch (const Error& e) {
     // A run that has checkpoints of its own no longer needs the one that it started from.
-    const LatestCheckpoint own = find_latest(Path(config.run.directory) / "checkpoints");
+    const checkpoint::LatestCheckpoint own =
+        checkpoint::find_latest(Path(config.run.directory) / "checkpoints");
     if (own.found) return own.found->path;
     throw Error("checkpoint.from: {}", e.what());
   }
 }
 
-ModelConfig origin_model(const RunConfig& config) {
-  const CheckpointReader reader(origin_checkpoint(config));
-  ModelConfig model = stored_model(reader);
+model::ModelConfig origin_model(const config::RunConfig& config) {
+  const checkpoint::CheckpointReader reader(origin_checkpoint(config));
+  model::ModelConfig model = checkpoint::stored_model(reader);
   model.preset.clear();
   return model;
 }
 
-Path tokenizer_of_run(const RunConfig& config) {
-  if (!config.data.tokenizer.empty()) return tokenizer_file(config.data.tokenizer);
+Path tokenizer_of_run(const config::RunConfig& config) {
+  if (!config.data.tokenizer.empty()) return data::tokenizer_file(config.data.tokenizer);
   if (config.checkpoint.from.empty())
     throw Error(
         "{}: data.tokenizer is not given. Name a tokenizer.json or SentencePiece model, or a "
         "checkpoint that holds one (checkpoint.from).",
         config.source);
-  return tokenizer_file(origin_checkpoint(config));
+  return data::tokenizer_file(origin_checkpoint(config));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

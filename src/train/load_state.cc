@@ -9,7 +9,7 @@
 #include "checkpoint/finite.h"
 #include "kernels/elementwise.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 bool differs_in_rows_alone(const Shape& a, const Shape& b) {
@@ -18,16 +18,16 @@ bool differs_in_rows_alone(const Shape& a, const Shape& b) {
 }
 
 // Returns true if a table of `rows` rows is sufficient for this model.
-bool enough_rows(const StatePiece& piece, const ModelConfig& model, int64_t rows) {
+bool enough_rows(const StatePiece& piece, const model::ModelConfig& model, int64_t rows) {
   if (piece.role != Role::kWeight) return false;
   if (piece.name == "embed.position.weight") return rows >= model.context;
   const bool words = piece.name == "embed.weight" || piece.name == "head.weight";
   return words && rows >= model.vocabulary;
 }
 
-void read_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
-                const TensorView& view) {
-  const StoredTensor* stored = checkpoint.find(piece.name);
+void read_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
+                const model::ModelConfig& model, const TensorView& view) {
+  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
   if (!stored || stored->shape == piece.shape)
     return checkpoint.read(piece.name, piece.begin, piece.end, view);
   if (!differs_in_rows_alone(stored->shape, piece.shape) ||
@@ -47,8 +47,8 @@ void read_piece(CheckpointReader& checkpoint, const StatePiece& piece, const Mod
 
 }  // namespace
 
-void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
-                const TensorView& view) {
+void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
+                const model::ModelConfig& model, const TensorView& view) {
   const size_t bar = piece.name.find('|');  // of optimizer state
   if (bar != piece.name.npos && checkpoint.find(piece.name) == nullptr)
     throw Error(
@@ -57,7 +57,7 @@ void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const Mod
         "checkpoint.from={0} checkpoint.load=weights checkpoint.resume=never.",
         checkpoint.folder().string(), piece.name, piece.name.substr(0, bar));
   read_piece(checkpoint, piece, model, view);
-  require_finite(checkpoint, piece.name, view);
+  checkpoint::require_finite(checkpoint, piece.name, view);
 }
 
 // Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such as
@@ -65,15 +65,16 @@ void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const Mod
 
 namespace {
 
-std::vector<float> read_all(CheckpointReader& checkpoint, const std::string& name, int64_t size) {
-  const StoredTensor* stored = checkpoint.find(name);
+std::vector<float> read_all(checkpoint::CheckpointReader& checkpoint, const std::string& name,
+                            int64_t size) {
+  const checkpoint::StoredTensor* stored = checkpoint.find(name);
   if (stored == nullptr || stored->shape != Shape{size})
     throw Error("{}: '{}' is missing or has another shape than [{}]", checkpoint.folder().string(),
                 name, size);
   std::vector<float> out(size);
   const TensorView view{out.data(), DType::kF32, {size}};
   checkpoint.read(name, view);
-  require_finite(checkpoint, name, view);
+  checkpoint::require_finite(checkpoint, name, view);
   return out;
 }
 
@@ -95,7 +96,7 @@ std::vector<float> rows_of(const std::vector<float>& packed, const Shape& shape,
 
 }  // namespace
 
-bool load_packed_factors(CheckpointReader& checkpoint, const StatePiece& piece,
+bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
                          const Program& program, const TensorView& view) {
   if (piece.role != Role::kFactor || checkpoint.find(piece.name) != nullptr) return false;
   const Value& weight = program[piece.weight];
@@ -107,7 +108,7 @@ bool load_packed_factors(CheckpointReader& checkpoint, const StatePiece& piece,
   const auto part = std::find_if(weight.parts.begin(), weight.parts.end(),
                                  [&](const WeightPart& p) { return p.name == part_name; });
   CHECK(part != weight.parts.end(), "{} has no part {}", weight.name, part_name);
-  const StoredTensor* stored = checkpoint.find(name + "|columns");
+  const checkpoint::StoredTensor* stored = checkpoint.find(name + "|columns");
   const int64_t columns = stored ? stored->shape.elements() : 1;
   const std::vector<float> packed =
       read_all(checkpoint, name + "|rows", weight.shape.elements() / columns);
@@ -126,4 +127,4 @@ bool load_packed_factors(CheckpointReader& checkpoint, const StatePiece& piece,
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/numbers.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kFactor = 2;
@@ -72,4 +72,4 @@ void LossScale::restore(const Tree& state) {
   read(state, "skipped", skipped_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 void set(Tree& t, const StepCommunication& c) {
@@ -153,4 +153,4 @@ CutBack cut_back(const Path& path, int64_t step) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 #include "train/metrics.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kTerminalPeriod_s = 0.2;
@@ -153,4 +153,4 @@ void Progress::finish() {
   shown_.clear();
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

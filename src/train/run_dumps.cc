@@ -21,7 +21,7 @@
 #include "model/model_config.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for comparisons
@@ -29,18 +29,18 @@ namespace {
 
 constexpr const char* kGradients = "gradients";  // in the state of a dump's header
 
-void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfig& model) {
-  const std::vector<StateTensor> gradients = trainer.gradients();
+void write_for_hugging_face(const Path& file, Trainer& trainer, const model::ModelConfig& model) {
+  const std::vector<checkpoint::StateTensor> gradients = trainer.gradients();
   // The sums of fp16 runs contain the loss scale as a factor.
   const double tokens = trainer.loss_tokens() * trainer.loss_scale();
-  std::vector<HfTensor> tensors = hf_tensors(model);
-  std::erase_if(tensors, [&](const HfTensor& t) {  // what is frozen has none
+  std::vector<model::HfTensor> tensors = model::hf_tensors(model);
+  std::erase_if(tensors, [&](const model::HfTensor& t) {  // what is frozen has none
     return std::none_of(gradients.begin(), gradients.end(),
-                        [&](const StateTensor& g) { return g.name == t.ours; });
+                        [&](const checkpoint::StateTensor& g) { return g.name == t.ours; });
   });
-  std::vector<SafetensorsPlan> plan;
-  for (const HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
-  write_safetensors(file, plan, [&](size_t i) -> FillPiece {
+  std::vector<checkpoint::SafetensorsPlan> plan;
+  for (const model::HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
+  checkpoint::write_safetensors(file, plan, [&](size_t i) -> checkpoint::FillPiece {
     const auto g = std::find_if(gradients.begin(), gradients.end(),
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
@@ -55,8 +55,9 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
         kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
         kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
-    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
-                                      inverse(tensors[i].axes), DType::kF32);
+    const checkpoint::FillPiece fill =
+        checkpoint::transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                               model::inverse(tensors[i].axes), DType::kF32);
     return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
   });
 }
@@ -67,7 +68,7 @@ void require_place_for_gradients(const Path& file) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return;
   try {
     if (file.extension() != ".safetensors" &&
-        CheckpointReader(file).header().state.find(kGradients) != nullptr)
+        checkpoint::CheckpointReader(file).header().state.find(kGradients) != nullptr)
       return;
   } catch (const Error&) {  // it is not a checkpoint
   }
@@ -81,8 +82,8 @@ void require_place_for_gradients(const Path& file) {
 // A name that ends in .safetensors, on one rank: means over the loss tokens, f32, under Hugging
 // Face's names and in its layout: what PyTorch's `.grad` holds after the backward of a mean loss.
 // Any other name, on any layout: sums over the loss tokens as a checkpoint, for `checkpoint diff`.
-void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model,
-                     const SaveGroup& group) {
+void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfig& model,
+                     const checkpoint::SaveGroup& group) {
   if (file.extension() == ".safetensors") {
     if (group.ranks > 1)
       throw Error(
@@ -91,12 +92,12 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
           file.string());
     return write_for_hugging_face(file, trainer, model);
   }
-  CheckpointWriter writer(file, group);
+  checkpoint::CheckpointWriter writer(file, group);
   // Written as f32, whatever the gradients are summed in, so that those of any two layouts can be
   // compared.
   // A deque does not move its elements, which the writer's views refer to.
   std::deque<std::vector<float>> wide;
-  for (StateTensor t : trainer.gradients()) {
+  for (checkpoint::StateTensor t : trainer.gradients()) {
     if (size_of(t.data.dtype) < 4) {
       wide.emplace_back(t.data.elements());
       const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
@@ -107,7 +108,7 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
     }
     writer.add(t);
   }
-  CheckpointHeader header;
+  checkpoint::CheckpointHeader header;
   header.model = to_tree(model);
   header.state.set(kGradients, Tree(true));
   writer.commit(header);
@@ -129,8 +130,9 @@ void require_folder(const char* key, const Path& folder) {
 
 }  // namespace
 
-RunDumps::RunDumps(const RunConfig& config, World& world) : config_(config), world_(world) {
-  const RunSection& run = config.run;
+RunDumps::RunDumps(const config::RunConfig& config, comm::World& world)
+    : config_(config), world_(world) {
+  const config::RunSection& run = config.run;
   if (!run.dump_values.empty()) require_folder("run.dump_values", run.dump_values);
   if (run.dump_gradients.empty()) return;
   const Path file = run.dump_gradients;
@@ -152,7 +154,7 @@ void RunDumps::after_step(Trainer& trainer, bool is_first) {
   if (is_first && !config_.run.dump_gradients.empty())
     write_gradients(config_.run.dump_gradients, trainer, config_.model,
                     {world_.rank(), world_.size(),
-                     [this](const std::string& own) { require_no_error(world_, own); },
+                     [this](const std::string& own) { comm::require_no_error(world_, own); },
                      [this](std::string& text) { world_.broadcast(text, 0); }});
   if (recorder_) recorder_->finish(trainer.gradients(), trainer.state());
 }
@@ -163,4 +165,4 @@ void RunDumps::finish() const {
              to_text(recorder_->records()));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

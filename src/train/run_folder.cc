@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "comm/agree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,9 +106,9 @@ bool RunOwner::owns() const {
 
 bool RunOwner::owns_open_files() const { return owns() || lock_->renamed_folder().has_value(); }
 
-Path RunOwner::place_after_loss(World& world) const {
+Path RunOwner::place_after_loss(comm::World& world) const {
   std::string place;
-  on_all(world, [&] {
+  comm::on_all(world, [&] {
     if (lock_ == nullptr || lock_->lost().empty()) return;
     const std::optional<Path> renamed = lock_->renamed_folder();
     place = (renamed ? *renamed : new_directory_next_to(directory_)).string();
@@ -161,7 +161,7 @@ bool may_be_replaced(const Path& path, const std::string& given) {
 
 }  // namespace
 
-Path write_run_file(const RunConfig& config, const std::string& version) {
+Path write_run_file(const config::RunConfig& config, const std::string& version) {
   const Path directory = config.run.directory;
   Path path = directory / "run.yaml";
   if (!may_be_replaced(path, config.source)) path = directory / "run.resolved.yaml";
@@ -169,4 +169,4 @@ Path write_run_file(const RunConfig& config, const std::string& version) {
   return path;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,11 +9,11 @@
 #include "runtime/executor.h"
 #include "train/run_data.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // "backward.layer of layer 11, micro-batch 3: reduce_scatter of mlp.down over tensor"
-std::string describe(const OpStart& at) {
+std::string describe(const runtime::OpStart& at) {
   std::string out;
   const auto to = std::back_inserter(out);
   fmt::format_to(to, "{}", at.segment.name());
@@ -37,7 +37,7 @@ LogTerminal terminal_of(const TrainOptions& options, bool is_rank0) {
 
 }  // namespace
 
-RunReporter::RunReporter(const TrainOptions& options, const World& world)
+RunReporter::RunReporter(const TrainOptions& options, const comm::World& world)
     : options_(options),
       is_rank0_(world.rank() == 0),
       log_(terminal_of(options, is_rank0_)),
@@ -60,7 +60,7 @@ void RunReporter::doing(int64_t step, std::string_view what) {
 
 // Formats what the heartbeat reports while an op runs: the op, and a save that is under way at the
 // same time.
-void RunReporter::doing(const OpStart& at, int64_t saving) const {
+void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
   options_.heartbeat->say(
       step_,
       saving < 0 ? describe(at) : fmt::format("{}, saving {} meanwhile", describe(at), saving),
@@ -88,4 +88,4 @@ void RunReporter::add(int64_t step, const TaskMetrics& m) {
   say(fmt::format("step {} {}", format_count(step), text_of(m)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

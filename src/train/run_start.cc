@@ -22,37 +22,38 @@
 #include "train/run_programs.h"
 #include "train/trained_part.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Called before training. If PREFIX.json of a data set of data.train, data.stages or
 // data.validation states a larger vocabulary than the model's, or the tokenizer of instructions has
 // one, reads the whole set. Throws Error that names the first id beyond the model's vocabulary;
 // returns where there is none. A set without PREFIX.json is checked row by row as it is read.
-void require_vocabulary(const RunConfig& config, const Tokenizer& tokenizer,
+void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& tokenizer,
                         const TrainingRows& rows, std::span<const ValidationSet> validation) {
   const int64_t vocabulary = config.model.vocabulary;
   if (rows.instructions()) {
     if (tokenizer.vocabulary_size() <= vocabulary) return;
-    require_vocabulary(*rows.instructions(), vocabulary);
+    data::require_vocabulary(*rows.instructions(), vocabulary);
     for (const ValidationSet& set : validation)
-      if (const InstructionData* data = set.data->instructions())
-        require_vocabulary(*data, vocabulary);
+      if (const data::InstructionData* data = set.data->instructions())
+        data::require_vocabulary(*data, vocabulary);
     return;
   }
   std::set<std::string> prefixes;
   for (int i = 0; i < rows.datasets()->datasets(); ++i) prefixes.insert(rows.datasets()->prefix(i));
-  for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
+  for (const config::ValidationSource& source : config.data.validation)
+    prefixes.insert(source.prefix);
   for (const std::string& prefix : prefixes) {
-    const IndexedDataset data(prefix);
-    const auto about = read_about(data);
-    if (about && about->vocabulary > vocabulary) require_vocabulary(data, vocabulary);
+    const data::IndexedDataset data(prefix);
+    const auto about = data::read_about(data);
+    if (about && about->vocabulary > vocabulary) data::require_vocabulary(data, vocabulary);
   }
 }
 
 // "layout    4 ranks = data 2 × tensor 2 · 1 thread each · ZeRO 1 · recompute none".
-std::string layout_line(const RunConfig& c) {
-  const Layout& l = c.layout;
+std::string layout_line(const config::RunConfig& c) {
+  const compile::Layout& l = c.layout;
   std::string axes;
   const std::pair<const char*, int64_t> sizes[] = {
       {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
@@ -70,8 +71,8 @@ std::string layout_line(const RunConfig& c) {
 
 }  // namespace
 
-const Tokenizer& RunStart::tokenizer() {
-  if (!tokenizer_) tokenizer_ = load_tokenizer(tokenizer_of_run(config_));
+const data::Tokenizer& RunStart::tokenizer() {
+  if (!tokenizer_) tokenizer_ = data::load_tokenizer(tokenizer_of_run(config_));
   return *tokenizer_;
 }
 
@@ -112,18 +113,18 @@ void RunStart::prepare() {
 }
 
 // Compiles the programs, allocates their memory, and reports both.
-void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels> kernels) {
+void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::PreparedKernels> kernels) {
   const double began = options_.now_s();
   parts_.trainer = std::make_unique<Trainer>(config_, std::move(kernels), device.memory_limit(),
                                              world_, options_.now_s);
   const double compiled = since(began);
-  Machine& machine = parts_.trainer->machine();
+  runtime::Machine& machine = parts_.trainer->machine();
   machine.hooks().captured = [this](const std::string& line) { say(line); };
   report_model();
   if (device.gpu)
     for (const std::string& line : device_lines(machine)) say(line);
   say(layout_line(config_));
-  const MemoryPlan m = memory_plan(parts_.trainer->program());
+  const compile::MemoryPlan m = compile::memory_plan(parts_.trainer->program());
   for (const std::string& line : memory_lines(m, machine, device)) say(line);
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
@@ -143,18 +144,18 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels>
 void RunStart::report_model() {
   // All, trained, and of the trained those of the optimizer itself and of each of its groups.
   std::vector<double> parameters(3 + config_.optimizer.groups.size());
-  for (const StateTensor& t : parts_.trainer->state()) {
+  for (const checkpoint::StateTensor& t : parts_.trainer->state()) {
     if (t.name.find('|') != std::string::npos) continue;
     parameters[0] += static_cast<double>(t.data.elements());
     if (!trains(config_, t.name)) continue;
     parameters[1] += static_cast<double>(t.data.elements());
     parameters[2 + optimizer_number(config_, t.name)] += static_cast<double>(t.data.elements());
   }
-  world_.all_reduce(parameters, Reduction::kSum);
+  world_.all_reduce(parameters, comm::Reduction::kSum);
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters[0] / 1e6, name_of_entry(config_.precision),
-                  format_count(config_.batch.global * row_tokens(config_))));
+                  format_count(config_.batch.global * config::row_tokens(config_))));
   if (parameters[1] < parameters[0]) say(trained_line(config_, parameters[1], parameters[0]));
   if (!config_.optimizer.groups.empty())
     say(optimizer_line(config_, std::span(parameters).subspan(2)));
@@ -172,8 +173,8 @@ LoadedStart RunStart::resume() {
                                [this](auto& line) { say(line); });
       },
       [this](const std::string& line) { reporter_.warn(line); });
-  const CheckpointHeader& header = loaded.header;
-  const bool all = start_.load == Load::kAll;
+  const checkpoint::CheckpointHeader& header = loaded.header;
+  const bool all = start_.load == config::Load::kAll;
   if (!header.tokenizer.empty())
     require_same_tokenizer(config_, loaded.checkpoint, start_.resumes, tokenizer());
   parts_.saves->begin_from(header, all && is_own(directory(), loaded.checkpoint));
@@ -230,12 +231,13 @@ void RunStart::start() {
        data_lines(parts_.input->rows(), parts_.validation->sets(), samples))
     say(line);
   parts_.data = data_counts(parts_.input->rows(), samples);
-  parts_.schedule = make_schedule(config_.schedule, config_.optimizer.learning_rate);
+  parts_.schedule = config::make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (reporter_.is_rank0()) begin_record(loaded);
   if (parts_.first_step > parts_.last_step) return;
   int64_t bytes = int64_t{1} << 20;  // for the index and the rounding of file sizes
-  for (const StateTensor& t : parts_.trainer->state()) bytes += t.data.bytes() + kPieceAlignment;
+  for (const checkpoint::StateTensor& t : parts_.trainer->state())
+    bytes += t.data.bytes() + checkpoint::kPieceAlignment;
   parts_.saves->reserve(bytes + std::ssize(parts_.tokenizer_bytes));
 }
 
@@ -267,4 +269,4 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

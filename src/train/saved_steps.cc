@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tessera {
+namespace tessera::train {
 
 void SavedSteps::complete(int64_t step) {
   last_ = step;
@@ -42,4 +42,4 @@ void SaveFailure::forget() {
 
 bool SaveFailure::is_news() { return std::exchange(reported_, why_) != why_; }
 
-}  // namespace tessera
+}  // namespace tessera::train

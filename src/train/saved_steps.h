@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // The steps of the checkpoints that this process saved or started from.
 class SavedSteps {
@@ -52,4 +52,4 @@ class SaveFailure {
   double retry_at_s_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -10,19 +10,19 @@
 #include "checkpoint/hf_folder.h"
 #include "comm/agree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kRetryPause_s = 30;
 
 // For a disk that is full: removes what the prune after this save would remove. One checkpoint at
 // least stays. Returns what was removed, or an empty path.
-Path give_up_oldest(const Path& folder, std::optional<KeepRule> rule) {
+Path give_up_oldest(const Path& folder, std::optional<checkpoint::KeepRule> rule) {
   if (!rule || rule->keep <= 0) return {};
   rule->saved.pop_back();  // the save that failed
   rule->keep = std::max<int64_t>(1, rule->keep - 1);
   try {
-    const std::vector<Path> removed = prune(folder, *rule);
+    const std::vector<Path> removed = checkpoint::prune(folder, *rule);
     return removed.empty() ? Path() : removed.front();
   } catch (const Error&) {  // the save is tried again all the same
     return {};
@@ -36,7 +36,7 @@ std::string Saves::last_path() const {
 }
 
 bool Saves::due(int64_t step) const {
-  const CheckpointSection& c = options_.rules;
+  const config::CheckpointSection& c = options_.rules;
   const auto& at = c.at_steps;
   return (c.every_steps > 0 && step % c.every_steps == 0) ||
          (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
@@ -50,8 +50,8 @@ bool Saves::passes_tokens(int64_t step) const {
 }
 
 void Saves::reserve(int64_t bytes) {
-  World& world = *options_.world;
-  if (world.rank() == 0) remove_old_reserves(options_.folder);
+  comm::World& world = *options_.world;
+  if (world.rank() == 0) checkpoint::remove_old_reserves(options_.folder);
   world.barrier();
   if (!options_.rules.reserve) return;
   reserve_.emplace(options_.folder, world.rank(), bytes);
@@ -65,7 +65,7 @@ void Saves::move_to(Path folder) {
   options_.folder = std::move(folder);
   options_.before_visible = nullptr;
   // The reserve is there, too, if the folder was only renamed.
-  if (options_.world->rank() == 0) remove_old_reserves(options_.folder);
+  if (options_.world->rank() == 0) checkpoint::remove_old_reserves(options_.folder);
   steps_.forget();
   failure_.forget();
 }
@@ -82,21 +82,22 @@ void Saves::take_reserve() {
 
 // Assembles what the thread of a save needs. Collective calls are passed as functions, since only
 // the training thread may communicate.
-SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
-  World& world = *options_.world;
-  const CheckpointSection& c = options_.rules;
-  SaveRequest request;
+checkpoint::SaveRequest Saves::request(checkpoint::CheckpointHeader header,
+                                       std::vector<checkpoint::StateTensor> tensors, bool prunes) {
+  comm::World& world = *options_.world;
+  const config::CheckpointSection& c = options_.rules;
+  checkpoint::SaveRequest request;
   request.checkpoints = options_.folder;
-  if (origin_) keep_text_rules(*origin_, header);
+  if (origin_) checkpoint::keep_text_rules(*origin_, header);
   request.header = std::move(header);
   request.tensors = std::move(tensors);
   request.group = {world.rank(), world.size(),
-                   [&world](const std::string& own) { require_no_error(world, own); },
+                   [&world](const std::string& own) { comm::require_no_error(world, own); },
                    [&world](std::string& text) { world.broadcast(text, 0); }};
   std::vector<int64_t> saved = steps_.saved();
   saved.push_back(request.header.step);
   if (prunes)
-    request.keep = KeepRule{
+    request.keep = checkpoint::KeepRule{
         c.keep, c.keep_every_steps,    c.at_steps, [this](int64_t s) { return passes_tokens(s); },
         saved,  steps_.started_from(), &seen_};
   request.before_visible = options_.before_visible;
@@ -107,7 +108,8 @@ SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> ten
 
 // Opening the folder may fail on one rank alone, so all ranks agree after it whether the save goes
 // on.
-void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
+void Saves::start(checkpoint::CheckpointHeader header, std::vector<checkpoint::StateTensor> tensors,
+                  bool prunes) {
   if (is_saved(header.step)) return;
   options_.waits("saving the checkpoint");
   const double began = options_.now_s();
@@ -121,7 +123,7 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, boo
     failed = e.what();
   }
   double any = failed.empty() ? 0 : 1;
-  options_.world->all_reduce({&any, 1}, Reduction::kMax);
+  options_.world->all_reduce({&any, 1}, comm::Reduction::kMax);
   paused_s_ = options_.now_s() - began;
   if (any > 0) fail(failed);
 }
@@ -145,16 +147,17 @@ void Saves::refuse_non_finite() {
 
 // One step of the agreement of all ranks: all have written; then rank 0 has published.
 void Saves::advance() {
-  const SaveState state = saving_->state();
-  std::array<double, 5> any = {
-      state == SaveState::kFailed ? 1.0 : 0, state == SaveState::kWriting ? 1.0 : 0,
-      state != SaveState::kOver ? 1.0 : 0, paused_s_, saving_->non_finite().empty() ? 0.0 : 1.0};
-  options_.world->all_reduce(any, Reduction::kMax);
+  const checkpoint::SaveState state = saving_->state();
+  std::array<double, 5> any = {state == checkpoint::SaveState::kFailed ? 1.0 : 0,
+                               state == checkpoint::SaveState::kWriting ? 1.0 : 0,
+                               state != checkpoint::SaveState::kOver ? 1.0 : 0, paused_s_,
+                               saving_->non_finite().empty() ? 0.0 : 1.0};
+  options_.world->all_reduce(any, comm::Reduction::kMax);
   if (any[4] > 0) refuse_non_finite();
   if (any[0] > 0) {
     std::string own;
     try {
-      if (state == SaveState::kFailed) saving_->wait();
+      if (state == checkpoint::SaveState::kFailed) saving_->wait();
     } catch (const std::exception& e) {
       own = e.what();
     }
@@ -189,8 +192,8 @@ void Saves::settle() {
 void Saves::fail(const std::string& own) {
   const bool own_lasts = saving_ && saving_->failure_is_lasting();
   const bool own_full = saving_ && saving_->disk_was_full();
-  const std::optional<KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
-  World& world = *options_.world;
+  const std::optional<checkpoint::KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
+  comm::World& world = *options_.world;
   std::string why;
   const std::vector<std::string> all = world.all_gather(own);
   for (size_t rank = 0; rank < all.size() && why.empty(); ++rank)
@@ -199,7 +202,7 @@ void Saves::fail(const std::string& own) {
   abandon();  // from here on no thread of the save uses the reserve
   std::array<double, 3> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0,
                                own_full ? 1.0 : 0};
-  world.all_reduce(any, Reduction::kMax);
+  world.all_reduce(any, comm::Reduction::kMax);
   double has_space = any[1];
   if (any[1] == 0 && any[2] > 0 && world.rank() == 0)
     if (const Path removed = give_up_oldest(options_.folder, rule); !removed.empty()) {
@@ -207,7 +210,7 @@ void Saves::fail(const std::string& own) {
       options_.warn(fmt::format(
           "the disk is full: {} is removed before a newer checkpoint is saved", removed.string()));
     }
-  world.all_reduce({&has_space, 1}, Reduction::kMax);
+  world.all_reduce({&has_space, 1}, comm::Reduction::kMax);
   steps_.give_up();
   failure_.set(std::move(why), any[0] > 0, options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s));
   if (failure_.is_news()) options_.warn(failure());
@@ -215,7 +218,7 @@ void Saves::fail(const std::string& own) {
 
 // Rank 0 removes the folder, so the others go first.
 void Saves::abandon() {
-  World& world = *options_.world;
+  comm::World& world = *options_.world;
   if (world.rank() != 0) saving_.reset();
   world.barrier();
   saving_.reset();
@@ -241,8 +244,8 @@ void Saves::finish() {
 // Repeats the last save of a run until it succeeds. All ranks decide together, by an all-reduce
 // after each attempt, because a save is collective.
 
-void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start, World& world,
-                    const StopSignals& signals, double retry_s,
+void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start,
+                    comm::World& world, const StopSignals& signals, double retry_s,
                     const std::function<double()>& now_s) {
   const double until_s = now_s() + retry_s;
   const int requests = signals.requests();
@@ -254,10 +257,10 @@ void save_last_step(Saves& saves, int64_t step, const std::function<void()>& sta
     saves.finish();
     if (saves.last() == step) return;
     std::array<double, 2> any = {ends() ? 1.0 : 0, saves.retry_due() ? 1.0 : 0};
-    world.all_reduce(any, Reduction::kMax);
+    world.all_reduce(any, comm::Reduction::kMax);
     // The reserve was released: the next attempt has more space and need not wait.
     if (any[1] > 0) continue;
-    if (any[0] > 0) throw SharedError(saves.failure());
+    if (any[0] > 0) throw comm::SharedError(saves.failure());
     // Sleeps in short pieces, so that a signal ends the wait.
     constexpr int kPieces = 10;
     for (int i = 0; i < kPieces && !ends(); ++i)
@@ -265,4 +268,4 @@ void save_last_step(Saves& saves, int64_t step, const std::function<void()>& sta
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

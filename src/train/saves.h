@@ -17,13 +17,13 @@
 #include "train/saved_steps.h"
 #include "train/signals.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct SavesOptions {
   Path folder;  // checkpoints/
-  CheckpointSection rules;
+  config::CheckpointSection rules;
   std::function<int64_t(int64_t steps)> tokens_after;  // that so many steps train on
-  World* world = nullptr;
+  comm::World* world = nullptr;
   std::function<double()> now_s;
   std::function<void()> before_visible;          // see SaveRequest
   std::function<void(const std::string&)> say;   // a line for people
@@ -38,7 +38,7 @@ class Saves {
   explicit Saves(SavesOptions options) : options_(std::move(options)) {}
   // Where the run starts from: what is put around its texts goes on into its own checkpoints.
   // `own`: it is a checkpoint of this run directory, which stays.
-  void begin_from(const CheckpointHeader& origin, bool own) {
+  void begin_from(const checkpoint::CheckpointHeader& origin, bool own) {
     origin_ = origin;
     if (own) steps_.start_from(origin.step);
   }
@@ -48,7 +48,8 @@ class Saves {
   bool due(int64_t step) const;  // by the rules
   // Begins to save `tensors`, which may not change until before_update() has returned. Does nothing
   // where this step is saved already. `prunes`: earlier checkpoints may be removed by the rules.
-  void start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes = true);
+  void start(checkpoint::CheckpointHeader header, std::vector<checkpoint::StateTensor> tensors,
+             bool prunes = true);
   // Before the state changes: returns when the save under way no longer needs it.
   void before_update();
   // Brings the save under way forward, without waiting for it. Throws NumericError on every rank if
@@ -72,7 +73,8 @@ class Saves {
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
-  SaveRequest request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes);
+  checkpoint::SaveRequest request(checkpoint::CheckpointHeader header,
+                                  std::vector<checkpoint::StateTensor> tensors, bool prunes);
   bool passes_tokens(int64_t step) const;
   void advance();
   [[noreturn]] void refuse_non_finite();
@@ -82,13 +84,13 @@ class Saves {
   void take_reserve();
 
   SavesOptions options_;
-  std::optional<CheckpointHeader> origin_;  // of where the run starts
+  std::optional<checkpoint::CheckpointHeader> origin_;  // of where the run starts
   SavedSteps steps_;
   SaveFailure failure_;
-  SeenCheckpoints seen_;  // of the save's thread while there is one
-  std::optional<Reserve> reserve_;
+  checkpoint::SeenCheckpoints seen_;  // of the save's thread while there is one
+  std::optional<checkpoint::Reserve> reserve_;
   bool reserve_told_ = false;  // whether the lack of space has been reported
-  std::optional<Saving> saving_;
+  std::optional<checkpoint::Saving> saving_;
   bool published_ = false;  // all ranks have written
   double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks
   std::set<std::string> warned_;
@@ -99,8 +101,8 @@ class Saves {
 // Collective. Calls `start`, which begins the save of that step, until it has succeeded: at once
 // after the reserve was released, else each second for `retry_s`, or until a further signal comes
 // or the failure is permanent. Throws SharedError with the reason if it never succeeds.
-void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start, World& world,
-                    const StopSignals& signals, double retry_s,
+void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start,
+                    comm::World& world, const StopSignals& signals, double retry_s,
                     const std::function<double()>& now_s);
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/wire_message.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
@@ -123,4 +123,4 @@ void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scal
   file_.append(tfrecord(e));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -18,21 +18,21 @@
 #include "train/load_state.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each batch of the ramp
 
 // Returns the program of a step (from 1): the first steps may have the batch sizes of the warm-up.
-size_t program_of(const BatchSection& b, int64_t step) {
+size_t program_of(const config::BatchSection& b, int64_t step) {
   const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
   return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
 }
 
 // Returns views of what this rank owns of the pieces of a program.
-std::vector<StateTensor> owned(const Machine& machine, const std::vector<StatePiece>& pieces,
-                               size_t program) {
-  std::vector<StateTensor> out;
+std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
+                                           const std::vector<StatePiece>& pieces, size_t program) {
+  std::vector<checkpoint::StateTensor> out;
   for (const StatePiece& piece : pieces) {
     if (!piece.owned) continue;
     const TensorView view = machine.view(piece, program);
@@ -43,33 +43,35 @@ std::vector<StateTensor> owned(const Machine& machine, const std::vector<StatePi
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kernels, int64_t limit,
-                 World& world, std::function<double()> now_s)
+Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
+                 int64_t limit, comm::World& world, std::function<double()> now_s)
     : config_(config), now_s_(now_s) {
   const Target target = kernels->target();
-  CompileRequest request = compile_request(config, Purpose::kTrain);
+  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
   // Rank 0 proves the programs of all stages; the proof does not depend on the rank.
   if (world.rank() == 0) {
-    const std::vector<std::string> wrong = prove(compile_stages(request, target), &target);
+    const std::vector<std::string> wrong =
+        compile::prove(compile::compile_stages(request, target), &target);
     CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
           wrong[0]);
   }
   // Each rank compiles only the program of its own pipeline stage.
-  request.stage = coordinates_of(mesh_of(config.layout), world.rank())[AxisKind::kPipeline];
-  CompileRequest validation = compile_request(config, Purpose::kValidate);
+  request.stage =
+      coordinates_of(compile::mesh_of(config.layout), world.rank())[AxisKind::kPipeline];
+  compile::CompileRequest validation = config::compile_request(config, compile::Purpose::kValidate);
   validation.stage = request.stage;
   std::vector<Program> programs;
-  programs.push_back(compile(request, target));
+  programs.push_back(compile::compile(request, target));
   require_memory(config, programs[0], limit, target);
-  programs.push_back(compile(validation, target));
+  programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
   for (const int64_t batch : config.batch.ramp) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
-    programs.push_back(compile(request, target));
+    programs.push_back(compile::compile(request, target));
   }
-  machine_ =
-      std::make_unique<Machine>(std::move(programs), std::move(kernels),
-                                MachineOptions{&world, config.compiler.poison, std::move(now_s)});
+  machine_ = std::make_unique<runtime::Machine>(
+      std::move(programs), std::move(kernels),
+      runtime::MachineOptions{&world, config.compiler.poison, std::move(now_s)});
 }
 
 void Trainer::initialise() {
@@ -78,42 +80,42 @@ void Trainer::initialise() {
 }
 
 int64_t Trainer::data_rank() const {
-  const Position& p = machine_->position();
+  const runtime::Position& p = machine_->position();
   return group_index(p.mesh, GroupRef::along({AxisKind::kReplica, AxisKind::kShard}), p.at);
 }
 
-void Trainer::load(CheckpointReader& checkpoint, Load what) {
+void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
   for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
     const TensorView view = machine_->view(piece);
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
     // A run that starts from weights begins with zero moments.
-    if (what == Load::kWeights && piece.role != Role::kWeight)
+    if (what == config::Load::kWeights && piece.role != Role::kWeight)
       kernels::launch(kernels::Cpu(), {.threads = machine_->kernels().backend().threads()},
-                      kernels::ClearArgs{flat(view)});
+                      kernels::ClearArgs{runtime::flat(view)});
     // Adapters that the checkpoint does not have start with their initial values.
-    else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
+    else if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr)
       machine_->initialise(piece, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
-    if (!(is_adapter && what == Load::kWeights)) machine_->written(view);
+    if (!(is_adapter && what == config::Load::kWeights)) machine_->written(view);
   }
   machine_->round_weights();
-  updates_ = what == Load::kAll ? updates_before(checkpoint.header()) : 0;
+  updates_ = what == config::Load::kAll ? updates_before(checkpoint.header()) : 0;
 }
 
-std::vector<StateTensor> Trainer::state() {
+std::vector<checkpoint::StateTensor> Trainer::state() {
   return owned(*machine_, pieces(program(), machine_->position().at), kTrain);
 }
 
-std::vector<StateTensor> Trainer::gradients() {
+std::vector<checkpoint::StateTensor> Trainer::gradients() {
   return owned(*machine_, gradient_pieces(machine_->program(last_), machine_->position().at),
                last_);
 }
 
 void Trainer::write(StepInput& input) {
-  Executor& e = machine_->executor(program_of(config_.batch, input.step));
+  runtime::Executor& e = machine_->executor(program_of(config_.batch, input.step));
   // A step that is under way may still read the batch from this memory.
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
@@ -130,7 +132,7 @@ void Trainer::write(StepInput& input) {
 
 StepResult Trainer::result_of(const StepInput& input) {
   finished_ = input;
-  Executor& e = machine_->executor(last_);
+  runtime::Executor& e = machine_->executor(last_);
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   // A skipped step is not an update: neither the optimizer's t nor the schedule advances.
   if (report[kSkip] == 0) ++updates_;
@@ -145,20 +147,21 @@ StepResult Trainer::result_of(const StepInput& input) {
           .data_s = input.data_s};
 }
 
-void Trainer::prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
                            double loss_scale) {
   next_ = {step, next_update(), learning_rate, loss_scale, &batches};
   write(next_);
 }
 
-StepResult Trainer::run_step(const std::function<void(const OpEvent&)>& observe) {
+StepResult Trainer::run_step(const std::function<void(const runtime::OpEvent&)>& observe) {
   last_ = program_of(config_.batch, next_.step);
   machine_->executor(last_).run(observe);
   return result_of(next_);
 }
 
-StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
-                         const std::function<void(const OpEvent&)>& observe, double loss_scale) {
+StepResult Trainer::step(int64_t step, double learning_rate, data::BatchSource& batches,
+                         const std::function<void(const runtime::OpEvent&)>& observe,
+                         double loss_scale) {
   prepare_step(step, learning_rate, batches, loss_scale);
   return run_step(observe);
 }
@@ -183,11 +186,11 @@ StepResult Trainer::finish_step() {
   return result_of(input);
 }
 
-const CommunicationTime& Trainer::communication() const {
+const runtime::CommunicationTime& Trainer::communication() const {
   return machine_->executor(last_).communication();
 }
 
-void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
+void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe) {
   StepInput again = finished_;
   const bool overwritten = batch_.step() != again.step;
   while (!started_.empty()) finish_step();
@@ -198,7 +201,7 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
 double Trainer::loss_on_last_batch() {
   // The validation program has no backward pass and needs no update, so it leaves the state as it
   // is.
-  Executor& e = machine_->executor(kValidate);
+  runtime::Executor& e = machine_->executor(kValidate);
   batch_.restore(e);
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
@@ -209,7 +212,7 @@ bool Trainer::can_continue() {
   StepInput again = finished_;
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
-  Executor& e = machine_->executor(program_of(config_.batch, again.step));
+  runtime::Executor& e = machine_->executor(program_of(config_.batch, again.step));
   e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
@@ -217,10 +220,10 @@ bool Trainer::can_continue() {
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
-ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences,
+ValidationResult Trainer::validate(const data::ValidationData& data, int64_t sequences,
                                    const std::function<void(int64_t)>& on_progress) {
-  Executor& e = machine_->executor(kValidate);
-  const BatchView view = batch_.view(e, 0);
+  runtime::Executor& e = machine_->executor(kValidate);
+  const data::BatchView view = batch_.view(e, 0);
   ValidationResult total;
   // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
@@ -228,10 +231,10 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
     // A rank that cannot read its rows continues with empty ones, because the others wait for it in
     // the collectives of every run.
     try {
-      fill_validation_batch(data, first + data_rank() * micro, sequences, view);
+      data::fill_validation_batch(data, first + data_rank() * micro, sequences, view);
     } catch (const std::exception& error) {
       if (total.error.empty()) total.error = error.what();
-      fill_validation_batch(data, first, 0, view);
+      data::fill_validation_batch(data, first, 0, view);
     }
     e.run();
     const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
@@ -243,12 +246,12 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
 }
 
 double Trainer::loss_scale() {
-  Executor& e = machine_->executor(last_);
+  runtime::Executor& e = machine_->executor(last_);
   return e.bound().view(e.bound().only(Role::kStep)).as<double>()[kLossScale];
 }
 
 double Trainer::loss_tokens() {
-  Executor& e = machine_->executor(kTrain);
+  runtime::Executor& e = machine_->executor(kTrain);
   return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
 }
 
@@ -258,7 +261,7 @@ constexpr const char* kUpdates = "updates";
 
 }  // namespace
 
-int64_t updates_before(const CheckpointHeader& header) {
+int64_t updates_before(const checkpoint::CheckpointHeader& header) {
   const auto stored = [&](const char* name) -> const int64_t* {
     const Tree* found = header.state.as_members() ? header.state.find(name) : nullptr;
     return found ? std::get_if<int64_t>(&found->value) : nullptr;
@@ -271,4 +274,4 @@ int64_t updates_before(const CheckpointHeader& header) {
 
 void save_updates(int64_t updates, Tree& state) { state.set(kUpdates, Tree(updates)); }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -15,7 +15,7 @@
 #include "runtime/machine.h"
 #include "train/batch_memory.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct StepResult {
   int64_t step = 0;
@@ -38,24 +38,24 @@ class Trainer {
  public:
   // Compiles, proves the whole mesh's step (rank 0), checks the memory and takes it. `config` is
   // resolved (no auto, no zero sizes). Every rank of `world` makes its own at the same time.
-  Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kernels, int64_t limit,
-          World& world, std::function<double()> now_s);
+  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
+          int64_t limit, comm::World& world, std::function<double()> now_s);
 
   // Of programs that were made elsewhere: of training and of validation, over the same state.
-  Trainer(const RunConfig& config, std::unique_ptr<Machine> machine)
+  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Machine> machine)
       : config_(config), machine_(std::move(machine)) {}
 
   const Program& program() const { return machine_->program(); }
   // Which of the data ranks this is: who reads which sequences.
   int64_t data_rank() const;
   // Its hook before_update is called before a step changes what state() views.
-  Machine& machine() { return *machine_; }
+  runtime::Machine& machine() { return *machine_; }
 
   void initialise();
   // From a checkpoint: all state, or the weights alone (moments start at zero).
-  void load(CheckpointReader& checkpoint, Load what);
+  void load(checkpoint::CheckpointReader& checkpoint, config::Load what);
   // What this rank owns of the state, as a checkpoint stores it: views into the arena.
-  std::vector<StateTensor> state();
+  std::vector<checkpoint::StateTensor> state();
 
   // The number of updates (steps that were not skipped) since initialise(), or since the start of
   // the run whose state load() read. The optimizer's t and the learning-rate schedule count these.
@@ -63,14 +63,15 @@ class Trainer {
   int64_t next_update() const { return updates_ + under_way() + 1; }
 
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
-  StepResult step(int64_t step, double learning_rate, BatchSource& batches,
-                  const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
+  StepResult step(int64_t step, double learning_rate, data::BatchSource& batches,
+                  const std::function<void(const runtime::OpEvent&)>& observe = {},
+                  double loss_scale = 1);
   // step() in two: reading the batch, which may throw an Error on one rank alone and communicates
   // nothing, and the computation, which every rank begins together. Between the two may come
   // finish_step() of steps before it.
-  void prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+  void prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
                     double loss_scale = 1);
-  StepResult run_step(const std::function<void(const OpEvent&)>& observe = {});
+  StepResult run_step(const std::function<void(const runtime::OpEvent&)>& observe = {});
   // run_step() in two, where the device can go from one step to the next without waiting for the
   // host (Executor::start): finish_step() is of the oldest that was started, and comes before
   // anything else is asked. At most two are under way; after one that is not finite nothing is
@@ -80,9 +81,9 @@ class Trainer {
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
-  const CommunicationTime& communication() const;
+  const runtime::CommunicationTime& communication() const;
   // The last finished step's programs once more, on the same batch and weights.
-  void repeat(const std::function<void(const OpEvent&)>& observe);
+  void repeat(const std::function<void(const runtime::OpEvent&)>& observe);
 
   // The loss of the weights as they are now, on the first micro-batch that was read last (of each
   // data rank). A save checks it: an update can leave finite weights whose loss is not finite.
@@ -94,12 +95,12 @@ class Trainer {
   // `sequences` samples of a set from its start (at most all of it). `on_progress` is called after
   // each batch with the number of samples done. Never throws for a row that cannot be read: see
   // ValidationResult::error.
-  ValidationResult validate(const ValidationData& data, int64_t sequences,
+  ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 
   // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
   // owns of them, by the names of their weights.
-  std::vector<StateTensor> gradients();
+  std::vector<checkpoint::StateTensor> gradients();
   double loss_tokens();  // of the last step
   double loss_scale();
 
@@ -110,20 +111,20 @@ class Trainer {
     int64_t update = 0;
     double learning_rate = 0;
     double loss_scale = 1;
-    BatchSource* batches = nullptr;
+    data::BatchSource* batches = nullptr;
     double began_s = 0, data_s = 0;
   };
   void write(StepInput& input);
   StepResult result_of(const StepInput& input);
 
-  const RunConfig& config_;
+  const config::RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
   size_t last_ = 0;            // the program of the last step that was started
   StepInput next_, finished_;  // next_: prepared
   BatchMemory batch_;
   std::deque<StepInput> started_;  // and not finished
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<runtime::Machine> machine_;
 };
 
 // The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped
@@ -131,8 +132,8 @@ class Trainer {
 
 // Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
 // the number of skipped steps instead.
-int64_t updates_before(const CheckpointHeader& header);
+int64_t updates_before(const checkpoint::CheckpointHeader& header);
 
 void save_updates(int64_t updates, Tree& state);
 
-}  // namespace tessera
+}  // namespace tessera::train

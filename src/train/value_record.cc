@@ -15,7 +15,7 @@
 #include "ir/names.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // The finalizer of splitmix64: one 64-bit hash gives the signs of all sums of an element.
@@ -108,7 +108,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
   walk(0, 0, 0);
 }
 
-ValueRecorder::ValueRecorder(const Program& program, const Position& position)
+ValueRecorder::ValueRecorder(const Program& program, const runtime::Position& position)
     : program_(program),
       live_(live_values(program)),
       position_(position),
@@ -118,16 +118,16 @@ ValueRecorder::ValueRecorder(const Program& program, const Position& position)
       if (op.is<JoinHeads>()) copied_heads_ = program[op.outputs[0]].shape;
 }
 
-std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
+std::function<void(const runtime::OpEvent&)> ValueRecorder::observer(int64_t step) {
   step_ = step;
   call_ = nullptr;
   made_.clear();
-  return [this](const OpEvent& e) { observe(e); };
+  return [this](const runtime::OpEvent& e) { observe(e); };
 }
 
 // Returns the name of an op's output. Sums of terms of gradients have one name in all blocks and
 // layers, so their last term is added, which is a term of one sum only.
-std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
+std::string ValueRecorder::name_of(const runtime::OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_, v, e.call);
   const Op& op = *e.op.op;
   if (!is_gradient_sum(program_, op, v)) return name;
@@ -135,7 +135,7 @@ std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   return last == known_.end() ? name : name + " with " + last->second.name;
 }
 
-ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string& what,
+ValueRecorder::Known ValueRecorder::known_of(const runtime::OpEvent& e, const std::string& what,
                                              ValueId v) const {
   const bool all = program_[v].role == Role::kWeight;  // one for all micro-batches
   const std::string name = name_of(e, v);
@@ -146,15 +146,16 @@ ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string
 
 // Returns the key of an output. Forward and backward of a head, which are one call, may have two
 // ops of one name, so repeated keys are numbered.
-ValueRecorder::Known ValueRecorder::made_of(const OpEvent& e, const std::string& what, ValueId v) {
+ValueRecorder::Known ValueRecorder::made_of(const runtime::OpEvent& e, const std::string& what,
+                                            ValueId v) {
   Known known = known_of(e, what, v);
   if (const int64_t before = times_made_[known.key]++; before > 0)
     known.key += fmt::format("|{}", before + 1);
   return known;
 }
 
-void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
-                           const std::string& what) {
+void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorView& view,
+                           Known known, const std::string& what) {
   const Value& value = program_[v];
   known_[v] = known;
   if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
@@ -169,12 +170,13 @@ void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, 
 }
 
 // All sequences of a value of which an op takes a chunk.
-TensorView ValueRecorder::all_of(const OpEvent& e, ValueId v, const TensorView& view) const {
-  return view.shape == program_[v].local() ? view : whole_of(view, e.op.op->chunk);
+TensorView ValueRecorder::all_of(const runtime::OpEvent& e, ValueId v,
+                                 const TensorView& view) const {
+  return view.shape == program_[v].local() ? view : runtime::whole_of(view, e.op.op->chunk);
 }
 
 // Records what comes from other calls: hidden states, and weights as they are read.
-void ValueRecorder::arrivals(const OpEvent& e) {
+void ValueRecorder::arrivals(const runtime::OpEvent& e) {
   for (size_t i = 0; i < e.op.op->inputs.size(); ++i) {
     const ValueId v = e.op.op->inputs[i];
     if (v == kNone || known_.contains(v)) continue;
@@ -197,7 +199,7 @@ bool ValueRecorder::sums_adapters(const Op& op) const {
   });
 }
 
-void ValueRecorder::output(const OpEvent& e, size_t i) {
+void ValueRecorder::output(const runtime::OpEvent& e, size_t i) {
   const Op& op = *e.op.op;
   const ValueId v = op.outputs[i];
   if (v == kNone) return;
@@ -218,7 +220,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
     record(e, v, e.host(all_of(e, v, e.op.outputs[i])), root->second, what);
 }
 
-void ValueRecorder::observe(const OpEvent& e) {
+void ValueRecorder::observe(const runtime::OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
   // A value's id names another value in every other call (another layer or micro-batch).
   if (call_ != &e.call) known_.clear(), times_made_.clear(), chunks_made_.clear();
@@ -228,11 +230,11 @@ void ValueRecorder::observe(const OpEvent& e) {
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 
-void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& what) {
+void ValueRecorder::own(std::span<const checkpoint::StateTensor> pieces, const std::string& what) {
   std::map<std::string, ValueRecord> by_name;
   // Ordered as the ops computed the gradients, so that the first difference is the earliest one.
   std::vector<std::pair<int64_t, std::string>> order;  // as the ops made them
-  for (const StateTensor& t : pieces) {
+  for (const checkpoint::StateTensor& t : pieces) {
     const auto [at, first] = by_name.try_emplace(t.name);
     ValueRecord& r = at->second;
     if (first) {
@@ -254,8 +256,8 @@ void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& 
   for (const auto& [at, name] : order) all_.records.push_back(std::move(by_name.at(name)));
 }
 
-void ValueRecorder::finish(std::span<const StateTensor> gradients,
-                           std::span<const StateTensor> state) {
+void ValueRecorder::finish(std::span<const checkpoint::StateTensor> gradients,
+                           std::span<const checkpoint::StateTensor> state) {
   own(gradients, "gradient");
   made_.clear();
   own(state, "state");
@@ -321,4 +323,4 @@ IdVector<ValueId, bool> live_values(const Program& program) {
   return live;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

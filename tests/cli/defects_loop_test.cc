@@ -4,7 +4,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kRun =
@@ -415,4 +415,4 @@ TEST_F(DefectsLoop, F8_FoldersOfDumpsAreMadeOrRefusedBeforeTheRun) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

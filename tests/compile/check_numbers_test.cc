@@ -22,7 +22,7 @@
 #include "ir/print.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::LayoutDraw;
@@ -159,7 +159,7 @@ class Mutations {
  public:
   Mutations(std::vector<Program> stages, LayoutDraw& draw)
       : stages_(std::move(stages)), draw_(draw) {
-    for (const Program& p : stages_) texts_.push_back(print(p));
+    for (const Program& p : stages_) texts_.push_back(tessera::print(p));
     for (const std::string& text : texts_) numbers_.push_back(NumberFinder(text).find());
   }
 
@@ -306,4 +306,4 @@ TEST(CheckNumbers, AChangedNumberIsFound) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

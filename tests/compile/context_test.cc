@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 ZeroPlan plan_of(int64_t data, int64_t zero, ZeroReduce reduce = ZeroReduce::kLast) {
@@ -46,4 +46,4 @@ TEST(ZeroPlan, StateIsDividedWithinItsGroup) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

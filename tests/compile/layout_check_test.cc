@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-ModelConfig model() {
-  ModelConfig m;
+model::ModelConfig model() {
+  model::ModelConfig m;
   m.layers = 6;
   m.hidden = 64;
   m.heads = m.kv_heads = 16;
@@ -18,7 +18,8 @@ ModelConfig model() {
 
 constexpr BatchSizes kBatch = {.global = 24, .micro = 2, .tokens = 128};
 
-std::string said(const Layout& l, const ModelConfig& m = model(), const BatchSizes& b = kBatch) {
+std::string said(const Layout& l, const model::ModelConfig& m = model(),
+                 const BatchSizes& b = kBatch) {
   try {
     check_layout(m, l, b);
   } catch (const Error& e) {
@@ -52,7 +53,7 @@ TEST(LayoutCheck, TensorDividesHeadsAndWidths) {
   EXPECT_EQ(said(l),
             "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16.");
   l.tensor = 4;
-  ModelConfig m = model();
+  model::ModelConfig m = model();
   m.kv_heads = 2;  // each on two ranks
   EXPECT_EQ(said(l, m), "");
   m.feed_forward = 250;
@@ -150,4 +151,4 @@ TEST(LayoutCheck, WhatIsNotThereYetIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

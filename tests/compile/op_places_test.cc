@@ -190,7 +190,7 @@ class Soundness {
   const Case& case_;
   Built built_;
   Mesh mesh_;
-  PreparedKernels kernels_{CpuFeatures(), 1};
+  runtime::PreparedKernels kernels_{CpuFeatures(), 1};
   std::vector<ValueId> operands_;
   std::map<ValueId, Array> truth_;
 };

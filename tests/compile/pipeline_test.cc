@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "compile/schedule/block_shares.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using Lists = std::vector<std::vector<Action>>;
@@ -237,4 +237,4 @@ TEST(SpreadLayers, EqualWhereEndsCostNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "data/training_data.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 class InstructionsTest : public DatasetFixture {
@@ -310,4 +310,4 @@ TEST(RowPacking, PutsEachThingIntoOneRow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

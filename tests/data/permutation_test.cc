@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 TEST(PermutationTest, HitsEachPlaceOnce) {
@@ -58,4 +58,4 @@ TEST(PermutationTest, NeighboursPart) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

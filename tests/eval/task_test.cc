@@ -8,7 +8,7 @@
 
 #include "eval/evaluate.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 class TaskTest : public testing::Test {
@@ -187,4 +187,4 @@ TEST(AnswerPattern, GivesTheFirstGroupOrTheMatch) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

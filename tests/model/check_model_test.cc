@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 std::string fault(const char* preset, const std::function<void(ModelConfig&)>& change) {
@@ -98,4 +98,4 @@ TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model

@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 ModelConfig read(const std::string& text) {
@@ -304,4 +304,4 @@ constexpr Refused kRefused[] = {
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model

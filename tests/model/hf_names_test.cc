@@ -9,7 +9,7 @@
 #include "model/presets.h"
 #include "tests/every_family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 ModelConfig small(Family family) {
@@ -201,4 +201,4 @@ TEST(HfNames, InverseUndoesAxes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model

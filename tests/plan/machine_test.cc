@@ -6,7 +6,7 @@
 #include "plan/software.h"
 #include "tests/plan/machine.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::plain_machine;
@@ -97,11 +97,11 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   EXPECT_THROW(read_text("attention_share: 0\n"), Error);
   EXPECT_THROW(read_text("attention_share: 50\n"), Error);  // meant in percent
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
-  CompileRequest r;
-  r.options.attention = AttentionKind::kMaterialised;
+  compile::CompileRequest r;
+  r.options.attention = compile::AttentionKind::kMaterialised;
   r = as_compiled_by(s, r);
-  EXPECT_EQ(r.options.cross_entropy, CrossEntropyKind::kUnfused);
-  EXPECT_EQ(r.options.attention, AttentionKind::kMaterialised);  // the run's own
+  EXPECT_EQ(r.options.cross_entropy, compile::CrossEntropyKind::kUnfused);
+  EXPECT_EQ(r.options.attention, compile::AttentionKind::kMaterialised);  // the run's own
 }
 
 TEST(Links, GroupsStandWhereTheirRanksDo) {
@@ -181,4 +181,4 @@ TEST(Products, MeasuredRatesReplaceTheModel) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -10,7 +10,7 @@
 #include "plan/search_bound.h"
 #include "tests/plan/search_cases.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::SearchDraw;
@@ -29,8 +29,8 @@ TEST(SearchSpace, CandidatesAreAllDifferentAndPossible) {
     std::set<std::string> seen;
     for (const Candidate& c : candidates(r)) {
       EXPECT_TRUE(seen.insert(text_of(c)).second) << text_of(c);
-      EXPECT_NO_THROW(compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
-      const Layout& l = c.layout;
+      EXPECT_NO_THROW(compile::compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
+      const compile::Layout& l = c.layout;
       EXPECT_EQ(l.tensor * l.pipeline * l.data, r.devices);
     }
   }
@@ -48,7 +48,7 @@ struct Closeness {
     const std::vector<Candidate> all = candidates(r);
     const size_t step = all.size() / 12 + 1;
     for (size_t i = seed % step; i < all.size(); i += step) {
-      const std::vector<Program> stages = compile_stages(request_of(r, all[i]), target);
+      const std::vector<Program> stages = compile::compile_stages(request_of(r, all[i]), target);
       const auto ns = std::llround(simulate(stages, hardware, software).step_s * 1e9);
       const Bound quick = bounds.quick(all[i]), closer = bounds.closer(all[i]);
       const std::string what = fmt::format("seed {}: {}", seed, text_of(all[i]));
@@ -159,4 +159,4 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

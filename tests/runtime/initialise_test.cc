@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 int64_t product(const Shape& s) { return s.elements(); }
@@ -125,4 +125,4 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::runtime

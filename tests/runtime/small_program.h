@@ -85,9 +85,9 @@ class SmallProgram {
         const int64_t bytes = target.workspace_bytes(o, local);
         if (bytes > 0) o.workspace = scratch(o.origin + ".workspace", Shape{bytes}, DType::kU8);
       }
-      layout_scratch(p_, s, target.alignment);
+      compile::layout_scratch(p_, s, target.alignment);
     }
-    place(p_, {.alignment = target.alignment, .pad = 1});
+    compile::place(p_, {.alignment = target.alignment, .pad = 1});
     return std::move(p_);
   }
 

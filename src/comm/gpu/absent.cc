@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 std::unique_ptr<World> nccl_world(World&) { CHECK(false, "this program was built without CUDA"); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -22,7 +22,7 @@
 #include "tensor/gpu/check.h"
 #include "tensor/gpu/late_library.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 // Below this, all ranks send each other everything: a second round would cost more than it saves.
@@ -364,4 +364,4 @@ class NcclWorld : public World {
 
 std::unique_ptr<World> nccl_world(World& host) { return std::make_unique<NcclWorld>(host); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

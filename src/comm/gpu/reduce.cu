@@ -5,7 +5,7 @@
 
 #include "tensor/gpu/check.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 constexpr int kThreads = 256;
@@ -93,4 +93,4 @@ void launch_reduce(const DeviceReduce& r, Stream s) {
   check_gpu(gpuLaunchKernelEx(&config, reduce_kernel, r), "a sum over ranks");
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -11,7 +11,7 @@
 #include "compile/check/check_parts.h"
 #include "ir/verify.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 void append(std::vector<Finding>& all, std::vector<Finding> more) {
@@ -74,7 +74,7 @@ std::vector<std::string> prove(const std::vector<Program>& stages, const Target*
     std::vector<std::string> faults = verify(p);
     if (faults.empty()) faults = verify_arena(p);
     if (faults.empty() && target != nullptr) faults = verify_target(p, *target);
-    append(out, std::move(faults));
+    tessera::append(out, std::move(faults));
     ranks.push_back(&p);
   }
   if (!out.empty()) return out;
@@ -82,4 +82,4 @@ std::vector<std::string> prove(const std::vector<Program>& stages, const Target*
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

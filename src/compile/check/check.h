@@ -23,7 +23,7 @@
 #include "ir/program.h"
 #include "ir/target.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct Finding {
   std::string kind;  // match | cycle | race | value
@@ -40,4 +40,4 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks);
 // if the target is known; if that is nothing, what check() finds. One sentence per fault.
 std::vector<std::string> prove(const std::vector<Program>& stages, const Target* target = nullptr);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 #include "compile/memory/bytes.h"
 #include "compile/memory/frame_lives.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // How often a frame was touched in one step, for comparison with others of its kind.
@@ -164,4 +164,4 @@ class Calls {
 
 std::vector<Finding> check_calls(const Program& p, int rank) { return Calls(p, rank).find(); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

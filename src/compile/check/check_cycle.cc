@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // One end of a message or collective.
@@ -146,4 +146,4 @@ std::vector<Finding> check_cycle(const std::vector<const Program*>& ranks,
   return {cycle_finding(ranks, cycle)};
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

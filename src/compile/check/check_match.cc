@@ -10,7 +10,7 @@
 #include "compile/schedule/call_list.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
@@ -144,4 +144,4 @@ std::vector<Finding> check_match(const std::vector<const Program*>& ranks,
   return findings;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -10,7 +10,7 @@
 #include "compile/check/check_parts.h"
 #include "compile/memory/bytes.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using PerQueue = EnumArray<Queue, int64_t>;  // a position of the schedule written twice, or kNone
@@ -142,4 +142,4 @@ std::vector<Finding> check_race(const Program& p, int rank, const std::vector<in
   return Races(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

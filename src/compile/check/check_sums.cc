@@ -15,7 +15,7 @@
 #include "ir/rule.h"
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // The axes over which each gradient sum must be reduced, derived from the shardings of weights
@@ -184,4 +184,4 @@ std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<in
   return Sums(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/check/two_steps.h"
 #include "compile/memory/bytes.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Who wrote each byte of the arena last, in the order of a run.
@@ -179,4 +179,4 @@ std::vector<Finding> check_value(const Program& p, int rank, const std::vector<i
   return Values(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "compile/check/check.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 class TwoSteps {
  public:
@@ -37,4 +37,4 @@ class TwoSteps {
   std::vector<Finding> findings_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

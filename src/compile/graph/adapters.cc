@@ -16,7 +16,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr std::string_view kWeightSuffix = ".weight";
@@ -116,4 +116,4 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
   require_matches("lora.targets", policy.targets, "product's weight", products);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

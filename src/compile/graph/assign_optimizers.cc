@@ -7,7 +7,7 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/name_patterns.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 std::vector<std::string> weight_names(const Graph& g) {
@@ -47,4 +47,4 @@ void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns the split of an operand that the op can carry with the fewest conversions, the first of
@@ -123,4 +123,4 @@ Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& 
   return uniform(op, values, places);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // A weight, or what is made of weights and ids alone: its uses will decide.
 constexpr int8_t kFree = -8;
@@ -29,4 +29,4 @@ struct DefaultPlaces {
 Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
                            AxisKind axis);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "ir/builder.h"
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns true for a loss that does not compute its gradient. Its gradient rule emits an op that
@@ -112,4 +112,4 @@ void remove_shares(Graph& graph) {
       }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 int total_readers(const Block& block, ValueId v) {
@@ -103,4 +103,4 @@ void remove_dead_ops(Graph& graph) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool is_sum(const Graph& g, ValueId v) {
@@ -74,4 +74,4 @@ void accumulate_apart(Graph& graph, DType type) {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

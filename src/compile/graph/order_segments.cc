@@ -15,7 +15,7 @@
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // What a device computes while it moves a byte of its memory, or sends one to another rank: the
@@ -180,4 +180,4 @@ void order_segments(Graph& graph) {
       if (uses_inner_queues(*ops)) *ops = ordered(*ops, graph.values, local);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool is_along_tensor(const Op& op) {
@@ -72,4 +72,4 @@ void chunk_layers(Graph& graph, int64_t chunks) {
       if (uses_inner_queues(*ops)) *ops = in_chunks(graph, std::move(*ops), chunks);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/graph/graph_passes.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 void infer_again(Graph& g, const Op& op) {
@@ -93,4 +93,4 @@ void scale_loss(Graph& graph) {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

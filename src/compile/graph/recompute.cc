@@ -9,7 +9,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns true for the dropout of attention weights. The masks of other dropouts are kept.
@@ -76,4 +76,4 @@ void recompute_selective(Graph& graph, SelectiveKind what) {
     if (!block.loss) recompute_selective(graph, block, what);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

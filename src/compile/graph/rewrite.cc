@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::compile {
 
 int readers(const std::vector<Op>& ops, ValueId v) {
   return static_cast<int>(std::count_if(ops.begin(), ops.end(), [v](const Op& op) {
@@ -39,4 +39,4 @@ ValueId copy_value(Graph& graph, ValueId v, CopyKind copy) {
   return made;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -13,7 +13,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Inserts the conversions that the chosen signatures need. A value that several ops need in the
@@ -210,4 +210,4 @@ void shard(Graph& graph, const Layout& layout) {
   Sharder(graph, layout).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // The same ops on values of their own; with keep_frames, what lies in frames stays where it is.
@@ -77,4 +77,4 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
     out.weight_backward = segment(low, Phase::kWeightBackward, block.name, block.weights);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "ir/builder.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Weights are read, gradients and report added to; what a segment reads before it writes the same
@@ -105,4 +105,4 @@ Expanded expand(Graph graph, const Context& context, const StagesOfBlocks& holde
   return std::move(low.out);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

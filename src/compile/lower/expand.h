@@ -11,7 +11,7 @@
 #include "compile/schedule/stage_share.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // What blocks become when they are expanded: segments, frame kinds and groups of weights.
 
@@ -83,4 +83,4 @@ struct Expanded {
 
 Expanded expand(Graph graph, const Context& context, const StagesOfBlocks& holders);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -11,7 +11,7 @@
 #include "ir/names.h"
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // All ranks that hold parts or copies of a stage's weights.
@@ -113,4 +113,4 @@ void factor_segments(Lowering& low, WeightGroup& g) {
                             Queue::kGroups);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,7 +5,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -119,4 +119,4 @@ void pending_frames(Lowering& low) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Axes, but those of data, over which what is computed with a shared weight differs.
@@ -85,4 +85,4 @@ void group_weights(Lowering& low) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -11,7 +11,7 @@
 #include "compile/lower/expand.h"
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Flat state is cut into pieces of 64 elements (ZeRO's unit), so each member starts at a multiple
 // of them.
@@ -86,4 +86,4 @@ void message_segments(Lowering& low);
 // blocks.cc: the segments of a block, with what is computed again.
 void block_segments(Lowering& low, const Block& block, BlockSegments& out);
 
-}  // namespace tessera
+}  // namespace tessera::compile

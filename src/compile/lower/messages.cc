@@ -8,7 +8,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 ValueId first_value(const Lowering& low, FrameKindId kind) {
@@ -160,4 +160,4 @@ void message_segments(Lowering& low) {
   for (const Crossing& c : cuts) low.out.cuts.push_back({made.at(c.what), c.position});
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

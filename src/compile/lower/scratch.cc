@@ -10,14 +10,14 @@
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool in_conflict(const std::vector<OperandUse>& a, const std::vector<OperandUse>& b,
                  ValueSpan values) {
   return std::any_of(a.begin(), a.end(), [&](const OperandUse& x) {
     return std::any_of(b.begin(), b.end(),
-                       [&](const OperandUse& y) { return in_conflict(x, y, values); });
+                       [&](const OperandUse& y) { return tessera::in_conflict(x, y, values); });
   });
 }
 
@@ -161,4 +161,4 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "ir/program.h"
 #include "ir/value.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Sets Op::after: for each other queue the last earlier op that is in conflict on a value (see
 // in_conflict), unless the op comes after it anyway. Bytes of scratch do not count: layout_scratch
@@ -21,4 +21,4 @@ void find_op_waits(std::vector<Op>& ops, ValueSpan values);
 // their bytes; an input may even be where the output's frame is.
 void layout_scratch(Program& program, Segment& segment, int64_t alignment);
 
-}  // namespace tessera
+}  // namespace tessera::compile

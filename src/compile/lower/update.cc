@@ -3,7 +3,7 @@
 #include "ir/builder.h"
 #include "ir/op.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
@@ -92,4 +92,4 @@ void update_segment(Lowering& low, WeightGroup& g) {
   g.update = segment(low, Phase::kUpdate, g.name, update);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

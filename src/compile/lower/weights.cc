@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // A frame with one element for each of the group's weights, or with a rank's part of them.
 FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& suffix, Role role,
@@ -99,4 +99,4 @@ void weight_segments(Lowering& low, WeightGroup& g) {
   update_segment(low, g);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The bytes [from, to) of the arena.
 struct Extent {
@@ -103,4 +103,4 @@ class ByteMap {
   Pieces pieces_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

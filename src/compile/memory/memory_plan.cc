@@ -8,7 +8,7 @@
 
 #include "ir/communicators.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // The calls from the first to the last use of a buffer. State, which lives throughout, and host
@@ -103,4 +103,4 @@ MemoryPlan memory_plan(const Program& p) {
   return m;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -25,7 +25,7 @@
 
 #include "compile/memory/places.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Numbers of which the largest of any range is found in log n steps (a segment tree).
@@ -224,4 +224,4 @@ int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tessera {
+namespace tessera::compile {
 
 // The lifetime of a buffer: a closed interval of schedule positions, and its arena offset.
 struct Life {
@@ -30,4 +30,4 @@ std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t position
 // position. Takes n log n for n lives of which few meet any one of the others.
 int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -17,7 +17,7 @@
 #include "compile/memory/pack.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Computes the minimal waits between queues. Calls of one queue run in order; a call must wait for
@@ -229,4 +229,4 @@ void place(Program& program, const PlaceOptions& options) {
   Waits(program).find();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

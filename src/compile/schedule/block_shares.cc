@@ -12,7 +12,7 @@
 #include "compile/schedule/stage_share.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Spreads layers over chunks so that the most expensive chunk is as cheap as possible, and among
 // those solutions the most even one. Dynamic programming: best[l] is the minimum of (largest cost,
@@ -106,4 +106,4 @@ std::vector<int64_t> chunk_costs(const BlockShares& shares, const std::vector<in
   return costs;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

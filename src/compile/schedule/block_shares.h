@@ -6,7 +6,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // How many layers each chunk gets so that the costliest chunk is as cheap as possible, then
 // spreads the rest as evenly as possible. The first chunk also has the embedding, the last the
@@ -29,4 +29,4 @@ BlockShares shares_of(const IdVector<BlockId, Block>& blocks, const ValueVector&
 std::vector<int64_t> spread_layers(const BlockShares& shares, int64_t chunks);
 std::vector<int64_t> chunk_costs(const BlockShares& shares, const std::vector<int64_t>& layers);
 
-}  // namespace tessera
+}  // namespace tessera::compile

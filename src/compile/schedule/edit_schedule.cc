@@ -2,7 +2,7 @@
 // them.
 #include "compile/schedule/edit_schedule.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 void AddedCalls::apply(Program& p) {
   IdVector<CallId, Call> calls;
@@ -44,4 +44,4 @@ void drop_untouched(Program& p) {
     for (FrameId& f : c.frames) f = now[f];
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 class AddedCalls {
  public:
@@ -26,4 +26,4 @@ void drop_uncalled(Program& p);
 // Removes frames that no call touches, except those of state.
 void drop_untouched(Program& p);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-namespace tessera {
+namespace tessera::compile {
 
 // A pass before may have made copies already. They are found by their kinds and by the names of
 // their segments, so that a kind never gets two.
@@ -85,4 +85,4 @@ Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) 
   return c;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/host_copies.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool moves(Role role) {
@@ -77,4 +77,4 @@ void move_state(Expanded& e) {
 
 void copy_state(Program& program) { StateCopier(program).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 auto place_of(const Issue& i) {
@@ -74,4 +74,4 @@ void StageMessages::issue(const Issue& issue) {
   calls_.last().wire.peer = (share_.stage + step) % stages;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

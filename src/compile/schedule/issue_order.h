@@ -10,7 +10,7 @@
 #include "compile/schedule/stage_blocks.h"
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct Issue {
   bool is_message = false;
@@ -44,4 +44,4 @@ class StageMessages {
   CallList& calls_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

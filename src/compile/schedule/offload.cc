@@ -22,7 +22,7 @@
 #include "compile/schedule/host_copies.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // One pass over the schedule: per buffer, the longest interval in compute calls between two uses.
@@ -164,4 +164,4 @@ void offload(Expanded& expanded, const Offload& what, int64_t overlap) {
   Offloader(expanded, what.layers).run(least);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

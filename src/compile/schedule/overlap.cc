@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool moves_early(const Program& p, const Call& c) {
@@ -62,4 +62,4 @@ void overlap(Program& p, int64_t calls) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

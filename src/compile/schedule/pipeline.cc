@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // 1F1B: a stage starts as many forwards as there are stages from it to the last, itself included;
 // then the first backward arrives. Interleaved: two more per later stage, plus S for each earlier
@@ -217,4 +217,4 @@ std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
                                                          : run_lists(shape, lists(shape));
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -21,7 +21,7 @@
 #include "base/enum_array.h"
 #include "compile/layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The numbers that describe a pipeline, and the actions of its stages.
 
@@ -49,4 +49,4 @@ int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
 // The actions of each stage in order. Micro-batches of a chunk follow each other, in every kind.
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 #include "compile/schedule/issue_order.h"
 #include "compile/schedule/stage_blocks.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 class Scheduler {
@@ -154,4 +154,4 @@ Program schedule(Expanded& expanded, const Context& context, const StageShare& s
   return Scheduler(expanded, context, share).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

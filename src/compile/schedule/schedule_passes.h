@@ -10,7 +10,7 @@
 #include "compile/schedule/stage_share.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Segments → frames and calls in issue order, for one stage.
 //   before  a program with kinds and segments
@@ -103,4 +103,4 @@ void offload(Expanded& expanded, const Offload& what, int64_t overlap);
 
 void overlap(Program& program, int64_t calls);
 
-}  // namespace tessera
+}  // namespace tessera::compile

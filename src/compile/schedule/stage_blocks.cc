@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace tessera {
+namespace tessera::compile {
 
 StageBlocks::StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share,
                          bool encoded)
@@ -127,4 +127,4 @@ void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches,
   frames.add_batches(microbatches);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/schedule/call_list.h"
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 class StageBlocks {
  public:
@@ -45,4 +45,4 @@ class StageBlocks {
 void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches, int64_t alignment,
                CallList& calls);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/schedule/block_shares.h"
 #include "compile/schedule/pipeline.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Merges the stacks of each stream by the numbers of their layers.
 
@@ -83,4 +83,4 @@ StagesOfBlocks holders_of(const Graph& g, const StageShare& share) {
   return holders;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/schedule/pipeline.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The blocks and layers of a model in the order in which its forward computes them.
 
@@ -52,4 +52,4 @@ StageShare assign_stages(const Graph& graph, const CompileRequest& request);
 
 StagesOfBlocks holders_of(const Graph& graph, const StageShare& share);
 
-}  // namespace tessera
+}  // namespace tessera::compile

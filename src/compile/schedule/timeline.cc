@@ -9,7 +9,7 @@
 #include "base/real.h"
 #include "compile/schedule/pipeline.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr const char* kLetters[] = {"F", "B", "W"};
@@ -125,4 +125,4 @@ std::string timeline_svg(const PipelineShape& shape) {
   return out + "</svg>\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

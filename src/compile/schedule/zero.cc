@@ -19,7 +19,7 @@
 #include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/gradient_additions.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 class Zero {
@@ -166,4 +166,4 @@ void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan) {
   Zero(program, expanded, plan).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

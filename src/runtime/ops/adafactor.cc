@@ -12,7 +12,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/update.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
@@ -171,4 +171,4 @@ const Binding& binding_for<Adafactor>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

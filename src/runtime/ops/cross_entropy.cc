@@ -4,7 +4,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
   if (b.position == nullptr) return nullptr;
@@ -72,4 +72,4 @@ const Binding& binding_for<LinearCrossEntropy>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

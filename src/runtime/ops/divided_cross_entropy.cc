@@ -4,7 +4,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // `z`: the logits, which are the op's first input, or the buffer that they were copied to.
@@ -65,4 +65,4 @@ const Binding& binding_for<DividedCrossEntropy>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 #include "ir/state.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
                             const TensorView& step) {
@@ -53,4 +53,4 @@ const Binding& binding_for<DropoutGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // Bindings of gated activations and their gradients.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::GateKind kind_of_form(GateForm form) {
@@ -31,4 +31,4 @@ const Binding& binding_for<GatedActivationGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // Bindings of GELU and its gradient.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::GeluKind kind_of_form(GeluForm form) {
@@ -51,4 +51,4 @@ const Binding& binding_for<GeluGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // Bindings of ops that repeat, join and split heads: strided copies of rows.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Rows of a view of packed heads: one of `bytes` bytes for each key/value head of each token.
@@ -85,4 +85,4 @@ const Binding& binding_for<JoinHeadsGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

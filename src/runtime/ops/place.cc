@@ -2,7 +2,7 @@
 // zero elsewhere.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // A shard [outer, n, inner] within a whole [outer, of, inner], starting at `first`.
@@ -61,4 +61,4 @@ const Binding& binding_for<Pad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

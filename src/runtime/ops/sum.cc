@@ -1,7 +1,7 @@
 // Bindings of sums of activations and of their rows.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::SumArgs args(const BoundOp& b) {
@@ -41,4 +41,4 @@ const Binding& binding_for<BiasGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

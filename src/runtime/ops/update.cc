@@ -6,7 +6,7 @@
 #include "ir/state.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Returns one range per member, or one per contiguous run of a global weight if rounding is
@@ -86,4 +86,4 @@ const Binding& one_pass_binding() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime
