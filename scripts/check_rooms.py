@@ -5,6 +5,7 @@
   - a third-party header in two rooms, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
+  - a file that opens the namespace of another room (one that specialises a template of it may)
   - a type name that two files give to two types of one namespace
   - a source without a header whose first line does not say what it is
   - a source of src/ or tests/ that no build file names
@@ -180,6 +181,36 @@ DEFINITION = re.compile(
     r"^(?:(?:struct|class|enum class|enum) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: : [^;{]*)?(?: \{|$)|using (\w+) =)")
 
 
+# Rooms whose names everything uses: they stand in `tessera` itself.
+VOCABULARY = {"base", "ir", "tensor"}
+NAMESPACE = re.compile(r"(?:inline )?namespace ([\w:]+) \{")
+SPECIALISATION = re.compile(r"\s*template <>\s+(?:struct|class|constexpr|inline|const|[\w:]+)\b")
+
+
+def check_namespaces(root, src, files):
+    """A room's names are in its own namespace. A specialisation must stand in the namespace of its template, so a
+    block that begins with one may open another room's; libraries' namespaces are not ours."""
+    names = "|".join(sorted(p.name for p in src.iterdir() if p.is_dir()))
+    for path in files:
+        room, text = path.relative_to(src).parts[0], path.read_text(errors="replace")
+        own = "tessera" if room in VOCABULARY else f"tessera::{room}"
+        for found in re.finditer(r"(?m)^" + NAMESPACE.pattern, text):
+            opened = found.group(1)
+            inner = opened.removeprefix(own)
+            # Below `tessera` itself a vocabulary room may nest, but not in the name of a room.
+            allowed = opened.startswith(own) and (
+                not inner or inner.startswith("::") and
+                not (room in VOCABULARY and (src / inner.split("::")[1]).is_dir()))
+            ours = opened.split("::")[0] == "tessera"
+            if ours and not allowed and not SPECIALISATION.match(text, found.end()):
+                wrong(f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: namespace {opened} "
+                      f"in room {room}, whose namespace is {own}")
+        if using := re.search(rf"(?m)^\s*using namespace (?:tessera|{names})\b.*", text):
+            wrong(f"{path.relative_to(root)}: {using.group(0).strip()}: name the room at each use")
+        if path.suffix == ".h" and (using := re.search(r"(?m)^using (?!namespace)[\w:]+;", text)):
+            wrong(f"{path.relative_to(root)}: {using.group(0)} in a header reaches all that include it")
+
+
 def check_type_names(root, files):
     """Two types of one name in one namespace are one type for the linker: their functions are mixed."""
     defined = collections.defaultdict(set)
@@ -338,6 +369,7 @@ def main():
     rooms = declared_rooms(src)
     check_includes(root, src, rooms, files)
     check_device_sources(root, src, files)
+    check_namespaces(root, src, files)
     check_type_names(root, files)
     check_first_lines(root, files)
     check_build_files(root)

@@ -6,8 +6,8 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "base/numbers.h"
 #include "base/shape.h"
+#include "base/tree.h"
 
 namespace tessera::checkpoint {
 namespace {

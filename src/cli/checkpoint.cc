@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "base/config.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/finite.h"

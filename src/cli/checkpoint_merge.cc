@@ -1,7 +1,7 @@
 // tessera checkpoint merge
 #include <fmt/format.h>
 
-#include "base/numbers.h"
+#include "base/real.h"
 #include "checkpoint/merge.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"

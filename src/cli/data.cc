@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/config.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "cli/arguments.h"
 #include "cli/show.h"
 #include "cli/verbs.h"

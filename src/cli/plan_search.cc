@@ -9,7 +9,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"

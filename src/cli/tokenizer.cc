@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "base/config.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "base/tree.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
@@ -66,9 +66,8 @@ class InvalidBytes {
       // The report counts bytes over all texts in a row; `place` becomes the byte in one of them.
       int64_t place = report.first_invalid;
       size_t d = 0;
-      for (; place >= std::ssize(batch.documents[d].text); ++d) {
+      for (; place >= std::ssize(batch.documents[d].text); ++d)
         place -= std::ssize(batch.documents[d].text);
-      }
       const data::Document& found = batch.documents[d];
       const std::string& file = stream.sources()[found.source];
       const auto end = found.text.begin() + place;
@@ -83,10 +82,9 @@ class InvalidBytes {
     fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
                format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
     if (total_.replaced_bytes == 0)
-      fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
+      fmt::print(stderr, "They are encoded byte by byte, nothing is lost.\n");
     else
-      fmt::print(stderr,
-                 "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
+      fmt::print(stderr, "{} of them have no token and are replaced by U+FFFD.\n",
                  format_count(total_.replaced_bytes));
   }
   void put(Tree& t) const {

@@ -15,7 +15,6 @@
 #include <filesystem>
 
 #include "base/count.h"
-#include "base/numbers.h"
 #include "base/tree.h"
 #include "checkpoint/durable.h"
 #include "cli/run_file.h"

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/real.h"
 
 namespace tessera::config {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/real.h"
 
 namespace tessera::data {
 

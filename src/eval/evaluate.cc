@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/tree.h"
 #include "comm/agree.h"
 #include "eval/likelihood.h"
 

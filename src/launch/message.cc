@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/numbers.h"
 #include "base/tree.h"
 
 namespace tessera::launch {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/tree.h"
 
 namespace tessera::train {
 namespace {

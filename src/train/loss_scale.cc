@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/tree.h"
 
 namespace tessera::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "base/log.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "base/utf8.h"
 #include "train/metrics.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "data/dataset_about.h"
 #include "data/encode_cache.h"
 #include "data/tokenizer.h"

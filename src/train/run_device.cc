@@ -6,7 +6,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/real.h"
 #include "train/run_programs.h"
 
 namespace tessera::train {

@@ -10,7 +10,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "base/numbers.h"
+#include "base/tree.h"
 #include "checkpoint/tree_fields.h"
 #include "data/vocabulary.h"
 #include "train/run_data.h"
