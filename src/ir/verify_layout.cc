@@ -104,6 +104,19 @@ Findings verify_kind(const Program& p, FrameKindId id) {
   return findings;
 }
 
+// A value in a frame is a member of its kind, is computed in place over one, or is all of the frame
+// as one row of elements, or this rank's part of that.
+Findings verify_membership(const Program& p, const Value& v) {
+  if (v.frame == kNone || v.own) return {};
+  const FrameKind& k = p.kind(v.frame);
+  const bool flat = v.offset == 0 && v.shape.rank() == 1 && v.bytes() == k.bytes;
+  const bool member = std::any_of(k.values.begin(), k.values.end(),
+                                  [&](ValueId other) { return same_bytes(v, p[other]); });
+  if (flat || member) return {};
+  return {fmt::format("{}: its bytes {} to {} of {} are of no member of it", v.name, v.offset,
+                      v.offset + v.bytes(), k.name)};
+}
+
 // What a segment's ops do to one kind of frame.
 struct Use {
   bool reads = false, writes = false, adds = false;
@@ -341,6 +354,7 @@ Findings verify_call(const Program& p, CallId id) {
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
   for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
+  for (const Value& v : p.values) append(findings, verify_membership(p, v));
   for (const Segment& s : p.segments) {
     append(findings, SegmentVerifier(p, s).run());
     append(findings, verify_races(p, s));

@@ -15,18 +15,20 @@ namespace {
 
 constexpr double kRetryPause_s = 30;
 
-// For a disk that is full: removes what the prune after this save would remove. One checkpoint at
-// least stays. Returns what was removed, or an empty path.
+// For a disk that is full: removes the oldest checkpoint that checkpoint.keep does not keep
+// forever, but never the last one. Returns what was removed, or an empty path.
 Path give_up_oldest(const Path& folder, std::optional<checkpoint::KeepRule> rule) {
   if (!rule || rule->keep <= 0) return {};
   rule->saved.pop_back();  // the save that failed
-  rule->keep = std::max<int64_t>(1, rule->keep - 1);
   try {
-    const std::vector<Path> removed = checkpoint::prune(folder, *rule);
-    return removed.empty() ? Path() : removed.front();
+    // An earlier call may have removed some, so fewer than `keep` may be there.
+    const int64_t there = std::ssize(checkpoint::names_in(folder).finished);
+    for (rule->keep = std::min(rule->keep, there) - 1; rule->keep > 0; --rule->keep)
+      if (const std::vector<Path> removed = checkpoint::prune(folder, *rule); !removed.empty())
+        return removed.front();
   } catch (const Error&) {  // the save is tried again all the same
-    return {};
   }
+  return {};
 }
 
 }  // namespace
