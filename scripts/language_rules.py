@@ -17,7 +17,7 @@ RATE_BASES = (r"second|step|rank|stage|line|sample|token|layer|row|host|node|hea
               r"device|element|expert|chunk|weight|micro-batch|message|hour|minute|day|direction|process")
 TIMES = (r"(an? )?(about |almost |at most |less than |under |up to |some |a |an |several |the same |"
          r"no |\w+ times (as |the )?)?[\d.,{}~]* ?(s|ms|ns|µs|seconds?|minutes?|hours?|days?|weeks?|time|"
-         r"times|long|longer|longest|bytes?|steps?|cores?|[kMG]i?B|memory|space|room|%|argument\w*|"
+         r"times|too long|long|longer|longest|moment|bytes?|steps?|cores?|[kMG]i?B|memory|space|room|%|argument\w*|"
          r"option\w*|values?|place|part|effect|precedence|ownership|care|turns|account|advantage|more|less|half)")
 PEOPLE = (r"people|users?|person|anyone|someone|those|everyone|engineers?|readers?|authors?|colleagues?|"
           r"developers?|contributors?|you|they|somebody")
