@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the language of documents, comments, help texts and messages: words that are not to be used.
+"""Checks the language of documents, comments, help texts and messages: terms that are not to be used.
 
 Reads Markdown without its code, and of sources the comments and the texts that people see. Code spans
 (`x`), quoted names and identifiers are skipped. The rules are in language_rules.py, the exceptions in
 language_exceptions.txt; an exception that excuses nothing is an error.
 
 usage: scripts/check_language.py [--count] [PATH …]     (default: the paths of CLEAN)
-  --count   print a table of words per module and exit with 0
+  --count   print a table of findings per module and exit with 0
 """
 import argparse
 import ast
@@ -28,17 +28,17 @@ CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mk
          "scripts/check_language.py"]
 # Written by scripts/generate_docs.sh: their texts are checked where they come from, in src.
 GENERATED = {"docs/configuration.md"}
-# Their lines quote the words that they forbid.
+# Their lines quote the terms that they forbid.
 SKIPPED = {"scripts/language_rules.py", "scripts/language_exceptions.txt"}
 C_LIKE = {".h", ".cc", ".cu", ".cuh"}
 HASH = {".sh", ".yaml", ".yml", ".cmake"}
 SUFFIXES = C_LIKE | HASH | {".md", ".py"}
 
-# A piece of text with the line it starts at. `starts`: the rule for first words applies.
+# Text with the line it starts at. `starts`: the rule for the start of a comment applies.
 Text = collections.namedtuple("Text", "line text starts")
-Hit = collections.namedtuple("Hit", "path line label word advice text")
+Hit = collections.namedtuple("Hit", "path line label found advice text")
 
-# Identifiers, code spans, quoted names, addresses, {placeholders}: blanked before words are compared.
+# Identifiers, code spans, quoted names, addresses, {placeholders}: blanked before terms are compared.
 NOT_WORDS = re.compile(
     r"`[^`]*`|https?://\S+|<[a-z_]+/[^>]*>|'[^' ]*'|\"[^\" ]*\"|\{[^{}]*\}|\$\w+"
     r"|(?<![\w-])--?\w[\w-]*|[\w.]*(?:::|_|/)[\w.:/]*|\b[a-z]+[A-Z]\w*|\b\w+\(\)|\b[\w-]+\.(?:h|cc|cu|py|md|sh|yaml)\b"
@@ -91,7 +91,7 @@ C_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((.*?)\)\1"|"(?:[^"\\\n]|\\.)*
 
 
 def c_texts(source):
-    """Comments, neighboring lines joined, and literals of at least two words, neighbors joined."""
+    """Comments, neighboring lines joined, and literals with a blank, neighbors joined."""
     pending, end = None, -1
 
     def line_of(at):
@@ -170,7 +170,7 @@ def texts(path, source):
 
 
 def hits_of(text):
-    """(offset, rule) of every word that no context of its rule allows."""
+    """(offset, rule) of every match that no context of its rule allows."""
     plain = NOT_WORDS.sub(blank, text.text)
     # A line's end is a blank; the number of characters stays.
     flat = re.sub(r"\n", " ", plain)
@@ -198,7 +198,7 @@ def check_file(path, root):
 
 
 class Exceptions:
-    """Lines `path pattern | word | part of the line | reason`."""
+    """Lines `path pattern | rule | part of the line | reason`."""
 
     def __init__(self, path):
         self.lines = []
@@ -207,7 +207,7 @@ class Exceptions:
                 continue
             parts = [part.strip() for part in line.split("|")]
             if len(parts) != 4 or not all(parts):
-                sys.exit(f"{path.name}:{number}: expected 'path | word | part of the line | reason'")
+                sys.exit(f"{path.name}:{number}: expected 'path | rule | part of the line | reason'")
             self.lines.append((number, parts))
         self.used = set()
 
@@ -259,7 +259,7 @@ def print_table(hits):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", action="store_true", help="print a table of words per module")
+    parser.add_argument("--count", action="store_true", help="print a table of findings per module")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="folder that the paths start at")
     parser.add_argument("--exceptions", type=pathlib.Path, default=EXCEPTIONS, help="file of exceptions")
     parser.add_argument("paths", nargs="*", help="files and folders (default: those that are clean)")
@@ -271,12 +271,12 @@ def main():
         print_table(hits)
         return 0
     for h in hits:
-        print(f"{h.path}:{h.line}: {h.word} → {h.advice}")
+        print(f"{h.path}:{h.line}: {h.found} → {h.advice}")
     unused = exceptions.unused([str(f.relative_to(options.root)) for f in files])
     for number, (path, label, part, _) in unused:
         print(f"{options.exceptions.name}:{number}: '{label}' in {path} with '{part}' excuses nothing. Remove the line.")
     if not hits and not unused:
-        print(f"{len(files)} files: no word of the list")
+        print(f"{len(files)} files: nothing found")
     return 1 if hits or unused else 0
 
 

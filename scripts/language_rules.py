@@ -29,7 +29,11 @@ ISE_RIGHT = (r"otherwise|likewise|elsewise|raise\w*|raising|noise\w*|noisy|preci
 
 
 def rule(label, pattern, advice, *allowed):
-    return Rule(label, re.compile(pattern, re.I), advice, [re.compile(a, re.I) for a in allowed])
+    # A blank matches the end of a line with the indentation of the next one, too.
+    def compiled(text):
+        return re.compile(text.replace(" ?", r"\s*").replace(" ", r"\s+"), re.I)
+
+    return Rule(label, compiled(pattern), advice, [compiled(a) for a in allowed])
 
 
 RULES = [
@@ -38,7 +42,7 @@ RULES = [
     rule("lie", r"\b(lies?|lay|lain|sits?|sat)\b", "is at, is stored in", r"\blies? (outside|in|within|between) [\[(]"),
     rule("beside", r"\bbeside\b", "next to, in addition to, and, with"),
     rule("behind", r"\bbehind\b", "after, follows, past the end of", r"\bbehind an? (firewall|proxy)\b"),
-    rule("want", r"\b(wants?|wanted|wanting)\b", "expected, needs, requires", rf"\b({PEOPLE}|I|we) (may |might )?want\w*\b"),
+    rule("want", r"\b(wants?|wanted|wanting)\b", "expected, needs, requires", rf"\b({PEOPLE}|I|we) (who )?(may |might )?want\w*\b"),
     rule("apart", r"\bapart\b", "separately, separate, unfused",
          r"\b(seconds?|steps?|bytes|ms|s|minutes?) apart\b", r"\bapart from\b"),
     rule("so many", r"\b(so many|as many|how many-th)\b", "N, at most, the number of",
@@ -69,7 +73,8 @@ RULES = [
     rule("born", r"\bborn\b", "created"),
     rule("die", r"\b(dies?|dying)\b", "ends", r"\b(process\w*|ranks?|jobs?|runs?|hosts?|program|launch|launcher|machine|it) (that )?(\w+ )?(dies?|dying)\b"),
     rule("life", r"\b(life|lives|lived?)\b", "lifetime; is in", r"\b(short|long)-lived\b"),
-    rule("meet", r"\b(meets?|met)\b", "overlap, conflict", r"\b(meets?|met) (a|the|all|these|its) (requirement|condition|rule|bound|precondition)\w*"),
+    rule("meet", r"\b(meets?|met)\b", "overlap, conflict", r"\b(meets?|met) (a|the|all|these|its) (requirement|condition|rule|bound|precondition)\w*",
+         rf"\b({PEOPLE}) meet\b"),
     rule("moved on", r"\b(move|moved|moves|moving) on\b", "advanced, progressed"),
     rule("over", r"\b(is|are|was|were|be|been) over\b(?=\s*([.,;:)|]|$|and\b|in a\b|before\b|when\b))", "done, complete"),
     rule("refuse", r"\b(refuses?|refused|refusing|refusals?)\b", "reject(ed), not supported", r"\bconnections? (is |are |was )?refused\b"),
