@@ -24,12 +24,14 @@ from language_rules import RULES, STARTS  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXCEPTIONS = ROOT / "scripts" / "language_exceptions.txt"
 # Paths that hold to the rules. A path joins the list when it is clean.
-CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mkdocs.yml",
-         "scripts/check_language.py"]
+CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mkdocs.yml", "tests/docs", "scripts"]
+# Files in these paths that are not clean yet.
+NOT_YET = {"scripts/check_rooms.py", "scripts/check_layouts.py", "scripts/check_combinations.py",
+           "scripts/structure_figures.py"}
 # Written by scripts/generate_docs.sh: their texts are checked where they come from, in src.
 GENERATED = {"docs/configuration.md"}
-# Their lines quote the terms that they forbid.
-SKIPPED = {"scripts/language_rules.py", "scripts/language_exceptions.txt"}
+# Their lines quote the terms that are not to be used.
+SKIPPED = {"scripts/language_rules.py", "scripts/language_exceptions.txt", "tests/docs/check_language_test.py"}
 C_LIKE = {".h", ".cc", ".cu", ".cuh"}
 HASH = {".sh", ".yaml", ".yml", ".cmake"}
 SUFFIXES = C_LIKE | HASH | {".md", ".py"}
@@ -179,9 +181,9 @@ def hits_of(text):
         for match in rule.pattern.finditer(flat):
             if not any(a <= match.start() and match.end() <= b for a, b in allowed):
                 yield match.start(), rule, match.group()
-    if text.starts and (match := STARTS.pattern.match(flat.lstrip())):
-        if not re.match(r"(?i)(what|who)\b[^.]*\?", flat.lstrip()):
-            yield 0, STARTS, match.group()
+    start = re.sub(r"\n", " ", text.text).lstrip()
+    if text.starts and (match := STARTS.pattern.match(start)) and not re.match(r"(?i)(what|who)\b[^.]*\?", start):
+        yield 0, STARTS, match.group()
 
 
 def check_file(path, root):
@@ -266,6 +268,8 @@ def main():
     options = parser.parse_args()
     exceptions = Exceptions(options.exceptions)
     files = list(files_under(options.root, options.paths or CLEAN))
+    if not options.paths:
+        files = [f for f in files if str(f.relative_to(options.root)) not in NOT_YET]
     hits = [h for f in files for h in check_file(f, options.root) if not exceptions.excuse(h)]
     if options.count:
         print_table(hits)

@@ -21,7 +21,7 @@ packages_for() {
 }
 
 # The headers of cuDNN's frontend, which no Debian package has: where there is nvcc, and once. Without
-# them the build takes our own attention alone.
+# them the build uses only our own attention.
 cudnn_frontend() {
   local at folder version wheel sum scratch
   at=$(cd "$(dirname "$0")" && pwd)
