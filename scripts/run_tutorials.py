@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -105,18 +106,30 @@ def environment(program):
     return env
 
 
+def run_script(script, program, folder):
+    """(output, exit status) of a script. Processes that it leaves running are ended."""
+    with tempfile.TemporaryFile() as log:
+        shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment(program), stdin=subprocess.DEVNULL,
+                                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            status = shell.wait(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            status = f"none after {LIMIT_S} s"
+        try:
+            os.killpg(shell.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        shell.wait()
+        log.seek(0)
+        return log.read().decode(errors="replace"), status
+
+
 def run_page(page, program, folder, show=False):
     """Runs a page in a folder. Returns a text for each failure."""
     blocks = blocks_of(page)
     if not blocks:
         return [f"{page}: no block with commands to run"]
-    try:
-        done = subprocess.run(["bash", "-c", script_of(blocks)], cwd=folder, env=environment(program), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=LIMIT_S, errors="replace")
-        output, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as end:
-        output, status = (end.stdout or b"").decode(errors="replace"), f"none after {LIMIT_S} s"
+    output, status = run_script(script_of(blocks), program, folder)
     outputs = re.split(r"\n?@@block \d+\n", output)[1:]
     errors = []
     for index, block in enumerate(blocks[:len(outputs)]):

@@ -60,6 +60,15 @@ class Tutorials(unittest.TestCase):
     def test_text_that_does_not_follow_a_block_is_not_expected(self):
         self.assertEqual(run("```sh\ntrue\n```\n\nA file:\n\n```text\nhello\n```\n")[0], 0)
 
+    def test_processes_that_a_page_leaves_are_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            written = pathlib.Path(folder) / "pid"
+            status, output = run(f"```sh\nsleep 600 &\necho $! > {written}\n```\n")
+            self.assertEqual(status, 0, output)
+            # A process that was killed may still be listed until its parent has seen it.
+            state = subprocess.run(["ps", "-o", "stat=", "-p", written.read_text().strip()], capture_output=True, text=True)
+            self.assertIn(state.stdout.strip()[:1], ("", "Z"))
+
     def test_a_page_without_commands_fails(self):
         self.assertEqual(run("# Nothing\n")[0], 1)
 
