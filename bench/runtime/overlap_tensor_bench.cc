@@ -5,9 +5,8 @@
 //   mpirun -n 2 overlap_tensor_bench [SHARE [ROUNDS [HIDDEN [CHUNKS [LAYERS]]]]]
 //
 //   computation    a step over a fast link, without the waits for communication
-//   communication  the additional time of a step over the slow link without overlap: the bytes at
-//   the
-//                  rate of the link, and the minimum time of each transfer
+//   communication  the additional time of a step over the slow link without overlap: its bytes
+//                  at the rate of the link, and the minimum time of each transfer
 //   hidden         1 - (step - computation) / communication
 // Steps with and without overlap take turns; medians are printed. The weights after all of them
 // must be equal in every bit. The prediction uses the rates of the ops of some observed steps, the
