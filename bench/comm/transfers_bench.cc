@@ -1,5 +1,5 @@
-// Transfers between ranks on this machine, each as a ratio to Open MPI's own collective, and what
-// they cost the ranks that compute meanwhile, by how the transfer is moved on:
+// Measures transfers between ranks on this machine, each as a ratio to Open MPI's own collective,
+// and their cost to ranks that compute meanwhile, for several ways to advance the transfer:
 //   mpirun -n 2 build/bench/comm/transfers_bench
 #include <fmt/format.h>
 #include <mpi.h>
@@ -33,8 +33,8 @@ struct Way {
   std::function<void()> run;
 };
 
-// The least time of each, in seconds, on the slowest rank; in turns, so that what else the machine
-// does meets all of them.
+// Returns the minimum time of each, in seconds, on the slowest rank. The ways alternate, so that
+// other load of the machine affects all of them.
 std::vector<double> times(comm::World& world, const std::vector<Way>& ways, int runs) {
   std::vector<double> least(ways.size(), 1e9);
   for (int k = 0; k < runs; ++k)
@@ -89,7 +89,7 @@ float compute(int64_t rounds) {
 struct Overlap {
   comm::Communicator& all;
   TensorView x;
-  int64_t rounds;  // of an op
+  int64_t rounds;  // rounds of an op
   int ops;
   volatile float sink = 0;
 
@@ -143,7 +143,8 @@ void overlap(comm::World& world, comm::Communicator& all, int64_t mib, double op
   report(world, ways, 9);
 }
 
-// What waiting costs a core that another rank computes on: rank 0 computes, the others wait for it.
+// Measures the cost of waiting to a core that another rank computes on: rank 0 computes, the others
+// wait.
 void waiting(comm::World& world, comm::Communicator& all) {
   if (world.size() < 2) return;
   float one = 0;
@@ -158,8 +159,8 @@ void waiting(comm::World& world, comm::Communicator& all) {
     return all.all_reduce(x, x, comm::Reduction::kMax);
   };
   report(world,
-         {{"nobody waits", compute_first},
-          {"asking all the time",
+         {{"no rank waits", compute_first},
+          {"polling continuously",
            [&] {
              const comm::Ticket t = begin();
              while (!all.done(t)) all.progress();

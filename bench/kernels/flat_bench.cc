@@ -34,7 +34,8 @@ void adamw_with_bf16_copy(benchmark::State& state) {
 }
 BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Weights and moments in bf16, rounded stochastically: half the bytes, and random words to draw.
+// Weights and moments in bf16, rounded stochastically: half the bytes, and random numbers to
+// generate.
 void adamw_bf16_sr(benchmark::State& state) {
   const Tensor w({kN}, DType::kBF16), m({kN}, DType::kBF16), v({kN}, DType::kBF16), g({kN});
   const kernels::UpdateRange all{0, kN, true, 1};

@@ -1,11 +1,12 @@
-// How much of the communication of tensor parallelism runs beside computation, on two ranks over a
-// link so slow that it takes a given share of the computation, and what simulate() predicts.
+// Measures how much of the communication of tensor parallelism overlaps with computation, on two
+// ranks over a link so slow that communication is a given share of the computation, and what
+// simulate() predicts.
 //
 //   mpirun -n 2 overlap_tensor_bench [SHARE [ROUNDS [HIDDEN [CHUNKS [LAYERS]]]]]
 //
 //   computation    a step over a fast link, without the waits for communication
-//   communication  what a step over the slow link takes longer without overlap: the bytes at the
-//                  rate of the link, and what each transfer takes at least
+//   communication  the additional time of a step over the slow link without overlap: its bytes
+//                  at the rate of the link, and the minimum time of each transfer
 //   hidden         1 - (step - computation) / communication
 // Steps with and without overlap take turns; medians are printed. The weights after all of them
 // must be equal in every bit. The prediction uses the rates of the ops of some observed steps, the
@@ -208,7 +209,8 @@ int main_of(const Options& o) {
   double sent = 0;
   for (const auto& [group, bytes] : off.executor().communication().bytes_sent)
     sent += static_cast<double>(bytes);
-  // What transfers take beside the bytes is found with a first rate, from which the second follows.
+  // A first rate gives the time of transfers in addition to their bytes, from which the second
+  // follows.
   const double computation = median(computations), wanted = o.share * computation;
   link.bytes_per_s = sent / wanted;
   std::vector<double> first;
@@ -232,7 +234,7 @@ int main_of(const Options& o) {
   const double predicted_on = plan::simulate({on.program()}, in_chunks, {}).step_s;
   const bool same = off.same_weights(on);
   if (mpi->rank() == 0) {
-    fmt::print("a transfer takes at least {:.2f} ms\n", 1e3 * transfer_s);
+    fmt::print("minimum time of a transfer {:.2f} ms\n", 1e3 * transfer_s);
     fmt::print("computation {:.3f} s, communication {:.3f} s ({:.1f} MB at {:.1f} MB/s)\n",
                computation, communication, sent / 1e6, link.bytes_per_s / 1e6);
     report("without overlap", median(without), computation, communication, predicted_off);

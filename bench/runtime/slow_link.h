@@ -1,5 +1,6 @@
-// Ranks of one machine behind a link of a given rate: a transfer is over when its bytes have moved
-// and a link of that rate would have moved them, after those that were started before it.
+// Emulates a link of a given rate between ranks of one machine: a transfer is done when its bytes
+// have moved and a link of that rate would have moved them, after those that were started before
+// it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ inline double clock_s() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-// What a rank sends to others, all of its communicators together.
+// The link of a rank to all others, shared by its communicators.
 struct SlowLink {
   double bytes_per_s = 0;  // 0: as fast as the transfers themselves
   double free_s = 0;       // when it has sent all bytes so far
