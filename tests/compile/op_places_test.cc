@@ -128,7 +128,7 @@ class Soundness {
     for (const AxisKind a : divided_axes(mesh_)) {
       if (g[v].sharding.place[a] != kPartial) continue;
       // The first rank of the axis holds what the others, who draw theirs, leave.
-      uint64_t key = 77 * static_cast<uint64_t>(v.number() + 1) + a;
+      uint64_t key = 77 * static_cast<uint64_t>(v.number() + 1) + static_cast<uint64_t>(a);
       double rest = 0, own = 0;
       for (int64_t c = 1; c < mesh_.size[a]; ++c) {
         const double n = 2 * drawn(key + 1000 * static_cast<uint64_t>(c), element);
