@@ -64,8 +64,7 @@ class InvalidBytes {
            const data::DocumentStream& stream) {
     if (first_.empty() && report.first_invalid >= 0) {
       // The report counts bytes over all texts in a row; `place` becomes the byte in one of them.
-      int64_t place = report.first_invalid;
-      size_t d = 0;
+      int64_t place = report.first_invalid, d = 0;
       for (; place >= std::ssize(batch.documents[d].text); ++d)
         place -= std::ssize(batch.documents[d].text);
       const data::Document& found = batch.documents[d];

@@ -127,7 +127,7 @@ TEST_F(Edges, E6_ABracketThatIsNotClosedIsNamed) {
                                                         {"data.train=[{prefix: d]", "{"},
                                                         {"data.train=[d, \"e]", "\""},
                                                         {"optimizer.freeze=['it''s", "'"}}) {
-    const ProgramResult r = run(fmt::format("config print run.yaml \"{}\"", [&] {
+    const ProgramResult r = run(fmt::format("config print run.yaml \"{}\"", [&, key = key] {
       std::string escaped;
       for (const char c : key) escaped += c == '"' ? std::string("\\\"") : std::string(1, c);
       return escaped;
