@@ -130,7 +130,7 @@ plan::Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s)
   h.name = "this machine";
   plan::DeviceFigures& d = h.device;
   d.name = "core";
-  d.kind = "cpu";
+  d.kind = plan::DeviceKind::kCpu;
   d.memory_bytes = 1e10;
   d.memory_bytes_per_s = 1e10;
   d.memory_efficiency = d.matrix_efficiency = 1;
