@@ -312,5 +312,109 @@ TEST(CheckNumbers, AChangedNumberIsFound) {
   EXPECT_LT(tally.outcomes[Outcome::kAccepted], tally.mutants / 5);
 }
 
+// Changes of one object of a program, each of which proving must find.
+class Wrong {
+ public:
+  explicit Wrong(const Program& p) : p_(p) {}
+
+  std::vector<std::pair<std::string, Program>> all() {
+    for (const ValueId v : p_.values.ids()) {
+      change_part(v);
+      move_to_another_kind(v);
+    }
+    for (const FrameId f : p_.frames.ids()) change_microbatch(f);
+    for (const CallId c : p_.schedule.ids()) {
+      drop_layer(c);
+      read_own_gradient(c);
+    }
+    return std::move(all_);
+  }
+
+ private:
+  template <class Change>
+  void add(const std::string& name, const Change& change) {
+    if (++made_[name] > 2) return;  // of each kind
+    Program p = p_;
+    change(p);
+    all_.emplace_back(name, std::move(p));
+  }
+
+  void change_part(ValueId v) {
+    if (!p_[v].whole || p_[v].role == Role::kWeight) return;
+    add("the part of a gradient", [&](Program& p) { ++p.values[v].whole->shape[1]; });
+  }
+
+  // A flat value goes to a kind that has more bytes.
+  void move_to_another_kind(ValueId v) {
+    const FrameKindId kind = p_[v].frame;
+    if (kind == kNone || p_[v].own || p_[v].shape.rank() != 1 || p_.kind(kind).like == kNone)
+      return;
+    for (const FrameKindId k : p_.kinds.ids())
+      if (p_.kind(k).bytes > p_.kind(kind).bytes && !p_.kind(k).values.empty())
+        return add("the kind of a flat value", [&](Program& p) { p.values[v].frame = k; });
+  }
+
+  int64_t frames_of(FrameKindId kind) const {
+    return std::count_if(p_.frames.begin(), p_.frames.end(),
+                         [&](const Frame& f) { return f.kind == kind; });
+  }
+  void change_microbatch(FrameId f) {
+    const Frame& frame = p_.frame(f);
+    if (frame.microbatch == kNone || frames_of(frame.kind) < 2) return;
+    if (frame.state)
+      add("a batch", [&](Program& p) { p.frames[f].microbatch += frames_of(frame.kind); });
+    else if ((p_.kind(frame.kind).per & kPerMicrobatch) == 0)
+      add("a frame without micro-batch", [&](Program& p) { p.frames[f].microbatch = kNone; });
+  }
+
+  void drop_layer(CallId c) {
+    const Call& call = p_.call(c);
+    const auto calls =
+        std::count_if(p_.schedule.begin(), p_.schedule.end(),
+                      [&](const Call& other) { return other.segment == call.segment; });
+    if (call.layer == kNone || calls < 2) return;
+    add("a call without layer", [&](Program& p) { p.schedule[c].layer = kNone; });
+  }
+
+  // The gradient of the layer's input, in place of that of its output.
+  void read_own_gradient(CallId c) {
+    const Call& call = p_.call(c);
+    if (p_.segment(call).phase != Phase::kWeightBackward) return;
+    for (size_t i = 0; i < call.frames.size(); ++i) {
+      const Frame& read = p_.frame(call.frames[i]);
+      const auto& values = p_.kind(read.kind).values;
+      if (values.empty() || p_[values[0]].role != Role::kStreamGradient) continue;
+      for (const FrameId f : p_.frames.ids())
+        if (p_.frame(f).kind == read.kind && p_.frame(f).layer == read.layer - 1 &&
+            p_.frame(f).microbatch == read.microbatch)
+          add("the gradient of another layer", [&](Program& p) { p.schedule[c].frames[i] = f; });
+    }
+  }
+
+  const Program& p_;
+  std::map<std::string, int> made_;
+  std::vector<std::pair<std::string, Program>> all_;
+};
+
+TEST(CheckNumbers, ALabelOrAPartThatDiffersIsFound) {
+  LayoutDraw draw(11);
+  std::map<std::string, int> made;
+  for (int i = 0; i < 60; ++i) {
+    const CompileRequest r = draw.request(8);
+    SCOPED_TRACE(testing::text_of(r));
+    const std::vector<Program> stages = compile_stages(r, Target());
+    const auto s = static_cast<size_t>(draw.number(0, std::ssize(stages) - 1));
+    for (auto& [name, changed] : Wrong(stages[s]).all()) {
+      std::vector<Program> others = stages;
+      others[s] = std::move(changed);
+      ++made[name];
+      const Outcome outcome = prove_apart(others);
+      EXPECT_TRUE(outcome == Outcome::kFound || outcome == Outcome::kAborted) << name;
+    }
+  }
+  EXPECT_EQ(made.size(), 6u);
+  for (const auto& [name, count] : made) EXPECT_GT(count, 2) << name;
+}
+
 }  // namespace
 }  // namespace tessera::compile
