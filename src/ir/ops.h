@@ -15,6 +15,7 @@
 #include "ir/ops/divided_cross_entropy.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/embedding.h"
+#include "ir/ops/experts.h"
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
 #include "ir/ops/heads.h"
@@ -22,6 +23,7 @@
 #include "ir/ops/matmul.h"
 #include "ir/ops/norm.h"
 #include "ir/ops/rotary.h"
+#include "ir/ops/router.h"
 #include "ir/ops/scale.h"
 #include "ir/ops/step.h"
 #include "ir/ops/sum.h"
@@ -70,6 +72,12 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          GeluGrad,             //
                                          GatedActivation,      //
                                          GatedActivationGrad,  //
+                                         Route,                //
+                                         RouteGrad,            //
+                                         RouterLoss,           //
+                                         RouterLossGrad,       //
+                                         Experts,              //
+                                         ExpertsGrad,          //
                                          Sum,                  //
                                          Scale,                //
                                          Accumulate,           //

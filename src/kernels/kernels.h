@@ -17,6 +17,7 @@
 #include "kernels/kernel.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
+#include "kernels/router.h"
 #include "kernels/scale.h"
 #include "kernels/squares.h"
 #include "kernels/sum.h"
@@ -43,6 +44,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          EmbeddingArgs,            //
                          EmbeddingGradArgs,        //
                          RotaryArgs,               //
+                         RouteArgs,                //
+                         RouteGradArgs,            //
+                         RouterLossArgs,           //
+                         RouterLossGradArgs,       //
                          AttentionArgs,            //
                          AttentionGradArgs,        //
                          CachedAttentionArgs,      //

@@ -119,7 +119,8 @@ double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const Dev
   return product_s(product, d) + rounding + (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
 }
 
-double scores_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
+// Products one after the other, and at least the time of what they read and write.
+double products_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   double s = 0;
   for (const ProductShape& p : cost.products) s += product_s(p, d);
   return std::max(s, moved_s(op, cost, values, d));
@@ -186,7 +187,8 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
     case Work::kProduct:
       return one_product_s(op, cost, values, d, kernels);
     case Work::kScores:
-      return scores_s(op, cost, values, d);
+    case Work::kGrouped:
+      return products_s(op, cost, values, d);
     case Work::kAttention:
       return attention_s(op, cost, values, d, software);
     case Work::kChunks:

@@ -68,7 +68,7 @@ void Trainer::initialise() {
 
 int64_t Trainer::data_rank() const {
   const Position& p = machine_->position();
-  return group_index(p.mesh, GroupRef::along({AxisKind::kReplica, AxisKind::kShard}), p.at);
+  return group_index(p.mesh, data_ranks(), p.at);
 }
 
 void Trainer::load(CheckpointReader& checkpoint, Load what) {

@@ -81,13 +81,8 @@ std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
 
 }  // namespace
 
-bool is_data(size_t axis) {
-  return axis == static_cast<size_t>(AxisKind::kReplica) ||
-         axis == static_cast<size_t>(AxisKind::kShard);
-}
-
 int8_t DefaultPlaces::of(const Value& v, size_t axis) const {
-  if (is_data(axis)) return 0;
+  if (is_data(static_cast<AxisKind>(axis))) return 0;
   const Shape& s = v.shape;
   const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
   const bool tensor = axis == static_cast<size_t>(AxisKind::kTensor) ||

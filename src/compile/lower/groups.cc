@@ -10,10 +10,12 @@
 namespace tessera {
 namespace {
 
-// Axes, but those of data, over which what is computed with a shared weight differs.
+// Axes, but those that all weights are shared over, over which what is computed with a shared
+// weight differs. Experts are divided over kExpert, over which all else is shared.
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
-  for (const AxisKind a : {AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
+  for (const AxisKind a :
+       {AxisKind::kExpert, AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
     if (weight.sharding.place[static_cast<size_t>(a)] == kShared && mesh[a] > 1) axes.add(a);
   return axes;
 }
