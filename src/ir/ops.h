@@ -76,6 +76,8 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          RouteGrad,            //
                                          RouterLoss,           //
                                          RouterLossGrad,       //
+                                         RouterLoad,           //
+                                         BalanceUpdate,        //
                                          Experts,              //
                                          ExpertsGrad,          //
                                          Sum,                  //

@@ -46,7 +46,7 @@ struct ExpertsOperands {
   const void* dy = nullptr;    // [N, H]
   void* dx = nullptr;          // [N, H]  written
   float* d_weights = nullptr;  // [N, K]  written
-  void* d_up = nullptr;        // [E, I, 2, H]  added to, or written where fresh
+  void* d_up = nullptr;        // [E, I, 2, H]  added to, or written where fresh; or none
   void* d_down = nullptr;      // [E, H, I]  likewise
   bool fresh_up = false, fresh_down = false;
 };

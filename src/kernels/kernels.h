@@ -48,6 +48,8 @@ using AllArgs = ArgsList<ClearArgs,                //
                          RouteGradArgs,            //
                          RouterLossArgs,           //
                          RouterLossGradArgs,       //
+                         RouterLoadArgs,           //
+                         BalanceUpdateArgs,        //
                          AttentionArgs,            //
                          AttentionGradArgs,        //
                          CachedAttentionArgs,      //

@@ -71,4 +71,23 @@ void launch(Gpu, const Launch&, const RouterLossGradArgs&);
 int64_t workspace_bytes(Cpu, const RouterLossGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const RouterLossGradArgs&, int threads);
 
+// load_e += E · n_e − K · N, for what moves the biases: of E experts e has n_e of N tokens'
+// choices.
+struct RouterLoadArgs {
+  TensorView choice;  // [N, K] i32
+  TensorView load;    // [E] f32, bf16 or f16  added to
+};
+void launch(Cpu, const Launch&, const RouterLoadArgs&);
+void launch(Gpu, const Launch&, const RouterLoadArgs&);
+
+// bias −= rate · sign(load), unless *skip is not 0.
+struct BalanceUpdateArgs {
+  float rate = 0;
+  TensorView load;  // [n] f32, bf16 or f16
+  const double* skip = nullptr;
+  TensorView bias;  // [n] f32  updated
+};
+void launch(Cpu, const Launch&, const BalanceUpdateArgs&);
+void launch(Gpu, const Launch&, const BalanceUpdateArgs&);
+
 }  // namespace tessera::kernels

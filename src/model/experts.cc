@@ -9,16 +9,21 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x) {
   const int64_t E = model_.experts, M = expert_width(model_), F = model_.hidden;
   const RouterConfig& r = model_.router;
   const std::string router = name + ".router";
-  const ValueId logits =
-      builder_.emit_one(Matmul{.out = DType::kF32}, router,
-                        {x, matrix(router + ".weight", {E, F}, std_in())});
+  const ValueId logits = builder_.emit_one(Matmul{.out = DType::kF32}, router,
+                                           {x, matrix(router + ".weight", {E, F}, std_in())});
+  std::vector<ValueId> inputs = {logits};
+  if (r.bias) {
+    inputs.push_back(vector(router + ".bias", {E}, 0));
+    graph_[inputs.back()].policy = kBalancePolicy;
+  }
   const auto routed = builder_.emit(Route{.chosen = model_.experts_per_token,
                                           .score = r.score,
                                           .renormalise = r.renormalise,
                                           .scale = r.scale,
                                           .groups = r.groups,
-                                          .groups_chosen = r.groups_chosen},
-                                    router, {logits});
+                                          .groups_chosen = r.groups_chosen,
+                                          .bias = r.bias},
+                                    router, inputs);
   const ValueId choice = routed[Route::kChoice], scores = routed[Route::kScores];
   builder_.emit(RouterLoss{{r.score, r.balance_loss, r.z_loss}}, router + ".loss",
                 {logits, scores, choice, batch_.labels}, {batch_.report});

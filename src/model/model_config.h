@@ -35,6 +35,8 @@ struct RouterConfig {
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
   double balance_loss = 0, z_loss = 0;
+  bool bias = false;
+  double bias_rate = 1e-3;
 
   static void fields(auto& self, auto&& visit) {
     visit("score", self.score, "softmax | sigmoid: what the logits of experts become");
@@ -48,6 +50,9 @@ struct RouterConfig {
           between(0, kHuge));
     visit("z_loss", self.z_loss,
           "coefficient of the mean of logsumexp(logits)^2 per layer; 0: none", between(0, kHuge));
+    visit("bias", self.bias,
+          "add biases to the scores that experts are chosen by, which follow their load");
+    visit("bias_rate", self.bias_rate, "what a bias is moved by in each step", between(0, kHuge));
   }
 };
 

@@ -15,6 +15,7 @@
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
+#include "model/hf_names.h"
 #include "train/load_factors.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
@@ -28,6 +29,16 @@ constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each ba
 template <class T>
 std::span<T> whole(const TensorView& view) {
   return {view.as<T>(), static_cast<size_t>(view.elements())};
+}
+
+// `report` has sums over the loss tokens.
+std::optional<RouterResult> router_of(const ModelConfig& m, const double* report) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < m.layers; ++i) layers += has_experts(m, i) ? 1 : 0;
+  if (layers == 0) return std::nullopt;
+  const double tokens = std::max(report[kLossTokens], 1.0);
+  return RouterResult{report[kRouterLoss] / tokens,
+                      report[kBusiestExpert] / tokens / static_cast<double>(layers)};
 }
 
 }  // namespace
@@ -167,7 +178,8 @@ StepResult Trainer::result_of(const StepInput& input) {
           .finite = report[kSkip] == 0,
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
-          .data_s = input.data_s};
+          .data_s = input.data_s,
+          .router = router_of(config_.model, report)};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, BatchSource& batches,

@@ -101,6 +101,8 @@ std::vector<Case> experts() {
        {x(z), known({4})},
        {x(chosen), choice, x(z)}},
       {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
+      {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
+      {"balance_update", BalanceUpdate{.rate = 0.001}, {x({32}), report()}, {x({32})}},
       {"router_loss",
        RouterLoss{{.balance = 0.01, .z = 0.001}},
        {x(z), x(z), choice, ids({2, 4})},

@@ -48,7 +48,8 @@ GroupId group_for(Lowering& low, ValueId weight) {
   g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
   if (g.common) g.name += ".common";
   if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));
-  if (g.policy != 0) g.name += fmt::format(".group{}", g.policy);
+  if (g.policy == kBalancePolicy) g.name += ".balance";
+  if (g.policy > 0) g.name += fmt::format(".group{}", g.policy);
   for (const GroupId known : low.out.groups.ids())
     if (live_together(low.out.groups[known], g)) return known;
   return low.out.groups.push_back(std::move(g));

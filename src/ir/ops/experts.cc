@@ -30,8 +30,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   check(a.experts, in);
   const Shape &x = in[0]->shape, &choice = in[1]->shape;
   std::vector<OutputSpec> out = {{"", in[0]->dtype, x}};
-  if (a.saves)
-    out.push_back({".pairs", in[0]->dtype, {x[0], x[1], choice[2], in[3]->shape[1], 2}});
+  if (a.saves) out.push_back({".pairs", in[0]->dtype, {x[0], x[1], choice[2], in[3]->shape[1], 2}});
   return out;
 }
 
@@ -40,10 +39,12 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(a) && in[5]->shape == in[0]->shape,
         "experts_grad takes x, choice, weights, up, down and dy");
   check(a.experts, in);
-  return {{".gradient", in[0]->dtype, in[0]->shape},
-          {".weights.gradient", DType::kF32, in[2]->shape},
-          {".up.gradient", a.into, in[3]->shape},
-          {".down.gradient", a.into, in[4]->shape}};
+  std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
+                                 {".weights.gradient", DType::kF32, in[2]->shape}};
+  if (a.frozen) return out;
+  out.push_back({".up.gradient", a.into, in[3]->shape});
+  out.push_back({".down.gradient", a.into, in[4]->shape});
+  return out;
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
@@ -63,6 +64,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
                  saved ? "btki" : "btkei",
                  {{5}}};
   if (saved) r.inputs.push_back("btkip");
+  if (op.as<ExpertsGrad>().frozen) r.outputs.resize(2);
   return r;
 }
 
@@ -73,9 +75,12 @@ void gradient(Gradients& g, const Op& op) {
   std::vector<ValueId> in = op.inputs;
   in.push_back(dy);
   if (a.saves) in.push_back(output(op, Experts::kPairs));
-  const auto out = g.builder().emit(
-      ExpertsGrad{a.experts, a.form, a.saves}, op.origin, in,
-      {kNone, kNone, g.weight(input(op, Experts::kUp)), g.weight(input(op, Experts::kDown))});
+  const ValueId up = input(op, Experts::kUp), down = input(op, Experts::kDown);
+  const bool frozen = g[up].frozen && g[down].frozen;
+  std::vector<ValueId> given = {kNone, kNone};
+  if (!frozen) given.insert(given.end(), {g.weight(up), g.weight(down)});
+  const auto out =
+      g.builder().emit(ExpertsGrad{a.experts, a.form, a.saves, frozen}, op.origin, in, given);
   g.add(op.inputs[0], out[0]);
   g.add(input(op, Experts::kWeights), out[1]);
 }
@@ -113,8 +118,8 @@ Cost cost(const Op& op, ValueSpan values) {
 Cost cost_grad(const Op& op, ValueSpan values) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   const Products p = products_of(a.experts, op, values);
-  std::vector<ProductShape> all = {input_gradient(p.down), weight_gradient(p.down),
-                                   input_gradient(p.up), weight_gradient(p.up)};
+  std::vector<ProductShape> all = {input_gradient(p.down), input_gradient(p.up)};
+  if (!a.frozen) all.insert(all.end(), {weight_gradient(p.down), weight_gradient(p.up)});
   if (!a.saved) all.insert(all.begin(), p.up);
   Cost c = product_cost(op, values, Work::kGrouped, std::move(all));
   if (!a.saved) c.flops.model = c.flops.square = c.flops.hardware - p.up.flops();

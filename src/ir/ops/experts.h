@@ -42,16 +42,22 @@ struct ExpertsGrad {
   int64_t experts = 1;
   GateForm form = GateForm::kSilu;
   bool saved = false;
+  bool frozen = false;  // no expert's weights are trained: no dup, no ddown
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));
     visit("form", self.form, Print::kAlways);
     visit("saved", self.saved);
+    visit("frozen", self.frozen);
     visit("into", self.into);
   }
   static void inputs(const ExpertsGrad& a, auto&& slot) {
     for (const In required : {kX, kChoice, kWeights, kUp, kDown, kDy}) slot(required, 1);
     slot(kPairs, a.saved);
+  }
+  static void outputs(const ExpertsGrad& a, auto&& slot) {
+    for (const Out written : {kDx, kDWeights}) slot(written, 1);
+    for (const Out added : {kDUp, kDDown}) slot(added, !a.frozen);
   }
   static const OpRule rule;
   bool operator==(const ExpertsGrad&) const = default;

@@ -46,6 +46,9 @@ ShardingRule sharding_grad(const Op&, ValueSpan) {
 
 void gradient(Gradients& g, const Op& op) {
   const Route& a = op.as<Route>();
+  if (const ValueId bias = input(op, Route::kBias); bias != kNone)
+    g.builder().emit(RouterLoad{.experts = g[op.inputs[0]].shape[-1]}, op.origin,
+                     {output(op, Route::kChoice)}, {g.weight(bias)});
   const ValueId dw = g.of(output(op, Route::kWeights));
   if (dw == kNone) return;
   g.add(op.inputs[0],
@@ -80,8 +83,25 @@ void gradient_of_loss(Gradients& g, const Op& op) {
   g.add(op.inputs[0], g.builder().emit_one(RouterLossGrad{of}, op.origin, op.inputs));
 }
 
+std::vector<OutputSpec> infer_load(const Op& op, const Inputs& in) {
+  const RouterLoad& a = op.as<RouterLoad>();
+  CHECK(in.size() == 1 && in[0]->dtype == DType::kI32, "router_load takes a choice");
+  return {{"", a.into, {a.experts}}};
+}
+ShardingRule sharding_load(const Op&, ValueSpan) { return {{"btk"}, {"e"}, "bt", {}}; }
+
+std::vector<OutputSpec> infer_update(const Op&, const Inputs& in) {
+  CHECK(in.size() == 2, "balance_update takes loads and the report");
+  return {{".bias", DType::kF32, in[0]->shape}};
+}
+
 }  // namespace
 
+const OpRule RouterLoad::rule = {.infer = infer_load, .sharding = sharding_load};
+const OpRule BalanceUpdate::rule = {.infer = infer_update,
+                                    .sharding = whole,
+                                    .time = TimeGroup::kOptimizer,
+                                    .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule Route::rule = {.infer = infer, .sharding = sharding, .gradient = gradient};
 const OpRule RouteGrad::rule = {.infer = infer_grad, .sharding = sharding_grad};
 const OpRule RouterLoss::rule = {.infer = infer_loss,

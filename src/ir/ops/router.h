@@ -2,6 +2,7 @@
 // keeps the experts evenly loaded.
 #pragma once
 
+#include "base/dtype.h"
 #include "ir/ops/fields.h"
 
 namespace tessera {
@@ -101,6 +102,36 @@ struct RouterLossGrad {
   }
   static const OpRule rule;
   bool operator==(const RouterLossGrad&) const = default;
+};
+
+// What the biases of a router are moved by, in the place of a gradient, for E experts of which a
+// token chooses K:  load_e += E · n_e − K · N.  Its sign says whether e has more tokens than the
+// mean.
+struct RouterLoad {
+  static constexpr std::string_view kName = "router_load";
+  enum In { kChoice };  // [B, T, K] i32
+  enum Out { kLoad };   // [E]
+  int64_t experts = 1;
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) {
+    visit("experts", self.experts, Print::kAlways, at_least(1));
+    visit("into", self.into);
+  }
+  static const OpRule rule;
+  bool operator==(const RouterLoad&) const = default;
+};
+
+// Of flat frames: bias −= rate · sign(load) (Wang et al. 2024; DeepSeek-V3).
+struct BalanceUpdate {
+  static constexpr std::string_view kName = "balance_update";
+  enum In { kLoad, kReport };
+  enum Out { kBias };
+  double rate = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("rate", self.rate, Print::kAlways, kNotNegative);
+  }
+  static const OpRule rule;
+  bool operator==(const BalanceUpdate&) const = default;
 };
 
 }  // namespace tessera

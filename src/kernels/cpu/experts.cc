@@ -51,7 +51,7 @@ std::vector<int64_t> tile_sizes(int64_t tokens) {
 // The products of a tile of so many rows.
 struct TileProducts {
   int64_t rows;
-  std::optional<Matmul> up, down;                    // of the forward
+  std::optional<Matmul> up, down;                   // of the forward
   std::optional<Matmul> dh, d_down, dx_rows, d_up;  // of the gradient
 
   TileProducts(const ExpertsShape& s, int64_t n, const CpuFeatures& cpu, int threads) : rows(n) {
@@ -226,8 +226,8 @@ void CpuExperts::Plan::move_pairs(const ExpertsOperands& o, const Tile& t, std::
 void CpuExperts::Plan::get_pairs(const ExpertsOperands& o, const Tile& t, std::byte* w) const {
   auto* const rows = pairs.in<std::byte>(w);
   if (shape.gradient && shape.pairs) return move_pairs(o, t, rows, false);
-  const auto* const up = static_cast<const std::byte*>(o.up) +
-                         t.expert * row_bytes(2 * shape.inner * shape.hidden);
+  const auto* const up =
+      static_cast<const std::byte*>(o.up) + t.expert * row_bytes(2 * shape.inner * shape.hidden);
   t.products->up->run({.workspace = scratch.in<void>(w)}, {x.in<void>(w), up, rows});
   if (shape.pairs) move_pairs(o, t, rows, true);
 }
@@ -260,8 +260,7 @@ void CpuExperts::Plan::run_tile(const ExpertsOperands& o, const Tile& t, float* 
   activate(t, w);
   const auto* const down =
       static_cast<const std::byte*>(o.down) + t.expert * row_bytes(shape.hidden * shape.inner);
-  t.products->down->run({.workspace = scratch.in<void>(w)},
-                        {h.in<void>(w), down, out.in<void>(w)});
+  t.products->down->run({.workspace = scratch.in<void>(w)}, {h.in<void>(w), down, out.in<void>(w)});
   add_rows(t, o.weights, to, w);
 }
 
@@ -285,17 +284,19 @@ void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t,
     for (int64_t r = begin; r < end; ++r)
       o.d_weights[t.pairs[r]] = scale({of_h + r * I, of_dh + r * I, o.weights[t.pairs[r]], I});
   });
-  t.products->d_down->run(
-      with_scratch, {dy.in<void>(w), h.in<void>(w),
-                     static_cast<std::byte*>(o.d_down) + t.expert * H * I * sum,
-                     o.fresh_down && t.first});
+  if (o.d_down != nullptr)
+    t.products->d_down->run(
+        with_scratch,
+        {dy.in<void>(w), h.in<void>(w), static_cast<std::byte*>(o.d_down) + t.expert * H * I * sum,
+         o.fresh_down && t.first});
   const TensorView p = view(pairs.in<std::byte>(w), t, I, true);
   launch(Cpu(), {.threads = threads},
          GatedActivationGradArgs{shape.gate, p, view(dh.in<std::byte>(w), t, I, false), p});
-  t.products->d_up->run(
-      with_scratch, {p.data, x.in<void>(w),
-                     static_cast<std::byte*>(o.d_up) + t.expert * 2 * I * H * sum,
-                     o.fresh_up && t.first});
+  if (o.d_up != nullptr)
+    t.products->d_up->run(
+        with_scratch,
+        {p.data, x.in<void>(w), static_cast<std::byte*>(o.d_up) + t.expert * 2 * I * H * sum,
+         o.fresh_up && t.first});
   t.products->dx_rows->run(with_scratch, {p.data, of_expert(o.up, 2 * I * H), out.in<void>(w)});
   add_rows(t, nullptr, to, w);
 }
@@ -347,8 +348,7 @@ void CpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
     }
   }
   if (rounds)
-    launch(Cpu(), {.threads = p.threads},
-           CastArgs{sums, {result, s.dtype, {s.tokens, s.hidden}}});
+    launch(Cpu(), {.threads = p.threads}, CastArgs{sums, {result, s.dtype, {s.tokens, s.hidden}}});
 }
 
 }  // namespace tessera::kernels

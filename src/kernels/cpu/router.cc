@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/cpu/operand.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/route_row.h"
@@ -104,8 +105,7 @@ SequenceLoss loss_of(const RouterLossArgs& a, const Sizes& s, int64_t sequence, 
   out.weight = static_cast<double>(labelled(a.labels.as<int32_t>() + first, s.tokens));
   out.loss = static_cast<double>(a.form.balance) * experts / (pairs * tokens) * balance +
              static_cast<double>(a.form.z) / tokens * z;
-  out.busiest =
-      static_cast<double>(*std::max_element(loads, loads + s.experts)) * experts / pairs;
+  out.busiest = static_cast<double>(*std::max_element(loads, loads + s.experts)) * experts / pairs;
   return out;
 }
 
@@ -123,12 +123,10 @@ void gradient_of_sequence(const RouterLossGradArgs& a, const Sizes& s, int64_t s
     float* const d = a.d_logits.f32() + t * s.experts;
     const float sum = score_sum(a.form.score, scores, s.experts);
     float mean = 0;  // of the scores that are divided by their sum
-    for (int64_t e = 0; e < s.experts; ++e)
-      mean += scores[e] * static_cast<float>(loads[e]) / sum;
+    for (int64_t e = 0; e < s.experts; ++e) mean += scores[e] * static_cast<float>(loads[e]) / sum;
     const bool divided = a.form.score == RouterScoreKind::kSigmoid;
     for (int64_t e = 0; e < s.experts; ++e)
-      d[e] = balance * (static_cast<float>(loads[e]) - (divided ? mean : 0)) /
-             sum;
+      d[e] = balance * (static_cast<float>(loads[e]) - (divided ? mean : 0)) / sum;
     logits_gradient(a.form.score, scores, s.experts, d);
     if (a.form.z == 0) continue;
     const float* const z = a.logits.f32() + t * s.experts;
@@ -214,6 +212,24 @@ void launch(Cpu, const Launch& l, const RouterLossGradArgs& a) {
   parallel_rows(s.sequences, s.tokens * s.experts, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) gradient_of_sequence(a, s, i, loads + i * s.experts);
   });
+}
+
+void launch(Cpu, const Launch&, const RouterLoadArgs& a) {
+  const int64_t E = a.load.elements(), K = a.choice.shape[-1], pairs = a.choice.elements();
+  const Sink load(a.load);
+  const auto* const choice = a.choice.as<int32_t>();
+  for (int64_t e = 0; e < E; ++e) {
+    const int64_t own = std::count(choice, choice + pairs, static_cast<int32_t>(e));
+    load.set(e, Source(load)[e] + static_cast<float>(E * own - K * (pairs / K)));
+  }
+}
+
+void launch(Cpu, const Launch&, const BalanceUpdateArgs& a) {
+  if (a.skip != nullptr && *a.skip != 0) return;
+  const Source load(a.load);
+  float* const bias = a.bias.f32();
+  for (int64_t i = 0; i < a.bias.elements(); ++i)
+    bias[i] -= load[i] > 0 ? a.rate : (load[i] < 0 ? -a.rate : 0.0f);
 }
 
 }  // namespace tessera::kernels

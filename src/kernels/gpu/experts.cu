@@ -2,7 +2,8 @@
 // size; the number of waves is the bound's. Between the products there are passes over the rows of
 // a wave. A token adds its rows of the wave by rising expert.
 //
-//   [ counts | begin | of_tile | rows | row_of | sums f32 [N, H] | pairs, h, dh, out f32 of a wave ]
+//   [ counts | begin | of_tile | rows | row_of | sums f32 [N, H] | pairs, h, dh, out f32 of a wave
+//   ]
 #include <cstddef>
 
 #include "kernels/gpu/experts.h"
@@ -173,10 +174,12 @@ struct Run {
                        stream);
     launch("experts_gate_grad", activation_grad_kernel,
            {.x = r.rows(), .threads = kThreads, .shared_bytes = kWarp * sizeof(float)}, stream, r);
-    launch_expert_product(
-        {r.wave, of(o.dy), r.h, sum(o.d_down), true, false, s.hidden, s.inner}, stream);
-    launch_expert_product(
-        {r.wave, r.pairs, of(o.x), sum(o.d_up), false, true, 2 * s.inner, s.hidden}, stream);
+    if (o.d_down != nullptr)
+      launch_expert_product({r.wave, of(o.dy), r.h, sum(o.d_down), true, false, s.hidden, s.inner},
+                            stream);
+    if (o.d_up != nullptr)
+      launch_expert_product(
+          {r.wave, r.pairs, of(o.x), sum(o.d_up), false, true, 2 * s.inner, s.hidden}, stream);
     launch_row_product(
         {r.wave, r.pairs, of(o.up), {out, DType::kF32}, false, false, s.hidden, 2 * s.inner},
         stream);
@@ -215,9 +218,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   r.out = w.out;
   r.sums = rounds ? w.sums : static_cast<float*>(result);
   r.d_weights = o.d_weights;
-  const auto clear = [&](void* data, int64_t bytes) {
-    fill_in_stream(l.stream, data, 0, bytes);
-  };
+  const auto clear = [&](void* data, int64_t bytes) { fill_in_stream(l.stream, data, 0, bytes); };
   clear(r.sums, s.tokens * s.hidden * size_of(DType::kF32));
   const int64_t matrix = s.experts * s.inner * s.hidden * size_of(s.sums);
   if (s.gradient) clear(o.d_weights, w.tiles.pairs * size_of(DType::kF32));
@@ -233,8 +234,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
       run.forward(r, w.out);
   }
   if (rounds)
-    launch_map("experts_round", l.stream,
-               Round{r.sums, {result, s.dtype}, s.tokens * s.hidden});
+    launch_map("experts_round", l.stream, Round{r.sums, {result, s.dtype}, s.tokens * s.hidden});
 }
 
 }  // namespace tessera::kernels

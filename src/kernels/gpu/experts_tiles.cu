@@ -9,7 +9,7 @@ namespace tessera::kernels::gpu {
 namespace {
 
 constexpr int kThreads = 256, kWords = kThreads / kWarp;
-constexpr int kSide = 64;             // of a block's part of a result
+constexpr int kSide = 64;              // of a block's part of a result
 constexpr int kDepth = 16, kEach = 4;  // of a step; elements of a thread's part along a side
 static_assert(kSide == kTileRows && kSide * kSide == kThreads * kEach * kEach);
 

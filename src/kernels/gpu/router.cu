@@ -6,6 +6,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/views.h"
 #include "kernels/route_row.h"
@@ -93,6 +94,32 @@ struct RouteGradWork {
     for (int64_t e = 0; e < experts; ++e) d[e] = 0;
     for (int64_t j = 0; j < chosen; ++j) d[own[j]] = form.scale / sum * (dw[j] - mean);
     logits_gradient(form.score, s, experts, d);
+  }
+};
+
+struct LoadWork {
+  const int32_t* choice;
+  Numbers load;
+  int64_t experts, pairs;
+  __host__ __device__ int64_t count() const { return experts; }
+  __device__ void operator()(int64_t e) const {
+    int64_t own = 0;
+    for (int64_t i = 0; i < pairs; ++i) own += choice[i] == e ? 1 : 0;
+    write(load, e, read(load, e) + static_cast<float>(experts * own - pairs));
+  }
+};
+
+struct BalanceWork {
+  float rate;
+  Numbers load;
+  const double* skip;
+  float* bias;
+  int64_t n;
+  __host__ __device__ int64_t count() const { return n; }
+  __device__ void operator()(int64_t i) const {
+    if (skip != nullptr && *skip != 0) return;
+    const float x = read(load, i);
+    bias[i] -= x > 0 ? rate : (x < 0 ? -rate : 0.0f);
   }
 };
 
@@ -262,6 +289,17 @@ void launch(Gpu, const Launch& l, const RouterLossGradArgs& a) {
   w.loss_scale = a.loss_scale;
   w.d_logits = a.d_logits.as<float>();
   launch("router_loss_grad", router_loss_grad_kernel, grid_of(w.sequences), l.stream, w);
+}
+
+void launch(Gpu, const Launch& l, const RouterLoadArgs& a) {
+  launch_map(
+      "router_load", l.stream,
+      LoadWork{a.choice.as<int32_t>(), numbers(a.load), a.load.elements(), a.choice.elements()});
+}
+
+void launch(Gpu, const Launch& l, const BalanceUpdateArgs& a) {
+  launch_map("balance_update", l.stream,
+             BalanceWork{a.rate, numbers(a.load), a.skip, a.bias.as<float>(), a.bias.elements()});
 }
 
 }  // namespace tessera::kernels

@@ -50,17 +50,35 @@ kernels::RouterLossArgs loss_args(const BoundOp& b) {
 }
 
 kernels::RouterLossGradArgs loss_grad_args(const BoundOp& b) {
-  return {form_of(b.op->as<RouterLossGrad>().of),
-          b.in(RouterLossGrad::kLogits),
-          b.in(RouterLossGrad::kScores),
-          b.in(RouterLossGrad::kChoice),
-          b.in(RouterLossGrad::kLabels),
-          loss_scale(b.in(RouterLossGrad::kStep)),
+  return {form_of(b.op->as<RouterLossGrad>().of), b.in(RouterLossGrad::kLogits),
+          b.in(RouterLossGrad::kScores),          b.in(RouterLossGrad::kChoice),
+          b.in(RouterLossGrad::kLabels),          loss_scale(b.in(RouterLossGrad::kStep)),
           b.out(RouterLossGrad::kDLogits)};
+}
+
+void run_load(const BoundOp& b) {
+  b.clear_if_fresh(RouterLoad::kLoad);
+  b.run(kernels::RouterLoadArgs{b.in(RouterLoad::kChoice), b.out(RouterLoad::kLoad)});
+}
+
+void run_update(const BoundOp& b) {
+  b.run(kernels::BalanceUpdateArgs{
+      static_cast<float>(b.op->as<BalanceUpdate>().rate), flat(b.in(BalanceUpdate::kLoad)),
+      number_at(b.in(BalanceUpdate::kReport), kSkip), flat(b.out(BalanceUpdate::kBias))});
 }
 
 }  // namespace
 
+template <>
+const Binding& binding_for<RouterLoad>() {
+  static constexpr Binding kBinding = {run_load};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<BalanceUpdate>() {
+  static constexpr Binding kBinding = {run_update};
+  return kBinding;
+}
 template <>
 const Binding& binding_for<Route>() {
   static constexpr Binding kBinding = kernel<args>();
