@@ -27,7 +27,7 @@ void defaults(ModelConfig& m) {
 // Sizes of the config.json files of mistralai/Mixtral-*-v0.1.
 constexpr Preset kPresets[] = {
     {"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 128, 32768},
-    {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32768, 128, 65536},
+    {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 128, 65536},
 };
 
 void read_hf(const HfReader& in, ModelConfig& m) {
