@@ -1,7 +1,7 @@
 #!/bin/bash
-# How much of the communication hides behind computation, for ZeRO stages 0, 1 and 3: two ranks of
-# one thread on two hosts (network namespaces), with a link so slow that communication alone takes
-# SHARE of what computation alone takes.
+# Measures how much of the communication is hidden by computation, for ZeRO stages 0, 1 and 3: two ranks of
+# one thread on two hosts (network namespaces), with a link so slow that the time of communication alone is
+# SHARE times that of computation alone.
 #   computation    two ranks at once that share nothing, each with half of the batch
 #   communication  the bytes of a step that left a host, by its link's counter, at the link's rate
 #   hidden = (computation + communication − step) / the smaller of the two

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch, compiled, on the model and batch of one of our runs: what gpu_check.sh puts beside ours.
+"""PyTorch, compiled, on the model and batch of one of our runs, for comparison in gpu_check.sh.
 
     scripts/bench_peer_device.py RUN_DIR/run.yaml [--device cuda|cpu] [--steps 12]
 
 Prints one JSON object: tokens_per_s and step_s (median of the later steps), loss. The model is
 written here in plain PyTorch (GPT-2, GPT-NeoX or LLaMA by the run's sizes): weights and AdamW's
-moments in f32, products in bf16 by autocast, attention by scaled_dot_product_attention, the whole of
+moments in f32, GEMMs in bf16 by autocast, attention by scaled_dot_product_attention, the whole of
 forward and loss compiled. Ids are random: speed does not depend on them.
 """
 import argparse
@@ -20,7 +20,7 @@ from torch import nn
 
 
 def section(text, name):
-    """key → word of a section of a run file; of keys that stand twice the outer one, which is first."""
+    """key → value of a section of a run file; the outer, first one of duplicate keys."""
     block = re.search(rf"^{name}:(.*(?:\n[ \t]+.*)*)", text, re.M)
     return dict(reversed(re.findall(r"(\w+): *([^,\s}]+)", block.group(1)))) if block else {}
 
@@ -129,7 +129,7 @@ def sizes(path):
     o.batch, o.micro = int(batch["global"]), int(batch["micro"])
     o.tokens = int(data.get("sequence_length", 0)) or int(model["context"])
     if o.family not in ("gpt2", "neox", "llama"):
-        raise SystemExit(f"{path}: no PyTorch model of family {o.family} stands here")
+        raise SystemExit(f"{path}: this script has no PyTorch model of family {o.family}")
     return o
 
 

@@ -34,7 +34,7 @@ def main():
     rank, ranks = dist.get_rank(), dist.get_world_size()
     batch = batches(o)
     model = divided(make_model(o), o.kind)
-    # The one kernel for all parameters knows no divided ones on a CPU.
+    # The one kernel for all parameters does not support sharded ones on a CPU.
     update = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
                                fused=o.kind == "ddp")
     took = timed(lambda number: finish_step(

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
-CHUNK_TOKENS = 256  # of the chunked loss
+CHUNK_TOKENS = 256  # in a chunk of the loss
 
 
 def make_model(o):
@@ -76,7 +76,7 @@ def finish_step(model, update, loss):
 
 
 def timed(step, steps):
-    """What step(0), step(1), … take: the median of all but the first two, as a dictionary."""
+    """Measures step(0), step(1), …: the median of all but the first two, as a dictionary."""
     loss = step(0)
     first_step_at = time.time()
     times = []

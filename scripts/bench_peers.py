@@ -2,7 +2,7 @@
 """Our training speed over the best of PyTorch's modes, on this machine, in turns.
 
     scripts/bench_peers.sh [--turns 3] [--shape 4x512 …] [--precision fp32|bf16] [--json FILE]
-    scripts/bench_peers.sh --ranks 2     ZeRO 1 beside DDP and ZeRO 3 beside FSDP2, over gloo
+    scripts/bench_peers.sh --ranks 2     ZeRO 1 and DDP, ZeRO 3 and FSDP2, over gloo
 
 Each turn runs ours once and every mode of PyTorch once (eager and compiled, whole logits and chunked
 loss), with the same threads, shapes and text. Printed are ratios of medians over the turns: tokens/s
@@ -27,7 +27,7 @@ import time
 VOCABULARY = 50304
 SHAPES = ("4x512", "1x2048", "16x128", "4x512@520")  # BATCHxTOKENS, of a model of another width
 WIDTHS = {512: (6, 512, 8), 520: (6, 520, 13)}  # layers, hidden, heads: Pythia-70M, and near it
-SETTLED_AFTER = 3  # of our steps
+SETTLED_AFTER = 3  # number of our steps
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 RANK_PAIRS = {"ddp": 1, "fsdp2": 3}  # the stage of ZeRO that divides as much
 
@@ -210,9 +210,9 @@ def main():
     parser.add_argument("--shape", action="append", help="default: " + " ".join(SHAPES))
     parser.add_argument("--precision", action="append", choices=("fp32", "bf16"))
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=20, help="of ours")
+    parser.add_argument("--steps", type=int, default=20, help="number of our steps")
     parser.add_argument("--peer-steps", type=int, default=5)
-    parser.add_argument("--ranks", type=int, default=1, help="2 or more: DDP and FSDP2 beside ZeRO")
+    parser.add_argument("--ranks", type=int, default=1, help="2 or more: DDP and FSDP2 next to ZeRO")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=int, default=600, help="seconds a run")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")

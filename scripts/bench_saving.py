@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a save costs a run: the pause of saves beside training, against saves that are waited for.
+"""Measures the cost of a save: the pause of saves during training, against saves that the run waits for.
 
     scripts/bench_saving.py [--ranks N] [--rounds 3] [KEY=VALUE …]
 
 Each round trains a model of 42 M parameters (500 MB of state in f32) for seven steps and saves at
-step 3, beside step 4, and at the last one, which nothing hides: that is what a save would cost if
-the run waited for it. Prints both, their ratio, and the time of the step beside the save over that
-of the others. Ends with 1 if the median pause is 10 % or more of the median of the saves waited for.
+step 3, during step 4, and at the last step, where nothing hides it: the cost of a save if the run waited
+for it. Prints both, their ratio, and the time of the step during the save relative to the others. Ends
+with 1 if the median pause is 10 % or more of the median of the saves that the run waits for.
 Needs build/tessera.
 """
 import argparse
@@ -32,7 +32,7 @@ checkpoint: {{ every_steps: 0, at_steps: [3], resume: never }}
 metrics: {{ validate_every_steps: 0, tensorboard: false }}
 """
 SAVED_STEP = 3
-WANTED = 0.10
+LIMIT = 0.10
 SAVED = re.compile(r"^saved ([0-9,]+) in ([0-9.]+) s, training paused ([0-9.]+) s", re.MULTILINE)
 
 
@@ -47,7 +47,7 @@ def prepare(tessera, work, ranks):
 
 
 def one_round(options, work):
-    """(pause beside training, seconds of the same, seconds of the save waited for, step ratio)."""
+    """(pause during training, seconds of the same, seconds of the save waited for, step ratio)."""
     start = [] if options.ranks == 1 else ["mpirun", "--allow-run-as-root", "--oversubscribe",
                                            "-n", str(options.ranks)]
     (work / "run" / "metrics.jsonl").unlink(missing_ok=True)
@@ -77,12 +77,13 @@ def main():
         rounds = [one_round(options, work) for _ in range(options.rounds)]
         state = sum(os.path.getsize(f) for f in (work / "run/checkpoints/7").iterdir()) / 1e6
     for pause, seconds, waited, ratio in rounds:
-        print(f"beside training: paused {pause:.3f} s, saved in {seconds:.2f} s, that step took "
-              f"{ratio:.2f} of the others; waited for: {waited:.2f} s")
+        print(f"during training: paused {pause:.3f} s, saved in {seconds:.2f} s, time of that step "
+              f"{ratio:.2f} of the others; a save that is waited for: {waited:.2f} s")
     pause, waited = (statistics.median(r[i] for r in rounds) for i in (0, 2))
-    print(f"{state:.0f} MB of state, {options.ranks} rank(s): the pause is {100 * pause / waited:.1f} % "
-          f"of a save that is waited for (wanted: below {100 * WANTED:.0f} %)")
-    return pause >= WANTED * waited
+    share = 100 * pause / waited
+    print(f"{state:.0f} MB of state, {options.ranks} rank(s): the pause is {share:.1f} % of a save that is waited "
+          f"for (expected: below {100 * LIMIT:.0f} %)")
+    return pause >= LIMIT * waited
 
 
 if __name__ == "__main__":

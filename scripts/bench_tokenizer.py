@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Encoding and training of byte-level BPE beside tiktoken and Hugging Face's tokenizers.
+"""Compares encoding and training of byte-level BPE with tiktoken and Hugging Face's tokenizers.
 
 Encoding: one cold pass over the lines of a text, each in a fresh process on one thread, loading
 excluded. In turns, so that a busy machine is busy for all; compared by CPU time.

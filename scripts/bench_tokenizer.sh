@@ -1,5 +1,5 @@
 #!/bin/bash
-# Our byte-pair encoding and training beside tiktoken's and Hugging Face's, on one thread, over 40 MB of
+# Compares our byte-pair encoding and training with tiktoken's and Hugging Face's, on one thread, over 40 MB of
 # English: scripts/bench_tokenizer.py with the environment it needs. Needs build/tessera.
 # usage: scripts/bench_tokenizer.sh TOKENIZER.json [TEXT] [TURNS]
 set -euo pipefail

@@ -12,7 +12,7 @@ fi
 # shellcheck disable=SC2086
 if ! places=$(clang-format --dry-run -Werror $files 2>&1); then
   echo "$places" | sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: error:.*/\1: not formatted/p' | uniq | head -20
-  echo "Mend it by   scripts/check_format.sh --fix" >&2
+  echo "Fix it with   scripts/check_format.sh --fix" >&2
   exit 1
 fi
 echo "$(echo "$files" | wc -l) files are formatted"

@@ -103,7 +103,7 @@ def check_small(tessera, folder, entries):
 
 
 def check_large(tessera, folder):
-    """More than 2 GiB of 4-byte ids: equal lines, so that a line's ids tell all."""
+    """More than 2 GiB of 4-byte ids: equal lines, so that the ids of one line determine all."""
     entries = 65500
     tokenizer = make_tokenizer(folder / "t.json", entries)
     line = " ".join(str(i % 10) for i in range(1 << 19))

@@ -63,7 +63,7 @@ class Check:
             raise SystemExit(f"a start ended with {code}: {(folder / 'errors.txt').read_text()[-2000:]}")
 
     def result(self, folder):
-        """What must be the same: the recorded numbers, and the files of the last checkpoint."""
+        """Returns what must be the same: the recorded numbers, and the files of the last checkpoint."""
         lines = metrics(folder / "run")
         numbers = [tuple(repr(l.get(k)) for k in ("step", "name", "tokens", "loss", "grad_norm",
                                                   "learning_rate", "validation_loss")) for l in lines]
@@ -106,7 +106,7 @@ class Check:
                 kills += 1
                 process.wait()
                 continue
-            rounds += 1  # it got through: compare, and begin anew
+            rounds += 1  # the run finished: compare, and start another
             self.compare(folder, f"random kills, round {rounds}")
         self.finish(folder)
         self.compare(folder, f"random kills, round {rounds + 1}")
@@ -145,7 +145,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--offload", default="none", help="layout.offload")
-    parser.add_argument("--threads", type=int, default=1, help="so small a model is no faster with more")
+    parser.add_argument("--threads", type=int, default=1, help="default 1: this model is too small for more")
     options = parser.parse_args()
     require_files(options.tessera, options.library, options.text)
     print(f"seed {options.seed}")

@@ -5,10 +5,12 @@
   - a third-party header in two rooms, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
+  - a file that opens the namespace of another room (one that specialises a template of it may)
   - a type name that two files give to two types of one namespace
   - a source without a header whose first line does not say what it is
   - a source of src/ or tests/ that no build file names
   - a class with more than 25 methods or 15 members (needs ctags); those in BIG_CLASSES may not grow
+  - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
   - #if: absence is a file
 
 usage: scripts/check_rooms.py [ROOT]
@@ -38,11 +40,17 @@ MAX_METHODS, MAX_MEMBERS = 25, 15
 # Classes over the limits: the most methods and members that each may have, and why it has them.
 BIG_CLASSES = {
     "tessera::IdVector": (30, 1, "has the interface of std::vector, one line per method"),
-    "tessera::BlockWriter": (29, 6, "the verbs of a model family, one per op"),
-    "tessera::Trainer": (29, 10, "to be divided"),
-    "tessera::Saves": (24, 17, "to be divided"),
-    "tessera::BpeTokenizer": (17, 18, "its tables are to be one struct"),
-    "tessera::DocumentStream": (15, 18, "its cursor is to be one struct"),
+    "tessera::model::BlockWriter": (29, 6, "the verbs of a model family, one per op"),
+}
+
+
+# Rooms in which meaning is in enums and roles: no comparison of text with a text of the source decides.
+# Files that may, and why: they read text that users write.
+TEXT_FREE_ROOMS = ("compile", "plan", "runtime")
+TEXT_READERS = {
+    "compile/layout.cc": "parses the value of layout.recompute",
+    "compile/schedule/offload.cc": "parses the value of layout.offload",
+    "compile/graph/adapters.cc": "names the weights of adapters after a weight, without its suffix",
 }
 
 
@@ -173,6 +181,36 @@ DEFINITION = re.compile(
     r"^(?:(?:struct|class|enum class|enum) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: : [^;{]*)?(?: \{|$)|using (\w+) =)")
 
 
+# Rooms whose names everything uses: they stand in `tessera` itself.
+VOCABULARY = {"base", "ir", "tensor"}
+NAMESPACE = re.compile(r"(?:inline )?namespace ([\w:]+) \{")
+SPECIALISATION = re.compile(r"\s*template <>\s+(?:struct|class|constexpr|inline|const|[\w:]+)\b")
+
+
+def check_namespaces(root, src, files):
+    """A room's names are in its own namespace. A specialisation must stand in the namespace of its template, so a
+    block that begins with one may open another room's; libraries' namespaces are not ours."""
+    names = "|".join(sorted(p.name for p in src.iterdir() if p.is_dir()))
+    for path in files:
+        room, text = path.relative_to(src).parts[0], path.read_text(errors="replace")
+        own = "tessera" if room in VOCABULARY else f"tessera::{room}"
+        for found in re.finditer(r"(?m)^" + NAMESPACE.pattern, text):
+            opened = found.group(1)
+            inner = opened.removeprefix(own)
+            # Below `tessera` itself a vocabulary room may nest, but not in the name of a room.
+            allowed = opened.startswith(own) and (
+                not inner or inner.startswith("::") and
+                not (room in VOCABULARY and (src / inner.split("::")[1]).is_dir()))
+            ours = opened.split("::")[0] == "tessera"
+            if ours and not allowed and not SPECIALISATION.match(text, found.end()):
+                wrong(f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: namespace {opened} "
+                      f"in room {room}, whose namespace is {own}")
+        if using := re.search(rf"(?m)^\s*using namespace (?:tessera|{names})\b.*", text):
+            wrong(f"{path.relative_to(root)}: {using.group(0).strip()}: name the room at each use")
+        if path.suffix == ".h" and (using := re.search(r"(?m)^using (?!namespace)[\w:]+;", text)):
+            wrong(f"{path.relative_to(root)}: {using.group(0)} in a header reaches all that include it")
+
+
 def check_type_names(root, files):
     """Two types of one name in one namespace are one type for the linker: their functions are mixed."""
     defined = collections.defaultdict(set)
@@ -273,6 +311,35 @@ def check_classes(root, src):
             wrong(f"scripts/check_rooms.py: BIG_CLASSES names {cls}, which is gone")
 
 
+# "…" beside == or !=, or given to a search; a constant counts where the file makes it of a literal.
+TEXT = r'(?:(?:u8|R)?"|{constants})'
+TEXT_COMPARISON = r'[!=]=\s*{text}|(?:"|{constants})\s*[!=]=|\b(?:starts_with|ends_with|find|rfind|contains|compare)\({text}'
+TEXT_CONSTANT = re.compile(r'(?:char\s*\*\s*(?:const\s+)?|string_view\s+|auto\s+|,\s*)(k[A-Z]\w*)\s*=\s*"')
+
+
+def check_text_comparisons(root, src, files):
+    """A part, an op or a device is known by its enum. A name that is renamed would change what the code does."""
+    used = set()
+    for path in files:
+        name = str(path.relative_to(src))
+        if path.relative_to(src).parts[0] not in TEXT_FREE_ROOMS:
+            continue
+        text = path.read_text(errors="replace")
+        names = TEXT_CONSTANT.findall(text)
+        constants = rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)"
+        pattern = TEXT_COMPARISON.format(text=TEXT.format(constants=constants), constants=constants)
+        for number, line in enumerate(text.splitlines(), 1):
+            code = re.sub(r"^\s*//.*|\s//\s.*$", "", line)
+            if not re.search(pattern, code):
+                continue
+            used.add(name)
+            if name not in TEXT_READERS:
+                wrong(f"{path.relative_to(root)}:{number}: compares text with a text of the source. Use an enum, or "
+                      "list the file in TEXT_READERS if it reads what users write")
+    for name in sorted(set(TEXT_READERS) - used):
+        wrong(f"scripts/check_rooms.py: TEXT_READERS names {name}, which compares no text")
+
+
 def check_sizes(root, src, files):
     lengths = {path: len(path.read_text(errors="replace").splitlines()) for path in files}
     for path, lines in sorted(lengths.items()):
@@ -302,10 +369,12 @@ def main():
     rooms = declared_rooms(src)
     check_includes(root, src, rooms, files)
     check_device_sources(root, src, files)
+    check_namespaces(root, src, files)
     check_type_names(root, files)
     check_first_lines(root, files)
     check_build_files(root)
     check_classes(root, src)
+    check_text_comparisons(root, src, files)
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)

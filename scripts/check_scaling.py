@@ -2,7 +2,7 @@
 """Doubles hostile inputs of every reader and prints the time of each size: it grows in proportion, or
 the input is rejected. Takes some minutes; not part of CI, since a busy machine changes times.
 
-usage: scripts/check_scaling.py [TESSERA]      ends with 1 where four times the input takes over 10 times
+usage: scripts/check_scaling.py [TESSERA]      ends with 1 if four times the input needs more than 10 times
 """
 import json
 import os
@@ -79,7 +79,7 @@ CASES = {  # name: (command of a size, first size)
     "nested JSON lists": (tokenizer_file(lambda n: "[" * n), 100_000),
     "one long JSON key": (tokenizer_file(lambda n: json.dumps({"a" * n: 1})), 1_000_000),
     "a long added token": (encode(lambda n: tokenizer([("a" * 512, {})]), lambda n: b"a" * n), 200_000),
-    "added tokens that take spaces": (encode(lambda n: tokenizer([(" ", {"rstrip": True})]), lambda n: b" " * n),
+    "added tokens that strip spaces": (encode(lambda n: tokenizer([(" ", {"rstrip": True})]), lambda n: b" " * n),
                                       200_000),
     "spaces": (encode(lambda n: tokenizer(), lambda n: b" " * n), 500_000),
     "line ends and spaces": (encode(lambda n: tokenizer(), lambda n: b"\n " * n), 500_000),

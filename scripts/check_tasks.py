@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our results in tasks beside those of lm-evaluation-harness (PyPI lm-eval) on the same exported model.
+"""Compares our results in tasks with those of lm-evaluation-harness (PyPI lm-eval) on the same exported model.
 
 usage: check_tasks.py TESSERA CHECKPOINT HF_FOLDER DATA_FOLDER [--limit N] [--written N] [TASK.yaml …]
 
@@ -91,7 +91,7 @@ def compare(a, files, limit):
 
 
 def same_text(mine, other, encodes):
-    """Beside an encoder lm-eval counts the source's tokens to its limit, so its text may go on."""
+    """With an encoder, lm-eval counts the encoder's tokens towards its limit, so our text may be longer."""
     return mine == other or (encodes and mine != "" and other.startswith(mine))
 
 

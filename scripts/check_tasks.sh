@@ -3,7 +3,7 @@
 # LLaMA of 4 layers x 128, or a T5 of 2 + 2, on the first solved questions of gsm8k until it has learned
 # some of them, exports it, and runs scripts/check_tasks.py. Needs build/tessera and gsm8k.jsonl in
 # DATA_FOLDER.
-# usage: scripts/check_tasks.sh DATA_FOLDER [--family llama|t5] [what check_tasks.py takes behind its folders]
+# usage: scripts/check_tasks.sh DATA_FOLDER [--family llama|t5] [further options of check_tasks.py]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${1:?usage: scripts/check_tasks.sh DATA_FOLDER [--family llama|t5] [--limit N] [TASK.yaml …]}

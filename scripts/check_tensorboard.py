@@ -8,7 +8,7 @@
 
 The sample is a run that wrote steps 1 to 8, died, and was resumed from step 5: the curve must have
 each step once, with the values of the session that came last. Of a run's directory every loss,
-gradient norm, validation loss and figure of a task must be what metrics.jsonl says.
+gradient norm, validation loss and figure of a task must be those of metrics.jsonl.
 """
 import json
 import struct

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What transformers puts before and behind a text must be the same of a folder, and of what
-`tessera checkpoint import`, a training step and `export` make of it.
+"""Compares what transformers puts before and after a text, for a folder and for the result of `tessera
+checkpoint import`, a training step and `export`.
 
-A tiny LLaMA with SentencePiece tokenizers that the package of PyPI learns; folders that say it
+A tiny LLaMA with SentencePiece tokenizers that the package of PyPI trains; folders that set it
 by add_bos_token and add_eos_token, and such whose tokenizer.json has a template. Ends with 1 if any
 differs.
 
@@ -89,7 +89,7 @@ def differs(work, kind, begins, ends, template):
     run(work, "checkpoint", "export", "second", "--to", "after")
     wanted, (begin, end) = ids(before)
     found, _ = ids(work / "after")
-    # transformers' class for such a folder takes a unigram model for BPE: its ids are others.
+    # transformers' class for such a folder treats a unigram model as BPE: its ids differ.
     same_words = kind == "bpe" or template
     bad = found != wanted if same_words else around(found, begin, end) != around(wanted, begin, end)
     bad |= around(found, begin, end) != [(begins, ends)] * len(TEXTS)

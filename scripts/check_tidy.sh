@@ -1,6 +1,6 @@
 #!/bin/bash
 # clang-tidy (list of checks: .clang-tidy) over the sources that changed since the main branch, or
-# over those that are given. Stops after LIMIT_S seconds (default 300) and says what it left out.
+# over those that are given. Stops after LIMIT_S seconds (default 300) and prints what it left out.
 # Needs a configured and built ./build.
 # usage: scripts/check_tidy.sh [FILE …]
 set -eu
@@ -28,7 +28,7 @@ done
 end=$(( SECONDS + ${LIMIT_S:-300} ))
 check() {
   [ "$SECONDS" -lt "$1" ] || { echo "left out for time: $2"; return 0; }
-  # The build's flags are GCC's; clang does not know one of them.
+  # The build's flags are GCC's; clang does not support one of them.
   clang-tidy -p build --quiet --warnings-as-errors='*' \
     --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-sign-conversion "$2" 2>/dev/null
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes a folder for a machine with a GPU and no tools: the CUDA tests, the program, Open MPI for
-# several ranks on one card, and the shared libraries that a bare machine lacks (the driver's,
-# cuBLASLt, cuDNN and libc apart), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
+# several ranks on one GPU, and the shared libraries that a bare machine lacks (the driver's,
+# cuBLASLt, cuDNN and libc excepted), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
 # not older than the one here.
 # usage: scripts/gpu_bundle.sh [FOLDER]   (default: build/gpu_bundle; at most 60 MB)
 set -eu
@@ -43,7 +43,7 @@ if command -v orterun >/dev/null && [ -d "$mpi/openmpi/lib/openmpi3" ]; then
   cp "$mpi"/pmix2/lib/pmix/pmix_mca_pcompress_zlib.so "$folder/lib/pmix/" 2>/dev/null || true
   cp -rL /usr/share/openmpi "$folder/share/" 2>/dev/null || true
 fi
-# What every system has is left out, and so is what the GPU's machine must bring itself.
+# Libraries that every system has are left out, and so are those that the GPU's machine must bring itself.
 find "$folder/bin" "$folder/lib" -type f | while read -r f; do ldd "$f" 2>/dev/null; done | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublas[^/]*)\.so' |
   while read -r library; do cp -L "$library" "$folder/lib/"; done

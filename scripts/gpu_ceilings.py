@@ -6,7 +6,7 @@
 Prints a line for each GEMM that the run measured (products.txt): the rate of the chosen algorithm,
 and that of torch.matmul on the same shape where PyTorch is there. Then the time of PyTorch's
 scaled_dot_product_attention for the attention shapes. Operands are random numbers: on zeros a device
-draws less power and is faster than a model's step can be.
+uses less power and is faster than a model's step can be.
 """
 import re
 import sys

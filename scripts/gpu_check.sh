@@ -90,7 +90,7 @@ if [ "${1:-}" = -l ]; then
 fi
 touch "$report"
 mkdir -p "$logs"
-# A skipped test says nothing of the device, so it is "not run".
+# A skipped test shows nothing about the device, so it is "not run".
 judge() {  # STATUS LOG SECONDS
   if [ "$1" = 124 ]; then echo "NOT FINISHED in $3 s"
   elif [ "$1" = 77 ]; then echo "NOT RUN: a tool is missing"
@@ -121,7 +121,7 @@ for part in ${*:-$parts}; do
   begin=$(date +%s)
   timeout "$seconds" bash -c ". ./$runs && part_$part" >"$log" 2>&1
   verdict=$(judge $? "$log" "$seconds")
-  # What it said before goes with its line.
+  # The earlier result is removed with its line.
   sed -i "/^$part: /,/^[^ ]/{/^$part: /d;/^ /d}" "$report"
   echo "$part: $verdict, $(($(date +%s) - begin)) s" | tee -a "$report"
   case $verdict in

@@ -3,7 +3,7 @@
 device=${GPU_DEVICE:-cuda}
 families="gpt2 neox llama t5"
 
-# $work: a tokenizer and a dataset of random words, the same everywhere.
+# $work: a tokenizer and a dataset of random text, the same everywhere.
 make_data() {
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
@@ -15,7 +15,7 @@ make_data() {
 } >/dev/null
 
 # A run called NAME: train NAME RANKS key=value…  In f32, in which the order of sums is all that two
-# runs may differ by, unless a key says otherwise.
+# runs may differ by, unless a key is set otherwise.
 train() {
   local name=$1 ranks=$2 launch=()
   shift 2
@@ -39,7 +39,7 @@ small() {
     data.tokenizer="$work/spans.model" data.train="[$work/spans]" data.validation="[$work/spans]"
 }
 
-# T5 takes spans out of the text, for which a tokenizer has sentinels.
+# T5 removes spans of the text, for which a tokenizer has sentinels.
 make_spans() {
   head -3000 "$work/text.txt" >"$work/some.txt"
   "$program" tokenizer train --kind unigram --sentinels 100 --vocabulary 1024 --out "$work/spans.model" "$work/some.txt" &&
@@ -95,7 +95,7 @@ long() {
     batch.global=2 precision=bf16 schedule.steps=10
 }
 
-# Several ranks, on one card where there is one.
+# Several ranks, on one GPU if there is only one.
 part_layouts() {
   command -v mpirun >/dev/null || return 77
   make_data || return 1
@@ -119,7 +119,7 @@ LAYOUTS
   return $bad
 }
 
-# Stopped and gone on with, bit for bit; and what the device saved goes on on the CPU.
+# Stopped and resumed, bit for bit; and the CPU resumes what the device saved.
 part_resume() {
   make_data || return 1
   # shellcheck disable=SC2046
@@ -131,7 +131,7 @@ part_resume() {
     train moved 1 $(small neox) run.device=cpu && same whole moved 1e-5
 }
 
-# What waits in the host's memory comes back as it went.
+# Offloaded activations return unchanged.
 part_offload() {
   make_data || return 1
   # shellcheck disable=SC2046
@@ -140,7 +140,7 @@ part_offload() {
     train moved 1 $(small llama) model.layers=8 layout.offload=activations+optimizer && same kept moved 0
 }
 
-# A device's checkpoint, scored and gone on with in words by both.
+# A checkpoint of the device: both score it and generate text from it.
 part_eval() {
   make_data || return 1
   local bad=0 family
@@ -161,13 +161,13 @@ part_eval() {
   return $bad
 }
 
-# The card, and whether this program runs on it.
+# The GPU, and whether this program runs on it.
 part_device() {
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
   "$program" doctor | grep -A 1 ' GPU ' && { [ "$device" = cpu ] || "$program" doctor | grep -q 'GPU .* x '; }
 }
 
-# What was planned is what was allocated; what is beside it is shown.
+# Planned and allocated memory are equal; memory outside the arena is printed.
 part_memory() {
   make_data || return 1
   local bad=0 family line
@@ -186,7 +186,7 @@ part_memory() {
 # Each own kernel by itself, in the sizes of GPT-2 1.5B.
 part_bandwidth() { "$program" bench --kernels --device "$device"; }
 
-# Dense products of bf16 by the card's data sheet, in TFLOP/s; nothing where the card is not known.
+# The dense bf16 rate by the GPU's data sheet, in TFLOP/s; nothing for an unknown GPU.
 peak_of() {
   case $1 in
     *H100*PCIe*) echo 756 ;;
@@ -222,12 +222,12 @@ bench() {  # PRESET TOKENS SEQUENCES MICRO
   awk -v what="$1, $3 x $2" -v tokens="$ours" -v flops="$(median_of model_flops_per_s "$run/metrics.jsonl")" \
     -v share="$(median_of model_flops_share "$run/metrics.jsonl")" -v peak="${peak:-0}" -v card="$card" 'BEGIN {
       printf "%s: %.0f tokens/s, %.2f TFLOP/s of the model, %.1f %% of the measured matrix rate\n", what, tokens, flops / 1e12, 100 * share
-      if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s that the data sheet of %s says\n", what, flops / peak / 1e10, peak, card
+      if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s in the data sheet of %s\n", what, flops / peak / 1e10, peak, card
       else printf "%s: no data sheet of \"%s\" is known here, so no MFU\n", what, card }'
   grep 'memory    of the device\|graphs  ' "$run/log.txt"
   if [ "$device" = cuda ]; then python=(env LD_LIBRARY_PATH="$system_libraries" python3); else python=(python3); fi
   if ! "${python[@]}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and sys.argv[1] == "cuda")' "$device" 2>/dev/null; then
-    echo "$1: no PyTorch for this device here, so nothing beside it"
+    echo "$1: no PyTorch for this device here, so nothing to compare with"
     python=(python3)
   fi
   [ ! -f "$run/products.txt" ] || "${python[@]}" "$ceilings" "$run/products.txt" 2>&1 || echo "$1: no ceilings"

@@ -11,7 +11,7 @@ packages_for() {
       zlib1g-dev libxxhash-dev libsentencepiece-dev libre2-dev \
       libopenmpi-dev openmpi-bin libeigen3-dev ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;
-    test) echo libgtest-dev python3 ;;
+    test) echo libgtest-dev python3 dict-gcide procps ;;
     check) echo python3 git clang-format clang-tidy universal-ctags ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;
@@ -21,7 +21,7 @@ packages_for() {
 }
 
 # The headers of cuDNN's frontend, which no Debian package has: where there is nvcc, and once. Without
-# them the build takes our own attention alone.
+# them the build uses only our own attention.
 cudnn_frontend() {
   local at folder version wheel sum scratch
   at=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parity with PyTorch, live: the same weights and the same batches through both.
+"""Compares with PyTorch while both run: the same weights and the same batches through both.
 
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
@@ -7,7 +7,7 @@
 For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
-(where PyTorch has no bf16 products of its own, they are summed in fp32, after one row that shows how
+(where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
 many results differ by it); then
 the way back: a model exported after training gives the same logits and greedy text in transformers,
 AutoTokenizer the same ids, and import, a checkpoint that 2 x 2 ranks write, export keeps every byte.
@@ -123,7 +123,7 @@ def corpus(options, work):
 
 
 def peer_batches(options):
-    """What stands in for our batches where nothing of ours runs."""
+    """Batches of PyTorch alone, in place of ours."""
     from tokenizers import ByteLevelBPETokenizer
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train([options.text], vocab_size=VOCABULARY, show_progress=False)
@@ -189,7 +189,7 @@ def our_curve(folder):
 
 
 def our_logits(options, checkpoint, tokens, work):
-    """Of rows of ids; of pairs, what the decoder says that reads the labels shifted by one."""
+    """Logits of rows of ids; for pairs, those of the decoder, which reads the labels shifted by one."""
     ids, out = work / "ids.json", work / "logits.safetensors"
     pairs = isinstance(tokens, reference.Pairs)
     read = torch.nn.functional.pad(tokens.labels, (1, -1)) if pairs else tokens
@@ -204,7 +204,7 @@ def our_logits(options, checkpoint, tokens, work):
 
 
 def largest_distance(a, b):
-    """Of logits: the largest difference over the largest value."""
+    """Returns the largest difference of logits over the largest value."""
     return float((a.double() - b.double()).abs().max() / b.double().abs().max())
 
 
@@ -217,7 +217,7 @@ def smooth(values):
 
 
 class Peer:
-    """What PyTorch computes in fp32 and in fp64 for one family, from the same start."""
+    """Results of PyTorch in fp32 and in fp64 for one family, from the same weights."""
 
     def __init__(self, family, batches, seed=STARTS[0]):
         self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed)
@@ -298,7 +298,7 @@ def compare_bf16(options, work, family, peer, report):
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         with reference.ComparedProducts() as products:
             reference.gradients_of(peer.model, batches[0].split(1)[0], autocast=True)
-        report.line("autocast's products, in fp32",
+        report.line("autocast's GEMMs, in fp32",
                     max(products.differ / products.results, products.worst), WIDENED_BOUND,
                     note=f"{products.differ} of {products.results} differ, norm-wise {products.worst:.1e}")
     theirs, _ = reference.train(peer.model, batches, LEARNING_RATE, autocast=True)
@@ -350,7 +350,7 @@ def prompts_of(options):
 
 
 def compare_ids(options, work, family, report):
-    """What AutoTokenizer makes of an exported folder, and what we do."""
+    """Compares the ids of AutoTokenizer for an exported folder with ours."""
     folder, name = work / family, tokenizer_name(family)
     lines = [l.strip() for l in pathlib.Path(options.text).read_text(
         encoding="utf-8", errors="replace").splitlines() if l.strip() and "<unk>" not in l]  # that token's name, to them
@@ -370,7 +370,7 @@ def compare_ids(options, work, family, report):
 
 
 def compare_text(options, work, family, report):
-    """What the exported model writes in transformers, always the most probable token."""
+    """Compares greedy text of the exported model in transformers with ours."""
     folder, t5 = work / family, encodes(family)
     loader = AutoModelForSeq2SeqLM if t5 else AutoModelForCausalLM
     model = loader.from_pretrained(folder / "exported", dtype=torch.float32).eval()
@@ -385,7 +385,7 @@ def compare_text(options, work, family, report):
         with torch.no_grad():
             out = model.generate(given, attention_mask=torch.ones_like(given), do_sample=False,
                                  max_new_tokens=NEW_TOKENS, pad_token_id=0,
-                                 use_cache=False)[0].tolist()  # its cache is for as many layers in both stacks
+                                 use_cache=False)[0].tolist()  # its cache needs equal numbers of layers in both stacks
         theirs = out[1 if t5 else len(ids):]
         theirs = theirs[:theirs.index(end)] if end in theirs else theirs
         ours = json.loads(run_tessera(
@@ -397,7 +397,7 @@ def compare_text(options, work, family, report):
 
 
 def compare_adafactor(options, work, family, peer, report):
-    """Ours takes fused weights as one matrix each. GPT-2 and NeoX have them fused on both sides."""
+    """Ours treats fused weights as one matrix each. GPT-2 and NeoX have them fused on both sides."""
     run = run_file(options, work, family, "adafactor", "fp32", LONG_STEPS, ADAFACTOR)
     run_tessera(options, "train", run)
     ours = our_curve(work / family / "adafactor")[0]
@@ -462,13 +462,13 @@ def main():
     parser.add_argument("--tessera", default="build/tessera", help="our program")
     parser.add_argument("--text", required=True, help="a text file of a megabyte or so")
     parser.add_argument("--family", choices=FAMILIES, action="append")
-    parser.add_argument("--keep", help="a folder for all files, kept: the next run takes tokenizers and data from it")
+    parser.add_argument("--keep", help="a folder for all files, kept: the next run reuses tokenizers and data")
     parser.add_argument("--skip-bf16", action="store_true")
     parser.add_argument("--only-bf16", action="store_true")
     parser.add_argument("--adafactor", action="store_true", help="only that optimizer")
     parser.add_argument("--peer-only", action="store_true")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
-                        help="of both sides; default: all cores")
+                        help="threads of both programs; default: all cores")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     report = Report()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The live check against PyTorch: scripts/parity.py with the environment it needs. Needs build/tessera.
+# Compares with PyTorch: scripts/parity.py with the environment it needs. Needs build/tessera.
 # usage: scripts/parity.sh [--text FILE] [--family NAME] [--skip-bf16 | --only-bf16] [--adafactor]
 #          [--keep FOLDER] [--threads N]
 set -euo pipefail

@@ -4,7 +4,7 @@
     VENV/bin/python scripts/parity_golden.py [FOLDER]      (torch, transformers, safetensors)
 
 All reference values are computed in float64 and rounded to float32; losses and norms stay float64.
-Inputs and weights are float32 numbers. tests/golden/README.md says what each tensor is.
+Inputs and weights are float32 numbers. tests/golden/README.md describes each tensor.
 """
 import json
 import pathlib
@@ -239,7 +239,7 @@ class Lion(torch.optim.Optimizer):
 
 
 def optimizers(cases):
-    torch.manual_seed(SEED)  # whatever was drawn before
+    torch.manual_seed(SEED)  # whatever was sampled before
     lion = dict(learning_rate=3e-3, beta1=0.9, beta2=0.99, weight_decay=0.1)
     optimizer_case(cases, "lion", lambda w: Lion(w, 3e-3, (0.9, 0.99), 0.1), lion,
                    moments=[("moment1", "m")])
@@ -274,7 +274,7 @@ def model_files(folder, family, sizes):
 
 
 def reference_file(folder, model, batch, given):
-    """What the model computes of a batch."""
+    """Results of the model for a batch."""
     exact = reference.double_copy(model)
     with torch.no_grad():
         logits = reference.logits_of(exact, reference.inputs_of(batch))
@@ -303,7 +303,7 @@ def reference_file(folder, model, batch, given):
 
 
 def byte_tokenizer():
-    """A token for each byte, as byte-level BPE spells them, and the end of text behind each text."""
+    """A token for each byte, as byte-level BPE spells them, and the end of text after each text."""
     spelled = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
     letters = {b: chr(b) for b in spelled}
     letters |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in letters)}
@@ -366,7 +366,7 @@ def main():
         pair_files(folder, family)
     for f in folder.rglob("*.safetensors"):
         f.chmod(0o644)
-    torch.manual_seed(SEED)  # whatever was drawn before
+    torch.manual_seed(SEED)  # whatever was sampled before
     model_files(folder, "qwen2", QWEN2)
     torch.manual_seed(SEED)
     model_files(folder, "mixtral", MIXTRAL)

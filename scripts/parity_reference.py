@@ -1,6 +1,6 @@
-"""What PyTorch and transformers compute, in the form that our parity checks compare with.
+"""Computes with PyTorch and transformers, in the form that our parity checks compare with.
 
-Used by parity_golden.py (small files for the test suite) and parity.py (the live check). The
+Used by parity_golden.py (small files for the test suite) and parity.py (which runs PyTorch). The
 float64 models are exact in the places where transformers falls back to float32: the angles of the
 rotary embedding are computed in double.
 """
@@ -34,8 +34,8 @@ LLAMAS = {
 
 
 class Pairs:
-    """A batch of an encoder and a decoder: what the one reads [B, S] (0 is padding) and the other is
-    to say [B, T] (or IGNORED)."""
+    """A batch of an encoder and a decoder: the input [B, S] of the one (0 is padding) and the
+    labels [B, T] (or IGNORED) of the other."""
 
     def __init__(self, source, labels):
         self.source, self.labels = source.long(), labels.long()
@@ -63,7 +63,7 @@ def make_t5(family, layers, hidden, heads, vocabulary):
         num_decoder_layers=layers + 1, num_heads=heads, dropout_rate=0.0,
         feed_forward_proj="gated-gelu", tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
         decoder_start_token_id=0, attn_implementation="sdpa"))
-    if not tied:  # transformers 5 ties whatever the configuration says
+    if not tied:  # transformers 5 ties in spite of the configuration
         model.lm_head.weight = torch.nn.Parameter(torch.randn(vocabulary, hidden) * hidden ** -0.5)
         model.config.tie_word_embeddings = False
     return model
@@ -71,7 +71,7 @@ def make_t5(family, layers, hidden, heads, vocabulary):
 
 def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=None):
     """A float32 model. `spread`: standard deviation of every tensor (norm gains around 1), so that
-    no gradient is small by accident; None: the family's own initialisation."""
+    no gradient is small by accident; None: the family's own initialization."""
     torch.manual_seed(seed)
     if family == "neox":
         model = GPTNeoXForCausalLM(GPTNeoXConfig(
@@ -119,7 +119,7 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
 
 
 def _scaled(frequencies, rope):
-    """Llama 3.1's scale, from its paper's words: by the turns within the first context."""
+    """Llama 3.1's scale, as its paper describes it: by the turns within the first context."""
     if rope["rope_type"] != "llama3":
         return frequencies
     turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
@@ -189,8 +189,8 @@ def as_saved(tensors):
 
 
 class WidenedProducts(TorchDispatchMode):
-    """PyTorch's bf16 products of matrices as it defines them, summed in float32 and rounded once, but
-    by its float32 kernels: on a CPU without bf16 instructions its own take a hundred times as long."""
+    """PyTorch's bf16 GEMMs as it defines them, summed in float32 and rounded once, but
+    by its float32 kernels: on a CPU without bf16 instructions its own are a hundred times slower."""
 
     KINDS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 
@@ -202,7 +202,7 @@ class WidenedProducts(TorchDispatchMode):
 
 
 class ComparedProducts(WidenedProducts):
-    """Both ways at once: how many results differ, and of which product the most, norm-wise."""
+    """Both ways at once: the number of results that differ, and the GEMM with the largest difference, norm-wise."""
 
     def __init__(self):
         super().__init__()
@@ -239,7 +239,7 @@ def inputs_of(batch):
 
 
 def loss_share(part, batch):
-    """Of the loss tokens of a batch, those of a part of it."""
+    """Share of the loss tokens of a batch that a part of it has."""
     if isinstance(batch, Pairs):
         return part.count() / batch.count()
     return len(part) / len(batch)

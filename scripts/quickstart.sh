@@ -40,9 +40,9 @@ prepare_text() {
     cat -- "$@" >"$all"
   fi
   bytes=$(size_of "$all")
-  [ "$bytes" -ge 1000000 ] || stop "the text has $bytes bytes; a megabyte is the least that teaches anything"
+  [ "$bytes" -ge 1000000 ] || stop "the text has $bytes bytes; at least a megabyte is needed"
   cut=$((bytes - bytes / 20))
-  # `head` ends early, and then `tail` dies of SIGPIPE: that is no failure here.
+  # `head` ends early, and then `tail` gets SIGPIPE: that is not a failure here.
   cut=$((cut + $( (tail -c +$((cut + 1)) "$all" || true) 2>/dev/null | head -n 1 | wc -c)))
   tail -c +$((cut + 1)) "$all" >"$folder/valid.txt"
   head -c "$cut" "$all" >"$folder/train.part"
@@ -50,7 +50,7 @@ prepare_text() {
   rm "$all"
 }
 
-# What xz -9 makes of the validation text, in bits per byte: alone, and after the training text (of
+# Compresses the validation text with xz -9, in bits per byte: alone, and after the training text (of
 # which it remembers the last 64 MB). One pass over both: where xz waits for input it writes out what
 # it has, so the size between the texts is that of the first.
 measure_xz() {
@@ -117,7 +117,7 @@ steps_that_fit() {
   step_s=$(median_of "$folder/probe/metrics.jsonl" step_s)
   rate=$(median_of "$folder/probe/metrics.jsonl" tokens_per_s)
   rm -r "$folder/probe" "$folder/probe.yaml"
-  # A forward pass alone takes about a third of a step. The margin of 5 % is for a machine that slows.
+  # A forward pass alone needs about a third of a step. The margin of 5 % is for a machine that slows.
   awk -v left=$((limit_s - SECONDS - after_training_s)) -v longest=$longest_training_s \
     -v shortest=$shortest_training_s -v step="$step_s" -v rate="$rate" \
     -v tokens=$(($(size_of "$folder/valid.bin") / 2)) 'BEGIN {
@@ -136,7 +136,7 @@ train() {
     write_run run "$steps"
   fi
   say "training ($folder/run.yaml)"
-  $tessera train "$folder/run.yaml" || stop "training failed; run it again to go on from the last checkpoint"
+  $tessera train "$folder/run.yaml" || stop "training failed; run it again to resume from the last checkpoint"
 }
 
 report() {
@@ -154,12 +154,12 @@ report() {
   cat <<END
 
 Next:
-  write something else     $tessera generate $folder/run --prompt "…"
+  generate other text      $tessera generate $folder/run --prompt "…"
   train for longer         $tessera train $folder/run.yaml run.directory=runs/longer schedule.steps=20000
   the curves               tensorboard --logdir $folder/run
-  what a run file can say  $tessera config explain schedule
-  for transformers         $tessera checkpoint export $folder/run --to exported
-  your own text            scripts/quickstart.sh FILE…            and a first hour: README.md
+  keys of a run file       $tessera config explain schedule
+  to Hugging Face format   $tessera checkpoint export $folder/run --to exported
+  your own text            scripts/quickstart.sh FILE…            tutorials: docs/tutorials/index.md
 END
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what the tests need, builds, and runs them.
-# usage: scripts/test.sh [fast|slow|all]   (default: all; fast takes under a minute)
+# usage: scripts/test.sh [fast|slow|all]   (default: all; fast: less than a minute)
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes src/data/unicode_tables.cc: what the tokenizers must know of every code point.
+"""Writes src/data/unicode_tables.cc: the properties of every code point that tokenizers use.
 
 Letters, numbers and spaces are those of Unicode 16.0.0, which Hugging Face tokenizers 0.23 uses in
-its GPT-2 split. Its normaliser is older: it knows the characters of Unicode 9.0 only, and leaves
-what came later where it stands. scripts/check_tokenizer.py proves both on every code point.
+its GPT-2 split. Its normalizer is older: it supports only Unicode 9.0, and leaves newer
+characters unchanged. scripts/check_tokenizer.py tests both on every code point.
 
     python3 -m venv /tmp/ucd && /tmp/ucd/bin/pip install unicodedata2==16.0.0
     /tmp/ucd/bin/python scripts/unicode_tables.py        # needs perl, for the age of characters
@@ -19,7 +19,7 @@ NORMALISER_AGE = "9.0"
 LETTER, NUMBER, SPACE, WORD, CHANGES, LITERAL = 1, 2, 3, 4, 8, 16
 LAST = 0x10FFFF
 
-# Alphabetic symbols that are no letters: circled, squared and parenthesised Latin.
+# Alphabetic symbols that are not letters: circled, squared and parenthesized Latin.
 ALPHABETIC_SYMBOLS = [(0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189)]
 # White_Space among the control characters; the others are all of category Z.
 CONTROL_SPACES = {9, 10, 11, 12, 13, 0x85}
@@ -63,7 +63,7 @@ def compositions():
 
 
 def normalisation(old):
-    """CHANGES: NFC may change a text that holds this; LITERAL: HF's NFC does not know it."""
+    """CHANGES: NFC may change a text that holds this; LITERAL: HF's NFC does not support it."""
     pairs = compositions()
     firsts, seconds = {a for a, _ in pairs}, {b for _, b in pairs}
     hangul = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
@@ -91,7 +91,7 @@ def ranges():
 
 def main():
     if unicode.unidata_version != VERSION:
-        sys.exit(f"unicodedata2 is of Unicode {unicode.unidata_version}; wanted {VERSION}: "
+        sys.exit(f"unicodedata2 is of Unicode {unicode.unidata_version}; expected {VERSION}: "
                  f"pip install unicodedata2=={VERSION}")
     found = [f"0x{c << 8 | flags:08x}," for c, flags in ranges()]
     lines = ["  " + " ".join(found[i:i + 8]) for i in range(0, len(found), 8)]
@@ -100,7 +100,7 @@ def main():
 
 #include "data/unicode.h"
 
-namespace tessera {{
+namespace tessera::data {{
 namespace {{
 
 // clang-format off
@@ -113,7 +113,7 @@ constexpr std::array<uint32_t, {len(found)}> kRanges = {{
 
 std::span<const uint32_t> unicode_ranges() {{ return kRanges; }}
 
-}}  // namespace tessera
+}}  // namespace tessera::data
 """
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "..", "src", "data", "unicode_tables.cc"), "w", encoding="utf-8") as f:

@@ -59,9 +59,9 @@ Tree stage(const char* name, const char* unit, Work work) {
 Tree text_stages(const std::string& file) {
   Tree out = Tree::list();
   out.push(stage("read", "bytes", [&] {
-    DocumentStream stream(list_sources({file}), {.split = Split::kParagraphs});
+    data::DocumentStream stream(data::list_sources({file}), {.split = data::Split::kParagraphs});
     int64_t bytes = 0;
-    for (Document d; stream.next(d);) bytes += std::ssize(d.text);
+    for (data::Document d; stream.next(d);) bytes += std::ssize(d.text);
     return bytes;
   }));
   return out;
@@ -73,25 +73,25 @@ struct Buffers {
       : samples(static_cast<size_t>(rows)), sources(static_cast<size_t>(rows * source)) {
     for (std::vector<int32_t>& v : values) v.resize(static_cast<size_t>(rows * tokens));
   }
-  SampleRow row() { return {values[0], values[1], values[2], values[3], sources}; }
-  BatchView batch() { return {values[0], values[1], values[2], samples, values[3], sources}; }
+  data::SampleRow row() { return {values[0], values[1], values[2], values[3], sources}; }
+  data::BatchView batch() { return {values[0], values[1], values[2], samples, values[3], sources}; }
 
   std::vector<int32_t> values[4];
   std::vector<int64_t> samples;
   std::vector<int32_t> sources;
 };
 
-Tree packing(const InstructionData& data, int64_t row) {
+Tree packing(const data::InstructionData& data, int64_t row) {
   std::vector<int32_t> lengths;
   for (int64_t i = 0; i < data.examples(); ++i)
     lengths.push_back(static_cast<int32_t>(data.ids(i).size()) - 1);
   return stage("pack", "tokens", [&] {
-    const RowPacking packed(lengths, row, 1);
+    const data::RowPacking packed(lengths, row, 1);
     return packed.rows() > 0 ? data.tokens() : 0;
   });
 }
 
-Tree samples(TrainingData& data, int64_t rows) {
+Tree samples(data::TrainingData& data, int64_t rows) {
   std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
   return stage("tokens", "tokens", [&] {
     for (int64_t i = 0; i < rows; ++i) data.read(i, ids);
@@ -100,16 +100,17 @@ Tree samples(TrainingData& data, int64_t rows) {
 }
 
 // Tokens of text that become a row, on average.
-int64_t text_tokens(const TrainingRows& data) {
+int64_t text_tokens(const train::TrainingRows& data) {
   if (data.datasets()) return data.datasets()->sample_tokens() - 1;
   return data.instructions()->tokens() / data.instructions()->rows();
 }
 
-Tree batches(const RunConfig& config, TrainingRows& data, int64_t rows) {
-  BatchShape shape = batch_shape(config, 0);
+Tree batches(const config::RunConfig& config, train::TrainingRows& data, int64_t rows) {
+  data::BatchShape shape = config::batch_shape(config, 0);
   shape.sequence_length = data.row_tokens();
   shape.source_length = data.row_source();
-  BatchSource source(shape, [&](int64_t i, const SampleRow& row) { data.read_row(i, row); });
+  data::BatchSource source(shape,
+                           [&](int64_t i, const data::SampleRow& row) { data.read_row(i, row); });
   Buffers many(shape.micro, data.row_tokens(), data.row_source());
   const int64_t steps = std::max<int64_t>(1, rows / shape.global);
   return stage("batches", "tokens", [&] {
@@ -120,14 +121,14 @@ Tree batches(const RunConfig& config, TrainingRows& data, int64_t rows) {
 }
 
 Tree row_stages(const std::string& file, int64_t rows) {
-  RunConfig config = open_run(file, {});
-  resolve_sizes(config);
-  const auto tokenizer = load_tokenizer(config.data.tokenizer);
-  TrainingRows data(config, config.model.vocabulary, *tokenizer);
+  config::RunConfig config = cli::open_run(file, {});
+  train::resolve_sizes(config);
+  const auto tokenizer = data::load_tokenizer(config.data.tokenizer);
+  train::TrainingRows data(config, config.model.vocabulary, *tokenizer);
   Tree out = Tree::list();
   if (data.instructions()) out.push(packing(*data.instructions(), data.row_tokens()));
   if (data.datasets()) {
-    TrainingData raw(training_spec(config, config.model.vocabulary, *tokenizer));
+    data::TrainingData raw(train::training_spec(config, config.model.vocabulary, *tokenizer));
     out.push(samples(raw, rows));
   }
   Buffers one(1, data.row_tokens(), data.row_source());

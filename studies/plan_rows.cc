@@ -16,7 +16,6 @@
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "compile/compile.h"
-#include "plan/cluster_target.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
@@ -46,7 +45,7 @@ std::vector<std::string> take_facts(std::vector<std::string>& all) {
 }
 
 struct Row {
-  CompileRequest request;
+  compile::CompileRequest request;
   std::vector<Program> stages;
   std::vector<std::string> facts;  // of the software, of this row
 };
@@ -54,14 +53,15 @@ struct Row {
 Row compile_row(const std::string& run, const std::string& line, const std::string& program) {
   std::vector<std::string> keys = words(line);
   const std::vector<std::string> facts = take_facts(keys);
-  const Software software = load_software(program, facts);
-  RunConfig config = open_run(run, keys);
-  if (config.precision == Precision::kAuto) config.precision = Precision::kBf16;
-  resolve_sizes(config);
+  const plan::Software software = plan::load_software(program, facts);
+  config::RunConfig config = cli::open_run(run, keys);
+  if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kBf16;
+  train::resolve_sizes(config);
   Row row;
   row.facts = facts;
-  row.request = as_compiled_by(software, compile_request(config, Purpose::kTrain));
-  row.stages = compile_stages(row.request, cluster_target());
+  row.request =
+      plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
+  row.stages = compile::compile_stages(row.request, plan::cluster_target());
   return row;
 }
 
@@ -69,12 +69,13 @@ void answer(const std::vector<Row>& rows, const std::string& cluster, const std:
             const std::string& line) {
   std::vector<std::string> figures = words(line);
   const std::vector<std::string> asked = take_facts(figures);
-  const Hardware h = load_hardware(cluster, figures);
+  const plan::Hardware h = plan::load_hardware(cluster, figures);
   std::string out;
   for (const Row& row : rows) {
     std::vector<std::string> facts = row.facts;
     facts.insert(facts.end(), asked.begin(), asked.end());
-    out += fmt::format("{:.9g} ", simulate(row.stages, h, load_software(software, facts)).step_s);
+    out += fmt::format("{:.9g} ",
+                       plan::simulate(row.stages, h, plan::load_software(software, facts)).step_s);
   }
   fmt::print("{}\n", out);
   std::fflush(stdout);
@@ -85,13 +86,14 @@ int run(const std::vector<std::string>& args) {
   std::vector<Row> rows;
   std::istringstream lines(read_file(args[3]));
   const bool json = args.size() > 4;
-  const Hardware hardware = load_hardware(args[1]);
+  const plan::Hardware hardware = plan::load_hardware(args[1]);
   for (std::string line; std::getline(lines, line);) {
     Row row = compile_row(args[0], line, args[2]);
     if (json)
       fmt::print("{}\n",
-                 to_json(as_tree(simulate(row.stages, hardware, load_software(args[2], row.facts)),
-                                 hardware, row.request.layout)));
+                 to_json(plan::as_tree(
+                     plan::simulate(row.stages, hardware, plan::load_software(args[2], row.facts)),
+                     hardware, row.request.layout)));
     else
       rows.push_back(std::move(row));
   }

@@ -7,16 +7,16 @@
 
 namespace tessera {
 
-inline std::vector<Family> every_family() {
-  std::vector<Family> out;
-  for (const FamilyRule* f : all_families()) out.push_back(f->family);
+inline std::vector<model::Family> every_family() {
+  std::vector<model::Family> out;
+  for (const model::FamilyRule* f : model::all_families()) out.push_back(f->family);
   return out;
 }
 
 // Those without an encoder, which take one text.
-inline std::vector<Family> every_decoder() {
-  std::vector<Family> out;
-  for (const FamilyRule* f : all_families())
+inline std::vector<model::Family> every_decoder() {
+  std::vector<model::Family> out;
+  for (const model::FamilyRule* f : model::all_families())
     if (!f->encodes) out.push_back(f->family);
   return out;
 }

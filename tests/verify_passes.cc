@@ -4,7 +4,7 @@
 namespace tessera {
 namespace {
 
-[[maybe_unused]] const bool kOn = (verify_after_each_pass(true), true);
+[[maybe_unused]] const bool kOn = (compile::verify_after_each_pass(true), true);
 
 }  // namespace
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Transfers between ranks on this machine, each as a ratio to Open MPI's own collective, and what
-// they cost the ranks that compute meanwhile, by how the transfer is moved on:
+// Measures transfers between ranks on this machine, each as a ratio to Open MPI's own collective,
+// and their cost to ranks that compute meanwhile, for several ways to advance the transfer:
 //   mpirun -n 2 build/bench/comm/transfers_bench
 #include <fmt/format.h>
 #include <mpi.h>
@@ -23,8 +23,8 @@ double seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-void finish(Communicator& c, Ticket t) {
-  Idle idle;
+void finish(comm::Communicator& c, comm::Ticket t) {
+  comm::Idle idle;
   while (!c.done(t)) c.progress() ? idle.moved() : idle.pause();
 }
 
@@ -33,9 +33,9 @@ struct Way {
   std::function<void()> run;
 };
 
-// The least time of each, in seconds, on the slowest rank; in turns, so that what else the machine
-// does meets all of them.
-std::vector<double> times(World& world, const std::vector<Way>& ways, int runs) {
+// Returns the minimum time of each, in seconds, on the slowest rank. The ways alternate, so that
+// other load of the machine affects all of them.
+std::vector<double> times(comm::World& world, const std::vector<Way>& ways, int runs) {
   std::vector<double> least(ways.size(), 1e9);
   for (int k = 0; k < runs; ++k)
     for (size_t w = 0; w < ways.size(); ++w) {
@@ -43,20 +43,20 @@ std::vector<double> times(World& world, const std::vector<Way>& ways, int runs) 
       const double start = seconds();
       ways[w].run();
       double taken = seconds() - start;
-      world.all_reduce({&taken, 1}, Reduction::kMax);
+      world.all_reduce({&taken, 1}, comm::Reduction::kMax);
       least[w] = std::min(least[w], taken);
     }
   return least;
 }
 
-void report(World& world, const std::vector<Way>& ways, int runs) {
+void report(comm::World& world, const std::vector<Way>& ways, int runs) {
   const std::vector<double> t = times(world, ways, runs);
   if (world.rank() != 0) return;
   for (size_t w = 0; w < ways.size(); ++w)
     fmt::print("  {:46} {:7.1f} ms\n", ways[w].name, 1e3 * t[w]);
 }
 
-void compare(World& world, Communicator& all) {
+void compare(comm::World& world, comm::Communicator& all) {
   if (world.rank() == 0)
     fmt::print("all_reduce, {} ranks   bytes       ours     Open MPI  ratio\n", world.size());
   for (const int64_t n : {1, 64, 2048, 16384, 262144, 4194304}) {
@@ -64,7 +64,7 @@ void compare(World& world, Communicator& all) {
     const TensorView view = {x.data(), DType::kF32, Shape{n}};
     const std::vector<double> t =
         times(world,
-              {{"ours", [&] { finish(all, all.all_reduce(view, view, Reduction::kSum)); }},
+              {{"ours", [&] { finish(all, all.all_reduce(view, view, comm::Reduction::kSum)); }},
                {"Open MPI",
                 [&] {
                   MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(n), MPI_FLOAT, MPI_MAX,
@@ -87,9 +87,9 @@ float compute(int64_t rounds) {
 }
 
 struct Overlap {
-  Communicator& all;
+  comm::Communicator& all;
   TensorView x;
-  int64_t rounds;  // of an op
+  int64_t rounds;  // rounds of an op
   int ops;
   volatile float sink = 0;
 
@@ -100,10 +100,10 @@ struct Overlap {
       between();
     }
   }
-  Ticket start() { return all.all_reduce(x, x, Reduction::kSum); }
+  comm::Ticket start() { return all.all_reduce(x, x, comm::Reduction::kSum); }
   // Another thread moves the transfer on; this one makes no MPI call meanwhile.
   void with_thread(int sleep_us) {
-    const Ticket t = start();
+    const comm::Ticket t = start();
     std::thread mover([&] {
       while (!all.done(t)) {
         all.progress();
@@ -115,7 +115,7 @@ struct Overlap {
   }
 };
 
-void overlap(World& world, Communicator& all, int64_t mib, double op_s, int ops) {
+void overlap(comm::World& world, comm::Communicator& all, int64_t mib, double op_s, int ops) {
   std::vector<float> x(static_cast<size_t>(mib << 18), 0.0f);
   Overlap o{all, {x.data(), DType::kF32, Shape{mib << 18}}, 100'000, ops};
   const double unit = times(world, {{"op", [&] { o.op(); }}}, 9)[0] / 1e5;
@@ -132,7 +132,7 @@ void overlap(World& world, Communicator& all, int64_t mib, double op_s, int ops)
                             }},
                            {"asked between ops",
                             [&] {
-                              const Ticket t = o.start();
+                              const comm::Ticket t = o.start();
                               o.compute_all([&] { all.progress(); });
                               finish(all, t);
                             }},
@@ -143,8 +143,9 @@ void overlap(World& world, Communicator& all, int64_t mib, double op_s, int ops)
   report(world, ways, 9);
 }
 
-// What waiting costs a core that another rank computes on: rank 0 computes, the others wait for it.
-void waiting(World& world, Communicator& all) {
+// Measures the cost of waiting to a core that another rank computes on: rank 0 computes, the others
+// wait.
+void waiting(comm::World& world, comm::Communicator& all) {
   if (world.size() < 2) return;
   float one = 0;
   volatile float sink = 0;
@@ -155,13 +156,13 @@ void waiting(World& world, Communicator& all) {
   if (world.rank() == 0) fmt::print("rank 0 computes, {} others wait\n", world.size() - 1);
   const auto begin = [&] {
     compute_first();
-    return all.all_reduce(x, x, Reduction::kMax);
+    return all.all_reduce(x, x, comm::Reduction::kMax);
   };
   report(world,
-         {{"nobody waits", compute_first},
-          {"asking all the time",
+         {{"no rank waits", compute_first},
+          {"polling continuously",
            [&] {
-             const Ticket t = begin();
+             const comm::Ticket t = begin();
              while (!all.done(t)) all.progress();
            }},
           {"asking, yielding, sleeping", [&] { finish(all, begin()); }}},
@@ -172,7 +173,7 @@ void waiting(World& world, Communicator& all) {
 }  // namespace tessera::bench
 
 int main() {
-  const auto world = tessera::mpi_world();
+  const auto world = tessera::comm::mpi_world();
   std::vector<int64_t> ranks(static_cast<size_t>(world->size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   const auto all = world->group(ranks);

@@ -1,9 +1,9 @@
 // Ops over flat ranges, as a share of the memory bandwidth. Bytes are those that must be read and
 // written once.
 #include "bench/kernels/limits.h"
-#include "kernels/cast.h"
+#include "kernels/elementwise.h"
+#include "kernels/gradient_norm.h"
 #include "kernels/initialise.h"
-#include "kernels/squares.h"
 #include "kernels/update.h"
 
 namespace tessera::bench {
@@ -34,7 +34,8 @@ void adamw_with_bf16_copy(benchmark::State& state) {
 }
 BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Weights and moments in bf16, rounded stochastically: half the bytes, and random words to draw.
+// Weights and moments in bf16, rounded stochastically: half the bytes, and random numbers to
+// generate.
 void adamw_bf16_sr(benchmark::State& state) {
   const Tensor w({kN}, DType::kBF16), m({kN}, DType::kBF16), v({kN}, DType::kBF16), g({kN});
   const kernels::UpdateRange all{0, kN, true, 1};

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tensor/cpu_features.h"
 #include "tensor/tensor.h"
@@ -32,7 +32,7 @@ class Tensor {
       launch(kernels::Cpu(), {.threads = omp_get_max_threads()}, kernels::ClearArgs{view_});
     }
   }
-  operator TensorView() const { return view_; }  // NOLINT: what kernels take
+  operator TensorView() const { return view_; }  // NOLINT: the type of kernel operands
   const TensorView& view() const { return view_; }
 
  private:
@@ -49,7 +49,7 @@ void measure(benchmark::State& state, const Args& args) {
     launch(kernels::Cpu(), {.workspace = workspace.data(), .threads = threads}, args);
 }
 
-// Bytes a second of a = b + s c over arrays beyond the caches, best of five, all threads.
+// Bytes per second of a = b + s c over arrays larger than the caches, best of five, all threads.
 inline double memory_rate() {
   static const double rate = [] {
     constexpr int64_t n = 16 << 20;
@@ -67,7 +67,7 @@ inline double memory_rate() {
   return rate;
 }
 
-// FLOPs a second of f32 products.
+// FLOPs per second of f32 GEMMs.
 inline double matrix_rate() {
   static const double rate =
       kernels::measure_matrix_rate(DType::kF32, read_cpu_features(), omp_get_max_threads());

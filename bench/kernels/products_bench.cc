@@ -1,6 +1,6 @@
-// Matrix products and the head of Pythia-70M for 4 x 512 tokens, as a share of the matrix rate of
-// their type. The head's FLOPs are those of its three products: what its softmax costs is in the
-// share.
+// Measures the GEMMs and the head of Pythia-70M for 4 x 512 tokens, as a share of the matrix rate
+// of their dtype. The head's FLOPs are those of its three GEMMs: the share includes the cost of its
+// softmax.
 #include "bench/kernels/limits.h"
 #include "kernels/linear_cross_entropy.h"
 

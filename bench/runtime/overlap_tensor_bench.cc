@@ -1,11 +1,12 @@
-// How much of the communication of tensor parallelism runs beside computation, on two ranks over a
-// link so slow that it takes a given share of the computation, and what simulate() predicts.
+// Measures how much of the communication of tensor parallelism overlaps with computation, on two
+// ranks over a link so slow that communication is a given share of the computation, and what
+// simulate() predicts.
 //
 //   mpirun -n 2 overlap_tensor_bench [SHARE [ROUNDS [HIDDEN [CHUNKS [LAYERS]]]]]
 //
 //   computation    a step over a fast link, without the waits for communication
-//   communication  what a step over the slow link takes longer without overlap: the bytes at the
-//                  rate of the link, and what each transfer takes at least
+//   communication  the additional time of a step over the slow link without overlap: its bytes
+//                  at the rate of the link, and the minimum time of each transfer
 //   hidden         1 - (step - computation) / communication
 // Steps with and without overlap take turns; medians are printed. The weights after all of them
 // must be equal in every bit. The prediction uses the rates of the ops of some observed steps, the
@@ -39,15 +40,15 @@ struct Options {
   int64_t hidden = 512, chunks = 4, layers = 4;
 };
 
-CompileRequest request_of(const Options& o, bool overlap) {
-  CompileRequest r;
-  apply_family(Family::kGpt2, r.model);
+compile::CompileRequest request_of(const Options& o, bool overlap) {
+  compile::CompileRequest r;
+  model::apply_family(model::Family::kGpt2, r.model);
   r.model.layers = o.layers;
   r.model.hidden = o.hidden;
   r.model.heads = o.hidden / 64;
   r.model.vocabulary = r.model.vocabulary_multiple = 512;
   r.model.context = 128;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.tokens = 128;
   r.sequences = 4;
   r.layout.tensor = 2;
@@ -64,13 +65,14 @@ double median(std::vector<double> x) {
 // One program with memory of its own.
 class Run {
  public:
-  Run(const Options& o, bool overlap, World& world) : world_(world) {
-    auto kernels = std::make_unique<PreparedKernels>(read_cpu_features(), 1);
-    Program p = compile(request_of(o, overlap), kernels->target());
-    machine_ = std::make_unique<Machine>(std::vector<Program>{std::move(p)}, std::move(kernels),
-                                         MachineOptions{.world = &world, .now_s = clock_s});
+  Run(const Options& o, bool overlap, comm::World& world) : world_(world) {
+    auto kernels = std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1);
+    Program p = compile::compile(request_of(o, overlap), kernels->target());
+    machine_ = std::make_unique<runtime::Machine>(
+        std::vector<Program>{std::move(p)}, std::move(kernels),
+        runtime::MachineOptions{.world = &world, .now_s = clock_s});
     machine_->initialise(7);
-    const BoundProgram& bound = executor().bound();
+    const runtime::BoundProgram& bound = executor().bound();
     for (const ValueId v : program().values.ids()) {
       if (program()[v].frame == kNone) continue;
       if (program()[v].role == Role::kTokens || program()[v].role == Role::kLabels)
@@ -79,11 +81,11 @@ class Run {
     }
   }
 
-  Executor& executor() { return machine_->executor(0); }
+  runtime::Executor& executor() { return machine_->executor(0); }
   const Program& program() { return machine_->program(); }
 
   // Seconds of a step; its waits are in executor().communication().
-  double step(const Observer& observe = {}) {
+  double step(const runtime::Observer& observe = {}) {
     auto* state = executor().bound().view(executor().bound().only(Role::kStep)).as<double>();
     state[kStepNumber] = state[kUpdate] = static_cast<double>(++steps_);
     state[kLearningRate] = 1e-3;
@@ -117,16 +119,16 @@ class Run {
       t.as<int32_t>()[i] = static_cast<int32_t>(i % t.shape[-1]);
   }
 
-  World& world_;
-  std::unique_ptr<Machine> machine_;
+  comm::World& world_;
+  std::unique_ptr<runtime::Machine> machine_;
   int64_t steps_ = 0;
 };
 
 // The rates of the ops of one observed step, as figures of this machine.
-Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s) {
-  Hardware h;
+plan::Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s) {
+  plan::Hardware h;
   h.name = "this machine";
-  DeviceFigures& d = h.device;
+  plan::DeviceFigures& d = h.device;
   d.name = "core";
   d.kind = "cpu";
   d.memory_bytes = 1e10;
@@ -142,7 +144,7 @@ Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s) {
   std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>, Work> products;
   std::map<std::string, Work> bytes, flops;
   const ValueVector local = local_values(run.program().values);
-  const Observer note = [&](const OpEvent& e) {
+  const runtime::Observer note = [&](const runtime::OpEvent& e) {
     const Op& op = *e.op.op;
     if (communicates(op)) return;
     const double seconds = clock_s() - e.start_s;
@@ -153,9 +155,9 @@ Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s) {
       add(products[{std::string(name_of(s.type)), std::string(name_of(s.kind)), s.m, s.n, s.k}],
           s.flops());
     } else if (cost.work == tessera::Work::kAttention || cost.work == tessera::Work::kChunks) {
-      add(flops[rate_key(op, local)], cost.flops.hardware);
+      add(flops[plan::rate_key(op, local)], cost.flops.hardware);
     } else {
-      add(bytes[rate_key(op, local)], cost.moved_bytes);
+      add(bytes[plan::rate_key(op, local)], cost.moved_bytes);
     }
   };
   for (int k = 0; k < 3; ++k) run.step(note);
@@ -186,7 +188,7 @@ void report(const char* name, double step, double computation, double communicat
 }
 
 int main_of(const Options& o) {
-  const std::unique_ptr<World> mpi = mpi_world();
+  const std::unique_ptr<comm::World> mpi = comm::mpi_world();
   if (mpi->size() != 2)
     throw Error("overlap_tensor_bench: {} ranks, expected 2. Run it with mpirun -n 2.",
                 mpi->size());
@@ -194,7 +196,7 @@ int main_of(const Options& o) {
   SlowWorld world(*mpi, link);
   Run off(o, false, world), on(o, true, world);
   const auto together = [&](double x) {
-    mpi->all_reduce({&x, 1}, Reduction::kMax);
+    mpi->all_reduce({&x, 1}, comm::Reduction::kMax);
     return x;
   };
   off.step(), on.step();
@@ -207,7 +209,8 @@ int main_of(const Options& o) {
   double sent = 0;
   for (const auto& [group, bytes] : off.executor().communication().bytes_sent)
     sent += static_cast<double>(bytes);
-  // What transfers take beside the bytes is found with a first rate, from which the second follows.
+  // A first rate gives the time of transfers in addition to their bytes, from which the second
+  // follows.
   const double computation = median(computations), wanted = o.share * computation;
   link.bytes_per_s = sent / wanted;
   std::vector<double> first;
@@ -225,13 +228,13 @@ int main_of(const Options& o) {
   }
   const double communication = median(without) - computation;
   const double transfer_s = transfers_s / static_cast<double>(collectives_of(off.program()));
-  const Hardware hardware = hardware_of(off, link.bytes_per_s, transfer_s),
-                 in_chunks = hardware_of(on, link.bytes_per_s, transfer_s);
-  const double predicted_off = simulate({off.program()}, hardware, {}).step_s;
-  const double predicted_on = simulate({on.program()}, in_chunks, {}).step_s;
+  const plan::Hardware hardware = hardware_of(off, link.bytes_per_s, transfer_s),
+                       in_chunks = hardware_of(on, link.bytes_per_s, transfer_s);
+  const double predicted_off = plan::simulate({off.program()}, hardware, {}).step_s;
+  const double predicted_on = plan::simulate({on.program()}, in_chunks, {}).step_s;
   const bool same = off.same_weights(on);
   if (mpi->rank() == 0) {
-    fmt::print("a transfer takes at least {:.2f} ms\n", 1e3 * transfer_s);
+    fmt::print("minimum time of a transfer {:.2f} ms\n", 1e3 * transfer_s);
     fmt::print("computation {:.3f} s, communication {:.3f} s ({:.1f} MB at {:.1f} MB/s)\n",
                computation, communication, sent / 1e6, link.bytes_per_s / 1e6);
     report("without overlap", median(without), computation, communication, predicted_off);

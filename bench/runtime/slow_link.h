@@ -1,5 +1,6 @@
-// Ranks of one machine behind a link of a given rate: a transfer is over when its bytes have moved
-// and a link of that rate would have moved them, after those that were started before it.
+// Emulates a link of a given rate between ranks of one machine: a transfer is done when its bytes
+// have moved and a link of that rate would have moved them, after those that were started before
+// it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ inline double clock_s() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-// What a rank sends to others, all of its communicators together.
+// The link of a rank to all others, shared by its communicators.
 struct SlowLink {
   double bytes_per_s = 0;  // 0: as fast as the transfers themselves
   double free_s = 0;       // when it has sent all bytes so far
@@ -30,28 +31,28 @@ struct SlowLink {
   }
 };
 
-class SlowCommunicator final : public Communicator {
+class SlowCommunicator final : public comm::Communicator {
  public:
-  SlowCommunicator(std::unique_ptr<Communicator> inner, SlowLink& link)
-      : Communicator(inner->ranks(), inner->ranks()[static_cast<size_t>(inner->rank())]),
+  SlowCommunicator(std::unique_ptr<comm::Communicator> inner, SlowLink& link)
+      : comm::Communicator(inner->ranks(), inner->ranks()[static_cast<size_t>(inner->rank())]),
         inner_(std::move(inner)),
         link_(link) {}
 
   // The bytes that a rank sends, with every rank's part sent to each other rank once.
-  Ticket all_reduce(const TensorView& in, const TensorView& out, Reduction r) override {
+  comm::Ticket all_reduce(const TensorView& in, const TensorView& out, comm::Reduction r) override {
     return add(inner_->all_reduce(in, out, r), 2 * of_others(in.bytes()));
   }
-  Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
-                        const ReduceScatterForm& how) override {
+  comm::Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
+                              const comm::ReduceScatterForm& how) override {
     return add(inner_->reduce_scatter(whole, part, how), of_others(whole.bytes()));
   }
-  Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
+  comm::Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
     return add(inner_->all_gather(part, whole, share), of_others(whole.bytes()));
   }
-  Ticket send(const TensorView& x, int64_t peer) override {
+  comm::Ticket send(const TensorView& x, int64_t peer) override {
     return add(inner_->send(x, peer), static_cast<double>(x.bytes()));
   }
-  Ticket receive(const TensorView& x, int64_t peer) override {
+  comm::Ticket receive(const TensorView& x, int64_t peer) override {
     return add(inner_->receive(x, peer), 0);
   }
   void prepare_sums() override { inner_->prepare_sums(); }
@@ -71,33 +72,33 @@ class SlowCommunicator final : public Communicator {
 
  private:
   struct Pending {
-    Ticket own, inner;
+    comm::Ticket own, inner;
     double over_s;
   };
   double of_others(int64_t bytes) const {
     const auto ranks = static_cast<double>(size());
     return static_cast<double>(bytes) * (ranks - 1) / ranks;
   }
-  Ticket add(Ticket inner, double bytes) {
-    const Ticket own = open();
+  comm::Ticket add(comm::Ticket inner, double bytes) {
+    const comm::Ticket own = open();
     count_sent(static_cast<int64_t>(bytes));
     under_way_.push_back({own, inner, link_.send(bytes)});
     return own;
   }
 
-  std::unique_ptr<Communicator> inner_;
+  std::unique_ptr<comm::Communicator> inner_;
   SlowLink& link_;
   std::deque<Pending> under_way_;
 };
 
-class SlowWorld final : public World {
+class SlowWorld final : public comm::World {
  public:
-  SlowWorld(World& inner, SlowLink& link) : inner_(inner), link_(link) {}
+  SlowWorld(comm::World& inner, SlowLink& link) : inner_(inner), link_(link) {}
 
   int64_t rank() const override { return inner_.rank(); }
   int64_t size() const override { return inner_.size(); }
   const std::string& host(int64_t rank) const override { return inner_.host(rank); }
-  std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
+  std::unique_ptr<comm::Communicator> group(std::span<const int64_t> ranks) override {
     return std::make_unique<SlowCommunicator>(inner_.group(ranks), link_);
   }
   void barrier() override { inner_.barrier(); }
@@ -105,14 +106,14 @@ class SlowWorld final : public World {
     return inner_.all_gather(own);
   }
   void broadcast(std::string& bytes, int64_t root) override { inner_.broadcast(bytes, root); }
-  void all_reduce(std::span<double> x, Reduction r) override { inner_.all_reduce(x, r); }
+  void all_reduce(std::span<double> x, comm::Reduction r) override { inner_.all_reduce(x, r); }
   [[noreturn]] void abort(int exit_code) override {
     inner_.abort(exit_code);
     std::abort();
   }
 
  private:
-  World& inner_;
+  comm::World& inner_;
   SlowLink& link_;
 };
 

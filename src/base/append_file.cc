@@ -52,8 +52,7 @@ void AppendFile::append(std::string_view record) {
 void AppendFile::sync() {
   const std::lock_guard lock(mutex_);
   write_late();
-  // EINVAL: the path is a pipe or a terminal, which has nothing to flush.
-  if (fd_ >= 0 && !failing_ && ::fdatasync(fd_) != 0 && errno != EINVAL)
+  if (fd_ >= 0 && !failing_ && ::fdatasync(fd_) != 0)
     failed(fmt::format("cannot be flushed to the disk: {}", std::strerror(errno)));
 }
 
@@ -93,24 +92,27 @@ void AppendFile::reopen() {
   std::error_code ignored;  // open() below reports why
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
   // O_APPEND moves to the end in the same step as the write, so several processes may share the
-  // file.
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // file. O_NONBLOCK: the open of a FIFO without a reader would wait.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  fd_ = ::open(path_.c_str(), kFlags, 0644);
   if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
-  struct stat s {};
-  if (head_.empty() || ::fstat(fd_, &s) != 0 || s.st_size > 0) return;
   try {
-    write_whole(head_);
+    struct stat s {};
+    const bool known = ::fstat(fd_, &s) == 0;
+    if (known && !S_ISREG(s.st_mode)) throw Error("is not a regular file: move it away");
+    // No record may precede the head.
+    if (known && s.st_size == 0) write_whole(head_);
   } catch (const Error&) {
-    ::close(std::exchange(fd_, -1));  // no record may precede the head
+    ::close(std::exchange(fd_, -1));
     throw;
   }
 }
 
 void AppendFile::write_whole(std::string_view record) {
-  // A regular file can be truncated back to its length before the record, which is what makes a
-  // record appear whole or not at all. Other files, such as pipes, keep the part that was written.
+  // The file is truncated back to its length before the record, which is what makes a record appear
+  // whole or not at all.
   struct stat before {};
-  const bool known = ::fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);
+  const bool known = ::fstat(fd_, &before) == 0;
   for (size_t at = 0; at < record.size();) {
     const ssize_t n = ::write(fd_, record.data() + at, record.size() - at);
     if (n < 0 && errno == EINTR) continue;

@@ -32,6 +32,14 @@ constexpr int kNumericExitCode = 3;
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                const std::string& message);
 
+// A command line that cannot be understood: exit code 2.
+class UsageError : public Error {
+  using Error::Error;
+};
+
+// Returns `message` with a full stop at its end, so that another sentence can follow.
+std::string sentence(std::string message);
+
 }  // namespace tessera
 
 #define CHECK(condition, ...)                                                              \

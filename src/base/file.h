@@ -91,4 +91,13 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Throws Error, with what to do, if the bytes of the file `source` are such a pointer.
+inline void refuse_lfs_pointer(std::string_view bytes, std::string_view source) {
+  if (bytes.starts_with("version https://git-lfs"))
+    throw Error(
+        "{}: is a Git LFS pointer, not the file itself: it was cloned without its large files. "
+        "Fetch them with   git lfs pull   in that folder, or download the file.",
+        source);
+}
+
 }  // namespace tessera

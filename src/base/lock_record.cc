@@ -1,4 +1,5 @@
-#include "base/lock_record.h"
+// Writes and reads the text of a lock file. A crash may leave any part of it.
+#include "base/owner_lock.h"
 
 #include <algorithm>
 #include <string_view>
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::string_view kMark = "{\"tessera_lock\":";
 
+// A record that a crash cut off lacks members: numbers read as 0, texts as empty.
 int64_t number(const Tree& t, const char* key) {
   const Tree* member = t.find(key);
   const auto* n = member ? std::get_if<int64_t>(&member->value) : nullptr;

@@ -35,17 +35,17 @@ constexpr uint64_t hash_name(std::string_view s, uint64_t seed = 0) {
 struct Philox {
   uint64_t key = 0;
 
-  PhiloxBlock block(uint64_t index, uint64_t lane = 0) const {
+  constexpr PhiloxBlock block(uint64_t index, uint64_t lane = 0) const {
     return philox({static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)},
                   {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
                    static_cast<uint32_t>(lane), static_cast<uint32_t>(lane >> 32)});
   }
-  uint64_t word(uint64_t index) const {
+  constexpr uint64_t word(uint64_t index) const {
     const PhiloxBlock b = block(index);
     return (uint64_t{b[0]} << 32) | b[1];
   }
   // Uniform in [0, 1), 24 bits.
-  static float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+  static constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
   // A standard normal number by Box-Muller from two words.
   static double normal(uint32_t a, uint32_t b) {
     const double u = (a + 1.0) * 0x1p-32, v = b * 0x1p-32;

@@ -123,4 +123,10 @@ std::string to_json(const Tree& t, int indent) {
   return out;
 }
 
+std::optional<double> number_in(const Tree& tree) {
+  if (const auto* whole = std::get_if<int64_t>(&tree.value)) return static_cast<double>(*whole);
+  if (const auto* real = std::get_if<double>(&tree.value)) return *real;
+  return std::nullopt;
+}
+
 }  // namespace tessera

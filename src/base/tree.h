@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,5 +56,9 @@ std::vector<Tree> parse_json_lines(std::string_view text, const std::string& sou
 // (shortest form); NaN and infinities, which JSON cannot hold, become null.
 std::string to_json(const Tree& t, int indent = 0);
 std::string to_yaml(const Tree& t);
+
+// Returns the value of an integer or of a real number, and nothing for other values. JSON writes
+// 1.0 as 1, so a reader of real numbers must accept both.
+std::optional<double> number_in(const Tree& tree);
 
 }  // namespace tessera

@@ -26,7 +26,7 @@
 #include "base/tree.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // A piece of state to be saved: `data` holds the box [begin, end) of the global value, row-major.
 struct StateTensor {
@@ -45,14 +45,14 @@ struct CheckpointHeader {
   Tree state;           // what else the run must remember (data position, loss scale); may be null
   std::string version;  // of the program that wrote it
   std::string tokenizer;  // bytes of tokenizer.json or a SentencePiece model; empty: none
-  int ranks = 1;          // that saved it; set by the writer
+  int64_t ranks = 1;      // that saved it; set by the writer
 };
 
 // The ranks that save. With more than one, both functions are collective. `require_no_error` gets
 // why this rank failed, empty if it did not, and throws Error on every rank if one failed
 // (comm/agree.h). `broadcast` gives the text of rank 0 to all ranks.
 struct SaveGroup {
-  int rank = 0, ranks = 1;
+  int64_t rank = 0, ranks = 1;
   std::function<void(const std::string& own)> require_no_error = {};
   std::function<void(std::string&)> broadcast = {};
 };
@@ -66,7 +66,7 @@ using FillPiece = std::function<void(int64_t first, int64_t count, std::byte* ou
 // A piece as it lies in a file.
 struct StoredPiece {
   std::vector<int64_t> begin, end;  // box of the global value
-  int file = 0;                     // index into the checkpoint's files
+  int64_t file = 0;                 // index into the checkpoint's files
   int64_t offset = 0, bytes = 0;
   uint64_t checksum = 0;  // XXH3-64 of its bytes
 };
@@ -171,4 +171,4 @@ class CheckpointReader {
   std::vector<std::vector<bool>> seen_;  // a tensor, a piece: its checksum has been compared
 };
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -5,7 +5,7 @@
 
 #include <new>
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 uint64_t checksum_of(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
@@ -33,4 +33,4 @@ void Checksum::add(std::span<const std::byte> bytes) {
 }
 uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->xxh); }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 uint64_t checksum_of(std::span<const std::byte> bytes);
 uint64_t checksum_of(std::string_view text);
@@ -28,4 +28,4 @@ class Checksum {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

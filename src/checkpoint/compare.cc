@@ -7,10 +7,10 @@
 #include <cstring>
 #include <limits>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/convert.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr int64_t kSlab = int64_t{1} << 20;  // elements compared at a time
@@ -95,4 +95,4 @@ std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b) 
   return differences;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 struct TensorDifference {
   std::string name;
@@ -20,4 +20,4 @@ struct TensorDifference {
 // Empty if all tensors are equal to the last bit. Reads both checkpoints; holds a few MiB.
 std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -3,12 +3,18 @@
 // inner loop has no branch on it.
 #include "checkpoint/convert.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 uint16_t f16_from_float(float x) { return F16(x).bits; }
 
@@ -47,7 +53,7 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, int64_t n
   const auto each = [&]<class T>(T (*make)(float)) {
     for (int64_t i = 0; i < n; ++i) {
       const T x = make(load_float(kFrom, from, i));
-      std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &x, sizeof(T));
+      std::memcpy(to + i * sizeof(T), &x, sizeof(T));
     }
   };
   switch (to_type) {
@@ -61,7 +67,7 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, int64_t n
       each(+[](float x) { return f16_from_float(x); });
       return;
     case DType::kF64:
-      each(+[](float x) { return static_cast<double>(x); });
+      each(+[](float x) { return double{x}; });
       return;
     default:
       CHECK(false, "no conversion to {}", name_of(to_type));
@@ -89,4 +95,94 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
   }
 }
 
-}  // namespace tessera
+// Transposes a dense array of any rank, one flat range of the result at a time. Along the last
+// dimension of the result the source has a constant stride, so each row is one strided gather.
+
+namespace {
+
+// A fixed size lets the compiler turn memcpy into one load and one store.
+template <int64_t kBytes>
+void gather(const std::byte* from, int64_t stride, int64_t n, std::byte* out) {
+  for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * kBytes, from + i * stride, kBytes);
+}
+
+// Copies n elements that are `stride` bytes apart.
+void gather_any(const std::byte* from, int64_t stride, int64_t n, int64_t bytes, std::byte* out) {
+  if (stride == bytes) {
+    std::memcpy(out, from, n * bytes);
+    return;
+  }
+  switch (bytes) {
+    case 1:
+      return gather<1>(from, stride, n, out);
+    case 2:
+      return gather<2>(from, stride, n, out);
+    case 4:
+      return gather<4>(from, stride, n, out);
+    default:
+      CHECK(bytes == 8, "elements of {} bytes", bytes);
+      return gather<8>(from, stride, n, out);
+  }
+}
+
+}  // namespace
+
+void copy_permuted(const std::byte* from, const Shape& shape, std::span<const int> axes,
+                   int64_t element_bytes, int64_t first, int64_t count, std::byte* out) {
+  const size_t rank = shape.rank();
+  CHECK(axes.size() == rank, "{} axes for {}", axes.size(), to_string(shape));
+  if (rank == 0 || count == 0) {
+    if (count > 0) std::memcpy(out, from, element_bytes);
+    return;
+  }
+  std::vector<int64_t> extents(rank), strides(rank);  // of P, in bytes of `from`
+  for (size_t k = 0; k < rank; ++k) {
+    extents[k] = shape[axes[k]];
+    strides[k] = shape.product(axes[k] + 1, shape.rank()) * element_bytes;
+  }
+  const int64_t row = extents.back();
+  while (count > 0) {
+    const int64_t column = first % row, n = std::min(row - column, count);
+    const std::byte* at = from + column * strides.back();
+    // The offset of the row in the source: its number, decomposed into indices, last dimension
+    // first.
+    int64_t rest = first / row;
+    for (size_t k = rank - 1; k-- > 0; rest /= extents[k]) at += rest % extents[k] * strides[k];
+    gather_any(at, strides.back(), n, element_bytes, out);
+    out += n * element_bytes;
+    first += n;
+    count -= n;
+  }
+}
+
+FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
+                     std::vector<int> axes, DType to_type) {
+  const int64_t bytes = size_of(from_type);
+  CHECK(std::ssize(from) == shape.elements() * bytes, "{} bytes for {}", from.size(),
+        to_string(shape));
+  bool moves = false;
+  for (int k = 0; k < std::ssize(axes); ++k) moves |= axes[k] != k;
+  if (!moves)
+    return [=](int64_t first, int64_t count, std::byte* out) {
+      convert(from.data() + first * bytes, from_type, out, to_type, count);
+    };
+  return [=, order = std::move(axes)](int64_t first, int64_t count, std::byte* out) {
+    if (from_type == to_type) {
+      copy_permuted(from.data(), shape, order, bytes, first, count, out);
+      return;
+    }
+    std::vector<std::byte> chunk(count * bytes);
+    copy_permuted(from.data(), shape, order, bytes, first, count, chunk.data());
+    convert(chunk.data(), from_type, out, to_type, count);
+  };
+}
+
+void release_pages(std::span<const std::byte> mapped) {
+  const uintptr_t page = ::sysconf(_SC_PAGESIZE);
+  const auto at = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t begin = (at + page - 1) / page * page, end = (at + mapped.size()) / page * page;
+  // Only a hint: where the system does not take it, the pages stay until it needs them.
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace tessera::checkpoint

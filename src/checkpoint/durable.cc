@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/temporary.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ void remove_folder(const Path& folder) {
   empty_out(part);
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

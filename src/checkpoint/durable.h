@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 void sync_folder(const Path& folder);  // its list of names, to the disk
 
@@ -26,4 +26,4 @@ void move_folder(const Path& folder, const Path& place);
 // Removes a folder: it is renamed to a temporary name, then emptied.
 void remove_folder(const Path& folder);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <optional>
 
-#include "base/box.h"
 #include "base/count.h"
+#include "base/shape.h"
 #include "checkpoint/convert.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr int64_t kBlock = 4096;             // elements tested before the result is looked at
@@ -21,10 +21,12 @@ constexpr int64_t kSlab = int64_t{1} << 20;  // elements read from a checkpoint 
 template <class Bits>
 Bits bits_at(const std::byte* data, int64_t i) {
   Bits bits;
-  std::memcpy(&bits, data + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
+  std::memcpy(&bits, data + i * sizeof(Bits), sizeof(Bits));
   return bits;
 }
 
+// An IEEE 754 number is infinite or NaN if and only if all bits of its exponent are set. The loop
+// has no branch, so the compiler vectorizes it.
 template <class Bits>
 int64_t count_of(const std::byte* data, Bits exponent, int64_t begin, int64_t end) {
   int64_t count = 0;
@@ -33,6 +35,7 @@ int64_t count_of(const std::byte* data, Bits exponent, int64_t begin, int64_t en
   return count;
 }
 
+// Counts block by block; only the first block that contains one is searched for its position.
 template <class Bits>
 NonFinite find(const std::byte* data, Bits exponent, int64_t n) {
   NonFinite found;
@@ -59,7 +62,7 @@ int64_t index_in(const Shape& shape, const Box& box, int64_t i) {
   int64_t flat = 0, scale = 1;
   const Shape extents = box.extents();
   for (int d = shape.rank() - 1; d >= 0; --d) {
-    const auto at = static_cast<size_t>(d);
+    const size_t at = d;
     // Mixed radix: the last dimension varies fastest, in the box and in the array.
     flat += (box.begin[at] + i % extents[d]) * scale;
     i /= extents[d];
@@ -68,6 +71,7 @@ int64_t index_in(const Shape& shape, const Box& box, int64_t i) {
   return flat;
 }
 
+// Reads a tensor in slabs, which are flat ranges and so a few boxes each.
 NonFinite find_in(CheckpointReader& checkpoint, const StoredTensor& t) {
   NonFinite found;
   if (!is_float(t.dtype)) return found;
@@ -147,4 +151,4 @@ void require_finite(CheckpointReader& checkpoint) {
       tensors == 1 ? "" : fmt::format(" ({} tensors have such elements)", format_count(tensors)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // The elements of a flat array that are not finite.
 struct NonFinite {
@@ -35,4 +35,4 @@ void require_finite(CheckpointReader& checkpoint, const std::string& name, const
 // the first by name, and counts such tensors.
 void require_finite(CheckpointReader& checkpoint);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

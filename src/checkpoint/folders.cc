@@ -19,7 +19,7 @@
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,8 +46,7 @@ bool is_saved_file(std::string name) {
   if (dash == name.npos || dot == name.npos || dot < dash) return false;
   const auto rank = step_of(std::string_view(name).substr(dash + 1, dot - dash - 1));
   if (!rank || *rank > std::numeric_limits<int>::max()) return false;
-  return name == pieces_file(static_cast<int>(*rank)) ||
-         name == piece_list_file(static_cast<int>(*rank));
+  return name == pieces_file(*rank) || name == piece_list_file(*rank);
 }
 
 // Returns true if `path` is a folder that has files, and only those of a save.
@@ -80,7 +79,7 @@ int64_t bytes_in(const Path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code other;
-    if (at->is_regular_file(other)) bytes += static_cast<int64_t>(at->file_size(other));
+    if (at->is_regular_file(other)) bytes += at->file_size(other);
   }
   const bool absent = error == std::errc::not_a_directory ||
                       error == std::errc::no_such_file_or_directory;  // a link to nowhere
@@ -311,4 +310,4 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   return removed;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 struct FoundCheckpoint {
   Path path;
@@ -81,4 +81,4 @@ struct KeepRule {
 // those that cannot be removed, once the others are.
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -9,21 +9,20 @@
 #include "base/config.h"
 #include "base/mapped_fault.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/merge.h"
-#include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stored_model.h"
-#include "checkpoint/transposed.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +31,7 @@ constexpr std::array kEndOfText{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eo
 
 // Removes the padding of the vocabulary. A model that was imported with padding states it as its
 // vocabulary, and keeps it.
-ModelConfig without_padding(ModelConfig model, int64_t tokenizer_vocabulary) {
+model::ModelConfig without_padding(model::ModelConfig model, int64_t tokenizer_vocabulary) {
   model.vocabulary =
       std::min(std::max(model.vocabulary, tokenizer_vocabulary), model.padded_vocabulary());
   model.vocabulary_multiple = 1;
@@ -41,26 +40,28 @@ ModelConfig without_padding(ModelConfig model, int64_t tokenizer_vocabulary) {
 
 // Returns the tensors of `exported` as parts of those of `stored`: without the padding of the
 // vocabulary, the first rows.
-std::vector<HfTensor> exported_tensors(const ModelConfig& stored, const ModelConfig& exported) {
-  std::vector<HfTensor> names = hf_tensors(exported);
-  const std::vector<HfTensor> whole = hf_tensors(stored);
+std::vector<model::HfTensor> exported_tensors(const model::ModelConfig& stored,
+                                              const model::ModelConfig& exported) {
+  std::vector<model::HfTensor> names = model::hf_tensors(exported);
+  const std::vector<model::HfTensor> whole = model::hf_tensors(stored);
   for (size_t i = 0; i < names.size(); ++i) names[i].shape = whole[i].shape;
   return names;
 }
 
 // Returns true if `part` is the first rows of `tensor`, or all of it.
-bool is_first_rows(const HfTensor& part, const Shape& tensor) {
+bool is_first_rows(const model::HfTensor& part, const Shape& tensor) {
   Shape rows = tensor;
   rows[0] = part.part()[0];
   return rows == part.part() &&
          std::all_of(part.begin.begin(), part.begin.end(), [](int64_t at) { return at == 0; });
 }
 
-std::vector<std::string> write_weights(CheckpointReader& reader, const std::vector<HfTensor>& names,
+std::vector<std::string> write_weights(CheckpointReader& reader,
+                                       const std::vector<model::HfTensor>& names,
                                        const Path& folder, const HfExportOptions& options) {
   const auto stored = stored_weights(reader, names);
   std::vector<SafetensorsPlan> plans;
-  for (const HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
+  for (const model::HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
   std::vector<std::byte> gathered;  // a tensor that lies in several pieces, or a part of one
   std::span<const std::byte> last;  // the mapped bytes of the tensor before
   const auto fill = [&](size_t i) {
@@ -71,7 +72,7 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
     require_mapped_reads();  // of the tensor before
     release_pages(last);
     std::span<const std::byte> bytes = last = {};
-    const auto part_bytes = static_cast<size_t>(part.elements() * size_of(t.dtype));
+    const size_t part_bytes = part.elements() * size_of(t.dtype);
     // A tensor stored in one piece is taken from the mapped file without a copy. If only its first
     // rows are exported (a padded vocabulary), they are a prefix of its bytes.
     if (t.pieces.size() == 1 && is_first_rows(names[i], t.shape)) {
@@ -82,7 +83,7 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
       reader.read(t.name, names[i].begin, names[i].end(), {gathered.data(), t.dtype, part});
       bytes = gathered;
     }
-    return transposed(bytes, t.dtype, part, inverse(names[i].axes), options.dtype);
+    return transposed(bytes, t.dtype, part, model::inverse(names[i].axes), options.dtype);
   };
   auto written = write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
   require_mapped_reads();
@@ -112,9 +113,10 @@ Tree ids_of(const std::vector<int32_t>& ids) {
 
 // Writes a SentencePiece model. transformers has a tokenizer class per family of such a model.
 void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
-                         const ModelConfig& model, const std::optional<SentencePieceIds>& ids) {
+                         const model::ModelConfig& model,
+                         const std::optional<SentencePieceIds>& ids) {
   const HfTextRules texts = hf_text_rules(header);
-  const FamilyRule& family = rule_of(model.family);
+  const model::FamilyRule& family = model::rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_pieces, header.tokenizer);
   if (described) write_file(folder / kTokenizerFile, ids->tokenizer_json);
@@ -138,17 +140,17 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
 
 // Returns the dropout settings that transformers would not apply as the run did. They are found by
 // writing a config of a minimal model with these settings and reading it back.
-std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
-  ModelConfig small;
-  apply_family(model.family, small);
+std::vector<std::string> unsaid_dropout(const model::ModelConfig& model) {
+  model::ModelConfig small;
+  model::apply_family(model.family, small);
   small.layers = small.heads = small.kv_heads = 1;
   small.encoder_layers = model.encoder_layers > 0 ? 1 : 0;
   small.hidden = small.feed_forward = small.vocabulary = small.context = 64;
   small.dropout = model.dropout;
   small.attention_dropout = model.attention_dropout;
   small.embedding_dropout = model.embedding_dropout;
-  const ModelConfig back =
-      model_from_hf_config(hf_config_of_model(small, std::nullopt, DType::kF32), "config.json");
+  const model::ModelConfig back = model::model_from_hf_config(
+      model::hf_config_of_model(small, std::nullopt, DType::kF32), "config.json");
   std::vector<std::string> unsaid;
   const auto compare = [&](const char* key, double ours, double theirs) {
     if (ours != theirs)
@@ -220,7 +222,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         "  tessera checkpoint merge {} --out MERGED   and export that.",
         checkpoint.string(), checkpoint.string());
   HfExport result;
-  const ModelConfig stored = stored_model(reader);
+  const model::ModelConfig stored = stored_model(reader);
   if (!stored.no_rope_layers.empty() || !stored.wide_layers.empty())
     throw Error(
         "{}: its layers are of several kinds (model.no_rope_layers, model.wide_layers), which the "
@@ -230,7 +232,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   result.model = without_padding(stored, options.tokenizer_vocabulary);
   const auto names = exported_tensors(stored, result.model);
   result.tensors = std::ssize(names);
-  for (const HfTensor& t : names) result.parameters += t.part().elements();
+  for (const model::HfTensor& t : names) result.parameters += t.part().elements();
 
   // From here on files are written, under a temporary name.
   PartFolder part(place);
@@ -250,9 +252,9 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
     }
     write_chat_templates(reader.header(), part.path());
   }
-  Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
+  Tree config = model::hf_config_of_model(result.model, result.end_of_text, options.dtype);
   result.unsaid = unsaid_dropout(result.model);
-  Tree generation = hf_generation_config(result.model, result.end_of_text);
+  Tree generation = model::hf_generation_config(result.model, result.end_of_text);
   // Ids that the imported model or the run's own texts use override the families' defaults.
   for (Tree* said : {&config, &generation}) {
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
@@ -265,4 +267,4 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

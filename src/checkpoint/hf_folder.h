@@ -14,10 +14,10 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 struct HfImport {
-  ModelConfig model;
+  model::ModelConfig model;
   int64_t tensors = 0, parameters = 0;
   DType stored_as = DType::kF32;  // in the folder; bf16 and f16 were widened, which is exact
   bool has_tokenizer = false;
@@ -49,7 +49,7 @@ struct HfExportOptions {
 };
 
 struct HfExport {
-  ModelConfig model;  // as written: without padding of the vocabulary
+  model::ModelConfig model;  // as written: without padding of the vocabulary
   int64_t tensors = 0, parameters = 0;
   std::vector<std::string> files;      // of weights
   std::optional<int64_t> end_of_text;  // written to config.json as bos and eos
@@ -85,4 +85,4 @@ void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header);
 // texts there (stops) are not copied: this run has its own ends.
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -2,13 +2,12 @@
 // transposed, converted to f32 and written as one piece of ours, and its pages are released.
 #include "checkpoint/hf_folder.h"
 
-#include "base/printable.h"
+#include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/hf_source.h"
-#include "checkpoint/pages.h"
-#include "checkpoint/transposed.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,4 +62,4 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -10,22 +10,22 @@
 
 #include "base/config.h"
 #include "base/wire_message.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
-#include "checkpoint/permute.h"
 #include "checkpoint/stored_model.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
 // One of our tensors and its place in the folder.
 struct Match {
-  HfTensor names;
+  model::HfTensor names;
   SafetensorsFolder::Found found;
 };
 
@@ -61,13 +61,13 @@ void check_copy(const SafetensorsFolder::Found& copy, const std::vector<Match>& 
           copy.entry->name, m.names.theirs));
 }
 
-std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& model,
+std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfig& model,
                          const std::string& source, std::vector<std::string>& skipped) {
   std::vector<Match> matches;
   std::vector<std::string> faults;
   std::set<std::string> used;
-  for (HfTensor& t : hf_tensors(model)) {
-    const std::string name = name_in(files, t.theirs, hf_prefix(model.family));
+  for (model::HfTensor& t : model::hf_tensors(model)) {
+    const std::string name = name_in(files, t.theirs, model::hf_prefix(model.family));
     const auto found = files.find(name);
     if (!found) {
       faults.push_back(fmt::format("{}: missing, wanted {}", t.theirs, to_string(t.their_shape)));
@@ -81,8 +81,8 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
     if (used.contains(name)) continue;
     // Extra tensors are errors, except buffers that are computed here and copies of tied
     // embeddings.
-    if (hf_is_embedding(model, name)) check_copy(*files.find(name), matches, faults);
-    if (hf_is_buffer(model, name) || hf_is_embedding(model, name))
+    if (model::hf_is_embedding(model, name)) check_copy(*files.find(name), matches, faults);
+    if (model::hf_is_buffer(model, name) || model::hf_is_embedding(model, name))
       skipped.push_back(name);
     else
       faults.push_back(name + ": not a tensor of this model");
@@ -95,9 +95,10 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   return matches;
 }
 
-CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const Path& hf_folder) {
+CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
+                           const Path& hf_folder) {
   CheckpointHeader header;
-  header.model = to_tree(model);
+  header.model = tessera::to_tree(model);
   header.config = Tree::object();
   header.state = Tree::object();
   header.state.set("imported_from", Tree(hf_folder.filename().string()));
@@ -112,7 +113,7 @@ CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const P
     if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
   const bool json = tokenizer_file_name(header.tokenizer) == std::string_view(kTokenizerFile);
-  const bool by_class = !json && !rule_of(model.family).encodes;
+  const bool by_class = !json && !model::rule_of(model.family).encodes;
   read_text_rules(hf_folder, config, by_class, header.state);
   return header;
 }
@@ -141,12 +142,12 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
 }
 
 // Checks generation_config.json, which transformers reads in preference to config.json.
-void check_generation(const Path& folder, const FamilyRule& family) {
+void check_generation(const Path& folder, const model::FamilyRule& family) {
   const Path file = folder / "generation_config.json";
   std::error_code error;
   if (family.hf_check_start == nullptr || !fs::exists(file, error)) return;
   const Tree tree = parse_json(read_file(file), file.string());
-  if (tree.as_members()) family.hf_check_start(HfReader(tree, file.string()));
+  if (tree.as_members()) family.hf_check_start(model::HfReader(tree, file.string()));
 }
 
 }  // namespace
@@ -166,9 +167,9 @@ HfSource open_hf(const Path& folder) {
                 folder.string());
   HfSource out;
   const Tree said = parse_json(read_file(config), config.string());
-  out.model = model_from_hf_config(said, config.string());
+  out.model = model::model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
-  const FamilyRule& family = rule_of(out.model.family);
+  const model::FamilyRule& family = model::rule_of(out.model.family);
   // Files of some families without a head mean that it is tied to the embedding.
   if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
       !out.files->find(std::string(family.hf_head))) {
@@ -184,7 +185,7 @@ HfSource open_hf(const Path& folder) {
 void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const Box& to_box,
               std::byte* to, int64_t element_bytes) {
   if (!from.moves())
-    return copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
+    return tessera::copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
   // Transposed pieces are gathered run by run along the last dimension of ours.
   const size_t rank = common.begin.size();
   const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
@@ -207,4 +208,4 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // A piece as their file has it: in numpy's terms it is bytes.reshape(view).transpose(axes).
 struct HfPiece {
@@ -25,7 +25,7 @@ struct HfPiece {
 
 struct HfSource {
   std::unique_ptr<SafetensorsFolder> files;
-  ModelConfig model;
+  model::ModelConfig model;
   CheckpointHeader header;
   std::vector<StoredTensor> tensors;         // sorted by name; their pieces name no file
   std::vector<std::vector<HfPiece>> pieces;  // of each tensor
@@ -44,4 +44,4 @@ HfSource open_hf(const Path& folder);
 void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const Box& to_box,
               std::byte* to, int64_t element_bytes);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -12,7 +12,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 Tree read_if_there(const Path& file) {
@@ -203,4 +203,4 @@ void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {
     if (const Tree* said = given(from.state, key)) to.state.set(key, *said);
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

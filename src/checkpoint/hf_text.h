@@ -6,7 +6,7 @@
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // Keys of a header's state: "stops" [ids], "begin" id, "end" id, each only where it is said.
 // generation_config.json counts before config.json, as in transformers. `by_class`: of a decoder
@@ -31,4 +31,4 @@ void complete_tokenizer_config(const CheckpointHeader& header, bool names, Tree&
 // Adds the keys of generation_config.json that the header holds.
 void complete_generation_config(const CheckpointHeader& header, Tree& config);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

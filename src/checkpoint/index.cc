@@ -9,19 +9,19 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 const char* tokenizer_file_name(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != bytes.npos && bytes[first] == '{' ? kTokenizerFile : kSentencePieceFile;
 }
 
-std::string pieces_file(int rank) { return fmt::format("pieces-{}.bin", rank); }
-std::string piece_list_file(int rank) { return fmt::format("pieces-{}.json", rank); }
+std::string pieces_file(int64_t rank) { return fmt::format("pieces-{}.bin", rank); }
+std::string piece_list_file(int64_t rank) { return fmt::format("pieces-{}.json", rank); }
 
 namespace {
 
@@ -40,6 +40,7 @@ Tree integers(const std::vector<int64_t>& values) {
   return list;
 }
 
+// Requires all 16 digits, so that a cut number is not read as another checksum.
 uint64_t checksum_member(const Tree& object, const std::string& source) {
   const std::string& s = text_member(object, "xxh3", source);
   uint64_t value = 0;
@@ -49,6 +50,8 @@ uint64_t checksum_member(const Tree& object, const std::string& source) {
   return value;
 }
 
+// Reads a piece and checks each of its numbers alone; check_cover() compares pieces with files and
+// with each other.
 StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   StoredPiece p;
   p.begin = extents_member(tree, "begin", source);
@@ -62,7 +65,7 @@ StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   if (p.offset % kPieceAlignment != 0)
     throw Error("{}: offset {} is not a multiple of {}", place_of(source, tree), p.offset,
                 kPieceAlignment);
-  p.file = static_cast<int>(file);
+  p.file = file;
   p.checksum = checksum_member(tree, source);
   return p;
 }
@@ -91,6 +94,7 @@ int64_t ranged_member(const Tree& object, std::string_view name, int64_t least, 
   return n;
 }
 
+// Reads a tensor and its pieces, whose bytes must be those of their boxes.
 StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
   StoredTensor t;
   t.name = text_member(tree, "name", source);
@@ -129,7 +133,7 @@ void check_cover(const CheckpointIndex& index, const std::string& source) {
     std::vector<Box> boxes;
     for (const StoredPiece& p : t.pieces) {
       boxes.push_back({p.begin, p.end});
-      const bool known = p.file < static_cast<int>(index.files.size());
+      const bool known = p.file < std::ssize(index.files);
       const int64_t file_bytes = known ? index.files[p.file].bytes : 0;
       // Compared without a sum, which could overflow.
       if (!known || p.bytes > file_bytes || p.offset > file_bytes - p.bytes)
@@ -150,7 +154,7 @@ Tree header_tree(const CheckpointIndex& index) {
   root.set("version", Tree(h.version));
   root.set("step", Tree(h.step));
   root.set("tokens", Tree(h.tokens));
-  root.set("ranks", Tree(int64_t{h.ranks}));
+  root.set("ranks", Tree(h.ranks));
   root.set("model", h.model);
   root.set("config", h.config);
   root.set("state", h.state);
@@ -180,12 +184,14 @@ Tree section_member(const Tree& root, std::string_view name, const std::string& 
   return found;
 }
 
+// Reads the header. Model, configuration and state stay trees: other versions may have keys that
+// this one does not know.
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);
   h.step = ranged_member(root, "step", 0, kMaxCount, source);
   h.tokens = ranged_member(root, "tokens", 0, kMaxCount, source);
-  h.ranks = static_cast<int>(ranged_member(root, "ranks", 1, kMaxRanks, source));
+  h.ranks = ranged_member(root, "ranks", 1, kMaxRanks, source);
   h.model = section_member(root, "model", source);
   h.config = section_member(root, "config", source);
   h.state = section_member(root, "state", source);
@@ -233,7 +239,7 @@ Tree to_tree(const std::vector<StoredTensor>& tensors) {
       Tree piece = Tree::object();
       piece.set("begin", integers(p.begin));
       piece.set("end", integers(p.end));
-      piece.set("file", Tree(int64_t{p.file}));
+      piece.set("file", Tree(p.file));
       piece.set("offset", Tree(p.offset));
       piece.set("bytes", Tree(p.bytes));
       piece.set("xxh3", Tree(checksum_text(p.checksum)));
@@ -272,6 +278,8 @@ std::string to_text(const CheckpointIndex& index) {
   return body.append(kTailStart).append(checksum).append(kTailEnd);
 }
 
+// The order of the checks matters: the tail (is the file whole?), the format (is it of this
+// version?), then the content.
 CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   check_tail(text, source);
   const Tree root = parse_json(text, source);
@@ -304,4 +312,4 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   return index;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

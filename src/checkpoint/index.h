@@ -10,7 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 constexpr int kCheckpointFormat = 1;     // raised when an older program could not read the new one
 constexpr int64_t kPieceAlignment = 64;  // bytes; every piece begins at a multiple of this
@@ -19,8 +19,9 @@ inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kSentencePieceFile = "tokenizer.model";
 // Which of the two a tokenizer's bytes belong in: a tokenizer.json is an object of JSON.
 const char* tokenizer_file_name(std::string_view bytes);
-std::string pieces_file(int rank);      // "pieces-3.bin"
-std::string piece_list_file(int rank);  // "pieces-3.json": what a rank tells rank 0; not kept
+std::string pieces_file(int64_t rank);  // "pieces-3.bin"
+// "pieces-3.json": what a rank tells rank 0; not kept.
+std::string piece_list_file(int64_t rank);
 
 struct StoredFile {
   std::string name;  // in the checkpoint's folder
@@ -52,4 +53,4 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source);
 Tree to_tree(const std::vector<StoredTensor>& tensors);
 std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
-#include "base/box.h"
+#include "base/config.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/tree.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
@@ -21,11 +23,7 @@ bool is_adapter(const StoredTensor& t) {
   return t.name.ends_with(kAdapterA) || t.name.ends_with(kAdapterB);
 }
 
-double number_of(const Tree& t) {
-  if (const auto* n = std::get_if<int64_t>(&t.value)) return static_cast<double>(*n);
-  const auto* x = std::get_if<double>(&t.value);
-  return x == nullptr ? 0 : *x;
-}
+double number_of(const Tree& t) { return number_in(t).value_or(0); }
 
 // Returns alpha / rank of the run that trained the adapters.
 double scale_of(const CheckpointReader& r) {
@@ -56,11 +54,9 @@ struct Adapter {
       const int64_t row = (first + i) / columns, column = (first + i) % columns;
       const int64_t n = std::min(count - i, columns - column);
       for (int64_t k = 0; k < rank; ++k) {
-        const double factor = scale * static_cast<double>(b[row * rank + k]);
+        const double factor = scale * b[row * rank + k];
         const float* from = a.data() + k * columns + column;
-        for (int64_t j = 0; j < n; ++j)
-          w[i + j] = static_cast<float>(static_cast<double>(w[i + j]) +
-                                        factor * static_cast<double>(from[j]));
+        for (int64_t j = 0; j < n; ++j) w[i + j] = static_cast<float>(w[i + j] + factor * from[j]);
       }
       i += n;
     }
@@ -134,4 +130,83 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   return made;
 }
 
-}  // namespace tessera
+// Averages the weights of checkpoints (Polyak averaging of the end of a run). Sums are in double,
+// because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by one slab
+// of one tensor.
+
+namespace {
+
+// Names of optimizer state and of master weights contain a bar, as in "w|moment1".
+bool is_weight(const StoredTensor& t) { return t.name.find('|') == std::string::npos; }
+
+void check_same(const CheckpointReader& a, const CheckpointReader& b) {
+  const std::vector<Change> changes = differences(a.header().model, b.header().model);
+  if (!changes.empty())
+    throw Error("{} and {} hold other models: {} is {} and {}. Only one model has a mean.",
+                a.folder().string(), b.folder().string(), changes[0].path, changes[0].before,
+                changes[0].after);
+  for (const StoredTensor& t : a.tensors()) {
+    if (!is_weight(t)) continue;
+    const StoredTensor* other = b.find(t.name);
+    if (other == nullptr || other->shape != t.shape)
+      throw Error("{}: {} is {}, in {} it is {}", a.folder().string(), t.name, to_string(t.shape),
+                  b.folder().string(),
+                  other == nullptr ? std::string("missing") : to_string(other->shape));
+  }
+}
+
+// Computes elements [first, first + count) of the mean of a tensor.
+void fill_mean(std::span<CheckpointReader> readers, const StoredTensor& t, int64_t first,
+               int64_t count, float* out) {
+  // The flat range is read as boxes, since a checkpoint is addressed by boxes.
+  std::vector<double> sum(count), term(sum.size());
+  for (CheckpointReader& r : readers) {
+    int64_t at = 0;
+    for (const Box& box : boxes_of_range(t.shape, first, first + count)) {
+      // Reads as f64, whatever the stored type: widening is exact.
+      r.read(t.name, box.begin, box.end, {term.data() + at, DType::kF64, box.extents()});
+      at += box.elements();
+    }
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += term[i];
+  }
+  for (size_t i = 0; i < sum.size(); ++i)
+    out[i] = static_cast<float>(sum[i] / static_cast<double>(readers.size()));
+}
+
+}  // namespace
+
+Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
+                             const std::string& version) {
+  if (checkpoints.size() < 2)
+    throw Error("{} checkpoint to average, wanted two or more", checkpoints.size());
+  std::error_code error;
+  if (std::filesystem::exists(out, error))
+    throw Error("{}: exists already. Choose another place, or remove it first.", out.string());
+  std::vector<CheckpointReader> readers;
+  for (const Path& p : checkpoints) readers.emplace_back(p);
+  for (size_t i = 1; i < readers.size(); ++i) check_same(readers[0], readers[i]);
+  // The header (step, tokens, configuration) is that of the latest one, whatever the order of
+  // arguments.
+  const auto last = std::max_element(readers.begin(), readers.end(), [](auto& a, auto& b) {
+    return a.header().step < b.header().step;
+  });
+  CheckpointWriter writer(out, {}, Existing::kIsKept);
+  Averaged made;
+  for (const StoredTensor& t : readers[0].tensors()) {
+    if (!is_weight(t)) continue;
+    StateTensor mean;
+    mean.name = t.name;
+    mean.shape = t.shape;
+    writer.add_streamed(mean, [&](int64_t first, int64_t count, std::byte* bytes) {
+      fill_mean(readers, t, first, count, reinterpret_cast<float*>(bytes));
+    });
+    ++made.tensors;
+    made.parameters += t.shape.elements();
+  }
+  CheckpointHeader header = last->header();
+  header.version = version;
+  writer.commit(header);
+  return made;
+}
+
+}  // namespace tessera::checkpoint

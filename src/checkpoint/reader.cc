@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/box.h"
 #include "base/mapped_fault.h"
+#include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
-#include "checkpoint/pages.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,7 +120,7 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   if (hf_) return hf_->pieces[&tensor - tensors_.data()][piece].bytes;
   const MappedFile& file = files_[p.file];
   const auto bytes = file.bytes().subspan(p.offset, p.bytes);
-  const auto t = static_cast<size_t>(&tensor - tensors_.data());
+  const size_t t = &tensor - tensors_.data();
   // Computed only once per piece. The read of all bytes also brings them into the page cache.
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);
@@ -172,7 +171,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
     if (hf_)
       copy_box(common, piece, hf_->pieces[t - tensors_.data()][i], box, to, size_of(t->dtype));
     else
-      copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
+      tessera::copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
     if (common == piece) release_pages(mapped);  // read completely, not needed again
   }
   require_mapped_reads();
@@ -197,4 +196,4 @@ int64_t CheckpointReader::verify() {
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

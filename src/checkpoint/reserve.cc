@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,7 +57,7 @@ bool is_reserve(const fs::directory_entry& entry) {
 
 }  // namespace
 
-Reserve::Reserve(Path folder, int rank, int64_t bytes)
+Reserve::Reserve(Path folder, int64_t rank, int64_t bytes)
     : folder_(std::move(folder)),
       file_(folder_ / fmt::format("{}{}{}", kPrefix, rank, kSuffix)),
       bytes_(bytes) {}
@@ -100,4 +100,4 @@ void remove_old_reserves(const Path& folder) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

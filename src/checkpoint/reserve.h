@@ -6,14 +6,14 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // A file of the size of a checkpoint (of this rank's part of it) in the folder of the checkpoints.
 // When a save finds the disk full, the file is removed, so that the save still fits.
 class Reserve {
  public:
   // Does not touch the disk yet. With 0 bytes there is no reserve.
-  Reserve(Path folder, int rank, int64_t bytes);
+  Reserve(Path folder, int64_t rank, int64_t bytes);
   ~Reserve();  // removes the file, and the folder if it is empty and take() made it
   Reserve(const Reserve&) = delete;
   Reserve& operator=(const Reserve&) = delete;
@@ -32,4 +32,4 @@ class Reserve {
 // Removes the reserves that a killed run left in `folder`.
 void remove_old_reserves(const Path& folder);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

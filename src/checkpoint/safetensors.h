@@ -22,7 +22,7 @@
 #include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 struct SafetensorsEntry {
   std::string name;
@@ -95,4 +95,4 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
                                                   int64_t max_file_bytes,
                                                   const std::function<FillPiece(size_t)>& fill);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -8,11 +8,11 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,6 +42,8 @@ constexpr std::array<TypeRow, 15> kTypes{{{"F32", 32, DType::kF32},
                                           {"F8_E4M3", 8, std::nullopt},
                                           {"F8_E5M2", 8, std::nullopt}}};
 
+// Types without a DType are known by their size alone, so that a file that contains one can be
+// checked and its other tensors read.
 const TypeRow* type_row(std::string_view name) {
   const auto at =
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.name == name; });
@@ -57,6 +59,8 @@ int64_t bytes_of(const SafetensorsEntry& e, int64_t bits, const std::string& sou
   return bytes;
 }
 
+// Reads an entry. Its size by data_offsets must equal that of type and shape; a difference shows
+// damage that the offsets alone would hide.
 SafetensorsEntry entry_from_tree(const std::string& name, const Tree& tree,
                                  const std::string& source) {
   SafetensorsEntry e;
@@ -136,13 +140,15 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
       metadata_[key] = text_of(value, key, header);
   }
   data_ = sizeof(header_bytes) + header_bytes;
-  check_order(entries_, static_cast<int64_t>(all.size() - data_), source);
+  check_order(entries_, all.size() - data_, source);
 }
 
 std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
-  return file_.bytes().subspan(data_ + static_cast<size_t>(entry.begin), entry.end - entry.begin);
+  return file_.bytes().subspan(data_ + entry.begin, entry.end - entry.begin);
 }
 
+// A folder has one file, or several with an index that maps each tensor to its file. The index has
+// precedence, as in transformers.
 SafetensorsFolder::SafetensorsFolder(const Path& folder) {
   const Path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   std::error_code error;
@@ -212,4 +218,4 @@ std::vector<std::string> SafetensorsFolder::names() const {
   return names;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

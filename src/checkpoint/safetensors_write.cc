@@ -6,7 +6,7 @@
 #include "base/tree.h"
 #include "checkpoint/safetensors.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;  // bytes filled and written at a time
@@ -25,6 +25,8 @@ Tree integers(std::initializer_list<int64_t> values) {
   return list;
 }
 
+// The header lists tensors in the order of their data, each with its range of bytes. It is padded
+// with spaces, which JSON allows.
 std::string header_of(std::span<const SafetensorsPlan> tensors) {
   Tree root = Tree::object(), metadata = Tree::object();
   metadata.set("format", Tree(std::string("pt")));
@@ -53,6 +55,7 @@ void write_safetensors(const Path& path, std::span<const SafetensorsPlan> tensor
   const uint64_t header_bytes = header.size();
   file.write(&header_bytes, sizeof(header_bytes));
   file.write(header.data(), header.size());
+  // Elements are produced and written in chunks, so memory does not grow with the largest tensor.
   std::vector<std::byte> chunk;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t element_bytes = size_of(tensors[i].dtype);
@@ -105,4 +108,4 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
   return names;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -14,10 +14,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/error.h"
 #include "base/owner_lock.h"
-#include "base/printable.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 bool is_full(const Error& error) {
@@ -198,4 +198,4 @@ void save(const Path& checkpoints, const CheckpointHeader& header,
   Saving({checkpoints, header, std::move(tensors), {}}).wait();
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -26,7 +26,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 struct SaveRequest {
   Path checkpoints;  // the folder; the checkpoint is <step>/ in it
@@ -98,4 +98,4 @@ class Saving {
 void save(const Path& checkpoints, const CheckpointHeader& header,
           std::vector<StateTensor> tensors);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

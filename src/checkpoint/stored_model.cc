@@ -10,19 +10,19 @@
 #include "model/check_model.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr size_t kMostListed = 12;  // faults named in one message
 
-ModelConfig described(const CheckpointReader& checkpoint) {
+model::ModelConfig described(const CheckpointReader& checkpoint) {
   const std::string source = checkpoint.folder().string();
-  ModelConfig model;
+  model::ModelConfig model;
   Places places;
   read_fields(fields_of(model), checkpoint.header().model, source, places);
-  derive_sizes(model);
+  model::derive_sizes(model);
   try {
-    check_model(model);
+    model::check_model(model);
     if (model.vocabulary == 0) throw Error("model.vocabulary = 0, expected 1 or more");
   } catch (const Error& e) {
     throw Error(
@@ -44,10 +44,10 @@ std::string listed_faults(const std::vector<std::string>& faults) {
 }
 
 std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoint,
-                                                const std::vector<HfTensor>& names) {
+                                                const std::vector<model::HfTensor>& names) {
   std::vector<const StoredTensor*> stored;
   std::vector<std::string> faults;
-  for (const HfTensor& t : names) {
+  for (const model::HfTensor& t : names) {
     // Mixed-precision runs keep an f32 master copy; it is the exact weight.
     const StoredTensor* found = checkpoint.find(t.ours + "|master");
     if (!found) found = checkpoint.find(t.ours);
@@ -67,10 +67,10 @@ std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoi
   return stored;
 }
 
-ModelConfig stored_model(const CheckpointReader& checkpoint) {
-  ModelConfig model = described(checkpoint);
-  stored_weights(checkpoint, hf_tensors(model));
+model::ModelConfig stored_model(const CheckpointReader& checkpoint) {
+  model::ModelConfig model = described(checkpoint);
+  stored_weights(checkpoint, model::hf_tensors(model));
   return model;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 std::string place_of(const std::string& source, const Tree& node) {
   if (node.line == 0) return source;
@@ -70,4 +70,4 @@ std::vector<int64_t> extents_member(const Tree& object, std::string_view name,
   return extents;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,7 +7,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // "source:line:column" of a node, as far as it is known.
 std::string place_of(const std::string& source, const Tree& node);
@@ -29,4 +29,4 @@ const std::string& text_of(const Tree& node, std::string_view name, const std::s
 // "an integer", "text", …: for messages.
 std::string_view kind_of(const Tree& node);
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -9,7 +9,7 @@
 #include <exception>
 #include <map>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/durable.h"
@@ -17,7 +17,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/tree_fields.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -137,8 +137,8 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   // copy.
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
     const int64_t n = std::min(kChunk, piece.bytes - at);
-    tessera::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
-                 at / element_bytes);
+    checkpoint::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
+                    at / element_bytes);
     checksum.add({data + at, static_cast<size_t>(n)});
     file_->write(data + at, n);
   }
@@ -159,7 +159,7 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
     const int64_t count = std::min(step, elements - first);
     const std::span<std::byte> bytes(chunk.data(), count * element_bytes);
     fill(first, count, bytes.data());
-    tessera::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
+    checkpoint::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
     checksum.add(bytes);
     file_->write(bytes.data(), bytes.size());
   }
@@ -172,7 +172,7 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
   CheckpointIndex index;
   index.header = header;
   index.header.ranks = group_.ranks;
-  for (int rank = 0; rank < group_.ranks; ++rank) {
+  for (int64_t rank = 0; rank < group_.ranks; ++rank) {
     const Path path = part_ / pieces_file(rank), list = part_ / piece_list_file(rank);
     // Rank 0 sees the other ranks' files only on a shared file system.
     std::error_code error;
@@ -230,4 +230,4 @@ void CheckpointWriter::commit(const CheckpointHeader& header) {
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,9 +7,10 @@
 
 #include "base/config.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
+// One line of the help: the option or argument, and what it is.
 struct Line {
   std::string left, help;
 };
@@ -37,6 +38,7 @@ bool read_number(std::string_view text, T& value) {
   return true;
 }
 
+// Aligns the helps of all lines in one column.
 std::string columns(const std::vector<Line>& lines) {
   size_t width = 0;
   for (const Line& l : lines) width = std::max(width, l.left.size());
@@ -75,6 +77,8 @@ struct Arguments::Parser {
     const bool has_default = !must && !CLI::detail::to_string(value).empty();
     std::string text = help;
     if constexpr (std::is_arithmetic_v<T>) {
+      // Numbers are read by read_number, because the library would accept octal and hexadecimal
+      // numbers, where 010 is eight.
       const CLI::callback_t read = [&value](const CLI::results_t& given) {
         return read_number(given.back(), value);
       };
@@ -166,6 +170,7 @@ bool Arguments::parse(Args args) {
                      why, parser_->verb, parser_->usage, parser_->verb);
   };
   try {
+    // The library takes the arguments in reverse order.
     parser_->app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::ConversionError& e) {
     for (const Line& n : parser_->numbers)
@@ -178,6 +183,8 @@ bool Arguments::parse(Args args) {
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }
+  // Arguments that the library does not know are reported here, with the nearest known option or,
+  // for a key of the run file, with its spelling.
   if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {
     const std::string& first = rest.front();
     if (const std::string key = key_with_dashes(first); !key.empty())
@@ -203,4 +210,10 @@ std::string Arguments::help() const {
   return out + fmt::format("\nExample:\n  {}\n", p.example);
 }
 
-}  // namespace tessera
+// The option --force of the commands that write files.
+
+void add_force(Arguments& arguments, bool& force) {
+  arguments.flag(force, "--force", "replace existing files");
+}
+
+}  // namespace tessera::cli

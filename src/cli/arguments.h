@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 using Args = std::span<const std::string>;
 
@@ -54,4 +54,9 @@ class Arguments {
   std::unique_ptr<Parser> parser_;
 };
 
-}  // namespace tessera
+// The option --force: commands replace existing files only with it (data/source_list.h).
+
+// Adds the option --force.
+void add_force(Arguments& arguments, bool& force);
+
+}  // namespace tessera::cli

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -16,18 +17,108 @@
 
 #include "base/file.h"
 #include "base/tree.h"
-#include "cli/bench_table.h"
 #include "cli/rank.h"
 #include "cli/verbs.h"
 #include "measure/device_rates.h"
+#include "measure/kernel_rates.h"
 #include "measure/link_rates.h"
 #include "measure/op_rates.h"
 #include "plan/hardware.h"
 #include "tensor/cpu_features.h"
+#include "train/run_device.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
+
+// tessera bench --kernels: how near each kernel comes to the limit of its device.
+//
+// A kernel that computes little is limited by memory: its share is its bytes per second divided by
+// the rate of a plain copy, which is measured in the same process. Attention is limited by
+// arithmetic and is compared with the fastest GEMM of its type (the roofline model,
+// Williams et al. 2009, with measured roofs).
+
+constexpr double kWanted = 0.8;  // of the bandwidth
+constexpr int64_t kCopied = 1ll << 30;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Limits {
+  double copy = 0, bf16 = 0, f32 = 0;  // bytes and operations a second
+};
+
+Limits limits_of(const kernels::Backend& device, const CpuFeatures& cpu, double seconds) {
+  return {device.has_streams() ? measure::measure_copy(device, kCopied, now_s, seconds)
+                               : measure::measure_memory(cpu, device.threads(), seconds).copy,
+          device.matrix_rate(DType::kBF16, now_s), device.matrix_rate(DType::kF32, now_s)};
+}
+
+double share_of(const measure::KernelRate& r, const Limits& l) {
+  if (r.flops == 0) return r.bytes / r.seconds / l.copy;
+  return r.flops / r.seconds / (r.type == DType::kBF16 ? l.bf16 : l.f32);
+}
+
+Tree as_tree(const std::string& device, const Limits& l,
+             const std::vector<measure::KernelRate>& rates) {
+  Tree root, list = Tree::list();
+  root.set("device", Tree(device));
+  root.set("copy_bytes_per_s", Tree(l.copy));
+  root.set("bf16_flops_per_s", Tree(l.bf16));
+  root.set("fp32_flops_per_s", Tree(l.f32));
+  for (const measure::KernelRate& r : rates) {
+    Tree t;
+    t.set("kernel", Tree(r.name));
+    t.set("type", Tree(std::string(name_of(r.type))));
+    t.set("bytes", Tree(r.bytes));
+    t.set("flops", Tree(r.flops));
+    t.set("seconds", Tree(r.seconds));
+    t.set("share", Tree(share_of(r, l)));
+    list.push(std::move(t));
+  }
+  root.set("kernels", std::move(list));
+  return root;
+}
+
+void print_table(const std::string& device, const Limits& l,
+                 const std::vector<measure::KernelRate>& rates) {
+  fmt::print("{}: a copy moves {:.1f} GB/s, products make {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
+             device, l.copy / 1e9, l.bf16 / 1e9, l.f32 / 1e9);
+  fmt::print("  {:26} {:>5} {:>10} {:>9} {:>9}\n", "kernel", "type", "us", "GB/s", "share");
+  int64_t memory = 0, reached = 0;
+  for (const measure::KernelRate& r : rates) {
+    const double share = share_of(r, l);
+    const bool moves = r.flops == 0;
+    memory += moves;
+    reached += moves && share >= kWanted;
+    fmt::print("{} {:26} {:>5} {:>10.1f} {:>9} {:>7.1f} % of {}\n",
+               moves && share < kWanted ? '!' : ' ', r.name, name_of(r.type), 1e6 * r.seconds,
+               moves ? fmt::format("{:.1f}", r.bytes / r.seconds / 1e9) : std::string("-"),
+               100 * share, moves ? "the copy" : "the product");
+  }
+  fmt::print("{} of {} kernels reach {:.0f} % of the copy's bandwidth; '!' marks the others\n",
+             reached, memory, 100 * kWanted);
+}
+
+// `device` is auto, cpu or cuda. Prints a line a kernel: its share of the bandwidth of a copy, or
+// (attention) of the rate of a product of that type; with `json` one object. `seconds` go to each.
+int print_kernels(const std::string& device, int threads, double seconds, bool json) {
+  const CpuFeatures cpu = read_cpu_features();
+  const std::optional<GpuFeatures> gpu = gpu_named(device, *comm::self_world());
+  const std::unique_ptr<kernels::Backend> backend = kernels::backend_of(cpu, threads, gpu);
+  const Limits limits = limits_of(*backend, cpu, seconds);
+  measure::KernelSizes sizes;
+  if (!gpu) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
+  const std::vector<measure::KernelRate> rates =
+      measure::measure_kernels(*backend, sizes, now_s, seconds);
+  const std::string name = backend->model();
+  if (json)
+    fmt::print("{}\n", to_json(as_tree(name, limits, rates)));
+  else
+    print_table(name, limits, rates);
+  return 0;
+}
 
 // kSeconds is the time for one GEMM or one pass over memory. Besides 2048^3, the GEMMs are
 // those of Pythia-70M with 4 sequences of 512 tokens: the shapes of a model's layers reach other
@@ -37,25 +128,26 @@ constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
   DType type;
-  std::vector<std::pair<ProductCase, ProductRate>> products;
+  std::vector<std::pair<measure::ProductCase, measure::ProductRate>> products;
   double best = 0;  // operations a second
 };
 
-bool is_among(const ProductCase& c, Depth depth) {
-  if (depth == Depth::kRough) return c.name == "up" && c.kind == ProductKind::kForward;
-  return depth == Depth::kFull || c.name == "2048 cubed" || c.name == "up";
+bool is_among(const measure::ProductCase& c, measure::Depth depth) {
+  if (depth == measure::Depth::kRough) return c.name == "up" && c.kind == ProductKind::kForward;
+  return depth == measure::Depth::kFull || c.name == "2048 cubed" || c.name == "up";
 }
 
-Measured measure_type(DType type, const CpuFeatures& cpu, int threads, Depth depth) {
+Measured measure_type(DType type, const CpuFeatures& cpu, int threads, measure::Depth depth) {
   Measured m{type, {}, 0};
   const double seconds = kSeconds[static_cast<size_t>(depth)];
-  const std::vector<ProductCase> cases = product_cases(kTokens, kHidden, kVocabulary);
+  const std::vector<measure::ProductCase> cases =
+      measure::product_cases(kTokens, kHidden, kVocabulary);
   const bool shows = isatty(STDERR_FILENO) == 1;
-  for (const ProductCase& c : cases) {
+  for (const measure::ProductCase& c : cases) {
     if (!is_among(c, depth)) continue;
     if (shows)
       fmt::print(stderr, "\r\x1b[Kmeasuring {} {} {}", name_of(type), c.name, name_of(c.kind));
-    m.products.emplace_back(c, measure_product(c, type, cpu, threads, seconds));
+    m.products.emplace_back(c, measure::measure_product(c, type, cpu, threads, seconds));
     m.best = std::max(m.best, m.products.back().second.best());
   }
   if (shows) fmt::print(stderr, "\r\x1b[K");
@@ -70,9 +162,9 @@ constexpr double kMeasured = 1, kCopies = 4, kPollingS = 1e-4;
 
 struct MachineRates {
   std::vector<Measured> types;
-  MemoryRate memory;
-  StepRates steps;
-  LinkRates links;
+  measure::MemoryRate memory;
+  measure::StepRates steps;
+  measure::LinkRates links;
 };
 
 double best_of(const std::vector<Measured>& types, DType type) {
@@ -82,37 +174,37 @@ double best_of(const std::vector<Measured>& types, DType type) {
 }
 
 // Replaces the rates of this rank with the means over all ranks.
-void average(World& world, MachineRates& r) {
+void average(comm::World& world, MachineRates& r) {
   std::vector<double> x = {r.memory.read, r.memory.copy, r.memory.triad};
   for (const Measured& m : r.types) x.push_back(m.best);
-  world.all_reduce(x, Reduction::kSum);
+  world.all_reduce(x, comm::Reduction::kSum);
   for (double& rate : x) rate /= static_cast<double>(world.size());
   r.memory = {x[0], x[1], x[2]};
   for (size_t t = 0; t < r.types.size(); ++t) r.types[t].best = x[3 + t];
 }
 
-Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
-  Hardware h;
+plan::Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
+  plan::Hardware h;
   h.name = "this machine";
   h.version = version();
-  DeviceFigures& d = h.device;
+  plan::DeviceFigures& d = h.device;
   d.name = cpu.model;
-  d.kind = "cpu";
+  d.kind = plan::DeviceKind::kCpu;
   d.memory_bytes = static_cast<double>(cpu.memory_bytes);
   d.memory_bytes_per_s = r.memory.triad;
   d.bf16_flops_per_s = best_of(r.types, DType::kBF16);
   d.fp32_flops_per_s = best_of(r.types, DType::kF32);
   d.memory_efficiency = d.matrix_efficiency = kMeasured;
-  d.outside_bytes = static_cast<double>(kOutsideBytes);
+  d.outside_bytes = train::kOutsideBytes;
   d.products = r.steps.products;
   d.op_bytes_per_s = r.steps.op_bytes_per_s;
   d.op_flops_per_s = r.steps.op_flops_per_s;
   d.kernel_s = r.steps.kernel_s;
   h.node.devices = r.links.ranks_per_host;
   h.node.by_processor = true;
-  const LinkRate copies = {r.memory.copy / kCopies, kPollingS};
-  const LinkRate node = r.links.node.measured() ? r.links.node : copies;
-  const LinkRate network = r.links.network.measured() ? r.links.network : node;
+  const measure::LinkRate copies = {r.memory.copy / kCopies, kPollingS};
+  const measure::LinkRate node = r.links.node.measured() ? r.links.node : copies;
+  const measure::LinkRate network = r.links.network.measured() ? r.links.network : node;
   h.node.bytes_per_s = node.bytes_per_s;
   h.node.latency_s = node.latency_s;
   h.network.bytes_per_s = network.bytes_per_s;
@@ -135,8 +227,8 @@ void print_type(const Measured& m) {
   }
 }
 
-void print_links(const LinkRates& links) {
-  const auto line = [](const char* where, const LinkRate& r) {
+void print_links(const measure::LinkRates& links) {
+  const auto line = [](const char* where, const measure::LinkRate& r) {
     if (r.measured())
       fmt::print("links {}: {:.2f} GB/s, {:.0f} us a hop\n", where, r.bytes_per_s / 1e9,
                  1e6 * r.latency_s);
@@ -145,7 +237,7 @@ void print_links(const LinkRates& links) {
   line("of a host to others", links.network);
 }
 
-void print_ops(const StepRates& steps) {
+void print_ops(const measure::StepRates& steps) {
   fmt::print("\nops of a training step beside products (GB/s; GFLOP/s), each and {:.1f} us:\n ",
              1e6 * steps.kernel_s);
   for (const auto* rates : {&steps.op_bytes_per_s, &steps.op_flops_per_s})
@@ -163,9 +255,9 @@ void check_out(const std::string& out) {
     throw Error("bench --out {}: this is a folder. Name a file in it.", out);
 }
 
-Depth depth_named(bool rough, bool quick) {
+measure::Depth depth_named(bool rough, bool quick) {
   if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
-  return rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
+  return rough ? measure::Depth::kRough : quick ? measure::Depth::kQuick : measure::Depth::kFull;
 }
 
 void check_kernels(bool kernels, bool names_device, const std::string& out) {
@@ -197,14 +289,15 @@ int verb_bench(Args args) {
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   if (threads < 0) throw UsageError("bench --threads {}: wanted 1 or more, or 0.", threads);
-  const Depth depth = depth_named(rough, quick);
+  const measure::Depth depth = depth_named(rough, quick);
   check_kernels(kernels, arguments.given("--device"), out);
-  if (kernels) return bench_kernels(device, threads, depth != Depth::kFull, json);
+  if (kernels) return bench_kernels(device, threads, depth != measure::Depth::kFull, json);
   check_out(out);
   const CpuFeatures cpu = read_cpu_features();
-  const std::unique_ptr<World> world = read_rank_place().ranks > 1 ? mpi_world() : self_world();
+  const std::unique_ptr<comm::World> world =
+      read_rank_place().ranks > 1 ? comm::mpi_world() : comm::self_world();
   MachineRates r;
-  r.links = measure_links(*world);
+  r.links = measure::measure_links(*world);
   if (threads == 0) threads = std::max<int64_t>(cpu.cores / r.links.ranks_per_host, 1);
   const auto team = static_cast<int>(threads);
   for (const DType type : {DType::kF32, DType::kBF16}) {
@@ -212,8 +305,8 @@ int verb_bench(Args args) {
     r.types.push_back(measure_type(type, cpu, team, depth));
   }
   world->barrier();
-  r.memory = measure_memory(cpu, team, kSeconds[static_cast<size_t>(depth)]);
-  r.steps = measure_steps(*world, cpu, team, depth);
+  r.memory = measure::measure_memory(cpu, team, kSeconds[static_cast<size_t>(depth)]);
+  r.steps = measure::measure_steps(*world, cpu, team, depth);
   average(*world, r);
   if (world->rank() > 0) return 0;
   const Tree tree = to_tree(as_hardware(cpu, r));
@@ -241,4 +334,4 @@ int verb_bench(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

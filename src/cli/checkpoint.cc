@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/config.h"
+#include "base/real.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/finite.h"
@@ -14,22 +15,21 @@
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
-#include "data/unigram_json.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string mebibytes(int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", ratio(bytes, 1 << 20)); }
 
+// Inserts a comma before each group of three digits, from the right.
 std::string with_commas(int64_t n) {
   std::string s = std::to_string(n);
-  for (auto at = std::ssize(s) - 3; at > 0; at -= 3) s.insert(static_cast<size_t>(at), 1, ',');
+  for (auto at = std::ssize(s) - 3; at > 0; at -= 3) s.insert(at, 1, ',');
   return s;
 }
 
@@ -45,14 +45,15 @@ class Clock {
 
 // Returns the checkpoint that the argument names, or all in a run directory or its checkpoints
 // folder. A damaged checkpoint is returned, too, with the reason in `broken`.
-std::vector<FoundCheckpoint> all_at(const Path& argument) {
+std::vector<checkpoint::FoundCheckpoint> all_at(const Path& argument) {
   std::error_code error;
-  if (fs::exists(argument / kIndexFile, error)) {
-    FoundCheckpoint one{argument, 0, 0, ""};
+  if (fs::exists(argument / checkpoint::kIndexFile, error)) {
+    // A folder with an index is a checkpoint itself.
+    checkpoint::FoundCheckpoint one{argument, 0, 0, ""};
     for (const auto& entry : fs::directory_iterator(argument, error))
-      one.bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+      one.bytes += entry.is_regular_file() ? entry.file_size() : 0;
     try {
-      one.step = CheckpointReader(argument).header().step;
+      one.step = checkpoint::CheckpointReader(argument).header().step;
     } catch (const Error& e) {
       one.broken = e.what();
     }
@@ -64,10 +65,10 @@ std::vector<FoundCheckpoint> all_at(const Path& argument) {
         "checkpoint.",
         argument.string());
   const Path inside = argument / "checkpoints";
-  return list_checkpoints(fs::is_directory(inside, error) ? inside : argument);
+  return checkpoint::list_checkpoints(fs::is_directory(inside, error) ? inside : argument);
 }
 
-Tree as_tree(const FoundCheckpoint& c) {
+Tree as_tree(const checkpoint::FoundCheckpoint& c) {
   Tree t;
   t.set("path", Tree(c.path.string()));
   t.set("step", Tree(c.step));
@@ -76,12 +77,14 @@ Tree as_tree(const FoundCheckpoint& c) {
   return t;
 }
 
-void print_tensors(const CheckpointReader& reader) {
-  for (const StoredTensor& t : reader.tensors())
+void print_tensors(const checkpoint::CheckpointReader& reader) {
+  for (const checkpoint::StoredTensor& t : reader.tensors())
     show("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
          t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
+// Lists checkpoints with their headers. One that cannot be read is listed with the reason, so that
+// a single damaged checkpoint does not hide the others.
 int list(Args args) {
   std::string where;
   bool json = false, tensors = false;
@@ -92,23 +95,23 @@ int list(Args args) {
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   Tree all = Tree::list();
-  for (const FoundCheckpoint& c : all_at(where)) {
+  for (const checkpoint::FoundCheckpoint& c : all_at(where)) {
     Tree t = as_tree(c);
     std::string about = c.broken;
     if (c.broken.empty()) {
-      const CheckpointReader reader(c.path);
-      const CheckpointHeader& h = reader.header();
+      const checkpoint::CheckpointReader reader(c.path);
+      const checkpoint::CheckpointHeader& h = reader.header();
       t.set("tokens", Tree(h.tokens));
       t.set("version", Tree(h.version));
       t.set("model", h.model);
-      t.set("ranks", Tree(int64_t{h.ranks}));
+      t.set("ranks", Tree(h.ranks));
       t.set("tensors", Tree(std::ssize(reader.tensors())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
                           with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
     }
     if (!json) show("step {:>9}  {}\n", with_commas(c.step), about);
-    if (!json && tensors && c.broken.empty()) print_tensors(CheckpointReader(c.path));
+    if (!json && tensors && c.broken.empty()) print_tensors(checkpoint::CheckpointReader(c.path));
     all.push(std::move(t));
   }
   if (!json && all.as_list()->empty()) show("{}: no checkpoints\n", where);
@@ -120,12 +123,12 @@ int list(Args args) {
 
 // Checks every byte of a checkpoint, then every number. Sets `broken` to what is wrong with it.
 // Returns the exit code for this checkpoint.
-int verify_one(FoundCheckpoint& c, int64_t& bytes) {
+int verify_one(checkpoint::FoundCheckpoint& c, int64_t& bytes) {
   try {
     if (!c.broken.empty()) return 1;
-    CheckpointReader reader(c.path);
+    checkpoint::CheckpointReader reader(c.path);
     bytes = reader.verify();
-    require_finite(reader);
+    checkpoint::require_finite(reader);
     return 0;
   } catch (const NumericError& error) {
     c.broken = error.what();
@@ -136,6 +139,7 @@ int verify_one(FoundCheckpoint& c, int64_t& bytes) {
   }
 }
 
+// Verifies each checkpoint on its own and returns the worst result as the exit code.
 int verify(Args args) {
   std::string where;
   bool json = false;
@@ -146,11 +150,11 @@ int verify(Args args) {
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  std::vector<FoundCheckpoint> found = all_at(where);
+  std::vector<checkpoint::FoundCheckpoint> found = all_at(where);
   if (found.empty()) throw Error("{}: no checkpoints to verify", where);
   Tree all = Tree::list();
   int broken = 0, damaged = 0;
-  for (FoundCheckpoint& c : found) {
+  for (checkpoint::FoundCheckpoint& c : found) {
     const Clock clock;
     int64_t bytes = 0;
     const int code = verify_one(c, bytes);
@@ -176,7 +180,7 @@ int verify(Args args) {
 }
 
 // The fields of a header as one tree, so that differences() can compare them key by key.
-Tree header_tree(const CheckpointHeader& h) {
+Tree header_tree(const checkpoint::CheckpointHeader& h) {
   Tree t;
   t.set("step", Tree(h.step));
   t.set("tokens", Tree(h.tokens));
@@ -188,13 +192,13 @@ Tree header_tree(const CheckpointHeader& h) {
   return t;
 }
 
-std::string in_words(const TensorDifference& d) {
+std::string in_words(const checkpoint::TensorDifference& d) {
   if (!d.what.empty()) return d.what;
   return fmt::format("{} elements differ, by {:.3g} at most, {:.3g} of the norm",
                      with_commas(d.elements), d.largest, d.relative);
 }
 
-Tree as_tree(const TensorDifference& d) {
+Tree as_tree(const checkpoint::TensorDifference& d) {
   Tree t;
   t.set("name", Tree(d.name));
   t.set("what", Tree(d.what));
@@ -204,6 +208,8 @@ Tree as_tree(const TensorDifference& d) {
   return t;
 }
 
+// Compares headers key by key and tensors element by element. The order of tensors and their
+// division among ranks do not matter: both are read by name.
 int diff(Args args) {
   std::string first, second;
   bool json = false;
@@ -214,9 +220,9 @@ int diff(Args args) {
   arguments.required(second, "CHECKPOINT", "the second");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  CheckpointReader a(choose_checkpoint(first)), b(choose_checkpoint(second));
+  checkpoint::CheckpointReader a(choose_checkpoint(first)), b(choose_checkpoint(second));
   const std::vector<Change> header = differences(header_tree(a.header()), header_tree(b.header()));
-  const std::vector<TensorDifference> tensors = compare(a, b);
+  const std::vector<checkpoint::TensorDifference> tensors = checkpoint::compare(a, b);
   Tree root, keys = Tree::list(), values = Tree::list();
   for (const Change& c : header) {
     if (!json) show("{}: {} and {}\n", c.path, c.before, c.after);
@@ -226,7 +232,7 @@ int diff(Args args) {
     t.set("second", Tree(c.after));
     keys.push(std::move(t));
   }
-  for (const TensorDifference& d : tensors) {
+  for (const checkpoint::TensorDifference& d : tensors) {
     if (!json) show("{}: {}\n", d.name, in_words(d));
     values.push(as_tree(d));
   }
@@ -240,16 +246,16 @@ int diff(Args args) {
   return header.empty() && tensors.empty() ? 0 : 1;
 }
 
-std::string family_name(const ModelConfig& m) { return name_of_entry(m.family); }
+std::string family_name(const model::ModelConfig& m) { return name_of_entry(m.family); }
 
 // Without this check, `generate` would be the first to report an unreadable tokenizer.
 void check_tokenizer(const Path& folder) {
-  if (!is_hf_folder(folder)) return;  // import_hf reports what is missing
-  const CheckpointReader reader(folder);
+  if (!checkpoint::is_hf_folder(folder)) return;  // import_hf reports what is missing
+  const checkpoint::CheckpointReader reader(folder);
   const std::string& bytes = reader.header().tokenizer;
   if (bytes.empty()) return;
   try {
-    make_tokenizer(bytes, (folder / tokenizer_file_name(bytes)).string());
+    data::make_tokenizer(bytes, (folder / checkpoint::tokenizer_file_name(bytes)).string());
   } catch (const Error& e) {
     throw Error(
         "{}\n  Repair or replace this file, or import the weights alone with --without-tokenizer.",
@@ -257,6 +263,8 @@ void check_tokenizer(const Path& folder) {
   }
 }
 
+// Imports a Hugging Face folder. The tokenizer is checked before the weights are copied, which
+// takes longer.
 int import_folder(Args args) {
   std::string from, out;
   bool json = false, without_tokenizer = false;
@@ -273,7 +281,7 @@ int import_folder(Args args) {
   if (!arguments.parse(args)) return 0;
   const Clock clock;
   if (!without_tokenizer) check_tokenizer(from);
-  const HfImport made = import_hf(from, out, version(), !without_tokenizer);
+  const checkpoint::HfImport made = checkpoint::import_hf(from, out, version(), !without_tokenizer);
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -287,7 +295,7 @@ int import_folder(Args args) {
     return 0;
   }
   show("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out, family_name(made.model),
-       static_cast<double>(made.parameters) * 1e-6, made.tensors,
+       ratio(made.parameters, 1'000'000), made.tensors,
        made.stored_as == DType::kF32 ? "f32"
                                      : fmt::format("{} widened to f32", name_of(made.stored_as)),
        clock.seconds());
@@ -304,43 +312,47 @@ int import_folder(Args args) {
 
 // Returns the special tokens for the tokenizer's configuration. A name that is not a piece of the
 // model is left out: transformers would add a new token for it, beyond the embedding's rows.
-std::vector<std::pair<std::string, std::string>> special_pieces(const SentencePieceModel& model) {
+std::vector<std::pair<std::string, std::string>> special_pieces(
+    const data::SentencePieceModel& model) {
   std::vector<std::pair<std::string, std::string>> names;
   const std::pair<const char*, std::string> controls[] = {{"bos_token", model.begin_name},
                                                           {"eos_token", model.end_name},
                                                           {"pad_token", model.pad_name}};
   for (const auto& [key, name] : controls)
     if (model.control_id(name) >= 0) names.emplace_back(key, name);
-  for (const SentencePieceModel::Piece& piece : model.pieces)
-    if (piece.type == PieceType::kUnknown) names.emplace_back("unk_token", piece.text);
+  for (const data::SentencePieceModel::Piece& piece : model.pieces)
+    if (piece.type == data::PieceType::kUnknown) names.emplace_back("unk_token", piece.text);
   return names;
 }
 
 // Returns what export needs to know of a SentencePiece model; nothing for another tokenizer.
-std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader,
-                                                  const Tokenizer& tokenizer) {
+std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
+    const checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer) {
   const std::string& bytes = reader.header().tokenizer;
-  if (tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
+  if (checkpoint::tokenizer_file_name(bytes) == std::string_view(checkpoint::kTokenizerFile))
+    return {};
   if (!tokenizer.end_of_text()) return {};
-  const std::string source = (reader.folder() / kSentencePieceFile).string();
-  const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
-  const ModelConfig model = stored_model(reader);
-  const bool encodes = rule_of(model.family).encodes;
-  const HfTextRules texts = hf_text_rules(reader.header());
-  SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(), special_pieces(pieces)};
+  const std::string source = (reader.folder() / checkpoint::kSentencePieceFile).string();
+  const data::SentencePieceModel pieces = data::read_sentencepiece_model(bytes, source);
+  const model::ModelConfig model = checkpoint::stored_model(reader);
+  const bool encodes = model::rule_of(model.family).encodes;
+  const checkpoint::HfTextRules texts = checkpoint::hf_text_rules(reader.header());
+  checkpoint::SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(),
+                                   special_pieces(pieces)};
   // A tokenizer.json goes with the model where transformers' own class for the SentencePiece file
-  // would lose the byte fallback, or would take a unigram model for BPE (data/unigram_json.h).
+  // would lose the byte fallback, or would take a unigram model for BPE (unigram_tokenizer_json).
   if (pieces.byte_fallback || !encodes)
-    ids.tokenizer_json = unigram_tokenizer_json(
+    ids.tokenizer_json = data::unigram_tokenizer_json(
         pieces,
         {texts.begin ? pieces.begin_name : "", encodes || texts.end ? pieces.end_name : ""});
   return ids;
 }
 
-void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
-  const CheckpointReader reader(checkpoint);
+// Fills in what the export has to write about the tokenizer.
+void describe_tokenizer(const Path& checkpoint, checkpoint::HfExportOptions& options) {
+  const checkpoint::CheckpointReader reader(checkpoint);
   if (reader.header().tokenizer.empty()) return;
-  stored_model(reader);  // its errors come before those of the tokenizer
+  checkpoint::stored_model(reader);  // its errors come before those of the tokenizer
   const auto tokenizer = tokenizer_of(reader);
   options.tokenizer_vocabulary = tokenizer->vocabulary_size();
   options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
@@ -349,17 +361,19 @@ void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
 // Returns true if transformers' tokenizer class for the family ignores the rule of our
 // tokenizer.json for splitting text into words, so that AutoTokenizer would give other ids than
 // training did.
-bool cuts_words_otherwise(const Path& checkpoint, const ModelConfig& model) {
-  if (!rule_of(model.family).hf_cuts_words) return false;
-  const CheckpointReader reader(checkpoint);
+bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& model) {
+  if (!model::rule_of(model.family).hf_cuts_words) return false;
+  const checkpoint::CheckpointReader reader(checkpoint);
   const std::string& bytes = reader.header().tokenizer;
-  return is_tokenizer_json(bytes) &&
-         read_tokenizer_json(bytes, checkpoint.string()).words != WordSplit::kQwen2;
+  return data::is_tokenizer_json(bytes) &&
+         data::read_tokenizer_json(bytes, checkpoint.string()).words != data::WordSplit::kQwen2;
 }
 
+// Exports a checkpoint, and reports what the folder cannot express: settings for which config.json
+// has no key, and a tokenizer class that would split words by another rule.
 int export_folder(Args args) {
   std::string checkpoint, to, dtype = "f32";
-  int64_t max_file_bytes = HfExportOptions{}.max_file_bytes;
+  int64_t max_file_bytes = checkpoint::HfExportOptions{}.max_file_bytes;
   bool json = false;
   Arguments arguments("checkpoint export",
                       "Writes a checkpoint's model as a folder that transformers loads.",
@@ -370,7 +384,7 @@ int export_folder(Args args) {
   arguments.option(max_file_bytes, "--max-file-bytes", "N", "larger models go to several files");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  HfExportOptions options;
+  checkpoint::HfExportOptions options;
   const auto known = dtype_from_name(dtype);
   if (known != DType::kF32 && known != DType::kBF16 && known != DType::kF16)
     throw UsageError("checkpoint export: --dtype is '{}', wanted f32, bf16 or f16", dtype);
@@ -382,7 +396,7 @@ int export_folder(Args args) {
   const Clock clock;
   const Path source = choose_checkpoint(checkpoint);
   describe_tokenizer(source, options);
-  const HfExport made = export_hf(source, to, options);
+  const checkpoint::HfExport made = checkpoint::export_hf(source, to, options);
   if (json) {
     Tree t;
     t.set("folder", Tree(to));
@@ -398,7 +412,7 @@ int export_folder(Args args) {
     return 0;
   }
   show("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
-       static_cast<double>(made.parameters) * 1e-6, dtype, made.files.size(),
+       ratio(made.parameters, 1'000'000), dtype, made.files.size(),
        made.files.size() == 1 ? "" : "s", clock.seconds());
   if (!made.has_tokenizer) show("  the checkpoint has no tokenizer to go with it\n");
   for (const std::string& unsaid : made.unsaid)
@@ -438,4 +452,4 @@ const Verb kVerbs[] = {
 
 int verb_checkpoint(Args args) { return run_verb("checkpoint", kVerbs, args); }
 
-}  // namespace tessera
+}  // namespace tessera::cli

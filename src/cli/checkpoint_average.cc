@@ -1,12 +1,13 @@
 // tessera checkpoint average
 #include <fmt/format.h>
 
-#include "checkpoint/average.h"
+#include "base/real.h"
+#include "checkpoint/merge.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 int checkpoint_average(Args args) {
   std::vector<std::string> from;
@@ -21,7 +22,7 @@ int checkpoint_average(Args args) {
   if (!arguments.parse(args)) return 0;
   std::vector<Path> paths;
   for (const std::string& f : from) paths.push_back(choose_checkpoint(f));
-  const Averaged made = average_checkpoints(paths, out, version());
+  const checkpoint::Averaged made = checkpoint::average_checkpoints(paths, out, version());
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -31,9 +32,9 @@ int checkpoint_average(Args args) {
     fmt::print("{}\n", to_json(t));
   } else {
     show("{}: mean of {} checkpoints, {:.1f} M parameters in {} tensors\n", out, paths.size(),
-         static_cast<double>(made.parameters) * 1e-6, made.tensors);
+         ratio(made.parameters, 1'000'000), made.tensors);
   }
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -1,8 +1,8 @@
 #include "cli/checkpoint_file.h"
 
 #include "base/error.h"
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "cli/arguments.h"
@@ -10,34 +10,34 @@
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 Path choose_checkpoint(const std::string& argument) {
   std::vector<std::string> skipped;
-  const Path path = resolve_checkpoint(argument, &skipped);
+  const Path path = checkpoint::resolve_checkpoint(argument, &skipped);
   if (read_rank_place().rank > 0) return path;
   for (const std::string& broken : skipped)
     print_to(stderr, fmt::format("warning: a newer checkpoint is damaged and not used: {}\n",
                                  printable(broken)));
-  if (!is_hf_folder(path))
+  if (!checkpoint::is_hf_folder(path))
     print_to(stderr, fmt::format("checkpoint {}, step {}\n", printable(path.string()),
-                                 CheckpointReader(path).header().step));
+                                 checkpoint::CheckpointReader(path).header().step));
   return path;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
+std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint) {
   if (checkpoint.header().tokenizer.empty())
     throw Error(
         "{} holds no tokenizer. Put the model's tokenizer.json into the Hugging Face folder "
         "and import it again.",
         checkpoint.folder().string());
-  return load_tokenizer(checkpoint.folder());
+  return data::load_tokenizer(checkpoint.folder());
 }
 
 int threads_or_all(int64_t asked) {
-  if (asked < 0 || asked > kMostThreads)
-    throw UsageError("--threads is {}, wanted 0 (all cores) to {}", asked, kMostThreads);
+  if (asked < 0 || asked > config::kMostThreads)
+    throw UsageError("--threads is {}, wanted 0 (all cores) to {}", asked, config::kMostThreads);
   return asked > 0 ? static_cast<int>(asked) : read_cpu_features().cores;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

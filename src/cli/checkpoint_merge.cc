@@ -1,12 +1,13 @@
 // tessera checkpoint merge
 #include <fmt/format.h>
 
+#include "base/real.h"
 #include "checkpoint/merge.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 int checkpoint_merge(Args args) {
   std::string from, out;
@@ -17,7 +18,8 @@ int checkpoint_merge(Args args) {
   arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const Merged made = merge_adapters(choose_checkpoint(from), out, version());
+  const checkpoint::Merged made =
+      checkpoint::merge_adapters(choose_checkpoint(from), out, version());
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -27,9 +29,9 @@ int checkpoint_merge(Args args) {
     fmt::print("{}\n", to_json(t));
   } else {
     show("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
-         static_cast<double>(made.parameters) * 1e-6, made.tensors);
+         ratio(made.parameters, 1'000'000), made.tensors);
   }
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -3,24 +3,126 @@
 #include "compile/compile.h"
 
 #include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/config.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "base/tree.h"
-#include "cli/check_text.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/check/check.h"
 #include "compile/passes.h"
 #include "compile/schedule/timeline.h"
+#include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/program.h"
 #include "ir/summary.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
+
+// A program of one stage, and the file that it came from.
+struct Stage {
+  std::string file;
+  Program program;
+};
+
+// Reads the files and puts their programs in the order of the stages, of which each must be there
+// once.
+std::vector<Program> read_stages(const std::vector<std::string>& files) {
+  std::vector<Stage> stages;
+  for (const std::string& file : files)
+    stages.push_back({file, parse_program(read_file(file), file)});
+  const Stage& first = stages[0];
+  for (const Stage& s : stages)
+    if (s.program.mesh != first.program.mesh || s.program.name != first.program.name)
+      throw Error(
+          "--check-text: {} and {} are not stages of one program: their names or meshes differ.",
+          first.file, s.file);
+  const int64_t expected = first.program.mesh[AxisKind::kPipeline];
+  if (std::ssize(stages) != expected)
+    throw Error(
+        "--check-text: got {} files for a pipeline of {} stages. Give one per stage, as "
+        "`tessera compile RUN --text --rank N` prints them.",
+        stages.size(), expected);
+  std::vector<Program> programs(stages.size());
+  std::vector<std::string> file_of(stages.size());
+  for (Stage& s : stages) {
+    const size_t at = s.program.stage;
+    if (at >= stages.size() || !file_of[at].empty())
+      throw Error("--check-text: {} is of stage {}, {}.", s.file, at,
+                  at < stages.size() ? "as is " + file_of[at]
+                                     : fmt::format("expected 0 to {}", expected - 1));
+    file_of[at] = s.file;
+    programs[at] = std::move(s.program);
+  }
+  return programs;
+}
+
+// Prints the size of the programs and whether prove() found something in them.
+void print_verdict(std::span<const Program> programs, const std::vector<std::string>& findings) {
+  size_t calls = 0, frames = 0;
+  for (const Program& p : programs) {
+    calls += p.schedule.size();
+    frames += p.frames.size();
+  }
+  fmt::print("check     {} calls on {} frames: {}\n", calls, frames,
+             findings.empty() ? "data flow verified, no deadlock"
+                              : fmt::format("{} findings", findings.size()));
+}
+
+// Prints the findings to stderr and returns the exit code: 0 if there are none.
+int print_findings(const std::vector<std::string>& findings) {
+  for (const std::string& f : findings) fmt::print(stderr, "  {}\n", f);
+  return findings.empty() ? 0 : 1;
+}
+
+// Reads one program per stage of the pipeline, in any order, and prints what prove() finds. Returns
+// the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line
+// and column, for stages that are missing, and for programs with other names or meshes.
+//
+// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
+// runs in a child process, and the parent reports how it ended.
+int check_text(const std::vector<std::string>& files) {
+  const std::vector<Program> stages = read_stages(files);
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw Error("--check-text: cannot start a process for the check.");
+  if (child == 0) {
+    const rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    const std::vector<std::string> findings = compile::prove(stages);
+    print_verdict(stages, findings);
+    const int code = print_findings(findings);
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      throw Error("--check-text: the process of the check is lost: {}.", std::strerror(errno));
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) != SIGABRT)
+    throw Error("--check-text: the process of the check was ended by signal {} ({}).",
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
+  throw Error(
+      "{}: the program is damaged: an op has operands that its rule cannot take (see above).",
+      fmt::join(files, ", "));
+}
 
 Tree as_tree(const Program& p) {
   Tree t;
@@ -35,9 +137,9 @@ Tree as_tree(const Program& p) {
   return t;
 }
 
-std::string draw(const std::string& how, const PipelineShape& shape) {
-  if (how == "text") return timeline_text(shape);
-  if (how == "svg") return timeline_svg(shape);
+std::string draw(const std::string& how, const compile::PipelineShape& shape) {
+  if (how == "text") return compile::timeline_text(shape);
+  if (how == "svg") return compile::timeline_svg(shape);
   throw UsageError("--timeline {}: possible are text and svg.", how);
 }
 
@@ -51,36 +153,39 @@ int64_t stage_of(const Mesh& mesh, int64_t rank) {
 // Returns the table of docs/passes.md.
 std::string pass_table() {
   std::string table = "| pass | level | when |\n|---|---|---|\n";
-  for (const Pass& p : all_passes())
+  for (const compile::Pass& p : compile::all_passes())
     table +=
         fmt::format("| [{0}](#{0}) | {1} | {2} |\n", p.name, name_of_entry(p.level), p.condition);
   return table;
 }
 
-const Pass& pass_named(const std::string& name) {
-  const std::span<const Pass> passes = passes_through(name);
+const compile::Pass& pass_named(const std::string& name) {
+  const std::span<const compile::Pass> passes = compile::passes_through(name);
   if (!passes.empty()) return passes.back();
   std::vector<std::string_view> names;
-  for (const Pass& p : all_passes()) names.push_back(p.name);
+  for (const compile::Pass& p : compile::all_passes()) names.push_back(p.name);
   throw UsageError("--after {}: there is no such pass. Possible: {}.", name,
                    fmt::join(names, ", "));
 }
 
-void print_after(const Pass& pass, const CompileRequest& request, const Target& target) {
-  if (!pass.when(context_of(request, target)))
+// Prints the state after a pass. A pass whose condition does not hold for this run is skipped, so
+// the state is that of the pass before it.
+void print_after(const compile::Pass& pass, const compile::CompileRequest& request,
+                 const Target& target) {
+  if (!pass.when(compile::context_of(request, target)))
     fmt::print(stderr,
                "pass {} is skipped for this run (condition: {}); this is the state before it\n",
                pass.name, pass.condition);
-  fmt::print("{}", print(compile_through(pass.name, request, target)));
+  fmt::print("{}", compile::print(compile::compile_through(pass.name, request, target)));
 }
 
 // Passes follow each other, so the time of one is that since the one before it.
-void print_timings(const CompileRequest& request, const Target& target, bool json) {
+void print_timings(const compile::CompileRequest& request, const Target& target, bool json) {
   using Clock = std::chrono::steady_clock;
   Tree seconds;
   double all = 0;
   Clock::time_point last = Clock::now();
-  const auto note = [&](const Pass& pass, const State&) {
+  const auto note = [&](const compile::Pass& pass, const compile::State&) {
     const Clock::time_point now = Clock::now();
     const double took = std::chrono::duration<double>(now - last).count();
     last = now;
@@ -88,7 +193,7 @@ void print_timings(const CompileRequest& request, const Target& target, bool jso
     seconds.set(std::string(pass.name), Tree(took));
     if (!json) fmt::print("{:<22} {:>10.3f} ms\n", pass.name, 1e3 * took);
   };
-  compile_through(all_passes().back().name, request, target, note);
+  compile::compile_through(compile::all_passes().back().name, request, target, note);
   if (json)
     fmt::print("{}\n", to_json(seconds));
   else
@@ -140,10 +245,12 @@ void check_modes(const Choices& c) {
     throw UsageError("compile: {} has no --json.", modes[0]);
 }
 
-int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
-  const std::vector<Program> stages = compile_stages(request, target);
+// Compiles all stages, because the proof needs every rank that takes part in a transfer, and shows
+// the program of one rank.
+int show_programs(const Choices& c, const compile::CompileRequest& request, const Target& target) {
+  const std::vector<Program> stages = compile::compile_stages(request, target);
   const Program& p = stages[stage_of(stages[0].mesh, c.rank)];
-  const std::vector<std::string> wrong = prove(stages, &target);
+  const std::vector<std::string> wrong = compile::prove(stages, &target);
   if (c.json) fmt::print("{}\n", to_json(as_tree(p)));
   if (c.text && !c.json) fmt::print("{}", print(p));
   if (c.summary && !c.json) fmt::print("{}", summary(p));
@@ -173,22 +280,24 @@ int verb_compile(Args args) {
     throw UsageError(
         "compile: RUN is required.\nUsage: tessera compile RUN [key=value …] "
         "[option …]   (tessera compile --help)");
-  const Pass* const after = choices.after.empty() ? nullptr : &pass_named(choices.after);
-  RunConfig config = open_run(choices.run, choices.overrides, false, DataUse::kIgnored);
+  const compile::Pass* const after = choices.after.empty() ? nullptr : &pass_named(choices.after);
+  config::RunConfig config =
+      open_run(choices.run, choices.overrides, false, config::DataUse::kIgnored);
   require_layout(config, "compile");
   const CpuFeatures cpu = read_cpu_features();
-  config.precision = resolve_precision(config.precision, cpu);
-  resolve_sizes(config);
-  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  CompileRequest request = compile_request(config, Purpose::kTrain);
+  config.precision = train::resolve_precision(config.precision, cpu);
+  train::resolve_sizes(config);
+  runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
+  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
   if (!choices.timeline.empty()) {
-    fmt::print("{}", draw(choices.timeline, pipeline_of(request)));
+    fmt::print("{}", draw(choices.timeline, compile::pipeline_of(request)));
     return 0;
   }
   if (after == nullptr && !choices.timings)
     return show_programs(choices, request, kernels.target());
-  request.stage =
-      stage_of(mesh_of(request.layout, head_copies(request.model, request.layout)), choices.rank);
+  request.stage = stage_of(
+      compile::mesh_of(request.layout, compile::head_copies(request.model, request.layout)),
+      choices.rank);
   if (after != nullptr)
     print_after(*after, request, kernels.target());
   else
@@ -196,4 +305,4 @@ int verb_compile(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -19,7 +19,7 @@
 #include "model/presets.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 std::string default_of(const Field& f) {
@@ -87,19 +87,19 @@ constexpr const char* kIntroduction =
     "```\n";
 
 // Returns the names of the presets of a family, separated by commas.
-std::string presets_of(const FamilyRule& family) {
+std::string presets_of(const model::FamilyRule& family) {
   std::string text;
-  for (const Preset& p : family.presets)
+  for (const model::Preset& p : family.presets)
     text += fmt::format("{}{}", text.empty() ? "" : ", ", p.name);
   return text;
 }
 
 // Returns the defaults of a family that differ from those of ModelConfig, as "key value, …".
-std::string defaults_of(const FamilyRule& family) {
-  ModelConfig own;
-  apply_family(family.family, own);
+std::string defaults_of(const model::FamilyRule& family) {
+  model::ModelConfig own;
+  model::apply_family(family.family, own);
   std::string text;
-  for (const Change& c : differences(to_tree(ModelConfig()), to_tree(own)))
+  for (const Change& c : differences(to_tree(model::ModelConfig()), to_tree(own)))
     if (c.path != "family")
       text += fmt::format("{}`{}: {}`", text.empty() ? "" : ", ", c.path, c.after);
   return text.empty() ? "as in the table" : text;
@@ -110,7 +110,7 @@ void print_model_notes() {
       "\nThe defaults of the table are those of `family: neox`. A family has defaults of its own, "
       "which\n`model.family` or a preset sets:\n\n| family | defaults | presets "
       "|\n|---|---|---|\n");
-  for (const FamilyRule* f : all_families())
+  for (const model::FamilyRule* f : model::all_families())
     fmt::print("| `{}` | {} | {} |\n", name_of_entry(f->family), defaults_of(*f), presets_of(*f));
 }
 
@@ -145,7 +145,7 @@ int explain(Args args) {
   arguments.flag(markdown, "--markdown", "as the tables of docs/configuration.md");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  RunConfig config;
+  config::RunConfig config;
   const std::vector<Field> fields = selected(fields_of(config), key);
   if (json) {
     fmt::print("{}\n", to_json(as_tree(fields)));
@@ -155,7 +155,7 @@ int explain(Args args) {
     for (const Field& f : fields) {
       fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, type_of(f), default_of(f));
       if (f.path != "model.preset") continue;
-      for (const FamilyRule* family : all_families())
+      for (const model::FamilyRule* family : model::all_families())
         fmt::print("    of {}: {}\n", name_of_entry(family->family), presets_of(*family));
     }
   }
@@ -164,14 +164,14 @@ int explain(Args args) {
 
 // Returns the configuration with the values that the tokenizer and this machine determine. A value
 // that cannot be resolved stays as it is, with a note on standard error.
-RunConfig resolved(RunConfig config) {
+config::RunConfig resolved(config::RunConfig config) {
   try {
-    resolve_sizes(config);
+    train::resolve_sizes(config);
   } catch (const Error& e) {
     fmt::print(stderr, "note: model.vocabulary = 0 (the tokenizer's) is not resolved: {}\n",
                e.what());
   }
-  resolve_machine(config, read_cpu_features());
+  train::resolve_machine(config, read_cpu_features());
   // With one data rank there is nothing to shard. A run keeps the key, so that it can be resumed on
   // more ranks.
   if (config.layout.data == 1) config.layout.zero = 0;
@@ -180,9 +180,9 @@ RunConfig resolved(RunConfig config) {
 
 // Returns the model section of a checkpoint, as a run file would have it.
 Tree model_section(const std::string& folder) {
-  const CheckpointReader reader(resolve_checkpoint(folder));
+  const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(folder));
   Tree section;
-  section.set("model", to_tree(stored_model(reader)));
+  section.set("model", to_tree(checkpoint::stored_model(reader)));
   return section;
 }
 
@@ -222,4 +222,4 @@ const Verb kVerbs[] = {
 
 int verb_config(Args args) { return run_verb("config", kVerbs, args); }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -3,13 +3,18 @@
 // `build` only parses arguments and reports; data/dataset_builder.cc does the work. `inspect` reads
 // the whole dataset: opening it has checked that index and data agree, and the pass over all ids
 // finds the largest one, which must be below the vocabulary of the model.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "base/config.h"
-#include "cli/build_line.h"
-#include "cli/output_file.h"
+#include "base/real.h"
+#include "cli/arguments.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
@@ -18,9 +23,78 @@
 #include "train/progress.h"
 #include "train/signals.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
+// The progress of `tessera data build` on standard error (standard output is for the result): on a
+// terminal a line that is rewritten, elsewhere a line every 30 s. The time left assumes that the
+// bytes still to be read take as long as those before, and is shown from 1 % on, where the rate is
+// no longer dominated by the start.
+class BuildLine {
+ public:
+  BuildLine();
+  ~BuildLine();  // erases the line of a terminal
+  BuildLine(const BuildLine&) = delete;
+  BuildLine& operator=(const BuildLine&) = delete;
+
+  void show(const data::BuildProgress& p);
+  double seconds() const;  // since it was made
+
+ private:
+  bool terminal_, shown_ = false;
+  double began_s_, next_s_ = 0;
+};
+
+constexpr double kTerminalPeriod_s = 0.2, kFilePeriod_s = 30;
+constexpr double kShort_s = 1;  // a build that is done by then needs no line in a file
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// "1.23 GB"
+// Scales by 1000 while the number would need four digits before the point.
+std::string human_bytes(int64_t n) {
+  constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
+  auto x = static_cast<double>(n);
+  size_t unit = 0;
+  while (x >= 999.5 && unit + 1 < std::size(kUnits)) {
+    x /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} bytes", n) : fmt::format("{:.3g} {}", x, kUnits[unit]);
+}
+
+// a / b; 0 if b is 0
+double share(int64_t a, int64_t b) { return b == 0 ? 0 : ratio(a, b); }
+
+BuildLine::BuildLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
+
+BuildLine::~BuildLine() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+}
+
+double BuildLine::seconds() const { return steady_s() - began_s_; }
+
+void BuildLine::show(const data::BuildProgress& p) {
+  const double now = seconds();
+  if (now < next_s_ || (!terminal_ && now < kShort_s)) return;
+  next_s_ = now + (terminal_ ? kTerminalPeriod_s : kFilePeriod_s);
+  const double done = share(p.bytes_read, p.bytes_total);
+  std::string line;
+  if (p.bytes_total > 0)
+    line = train::format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
+  line += fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
+                      counted(p.tokens, "token"),
+                      human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
+  if (p.bytes_total > 0 && done > 0.01)
+    line += "  left " + train::format_duration(now * (1 - done) / done);
+  fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
+  std::fflush(stderr);
+  shown_ = terminal_;
+}
+
+// Finds a name in the list "first|second|…" of an enum; its position is the value.
 template <class E>
 E entry(const std::string& text, const char* option) {
   const std::string names = enum_names(E{});
@@ -32,7 +106,7 @@ E entry(const std::string& text, const char* option) {
   throw UsageError("{} is '{}', wanted {}", option, text, names);
 }
 
-Tree summary(const DatasetAbout& about, const std::string& prefix) {
+Tree summary(const data::DatasetAbout& about, const std::string& prefix) {
   Tree t;
   t.set("prefix", Tree(prefix));
   t.set("documents", Tree(about.documents));
@@ -41,11 +115,11 @@ Tree summary(const DatasetAbout& about, const std::string& prefix) {
   t.set("bytes_per_token", Tree(share(about.text_bytes, about.tokens)));
   t.set("invalid_bytes", Tree(about.invalid_bytes));
   t.set("first_invalid", Tree(about.first_invalid));
-  t.set("type", Tree(std::string(name_of(dtype_for_vocabulary(about.vocabulary)))));
+  t.set("type", Tree(std::string(name_of(data::dtype_for_vocabulary(about.vocabulary)))));
   return t;
 }
 
-void print_text(const DatasetAbout& about) {
+void print_text(const data::DatasetAbout& about) {
   fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
              share(about.text_bytes, about.tokens));
   if (about.invalid_bytes > 0) {
@@ -54,8 +128,8 @@ void print_text(const DatasetAbout& about) {
   }
 }
 
-void print_counts(const DatasetAbout& about) {
-  const auto ids = name_of(dtype_for_vocabulary(about.vocabulary));
+void print_counts(const data::DatasetAbout& about) {
+  const auto ids = name_of(data::dtype_for_vocabulary(about.vocabulary));
   fmt::print("  documents   {}\n", format_count(about.documents));
   fmt::print("  tokens      {} ({}, vocabulary {}{})\n", format_count(about.tokens), ids,
              format_count(about.vocabulary),
@@ -64,7 +138,7 @@ void print_counts(const DatasetAbout& about) {
 }
 
 // Prints which inputs were left out, and which were probably not meant to be read as plain text.
-void print_sources(const BuildResult& result) {
+void print_sources(const data::BuildResult& result) {
   if (result.skipped_files > 0) {
     const bool more = result.skipped_files > std::ssize(result.left_out);
     show("  left out    {} files in folders whose names are not those of text: {}{}\n",
@@ -77,7 +151,7 @@ void print_sources(const BuildResult& result) {
         table);
 }
 
-Tree as_tree(const BuildResult& result, const std::string& out, double seconds) {
+Tree as_tree(const data::BuildResult& result, const std::string& out, double seconds) {
   Tree t = summary(result.about, out);
   t.set("skipped_files", Tree(result.skipped_files));
   t.set("bad_lines", Tree(result.bad_lines));
@@ -87,8 +161,8 @@ Tree as_tree(const BuildResult& result, const std::string& out, double seconds) 
   return t;
 }
 
-void print_result(const BuildResult& result, const std::string& out, double seconds) {
-  show("{}.bin, .idx and .json written in {}\n", out, format_duration(seconds));
+void print_result(const data::BuildResult& result, const std::string& out, double seconds) {
+  show("{}.bin, .idx and .json written in {}\n", out, train::format_duration(seconds));
   print_counts(result.about);
   print_text(result.about);
   if (result.bad_lines > 0)
@@ -100,12 +174,13 @@ void print_result(const BuildResult& result, const std::string& out, double seco
 // Builds the dataset. Returns nothing if a signal arrived before the end: the progress callback is
 // the only place where the builder calls out, so an exception from it unwinds the build, whose
 // destructors remove the partial files.
-std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
-                                                const BuildOptions& options, BuildLine& line,
-                                                const StopSignals& signals) {
+std::optional<data::BuildResult> build_unless_stopped(const data::Tokenizer& tokenizer,
+                                                      const data::BuildOptions& options,
+                                                      BuildLine& line,
+                                                      const train::StopSignals& signals) {
   struct Stopped {};
   try {
-    return build_dataset(tokenizer, options, [&](const BuildProgress& p) {
+    return data::build_dataset(tokenizer, options, [&](const data::BuildProgress& p) {
       if (signals.requested()) throw Stopped{};
       line.show(p);
     });
@@ -116,7 +191,7 @@ std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
 
 int build(Args args) {
   std::string tokenizer_path, out, split = "none", format = "auto";
-  BuildOptions options;
+  data::BuildOptions options;
   int64_t threads = 0;
   bool no_end_of_text = false, json = false, force = false;
   Arguments arguments(
@@ -142,10 +217,10 @@ int build(Args args) {
   arguments.json(json);
   arguments.many(options.inputs, "FILE", "files, folders or '-'", 1);
   if (!arguments.parse(args)) return 0;
-  options.documents.split = entry<Split>(split, "--split");
-  options.documents.format = entry<TextFormat>(format, "--format");
-  if (threads < 0 || threads > kMostThreads) {
-    throw UsageError("--threads is {}, wanted 0 to {}", threads, kMostThreads);
+  options.documents.split = entry<data::Split>(split, "--split");
+  options.documents.format = entry<data::TextFormat>(format, "--format");
+  if (threads < 0 || threads > config::kMostThreads) {
+    throw UsageError("--threads is {}, wanted 0 to {}", threads, config::kMostThreads);
   }
   if (options.documents.skip_bad < 0)
     throw UsageError("--skip-bad is {}, expected 0 or more", options.documents.skip_bad);
@@ -156,15 +231,16 @@ int build(Args args) {
   options.threads = threads > 0
                         ? static_cast<int>(threads)
                         : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const auto tokenizer = load_tokenizer(tokenizer_path);
+  const auto tokenizer = data::load_tokenizer(tokenizer_path);
   BuildLine line;
-  const StopSignals signals;
-  const std::optional<BuildResult> built = build_unless_stopped(*tokenizer, options, line, signals);
+  const train::StopSignals signals;
+  const std::optional<data::BuildResult> built =
+      build_unless_stopped(*tokenizer, options, line, signals);
   if (!built) {
     fmt::print(stderr, "tessera: stopped by a signal: {} was not written\n", out);
     return 128 + signals.signal();
   }
-  const BuildResult& result = *built;
+  const data::BuildResult& result = *built;
   if (json)
     fmt::print("{}\n", to_json(as_tree(result, out, line.seconds())));
   else
@@ -172,12 +248,15 @@ int build(Args args) {
   return 0;
 }
 
+// What one pass over a dataset finds.
 struct LengthsAndIds {
   int64_t empty = 0, shortest = 0, median = 0, longest = 0;
   int32_t largest_id = -1;
 };
 
-LengthsAndIds look_through(const IndexedDataset& data) {
+// Reads all lengths and all ids. The median needs no sorting: nth_element partitions in linear
+// time.
+LengthsAndIds look_through(const data::IndexedDataset& data) {
   LengthsAndIds l;
   std::vector<int32_t> lengths;
   lengths.reserve(data.sequences());
@@ -196,15 +275,17 @@ LengthsAndIds look_through(const IndexedDataset& data) {
   // Reads in blocks, since a dataset may be larger than memory.
   std::vector<int32_t> ids(size_t{1} << 16);
   for (int64_t from = 0; from < data.tokens(); from += std::ssize(ids)) {
-    ids.resize(std::min(ids.size(), static_cast<size_t>(data.tokens() - from)));
+    ids.resize(std::min<size_t>(ids.size(), data.tokens() - from));
     data.read(from, ids);
     l.largest_id = std::max(l.largest_id, *std::max_element(ids.begin(), ids.end()));
   }
   return l;
 }
 
-void print_document(const IndexedDataset& data, int64_t document, const std::string& tokenizer,
-                    bool json) {
+// A document is a range of sequences, which follow each other in the .bin file, so its tokens are
+// one range too.
+void print_document(const data::IndexedDataset& data, int64_t document,
+                    const std::string& tokenizer, bool json) {
   if (document < 0 || document >= data.documents()) {
     throw Error("{}: there is no document {}; they are 0 to {}", data.index_name(), document,
                 data.documents() - 1);
@@ -213,7 +294,7 @@ void print_document(const IndexedDataset& data, int64_t document, const std::str
   const int64_t to = data.first_token(data.first_sequence(document + 1));
   std::vector<int32_t> ids(to - from);
   data.read(from, ids);
-  const std::string text = tokenizer.empty() ? "" : load_tokenizer(tokenizer)->decode(ids);
+  const std::string text = tokenizer.empty() ? "" : data::load_tokenizer(tokenizer)->decode(ids);
   if (json) {
     Tree list = Tree::list(), t;
     for (const int32_t id : ids) list.push(Tree(int64_t{id}));
@@ -237,13 +318,13 @@ int inspect(Args args) {
   arguments.option(tokenizer, "--tokenizer", "T", "a tokenizer.json, to print text");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const IndexedDataset data(prefix);
+  const data::IndexedDataset data(prefix);
   if (arguments.given("--document")) {
     print_document(data, document, tokenizer, json);
     return 0;
   }
   const LengthsAndIds l = look_through(data);
-  const auto about = read_about(data);
+  const auto about = data::read_about(data);
   if (json) {
     Tree t = about ? summary(*about, prefix) : Tree();
     t.set("documents", Tree(data.documents()));
@@ -273,7 +354,7 @@ int inspect(Args args) {
   print_text(*about);
   show("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
   constexpr size_t kShown = 10;
-  for (const SourceAbout& s :
+  for (const data::SourceAbout& s :
        std::span(about->sources).first(std::min(kShown, about->sources.size()))) {
     show("  from        {}: {}, {}\n", s.name, counted(s.documents, "document"),
          counted(s.tokens, "token"));
@@ -298,4 +379,4 @@ const Verb kVerbs[] = {
 
 int verb_data(Args args) { return run_verb("data", kVerbs, args); }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -13,44 +13,116 @@
 
 #include "base/count.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/data_instructions.h"
+#include "cli/arguments.h"
 #include "cli/row_tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
+#include "config/run_config.h"
 #include "data/explain.h"
+#include "data/tokenizer.h"
 #include "data/training_data.h"
-#include "train/origin.h"
+#include "train/load_run.h"
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_position.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
+
+// Shows the rows of instruction data: which examples are packed in a row, and which tokens have a
+// loss. The rows are made by the class that training uses (TrainingRows), so that what is shown is
+// what the model sees, after the chat template, truncation and packing.
+
+// Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
+// tokens is decoded at once: a character may be divided between tokens.
+std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
+                   int64_t example) {
+  const auto ids = data.ids(example);
+  const auto learned = data.learned(example);
+  std::string text;
+  for (size_t from = 0, to = 0; from < ids.size(); from = to) {
+    while (to < ids.size() && learned[to] == learned[from]) ++to;
+    const std::string part = tokenizer.decode(ids.subspan(from, to - from));
+    text += learned[from] != 0 ? "[" + part + "]" : part;
+  }
+  return text;
+}
+
+Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data, int64_t example) {
+  Tree t;
+  t.set("place", Tree(data.place(example)));
+  t.set("tokens", list_of(data.ids(example)));
+  t.set("learned", list_of(data.learned(example)));
+  t.set("text", Tree(tokenizer.decode(data.ids(example))));
+  return t;
+}
+
+Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, int64_t sample,
+                 bool json) {
+  const data::InstructionData& data = *rows.instructions();
+  Tree t, examples = Tree::list();
+  t.set("sample", Tree(sample));
+  if (!json) fmt::print("sample {}\n", sample);
+  for (const int32_t example : data.row_examples(sample)) {
+    if (json)
+      examples.push(as_tree(tokenizer, data, example));
+    else
+      show("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
+           marked(tokenizer, data, example));
+  }
+  t.set("examples", std::move(examples));
+  if (!json) return t;
+  const Tree row = row_tree(rows, sample);
+  for (const auto& [key, values] : *row.as_members()) t.set(key, values);
+  return t;
+}
+
+// Prints how many examples, rows and tokens there are, what was left out, and the rows of a step or
+// one sample: the text of each example with its learned parts in brackets. Returns the exit code.
+int explain_instructions(const config::RunConfig& run, std::optional<int64_t> step, int64_t sample,
+                         bool json) {
+  const int64_t steps = run.schedule.steps;
+  if (step && (*step < 1 || *step > steps))
+    throw UsageError("--step is {}, expected 1 to {}, the run's last", *step, steps);
+  if (sample < 0) throw UsageError("--sample is {}, expected 0 or more", sample);
+  const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(run));
+  train::TrainingRows rows(run, tokenizer->vocabulary_size(), *tokenizer);
+  const data::BatchShape shape = config::batch_shape(run, 0);
+  const int64_t first = step ? shape.samples_before(*step - 1) : sample;
+  const int64_t end = step ? shape.samples_before(*step) : sample + 1;
+  Tree t, samples = Tree::list();
+  t.set("data", data::to_tree(rows.instructions()->counts()));
+  if (!json) fmt::print("{}\n", data::describe(rows.instructions()->counts()));
+  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, json));
+  t.set("samples", std::move(samples));
+  if (json) fmt::print("{}\n", to_json(t));
+  return 0;
+}
 
 // What is explained: the data of a run, or a single dataset.
 struct Subject {
   std::string name, tokenizer;
-  DatasetSpec spec;
-  BatchShape batch = {};
+  data::DatasetSpec spec;
+  data::BatchShape batch = {};
   int64_t steps = 0;  // 0: the subject has no steps
   bool changes = false;
-  std::optional<RunPosition> position = {};  // where `train` would continue
-  std::string checkpoint = {};               // that stores it
+  std::optional<train::RunPosition> position = {};  // where `train` would continue
+  std::string checkpoint = {};                      // that stores it
 };
 
 // Sets the position from which `tessera train` with this configuration would continue, if it would.
-void find_position(const RunConfig& run, Subject& subject) {
-  const StartingPoint start = find_start(run);
-  if (start.candidates.empty() || start.load != Load::kAll) return;
-  const CheckpointReader reader(start.candidates.front());
+void find_position(const config::RunConfig& run, Subject& subject) {
+  const train::StartingPoint start = train::find_start(run);
+  if (start.candidates.empty() || start.load != config::Load::kAll) return;
+  const checkpoint::CheckpointReader reader(start.candidates.front());
   subject.checkpoint = start.candidates.front().string();
-  subject.position =
-      position_of(reader.header(), subject.checkpoint, *load_tokenizer(tokenizer_of_run(run)));
+  subject.position = train::position_of(reader.header(), subject.checkpoint,
+                                        *data::load_tokenizer(train::tokenizer_of_run(run)));
 }
 
 Subject subject_of(const std::string& prefix, int64_t sequence_length, int64_t seed) {
-  const auto about = read_about(IndexedDataset(prefix));
+  const auto about = data::read_about(data::IndexedDataset(prefix));
   return {prefix,
           about ? about->tokenizer : "",
           {.datasets = {{prefix, 1}},
@@ -61,15 +133,16 @@ Subject subject_of(const std::string& prefix, int64_t sequence_length, int64_t s
            .vocabulary = 0}};
 }
 
-Subject subject_of(const std::string& name, const RunConfig& run) {
-  const std::string tokenizer = tokenizer_of_run(run).string();
-  DatasetSpec spec = run.data.objective == Objective::kNextToken
-                         ? training_spec(run, run.model.vocabulary)
-                         : training_spec(run, run.model.vocabulary, *load_tokenizer(tokenizer));
+Subject subject_of(const std::string& name, const config::RunConfig& run) {
+  const std::string tokenizer = train::tokenizer_of_run(run).string();
+  data::DatasetSpec spec =
+      run.data.objective == config::Objective::kNextToken
+          ? train::training_spec(run, run.model.vocabulary)
+          : train::training_spec(run, run.model.vocabulary, *data::load_tokenizer(tokenizer));
   Subject subject{name,
                   tokenizer,
                   std::move(spec),
-                  batch_shape(run, 0),
+                  config::batch_shape(run, 0),
                   run.schedule.steps,
                   run.checkpoint.allow_changes};
   find_position(run, subject);
@@ -78,16 +151,18 @@ Subject subject_of(const std::string& name, const RunConfig& run) {
 
 // Opens the data of the subject at its position, and adds what the data determine to its batch
 // shape.
-TrainingData open_data(Subject& subject) {
-  TrainingData data(subject.spec);
-  subject.batch = with_row_lengths(std::move(subject.batch), data);
+data::TrainingData open_data(Subject& subject) {
+  data::TrainingData data(subject.spec);
+  subject.batch = train::with_row_lengths(std::move(subject.batch), data);
   if (!subject.position) return data;
   data.continue_from(subject.position->data, subject.changes);
-  subject.batch = resumed(subject.batch, *subject.position);
+  subject.batch = train::resumed(subject.batch, *subject.position);
   return data;
 }
 
-void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
+// A run whose data changed stores its position after the change only, so earlier samples cannot be
+// named.
+void require_known(const data::TrainingData& data, const Subject& subject, int64_t sample) {
   if (sample >= data.first_sample()) return;
   throw Error(
       "{}: sample {} was read before the data of the run changed at its sample {}. {} stores "
@@ -95,13 +170,14 @@ void require_known(const TrainingData& data, const Subject& subject, int64_t sam
       subject.name, sample, data.first_sample(), subject.checkpoint);
 }
 
-Tree tokens_of(TrainingData& data, int64_t sample) {
+Tree tokens_of(data::TrainingData& data, int64_t sample) {
   std::vector<int32_t> ids(data.sample_tokens());
   data.read(sample, ids);
   return list_of(ids);
 }
 
-void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
+// A step has a contiguous range of samples: those after the samples of all steps before it.
+void explain_step(data::TrainingData& data, const Subject& subject, int64_t step, bool json) {
   if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
   if (step < 1 || step > subject.steps)
     throw UsageError("--step is {}, expected 1 to {}, the run's last", step, subject.steps);
@@ -109,7 +185,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
   const int64_t end = subject.batch.samples_before(step);
   require_known(data, subject, subject.batch.samples_before(step - 1));
   for (int64_t s = subject.batch.samples_before(step - 1); s < end; ++s) {
-    const SampleOrigin origin = data.origin(s);
+    const data::SampleOrigin origin = data.origin(s);
     const std::string& prefix = data.prefix(origin.dataset);
     if (json) {
       Tree one;
@@ -135,7 +211,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
   fmt::print("{}\n", to_json(t));
 }
 
-Tree tree_of(const PieceOrigin& o) {
+Tree tree_of(const data::PieceOrigin& o) {
   Tree t;
   t.set("document", Tree(o.document));
   t.set("tokens_from", Tree(o.piece.from));
@@ -161,9 +237,7 @@ std::string excerpt(const std::string& text) {
   std::string s = text;
   if (text.size() > 2 * kSide + 3) {
     size_t front = kSide, back = text.size() - kSide;
-    const auto inside = [&](size_t i) {
-      return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-    };
+    const auto inside = [&](size_t i) { return (text[i] & 0xC0) == 0x80; };
     while (front > 0 && inside(front)) --front;
     while (back < text.size() && inside(back)) ++back;
     s = text.substr(0, front) + " … " + text.substr(back);
@@ -174,7 +248,7 @@ std::string excerpt(const std::string& text) {
   return s;
 }
 
-void print_piece(const PieceOrigin& o, bool with_text) {
+void print_piece(const data::PieceOrigin& o, bool with_text) {
   std::string from;
   if (o.source_document >= 0) {
     from = o.line > 0 ? fmt::format(", {}:{} (byte {})", o.source, o.line, o.offset)
@@ -186,7 +260,7 @@ void print_piece(const PieceOrigin& o, bool with_text) {
   show("\n");
 }
 
-void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, bool locate,
+void explain_sample(data::TrainingData& data, const Subject& subject, int64_t sample, bool locate,
                     bool json) {
   // A dataset has no last sample, since epochs repeat; the limit only rejects typing errors.
   constexpr int64_t kMany = int64_t{1} << 32;
@@ -195,16 +269,17 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
     throw UsageError("--sample is {}, expected 0 to {}{}", sample, samples - 1,
                      subject.steps > 0 ? ", the run's last" : "");
   require_known(data, subject, sample);
-  const SampleOrigin origin = data.origin(sample);
+  const data::SampleOrigin origin = data.origin(sample);
   const std::string& prefix = data.prefix(origin.dataset);
   const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
                              ? nullptr
-                             : load_tokenizer(subject.tokenizer);
-  const auto pieces = explain(data.dataset(origin.dataset), origin.pieces,
-                              read_about(data.dataset(origin.dataset)), tokenizer.get(), locate);
+                             : data::load_tokenizer(subject.tokenizer);
+  const auto pieces =
+      data::explain(data.dataset(origin.dataset), origin.pieces,
+                    data::read_about(data.dataset(origin.dataset)), tokenizer.get(), locate);
   if (json) {
     Tree list = Tree::list(), t;
-    for (const PieceOrigin& o : pieces) list.push(tree_of(o));
+    for (const data::PieceOrigin& o : pieces) list.push(tree_of(o));
     t.set("sample", Tree(sample));
     if (subject.steps > 0) t.set("step", Tree(subject.batch.step_of(sample) + 1));
     t.set("dataset", Tree(prefix));
@@ -219,7 +294,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
       subject.steps > 0 ? fmt::format(", read in step {}", subject.batch.step_of(sample) + 1) : "";
   show("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
        origin.index, prefix, origin.epoch);
-  for (const PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
+  for (const data::PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
   if (tokenizer == nullptr) show("  (its text: give --tokenizer)\n");
 }
 
@@ -250,7 +325,7 @@ int data_explain(Args args) {
     if (!overrides.empty()) throw UsageError("{}: key=value needs a run file", overrides[0]);
     subject = subject_of(name, sequence_length, seed);
   } else {
-    const RunConfig run = open_run(name, overrides);
+    const config::RunConfig run = open_run(name, overrides);
     if (!run.data.instructions.empty())
       return explain_instructions(
           run, arguments.given("--step") ? std::optional<int64_t>(step) : std::nullopt, sample,
@@ -258,7 +333,7 @@ int data_explain(Args args) {
     subject = subject_of(name, run);
   }
   if (!tokenizer.empty()) subject.tokenizer = tokenizer;
-  TrainingData data = open_data(subject);
+  data::TrainingData data = open_data(subject);
   if (!subject.checkpoint.empty() && !json)
     show("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
          format_count(subject.position->data.samples), format_count(subject.position->step));
@@ -270,4 +345,4 @@ int data_explain(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -26,7 +26,7 @@
 #include "tensor/cpu_features.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // A line of the report. The advice is empty if nothing is wrong.
@@ -64,6 +64,7 @@ Finding instructions(const CpuFeatures& f) {
   return {"instructions", has, ""};
 }
 
+// OMP_NUM_THREADS bounds the threads of every kernel, so cores beyond it stay idle.
 Finding threads(const CpuFeatures& f) {
   std::string text = fmt::format("{} of {} cores for this process", f.cores, f.online_cores);
   const char* omp = std::getenv("OMP_NUM_THREADS");
@@ -75,6 +76,8 @@ Finding threads(const CpuFeatures& f) {
   return {"threads", text, ""};
 }
 
+// Counts the processes that are busy. Half of the cores is the limit, because kernels wait for the
+// slowest of their threads.
 Finding load(const CpuFeatures& f) {
   double now = 0;
   std::istringstream(first_line("/proc/loadavg")) >> now;
@@ -92,6 +95,8 @@ Finding clock() {
   return {"clock", governor.empty() ? "not ours to set" : "governor " + governor, ""};
 }
 
+// Takes the smaller of the memory that is available and the limit of the control group. A
+// difference below 64 MiB from the installed memory is not reported as a limit.
 Finding memory(const CpuFeatures& f) {
   const int64_t installed = meminfo("MemTotal"), free = meminfo("MemAvailable");
   const int64_t usable = std::min(f.memory_bytes, free);
@@ -120,7 +125,7 @@ Finding huge_pages() {
 Finding disk() {
   struct statvfs s {};
   if (statvfs(".", &s) != 0) return {"disk", "the system does not say", ""};
-  const double free = static_cast<double>(s.f_bavail) * gib(s.f_frsize);
+  const double free = gib(s.f_bavail * s.f_frsize);
   const std::string text = fmt::format("{:.1f} GiB free here", free);
   if (free < 2) return {"disk", text, "checkpoints need 12 bytes a parameter each; make room"};
   return {"disk", text, ""};
@@ -171,6 +176,7 @@ std::string libraries() {
   return out;
 }
 
+// Runs all checks, in the order of the report.
 std::vector<Finding> examine(const CpuFeatures& f) {
   utsname system{};
   uname(&system);
@@ -221,13 +227,13 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
 // Compares the ranks that mpirun started. Every rank measures, and rank 0 prints.
 int examine_ranks(bool json, const RankPlace& place) {
   const CpuFeatures features = read_cpu_features();
-  const std::unique_ptr<World> world = mpi_world();
-  int64_t here = 0;  // ranks of this host share its cores
+  const std::unique_ptr<comm::World> world = comm::mpi_world();
+  int here = 0;  // ranks of this host share its cores
   for (int64_t i = 0; i < world->size(); ++i) here += world->host(i) == world->host(place.rank);
-  const int threads = std::max(1, features.cores / static_cast<int>(here));
-  const RankRates rates = measure_ranks(*world, features, threads);
+  const int threads = std::max(1, features.cores / here);
+  const measure::RankRates rates = measure::measure_ranks(*world, features, threads);
   if (world->rank() != 0) return 0;
-  const std::vector<std::string> slow = outliers(rates);
+  const std::vector<std::string> slow = measure::outliers(rates);
   if (json) {
     Tree t, found = Tree::list(), flops = Tree::list();
     for (const double f : rates.flops) flops.push(Tree(f));
@@ -238,7 +244,7 @@ int examine_ranks(bool json, const RankPlace& place) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  for (const std::string& line : summary_of(rates)) show("  {}\n", line);
+  for (const std::string& line : measure::summary_of(rates)) show("  {}\n", line);
   for (const std::string& line : slow) show("! {}\n", line);
   fmt::print("\n{}\n", slow.empty()
                            ? "No rank is slower than its like."
@@ -273,4 +279,4 @@ int verb_doctor(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

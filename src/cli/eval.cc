@@ -9,23 +9,22 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/printable.h"
 #include "base/tree.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/device.h"
-#include "cli/output_file.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
 #include "data/source_list.h"
-#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
+#include "data/vocabulary.h"
 #include "eval/evaluate.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr int64_t kMostTokenFileBytes = int64_t{4} << 30;
@@ -35,14 +34,14 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
-  sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
+  sequences = rows == nullptr ? 0 : std::ssize(*rows);
   for (int64_t r = 0; r < sequences; ++r) {
     const Tree& row = (*rows)[r];
     const auto before = std::ssize(ids);
     const Tree::List* list = row.as_list();
     for (const Tree& id : list != nullptr ? *list : Tree::List{row}) {
       const auto* n = std::get_if<int64_t>(&id.value);
-      if (n == nullptr || *n < 0 || *n > kLargestTokenId)
+      if (n == nullptr || *n < 0 || *n > data::kLargestTokenId)
         throw Error("{}:{}:{}: found {}, wanted a token id in [[id, …], …]", file, id.line,
                     id.column, to_json(id));
       ids.push_back(static_cast<int32_t>(*n));
@@ -60,17 +59,18 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
 void write_logits(const std::string& file, std::span<const float> logits, int64_t sequences,
                   int64_t length) {
   const auto vocabulary = std::ssize(logits) / (sequences * length);
-  const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
-  write_safetensors(file, plan, [&](size_t) -> FillPiece {
+  const checkpoint::SafetensorsPlan plan[] = {
+      {"logits", DType::kF32, {sequences, length, vocabulary}}};
+  checkpoint::write_safetensors(file, plan, [&](size_t) -> checkpoint::FillPiece {
     return [&](int64_t first, int64_t count, std::byte* out) {
-      std::memcpy(out, logits.data() + first, static_cast<size_t>(count) * sizeof(float));
+      std::memcpy(out, logits.data() + first, count * sizeof(float));
     };
   });
 }
 
-void save_logits(CheckpointReader& reader, const std::string& logits_file,
+void save_logits(checkpoint::CheckpointReader& reader, const std::string& logits_file,
                  const std::string& tokens_file, const std::string& source_file,
-                 const ModelOptions& options) {
+                 const eval::ModelOptions& options) {
   int64_t sequences = 0;
   const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
   int64_t rows = sequences;
@@ -80,11 +80,11 @@ void save_logits(CheckpointReader& reader, const std::string& logits_file,
     throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
                 sequences);
   const int64_t each = std::ssize(ids) / sequences;
-  LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
+  eval::LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
   write_logits(logits_file, m.read(ids, source), sequences, each);
 }
 
-Tree as_tree(const std::string& set, const Score& s) {
+Tree as_tree(const std::string& set, const eval::Score& s) {
   Tree t;
   t.set("data", Tree(set));
   t.set("tokens", Tree(static_cast<int64_t>(s.tokens)));
@@ -94,7 +94,7 @@ Tree as_tree(const std::string& set, const Score& s) {
   return t;
 }
 
-Tree as_tree(const ExampleScore& s) {
+Tree as_tree(const eval::ExampleScore& s) {
   Tree log = Tree::list(), t;
   for (const double x : s.log) log.push(Tree(x));
   t.set("line", Tree(s.line));
@@ -105,10 +105,10 @@ Tree as_tree(const ExampleScore& s) {
 }
 
 // Prints the results of one task as a line unless `quiet`, and returns them as a tree.
-Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
+Tree show_task(const std::string& name, const eval::TaskResult& r, bool quiet) {
   Tree t, metrics = Tree::object();
   std::string line = fmt::format("{:<20}", name);
-  for (const Metric& m : r.metrics) {
+  for (const eval::Metric& m : r.metrics) {
     Tree one;
     one.set("value", Tree(m.value));
     one.set("standard_error", Tree(m.error));
@@ -136,8 +136,9 @@ void take_value(const Tree& config, const char* section, const char* key, T& val
 }
 
 // Corrupts the spans that the run of the checkpoint corrupts when it validates.
-void corrupt_as_trained(const Tree& config, const Tokenizer& tokenizer, DatasetSpec& spec) {
-  spec.spans = span_objective(tokenizer);
+void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
+                        data::DatasetSpec& spec) {
+  spec.spans = data::span_objective(tokenizer);
   take_value(config, "run", "seed", spec.seed);
   take_value(config, "data", "noise_density", spec.spans->how.noise_density);
   take_value(config, "data", "mean_span", spec.spans->how.mean_span);
@@ -145,7 +146,8 @@ void corrupt_as_trained(const Tree& config, const Tokenizer& tokenizer, DatasetS
 
 // Returns the length of the samples that the run trained on, or the model's context if the header
 // does not have it (an imported model) or has a larger one.
-int64_t trained_length(const CheckpointReader& reader, const ModelConfig& model) {
+int64_t trained_length(const checkpoint::CheckpointReader& reader,
+                       const model::ModelConfig& model) {
   int64_t length = 0;
   take_value(reader.header().config, "data", "sequence_length", length);
   return length > 0 ? std::min(length, model.context) : model.context;
@@ -173,10 +175,10 @@ void require_inputs(const std::vector<std::string>& sets, const std::vector<std:
 }
 
 // Throws Error for a dataset whose ids mean other texts in the tokenizer of the checkpoint.
-void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool foreign) {
-  const std::string found =
-      foreign ? ""
-              : foreign_tokenizer(IndexedDataset(set), tokenizer, "the checkpoint's tokenizer");
+void require_own_set(const std::string& set, const data::Tokenizer& tokenizer, bool foreign) {
+  const std::string found = foreign ? ""
+                                    : data::foreign_tokenizer(data::IndexedDataset(set), tokenizer,
+                                                              "the checkpoint's tokenizer");
   if (!found.empty())
     throw Error(
         "{}. Build the data set with the checkpoint's tokenizer, or give --allow-foreign-tokenizer",
@@ -184,19 +186,20 @@ void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool fo
 }
 
 // Prints the loss on each set as lines, or adds it to `results`.
-void score_sets(const std::vector<std::string>& sets, const SetOptions& o, CheckpointReader& reader,
-                const ModelOptions& options, bool json, Tree& results) {
+void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
+                checkpoint::CheckpointReader& reader, const eval::ModelOptions& options, bool json,
+                Tree& results) {
   if (sets.empty()) return;
   const auto& [length, samples, foreign_sets] = o;
-  const ModelConfig model = model_of(reader);
+  const model::ModelConfig model = eval::model_of(reader);
   if (length > model.context)
     throw Error("--sequence-length is {}, but the model's context is {}. Expected at most that.",
                 length, model.context);
   const auto tokenizer = tokenizer_of(reader);
-  if (model.encoder_layers > 0) require_padding(*tokenizer, "the checkpoint's tokenizer");
+  if (model.encoder_layers > 0) data::require_padding(*tokenizer, "the checkpoint's tokenizer");
   for (const std::string& set : sets) {
     require_own_set(set, *tokenizer, foreign_sets);
-    DatasetSpec spec;
+    data::DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : trained_length(reader, model);
     spec.vocabulary = model.padded_vocabulary();
@@ -204,8 +207,8 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
       corrupt_as_trained(reader.header().config, *tokenizer, spec);
     else
       take_value(reader.header().config, "data", "documents_apart", spec.documents_apart);
-    const ValidationData data(spec);
-    Score s = score(reader, data, samples, options);
+    const data::ValidationData data(spec);
+    eval::Score s = eval::score(reader, data, samples, options);
     if (!std::isfinite(s.loss()))
       throw NumericError(
           "{}: the loss on {} is not finite, though every weight is. Evaluate with --precision "
@@ -222,14 +225,15 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
 }
 
 // Runs the tasks on all ranks. Only rank 0 prints and writes.
-void run_tasks(const TaskChoice& choice, const std::string& examples_file, CheckpointReader& reader,
-               const ModelOptions& options, World& world, bool json, Tree& results) {
+void run_tasks(const eval::TaskChoice& choice, const std::string& examples_file,
+               checkpoint::CheckpointReader& reader, const eval::ModelOptions& options,
+               comm::World& world, bool json, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
-  for (const Task& t : read_tasks(choice)) {
-    const TaskResult r = evaluate(reader, *tokenizer, t, world, options);
+  for (const eval::Task& t : eval::read_tasks(choice)) {
+    const eval::TaskResult r = eval::evaluate(reader, *tokenizer, t, world, options);
     results.push(show_task(t.name, r, json || world.rank() > 0));
-    for (const ExampleScore& s : r.examples) {
+    for (const eval::ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
       row.set("task", Tree(t.name));
       rows += to_json(row) + "\n";
@@ -243,17 +247,17 @@ void at_least_0(const char* option, int64_t n) {
   if (n < 0) throw UsageError("eval: {} is {}, expected 0 or more.", option, n);
 }
 
-Precision precision_named(const std::string& name) {
+compile::Precision precision_named(const std::string& name) {
   if (name != "fp32" && name != "bf16")
     throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", name);
-  return name == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  return name == "bf16" ? compile::Precision::kBf16 : compile::Precision::kFp32;
 }
 
 void require_logits_files(const std::string& logits, const std::string& tokens,
                           const std::string& source, bool force) {
   if (logits.empty() != tokens.empty() || (logits.empty() && !source.empty()))
     throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
-  if (!logits.empty()) refuse_existing(logits, force);
+  if (!logits.empty()) data::refuse_existing(logits, force);
 }
 
 }  // namespace
@@ -263,7 +267,7 @@ int verb_eval(Args args) {
   std::string precision = "fp32", device = "auto";
   std::vector<std::string> sets;
   SetOptions of_sets;
-  TaskChoice tasks;
+  eval::TaskChoice tasks;
   int64_t threads = 0;
   bool json = false, force = false;
   Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
@@ -303,10 +307,10 @@ int verb_eval(Args args) {
   require_inputs(sets, tasks.files);
   // Tasks are divided among the ranks. What needs one rank alone is not started as several.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
-  const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
-  const ModelOptions options = {precision_named(precision), threads_or_all(threads),
-                                gpu_named(device, *world)};
-  CheckpointReader reader(choose_checkpoint(checkpoint));
+  const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
+  const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),
+                                      gpu_named(device, *world)};
+  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   score_sets(sets, of_sets, reader, options, json, results);
@@ -319,4 +323,4 @@ int verb_eval(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -5,12 +5,12 @@
 
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
-#include "cli/device.h"
+#include "cli/rank.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
 #include "eval/text_rules.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // Writes only whole UTF-8 characters: with byte-level tokens, a token may end within a character.
@@ -25,7 +25,7 @@ class TokenStream {
     // many bytes its character has. Bytes that are not UTF-8 are not held back.
     while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
     if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
-      const auto lead = static_cast<unsigned char>(pending_[start - 1]);
+      const unsigned char lead = pending_[start - 1];
       const size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
       if (end - (start - 1) < need) end = start - 1;
     }
@@ -49,7 +49,7 @@ std::string read_standard_input() {
 
 Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
   Tree list = Tree::list(), root;
-  for (const int32_t id : tokens) list.push(Tree(static_cast<int64_t>(id)));
+  for (const int32_t id : tokens) list.push(Tree(int64_t{id}));
   root.set("tokens", std::move(list));
   root.set("text", Tree(text));
   return root;
@@ -61,7 +61,7 @@ int verb_generate(Args args) {
   std::string checkpoint, prompt, device = "auto";
   int64_t seed = 0, threads = 0;
   bool json = false, ignore_end = false;
-  GenerateOptions options;
+  eval::GenerateOptions options;
   Arguments a("generate", "Continues a text, or answers it, with the model of a checkpoint.",
               "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
@@ -77,14 +77,14 @@ int verb_generate(Args args) {
   a.json(json);
   if (!a.parse(args)) return 0;
   if (prompt == "-") prompt = read_standard_input();
-  CheckpointReader reader(choose_checkpoint(checkpoint));
+  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
-  options.seed = static_cast<uint64_t>(seed);
-  const TextRules rules = text_rules(reader, *tokenizer);
+  options.seed = seed;
+  const eval::TextRules rules = eval::text_rules(reader, *tokenizer);
   options.vocabulary = rules.vocabulary;
   if (!ignore_end) options.stops = rules.stops;
   // An encoder reads the prompt, and the decoder begins with padding.
-  std::vector<int32_t> ids = encode_text(rules, *tokenizer, prompt), source;
+  std::vector<int32_t> ids = eval::encode_text(rules, *tokenizer, prompt), source;
   if (rules.encodes) {
     if (ids.empty())
       throw UsageError("--prompt is empty: this model's encoder wants a text to read");
@@ -92,25 +92,25 @@ int verb_generate(Args args) {
   } else if (ids.empty() && rules.alone) {
     ids.push_back(*rules.alone);  // nothing to continue: a text from its beginning
   }
-  const ModelOptions where = {.threads = threads_or_all(threads),
-                              .gpu = gpu_named(device, *self_world())};
-  Decoder decoder(reader, where, source);
+  const eval::ModelOptions where = {.threads = threads_or_all(threads),
+                                    .gpu = gpu_named(device, *comm::self_world())};
+  eval::Decoder decoder(reader, where, source);
   TokenStream stream;
   bool begun =
       json || rules.encodes;  // else the prompt comes first, once the request is a good one
   const auto begin = [&] {
     if (!std::exchange(begun, true)) stream.add(prompt);
   };
-  const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
+  const std::vector<int32_t> out = eval::generate(decoder, ids, options, [&](int32_t id) {
     begin();
-    if (!json) stream.add(written_text(*tokenizer, {&id, 1}));
+    if (!json) stream.add(eval::written_text(*tokenizer, {&id, 1}));
   });
   begin();
   if (json)
-    fmt::print("{}\n", to_json(as_tree(out, written_text(*tokenizer, out))));
+    fmt::print("{}\n", to_json(as_tree(out, eval::written_text(*tokenizer, out))));
   else
     fmt::print("\n");
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/print.h"
+#include "base/log.h"
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
@@ -23,7 +23,7 @@
 #include "launch/supervise.h"
 #include "train/signals.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 double steady_s() {
@@ -70,11 +70,13 @@ bool read_arguments(Args args, LaunchArguments& l) {
   return true;
 }
 
-JobSize size_of_job(const LaunchArguments& l) {
-  JobSize s;
+// Reads the numbers that a smaller job must still divide: the batch and the ranks of one copy of
+// the model.
+launch::JobSize size_of_job(const LaunchArguments& l) {
+  launch::JobSize s;
   s.global = 0;  // unknown for a foreign program: any number of ranks divides 0
   if (!l.program.empty()) return s;
-  const RunConfig config = open_run(l.run, l.overrides);
+  const config::RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
   s.micro = config.batch.micro;
   s.model_ranks = config.layout.tensor * config.layout.pipeline;
@@ -95,7 +97,7 @@ class Launch {
     srun_ = l.starter == "srun" || (l.starter == "auto" && slurm);
     world_.ranks = static_cast<int>(l.ranks);
     if (!l.hosts.empty())
-      world_.hosts = parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
+      world_.hosts = launch::parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
     size_ = size_of_job(l);
@@ -104,7 +106,7 @@ class Launch {
   int go();
 
  private:
-  AttemptOptions options() const;
+  launch::AttemptOptions options() const;
   std::vector<std::string> program() const;
   bool prepare_next();
   bool starts_on_this_host() const;
@@ -115,17 +117,19 @@ class Launch {
   }
 
   const LaunchArguments& l_;
-  const StopSignals stop_{SecondRequest::kIsCounted};
+  const train::StopSignals stop_{train::SecondRequest::kIsCounted};
   bool srun_ = false;
-  RankHosts world_;
-  JobSize size_;
-  RestartOptions restarts_;
-  AttemptResult last_;
-  std::vector<AttemptEnd> ends_;
+  launch::RankHosts world_;
+  launch::JobSize size_;
+  launch::RestartOptions restarts_;
+  launch::AttemptResult last_;
+  std::vector<launch::AttemptEnd> ends_;
 };
 
+// Assembles the command of a rank: this program by its absolute path, since ranks may start in
+// another directory.
 std::vector<std::string> Launch::program() const {
-  std::vector<std::string> p = split_words(l_.program);
+  std::vector<std::string> p = launch::split_words(l_.program);
   if (p.empty()) p = {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
   p.push_back(l_.run);
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
@@ -152,26 +156,26 @@ bool Launch::starts_on_this_host() const {
                       [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-AttemptOptions Launch::options() const {
-  StartOptions start;
-  start.starter = srun_ ? Starter::kSrun : Starter::kMpirun;
+launch::AttemptOptions Launch::options() const {
+  launch::StartOptions start;
+  start.starter = srun_ ? launch::Starter::kSrun : launch::Starter::kMpirun;
   start.ranks = world_.ranks;
   start.hosts = world_.hosts;
   start.left_out = world_.left_out;
   start.mpi = l_.mpi;
   start.root = geteuid() == 0;
-  start.more = split_words(l_.more);
+  start.more = launch::split_words(l_.more);
   start.program = program();
-  AttemptOptions o;
+  launch::AttemptOptions o;
   o.starter = start.starter;
-  o.command = start_command(start);
+  o.command = launch::start_command(start);
   if (!l_.address.empty()) {
-    o.addresses = parse_home("-:1:" + l_.address).addresses;
+    o.addresses = launch::parse_home("-:1:" + l_.address).addresses;
   } else if (starts_on_this_host()) {
     o.addresses = {"127.0.0.1"};
-    o.interfaces = Interfaces::kLoopback;
+    o.interfaces = launch::Interfaces::kLoopback;
   } else {
-    o.addresses = own_addresses();
+    o.addresses = launch::own_addresses();
   }
   o.watch.ranks = world_.ranks;
   o.watch.silence_s = l_.silence_s;
@@ -192,15 +196,17 @@ bool Launch::pause(double seconds) const {
 // Called after a loss. Decides whether there is another attempt and with which ranks, and waits for
 // the pause before it. Returns false if there is none.
 bool Launch::prepare_next() {
-  const Restart next = after_loss(restarts_, ends_);
+  const launch::Restart next = launch::after_loss(restarts_, ends_);
   if (!next.again) {
     if (!next.why.empty()) say("not started again: {}", next.why);
     return false;
   }
-  const Loss loss = last_.verdict->loss;
-  const bool host_lost = loss == Loss::kDied || loss == Loss::kSilent || loss == Loss::kNeverCame;
+  const launch::Loss loss = last_.verdict->loss;
+  const bool host_lost = loss == launch::Loss::kDied || loss == launch::Loss::kSilent ||
+                         loss == launch::Loss::kNeverCame;
   if (l_.on_loss == "smaller" && host_lost) {
-    const std::optional<RankHosts> world = smaller(world_, *last_.verdict, last_.hosts, size_);
+    const std::optional<launch::RankHosts> world =
+        launch::smaller(world_, *last_.verdict, last_.hosts, size_);
     if (!world) {
       say("not started again: no layout is left for fewer ranks (batch.global {}, batch.micro {}, "
           "{} ranks a copy of the model)",
@@ -214,9 +220,10 @@ bool Launch::prepare_next() {
   return pause(next.pause_s);
 }
 
+// Starts attempts until one ends well, a signal asks for the end, or no restart is left.
 int Launch::go() {
   do {
-    last_ = attempt(options());
+    last_ = launch::attempt(options());
     if (!last_.verdict) break;
     say("{}", last_.report);
     say("all ranks ended {:.1f} s after that was clear", last_.ending_s);
@@ -224,7 +231,7 @@ int Launch::go() {
   } while (!stop_.requested() && prepare_next());
   if (l_.json) {
     Tree t, losses = Tree::list();
-    for (const AttemptEnd& e : ends_) losses.push(Tree(e.report));
+    for (const launch::AttemptEnd& e : ends_) losses.push(Tree(e.report));
     t.set("ok", Tree(!last_.verdict.has_value()));
     t.set("stopped", Tree(last_.stopped));
     t.set("ranks", Tree(int64_t{world_.ranks}));
@@ -244,4 +251,4 @@ int verb_launch(Args args) {
   return Launch(l).go();
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -1,9 +1,8 @@
 #include "cli/machine_files.h"
 
 #include "base/error.h"
-#include "cli/shipped_configs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 struct NamedText {
@@ -24,14 +23,14 @@ NamedText find(const std::string& name, std::string_view folder) {
 
 }  // namespace
 
-Hardware open_cluster(const std::string& name, std::span<const std::string> overrides) {
+plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides) {
   const NamedText file = find(name, "clusters");
-  return read_hardware(parse_yaml(file.text, file.source), file.source, overrides);
+  return plan::read_hardware(parse_yaml(file.text, file.source), file.source, overrides);
 }
 
-Software open_software(const std::string& name) {
+plan::Software open_software(const std::string& name) {
   const NamedText file = find(name, "software");
-  return read_software(parse_yaml(file.text, file.source), file.source, {});
+  return plan::read_software(parse_yaml(file.text, file.source), file.source, {});
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

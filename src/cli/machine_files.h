@@ -4,15 +4,26 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "plan/hardware.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // Throws Error with the known names if `name` is neither a file nor one of them, and as
 // load_hardware does.
-Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
-Software open_software(const std::string& name);
+plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
+plan::Software open_software(const std::string& name);
 
-}  // namespace tessera
+// The files of configs/ that the program contains, so that their names work in every directory.
+
+struct ShippedConfig {
+  std::string_view folder, name,
+      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
+};
+
+// Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).
+std::span<const ShippedConfig> shipped_configs();
+
+}  // namespace tessera::cli

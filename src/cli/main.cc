@@ -9,23 +9,24 @@
 #include <filesystem>
 #include <new>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 
 namespace {
 
 int version() {
-  fmt::print("tessera {}\n", tessera::version());
+  fmt::print("tessera {}\n", tessera::cli::version());
   return 0;
 }
 
-int run(tessera::Args args) {
+int run(tessera::cli::Args args) {
   const bool asks_version = !args.empty() && (args[0] == "--version" || args[0] == "version");
-  const int code = asks_version ? version() : tessera::run_verb("", tessera::verbs(), args);
+  const int code =
+      asks_version ? version() : tessera::cli::run_verb("", tessera::cli::verbs(), args);
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   if (!written && !tessera::reader_is_gone(stdout))
     throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
@@ -40,9 +41,9 @@ void tell(std::string_view text) {
 // OpenMP keeps data of each thread of a team on the stack of the thread that starts it, which
 // overflows with a million threads.
 void bound_threads() {
-  if (omp_get_max_threads() <= tessera::kMostThreads) return;
+  if (omp_get_max_threads() <= tessera::config::kMostThreads) return;
   tell(fmt::format("warning: OMP_NUM_THREADS is more than {} and is ignored.",
-                   tessera::kMostThreads));
+                   tessera::config::kMostThreads));
   omp_set_num_threads(tessera::read_cpu_features().cores);
 }
 

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "base/count.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
-#include "cli/output_file.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -17,16 +17,13 @@
 #include "compile/compile.h"
 #include "data/source_list.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
-#include "plan/draw.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "plan/units.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr size_t kProposals = 3;
@@ -34,34 +31,34 @@ constexpr int64_t kMostDevices = int64_t{1} << 20;  // more than any machine has
 constexpr double kWorthwhile = 0.995;  // largest share of the present step time for a proposal
 
 struct Plan {
-  CompileRequest request;
-  Hardware hardware;
-  Software software;
+  compile::CompileRequest request;
+  plan::Hardware hardware;
+  plan::Software software;
   Target target;
-  Subject subject;
+  plan::Subject subject;
   std::vector<int64_t> ramp;
 };
 
-Subject subject_of(const RunConfig& c) {
-  Subject s;
+plan::Subject subject_of(const config::RunConfig& c) {
+  plan::Subject s;
   s.model = fmt::format("{} ({} layers × {}, {} parameters)", c.run.name, c.model.layers,
                         format_count(c.model.hidden),
-                        amount_text(static_cast<double>(parameter_count(c.model))));
-  s.token_budget = static_cast<double>(batch_shape(c, 0).samples_before(c.schedule.steps)) *
+                        amount_text(static_cast<double>(model::parameter_count(c.model))));
+  s.token_budget = static_cast<double>(config::batch_shape(c, 0).samples_before(c.schedule.steps)) *
                    static_cast<double>(c.data.sequence_length);
   return s;
 }
 
-std::string memory_text(const Prediction& p) {
+std::string memory_text(const plan::Prediction& p) {
   const int64_t host = p.host_bytes();
   return bytes_text(p.fullest().peak_bytes) +
          (host == 0 ? "" : fmt::format(" and {} of the host's", bytes_text(host)));
 }
 
 // Prints the neighboring layouts that take less time.
-void propose(const Plan& plan, const Prediction& now) {
-  const std::vector<Tried> tried = try_neighbours(plan.request, plan.hardware, plan.software,
-                                                  plan.target, kWorthwhile * now.step_s, plan.ramp);
+void propose(const Plan& plan, const plan::Prediction& now) {
+  const std::vector<plan::Tried> tried = plan::try_neighbours(
+      plan.request, plan.hardware, plan.software, plan.target, kWorthwhile * now.step_s, plan.ramp);
   std::string text;
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i) {
     const double gain = now.step_s - tried[i].prediction.step_s;
@@ -73,24 +70,24 @@ void propose(const Plan& plan, const Prediction& now) {
 
 // Throws Error for a run that does not fit, with the layouts that do: neighbors first; if none
 // fits, the least number of devices.
-[[noreturn]] void refuse(const Plan& plan, const Prediction& p) {
-  const MemoryPlan& m = p.fullest().memory;
-  const DeviceFigures& d = plan.hardware.device;
+[[noreturn]] void refuse(const Plan& plan, const plan::Prediction& p) {
+  const compile::MemoryPlan& m = p.fullest().memory;
+  const plan::DeviceFigures& d = plan.hardware.device;
   std::string text = fmt::format(
       "this run needs {} on stage {}; the device has {}{}.\n  activations {} · optimizer {} · "
       "weights {} · gradients {} · outside the arena {}",
       bytes_text(p.fullest().peak_bytes), p.fullest_stage,
-      bytes_text(static_cast<int64_t>(usable_bytes(d))),
+      bytes_text(static_cast<int64_t>(plan::usable_bytes(d))),
       d.headroom > 0 ? fmt::format(", without {} kept free", percent_text(d.headroom)) : "",
       bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
-      bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)));
+      bytes_text(m.gradients), bytes_text(plan::outside_bytes(d, m.communicators)));
   if (p.host_bytes() > 0)
     text += fmt::format(" · of the host {}, of which the device's share is {}",
                         bytes_text(p.host_bytes()),
                         bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
-  const std::vector<Tried> tried =
-      try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
-                     std::numeric_limits<double>::infinity(), plan.ramp);
+  const std::vector<plan::Tried> tried =
+      plan::try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
+                           std::numeric_limits<double>::infinity(), plan.ramp);
   bool offloads = false;
   for (size_t i = 0; i < tried.size(); ++i) {
     // Shows the fastest ones, and one that offloads and thus computes nothing twice, however slow
@@ -104,7 +101,7 @@ void propose(const Plan& plan, const Prediction& now) {
                     100 * (tried[i].prediction.step_s / p.step_s - 1));
   }
   if (!tried.empty()) throw Error("{}", text);
-  const auto least = least_devices(plan.request, plan.hardware, plan.software, plan.target);
+  const auto least = plan::least_devices(plan.request, plan.hardware, plan.software, plan.target);
   if (!least)
     throw Error("{}\n  It fits on no number of devices: one layer is too large for a node.", text);
   throw Error(
@@ -115,7 +112,7 @@ void propose(const Plan& plan, const Prediction& now) {
 
 // Throws UsageError for options that contradict each other.
 void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg, bool force) {
-  if (!svg.empty()) refuse_existing(svg, force);
+  if (!svg.empty()) data::refuse_existing(svg, force);
   if (devices > 0 && !searches)
     throw UsageError(
         "plan --devices {}: only --search chooses a layout for a number of devices; "
@@ -138,8 +135,7 @@ int verb_plan(Args args) {
               "tessera plan run.yaml --cluster a100-80gb");
   a.required(run, "RUN", "the run file");
   a.many(overrides, "key=value", "replaces what the run file says");
-  a.option(cluster, "--cluster", "FILE", "the machine: a file, or a name of configs/clusters",
-           true);
+  a.option(cluster, "--cluster", "FILE", "the machine: a file, or one of configs/clusters", true);
   a.option(software, "--software", "FILE", "what runs on it, if not Tessera: configs/software");
   a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
   a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
@@ -152,42 +148,43 @@ int verb_plan(Args args) {
   if (devices < 0 || devices > kMostDevices)
     throw UsageError("plan --devices {}: expected 1 to {}, or 0 for those of the run's layout.",
                      devices, format_count(kMostDevices));
-  RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
+  config::RunConfig config = open_run(run, overrides, false, config::DataUse::kIgnored);
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
   const CpuFeatures cpu = read_cpu_features();
-  const bool at_hand = plan.hardware.device.kind == "cpu";
-  if (config.precision == Precision::kAuto)
-    config.precision = at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
-  resolve_sizes(config);
-  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  plan.target = at_hand ? kernels.target() : cluster_target();
-  plan.request = compile_request(config, Purpose::kTrain);
+  const bool at_hand = plan.hardware.device.kind == plan::DeviceKind::kCpu;
+  if (config.precision == compile::Precision::kAuto)
+    config.precision =
+        at_hand ? train::resolve_precision(config.precision, cpu) : compile::Precision::kBf16;
+  train::resolve_sizes(config);
+  runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
+  plan.target = at_hand ? kernels.target() : plan::cluster_target();
+  plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.ramp;
   const bool searches = search_all || config.layout_search.search;
   check_flags(searches, devices, offload, svg, force);
   if (searches) {
-    const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
-    SearchRequest asked = search_request(config, plan.software, ranks);
+    const int64_t ranks = devices > 0 ? devices : compile::mesh_of(config.layout).ranks();
+    plan::SearchRequest asked = search_request(config, plan.software, ranks);
     asked.offload = offload;
     search_layouts(asked, plan.target, plan.hardware, plan.software, json);
     return 0;
   }
   const std::vector<Program> stages =
-      compile_stages(as_compiled_by(plan.software, plan.request), plan.target);
-  const Prediction p = simulate(stages, plan.hardware, plan.software);
+      compile::compile_stages(plan::as_compiled_by(plan.software, plan.request), plan.target);
+  const plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
   if (!svg.empty())
-    write_file(svg, draw(stages, timeline_of(stages, plan.hardware, plan.software)));
+    write_file(svg, plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)));
   if (json) {
-    fmt::print("{}\n", to_json(as_tree(p, plan.hardware, plan.request.layout)));
-    return fits(p, plan.hardware) ? 0 : 1;
+    fmt::print("{}\n", to_json(plan::as_tree(p, plan.hardware, plan.request.layout)));
+    return plan::fits(p, plan.hardware) ? 0 : 1;
   }
-  if (!fits(p, plan.hardware)) refuse(plan, p);
-  show("{}", page(p, plan.hardware, plan.subject));
+  if (!plan::fits(p, plan.hardware)) refuse(plan, p);
+  show("{}", plan::page(p, plan.hardware, plan.subject));
   propose(plan, p);
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/real.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
@@ -16,21 +17,21 @@
 #include "cli/show.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
-#include "plan/units.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // Processor time of this process, in seconds. It measures what the search costs, whatever else the
 // machine does.
-double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+double processor_s() { return ratio(std::clock(), CLOCKS_PER_SEC); }
 
-[[noreturn]] void nothing_fits(const SearchResult& r, int64_t devices, const Hardware& hardware,
-                               const std::optional<LeastDevices>& least = {}) {
+[[noreturn]] void nothing_fits(const plan::SearchResult& r, int64_t devices,
+                               const plan::Hardware& hardware,
+                               const std::optional<plan::LeastDevices>& least = {}) {
   std::string text = fmt::format("none of {} layouts on {} devices fits in {:.1f} GiB.",
                                  format_count(r.candidates), format_count(devices),
-                                 gib(usable_bytes(hardware.device)));
+                                 gib(plan::usable_bytes(hardware.device)));
   if (r.smallest_bytes > 0)
     text +=
         fmt::format(" The smallest needs at least {} on a device.", bytes_text(r.smallest_bytes));
@@ -41,15 +42,15 @@ double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
       text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
-void print_json(const SearchResult& r, const Hardware& hardware, double seconds) {
+void print_json(const plan::SearchResult& r, const plan::Hardware& hardware, double seconds) {
   Tree t, best = Tree::list();
   t.set("candidates", Tree(r.candidates));
   t.set("too_large", Tree(r.too_large));
   t.set("too_slow", Tree(r.too_slow));
   t.set("simulated", Tree(r.simulated));
   t.set("search_s", Tree(seconds));
-  for (const Found& f : r.best) {
-    Tree one = as_tree(f.prediction, hardware, f.candidate.layout);
+  for (const plan::Found& f : r.best) {
+    Tree one = plan::as_tree(f.prediction, hardware, f.candidate.layout);
     one.set("micro", Tree(f.candidate.micro));
     one.set("keys", Tree(keys_of(f.candidate)));
     best.push(std::move(one));
@@ -59,19 +60,19 @@ void print_json(const SearchResult& r, const Hardware& hardware, double seconds)
 }
 
 // Prints the best layouts. Neighbors in the list with the same figures, as printed, become one row.
-void print_rows(const std::vector<Found>& best) {
-  const auto figures = [](const Prediction& p) {
+void print_rows(const std::vector<plan::Found>& best) {
+  const auto figures = [](const plan::Prediction& p) {
     return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
                        bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()));
   };
-  show("       step     memory    MFU (of the {})\n", peak_text(best[0].prediction));
+  show("       step     memory    MFU (of the {})\n", plan::peak_text(best[0].prediction));
   for (size_t i = 0; i < best.size();) {
-    const Prediction& p = best[i].prediction;
+    const plan::Prediction& p = best[i].prediction;
     const std::string row = figures(p);
     size_t end = i + 1;
     while (end < best.size() && figures(best[end].prediction) == row) ++end;
     const int64_t host = p.host_bytes();
-    show("{}  {}{}{}\n", row, text_of(best[i].candidate),
+    show("{}  {}{}{}\n", row, plan::text_of(best[i].candidate),
          host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
          end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
     i = end;
@@ -79,18 +80,18 @@ void print_rows(const std::vector<Found>& best) {
 }
 
 // Explains why the fastest layout beats the next slower one.
-void print_next(const std::vector<Found>& best) {
-  const Prediction& first = best[0].prediction;
-  const auto slower = std::find_if(best.begin(), best.end(), [&](const Found& f) {
+void print_next(const std::vector<plan::Found>& best) {
+  const plan::Prediction& first = best[0].prediction;
+  const auto slower = std::find_if(best.begin(), best.end(), [&](const plan::Found& f) {
     return step_text(f.prediction.step_s) != step_text(first.step_s);
   });
   if (slower == best.end()) return;
-  show("{} takes {} more:\n", text_of(slower->candidate),
+  show("{} takes {} more:\n", plan::text_of(slower->candidate),
        step_text(slower->prediction.step_s - first.step_s));
-  for (const std::string& line : differences(slower->prediction, first)) show("  {}\n", line);
+  for (const std::string& line : plan::differences(slower->prediction, first)) show("  {}\n", line);
 }
 
-void print_page(const SearchResult& r, double seconds) {
+void print_page(const plan::SearchResult& r, double seconds) {
   fmt::print(
       "{} layouts: {} do not fit by their bound, {} are slower by theirs, {} simulated in full "
       "({} of them fit) in {:.1f} s\n",
@@ -103,9 +104,9 @@ void print_page(const SearchResult& r, double seconds) {
 
 }  // namespace
 
-std::string keys_of(const Candidate& c) {
+std::string keys_of(const plan::Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
-  const Layout& l = c.layout;
+  const compile::Layout& l = c.layout;
   const std::string keys = fmt::format(
       "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
       "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
@@ -115,26 +116,28 @@ std::string keys_of(const Candidate& c) {
   return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);
 }
 
-SearchRequest search_request(const RunConfig& config, const Software& software, int64_t devices) {
-  SearchRequest asked;
-  asked.base = as_compiled_by(software, compile_request(config, Purpose::kTrain));
+plan::SearchRequest search_request(const config::RunConfig& config, const plan::Software& software,
+                                   int64_t devices) {
+  plan::SearchRequest asked;
+  asked.base =
+      plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
   asked.devices = devices;
   asked.global = config.batch.global;
   asked.ramp = config.batch.ramp;
   return asked;
 }
 
-RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
-                            RunConfig config, int64_t ranks, bool small) {
+config::RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
+                                    config::RunConfig config, int64_t ranks, bool small) {
   if (!config.layout_search.search) return config;
-  const Hardware hardware = open_cluster(config.layout_search.cluster);
-  RunConfig resolved = config;
+  const plan::Hardware hardware = open_cluster(config.layout_search.cluster);
+  config::RunConfig resolved = config;
   const CpuFeatures cpu = read_cpu_features();
-  resolve_machine(resolved, cpu);
-  resolve_sizes(resolved);
-  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  const SearchResult found =
-      search(search_request(resolved, {}, ranks), kernels.target(), hardware, {});
+  train::resolve_machine(resolved, cpu);
+  train::resolve_sizes(resolved);
+  runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
+  const plan::SearchResult found =
+      plan::search(search_request(resolved, {}, ranks), kernels.target(), hardware, {});
   if (found.best.empty()) nothing_fits(found, ranks, hardware);
   // The keys go to the run as given, not to `resolved`: what depends on the layout is resolved
   // again. Explicit stages would belong to another layout.
@@ -144,13 +147,13 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   return open_run(run, overrides, small);
 }
 
-void search_layouts(const SearchRequest& request, const Target& target, const Hardware& hardware,
-                    const Software& software, bool json) {
+void search_layouts(const plan::SearchRequest& request, const Target& target,
+                    const plan::Hardware& hardware, const plan::Software& software, bool json) {
   const double start = processor_s();
-  const SearchResult r = search(request, target, hardware, software);
+  const plan::SearchResult r = plan::search(request, target, hardware, software);
   const double seconds = processor_s() - start;
   if (r.best.empty()) {
-    const auto least = least_devices(request.base, hardware, software, target);
+    const auto least = plan::least_devices(request.base, hardware, software, target);
     nothing_fits(r, request.devices, hardware, least);
   }
   if (json)
@@ -159,4 +162,4 @@ void search_layouts(const SearchRequest& request, const Target& target, const Ha
     print_page(r, seconds);
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

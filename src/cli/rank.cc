@@ -11,11 +11,13 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "base/print.h"
+#include "base/log.h"
+#include "cli/arguments.h"
 #include "tensor/cpu_features.h"
 #include "train/progress.h"
+#include "train/run_device.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // Open MPI's names come first: under srun both may be set, and then they agree.
@@ -52,11 +54,11 @@ RankPlace read_rank_place() {
   return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
 }
 
-std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* version) {
-  const char* home = std::getenv(kHomeVariable);
-  if (home == nullptr) return std::make_unique<Heartbeat>();
-  HeartbeatOptions o;
-  o.home = parse_home(home);
+std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version) {
+  const char* home = std::getenv(launch::kHomeVariable);
+  if (home == nullptr) return std::make_unique<launch::Heartbeat>();
+  launch::HeartbeatOptions o;
+  o.home = launch::parse_home(home);
   o.hello.rank = place.rank;
   o.hello.ranks = place.ranks;
   o.hello.host = place.host;
@@ -65,14 +67,27 @@ std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* v
   o.hello.memory_bytes = read_cpu_features().memory_bytes;
   o.now_s = steady_s;
   o.wall_s = wall_s;
-  o.resident_bytes = resident_bytes;
+  o.resident_bytes = train::resident_bytes;
   o.end_process = [place](const std::string& why) {
     if (!why.empty())
       print_to(stderr,
                fmt::format("tessera: rank {} on {} ends: {}.\n", place.rank, place.host, why));
     _exit(1);  // the training thread may wait in a collective for ever
   };
-  return std::make_unique<Heartbeat>(std::move(o));
+  return std::make_unique<launch::Heartbeat>(std::move(o));
 }
 
-}  // namespace tessera
+std::optional<GpuFeatures> gpu_named(const std::string& word, const comm::World& world) {
+  config::RunConfig config;
+  if (word == "auto")
+    config.run.device = config::Device::kAuto;
+  else if (word == "cpu")
+    config.run.device = config::Device::kCpu;
+  else if (word == "cuda")
+    config.run.device = config::Device::kCuda;
+  else
+    throw UsageError("--device is auto, cpu or cuda, not '{}'.", word);
+  return train::resolve_device(config, world).gpu;
+}
+
+}  // namespace tessera::cli

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "comm/world.h"
 #include "launch/heartbeat.h"
+#include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 struct RankPlace {
   int rank = 0, ranks = 1;
@@ -17,6 +20,12 @@ struct RankPlace {
 RankPlace read_rank_place();
 
 // Reports to `tessera launch` where that started this process, and to nobody elsewhere.
-std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
+std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
 
-}  // namespace tessera
+// The option --device of verbs that have no run file.
+
+// auto, cpu or cuda; the ranks of a host take different devices. Nothing: the CPU. Throws
+// UsageError for any other word, Error where cuda was asked for and is not there.
+std::optional<GpuFeatures> gpu_named(const std::string& word, const comm::World& world);
+
+}  // namespace tessera::cli

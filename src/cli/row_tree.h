@@ -6,13 +6,13 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // Returns a list of the integers in a range.
 template <class Range>
 Tree list_of(const Range& values) {
   Tree list = Tree::list();
-  for (const auto value : values) list.push(Tree(static_cast<int64_t>(value)));
+  for (const auto value : values) list.push(Tree(int64_t{value}));
   return list;
 }
 
@@ -20,9 +20,9 @@ Tree list_of(const Range& values) {
 // "encoder" is missing without an encoder.
 template <class Rows>
 Tree row_tree(Rows& rows, int64_t sample) {
-  const auto length = static_cast<size_t>(rows.row_tokens());
+  const size_t length = rows.row_tokens();
   std::vector<int32_t> tokens(length), labels(length), positions(length), documents(length),
-      source(static_cast<size_t>(rows.row_source()));
+      source(rows.row_source());
   rows.read_row(sample, {tokens, labels, positions, documents, source});
   Tree row;
   row.set("tokens", list_of(tokens));
@@ -33,4 +33,4 @@ Tree row_tree(Rows& rows, int64_t sample) {
   return row;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "cli/rank.h"
-#include "config/small_twin.h"
+#include "config/run_config.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
 #include "train/load_run.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 namespace {
 
@@ -32,15 +32,16 @@ bool is_readable(const std::string& prefix) {
 
 // Returns true if data.split leaves enough of every dataset for validation. A dataset that cannot
 // be read counts as sufficient here, since the run reports it later.
-bool split_suffices(const RunConfig& config) {
+bool split_suffices(const config::RunConfig& config) {
   constexpr int kValidation = 1;
-  for (const DataSource& source : config.data.train) {
+  for (const config::DataSource& source : config.data.train) {
     if (!is_readable(source.prefix)) continue;
-    const IndexedDataset data(source.prefix);
-    const SequenceRange range = split_range(config.data.split, kValidation, data.sequences());
+    const data::IndexedDataset data(source.prefix);
+    const data::SequenceRange range =
+        data::split_range(config.data.split, kValidation, data.sequences());
     // The split asks for a validation part at all if it has one in a large dataset; a sample needs
     // two tokens, an input and its target.
-    const bool asked = split_range(config.data.split, kValidation, 1'000'000).size() > 0;
+    const bool asked = data::split_range(config.data.split, kValidation, 1'000'000).size() > 0;
     if (asked && data.first_token(range.end) - data.first_token(range.begin) < 2) return false;
   }
   return true;
@@ -48,7 +49,7 @@ bool split_suffices(const RunConfig& config) {
 
 // Returns keys that drop validation data of the recipe that is missing: a scaled-down run gets its
 // training data on the command line. Rank 0 prints what is dropped.
-std::vector<std::string> without_missing_validation(const RunConfig& small) {
+std::vector<std::string> without_missing_validation(const config::RunConfig& small) {
   std::vector<std::string> keys;
   const auto leave_out = [&](const std::string& key, const std::string& why) {
     keys.push_back(key);
@@ -58,7 +59,7 @@ std::vector<std::string> without_missing_validation(const RunConfig& small) {
     const auto at = small.places.find(key);
     return at != small.places.end() && at->second == "command line";
   };
-  for (const ValidationSource& v : small.data.validation)
+  for (const config::ValidationSource& v : small.data.validation)
     if (small.data.instructions.empty() && !given("data.validation") && !is_readable(v.prefix)) {
       leave_out("data.validation=[]",
                 fmt::format("the recipe's validation data {} is not here, so this run does not "
@@ -78,8 +79,8 @@ std::vector<std::string> without_missing_validation(const RunConfig& small) {
 
 }  // namespace
 
-RunConfig open_run(const std::string& argument, std::span<const std::string> given, bool small,
-                   DataUse use) {
+config::RunConfig open_run(const std::string& argument, std::span<const std::string> given,
+                           bool small, config::DataUse use) {
   std::vector<std::string> overrides(given.begin(), given.end());
   Path path = argument;
   // A run directory with a trailing slash has an empty last component.
@@ -88,21 +89,21 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
     overrides.insert(overrides.begin(), "run.directory=" + path.string());
     path = run_file_in(path);
   }
-  const RunFile file = read_run_file(path);
-  RunConfig config = load_run(file, overrides);
+  const train::RunFile file = train::read_run_file(path);
+  config::RunConfig config = train::load_run(file, overrides);
   if (small) {
     // The keys of --small come from the file without overrides and are placed before them, so that
     // the command line still has the last word. The configuration is loaded once more if validation
     // data are missing.
-    std::vector<std::string> keys = small_twin(load_run(file, {}));
+    std::vector<std::string> keys = config::small_twin(train::load_run(file, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
-    config = load_run(file, keys);
+    config = train::load_run(file, keys);
     const std::vector<std::string> less = without_missing_validation(config);
     keys.insert(keys.end(), less.begin(), less.end());
-    if (!less.empty()) config = load_run(file, keys);
+    if (!less.empty()) config = train::load_run(file, keys);
   }
-  validate(config, use);
-  validate_names(config);
+  config::validate(config, use);
+  config::validate_names(config);
   return config;
 }
 
@@ -115,7 +116,7 @@ void require_file(const std::string& key, const std::string& file, const std::st
               std::filesystem::current_path().string(), hint);
 }
 
-void require_layout(const RunConfig& config, const char* verb) {
+void require_layout(const config::RunConfig& config, const char* verb) {
   if (!config.layout_search.search) return;
   throw Error(
       "{}: layout.search = true leaves the layout to be found for the ranks that start, and "
@@ -124,4 +125,4 @@ void require_layout(const RunConfig& config, const char* verb) {
       config.source, verb);
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

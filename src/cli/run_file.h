@@ -3,13 +3,13 @@
 
 #include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // Reads the run file with the command line's key=value over it, and checks it. `path` may be a run
 // directory: its run.yaml is read, with run.directory set to it. `small`: the scaled-down run, with
 // key=value over that, and without missing validation data.
-RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
-                   bool small = false, DataUse use = DataUse::kRead);
+config::RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
+                           bool small = false, config::DataUse use = config::DataUse::kRead);
 
 // Throws Error if a file that a key or an option names does not exist: names both, the folder in
 // which it was looked for, and `hint`.
@@ -20,6 +20,6 @@ inline constexpr const char* kTaskHint =
     " Tasks of Tessera are in its folder configs/tasks, such as configs/tasks/piqa.yaml.";
 
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
-void require_layout(const RunConfig& config, const char* verb);
+void require_layout(const config::RunConfig& config, const char* verb);
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/count.h"
-#include "base/printable.h"
+#include "base/utf8.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // "1 rank", "1,240 ranks"
 inline std::string counted(int64_t n, std::string_view thing) {
@@ -26,4 +26,4 @@ void show(fmt::format_string<A...> format, A&&... a) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

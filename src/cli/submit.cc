@@ -10,7 +10,7 @@
 #include "launch/child.h"
 #include "launch/sbatch.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 std::string absolute(const std::string& path) {
@@ -25,7 +25,7 @@ void require_range(const char* option, int64_t value, int64_t least) {
 
 // Returns what sbatch printed. Throws Error with its message if it rejects the script.
 std::string submit(const std::string& script) {
-  CommandOutput sbatch = run_command({"sbatch", script});
+  launch::CommandOutput sbatch = launch::run_command({"sbatch", script});
   if (sbatch.code != 0)
     throw Error(
         "sbatch rejected {} (exit code {}):\n{}You can edit the script and submit it yourself.",
@@ -55,7 +55,7 @@ void submit_job(const Path& folder, const std::string& script, bool json) {
 struct SubmitArguments {
   std::string run, mpi = "pmix", srun;
   std::vector<std::string> overrides;
-  BatchJob job;  // without what the run file gives
+  launch::BatchJob job;  // without what the run file gives
   int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, leave_s = 180, requeues = 3, restarts = 3;
   bool print = false, json = false;
 };
@@ -94,10 +94,10 @@ bool read_arguments(Args args, SubmitArguments& s) {
 }
 
 // Throws Error if the job starts another number of ranks than the layout has.
-void require_ranks(const SubmitArguments& s, const RunConfig& config) {
+void require_ranks(const SubmitArguments& s, const config::RunConfig& config) {
   if (config.layout_search.search) return;  // the ranks find a layout for their number
-  const Layout& l = config.layout;
-  const int64_t model = l.tensor * l.pipeline, ranks = mesh_of(l).ranks();
+  const compile::Layout& l = config.layout;
+  const int64_t model = l.tensor * l.pipeline, ranks = compile::mesh_of(l).ranks();
   const int64_t started = s.nodes * s.tasks;
   if (ranks == started) return;
   const std::string fit =
@@ -110,16 +110,16 @@ void require_ranks(const SubmitArguments& s, const RunConfig& config) {
       ranks, ranks == 1 ? "" : "s", l.data, l.tensor, l.pipeline, s.nodes, s.tasks, started, fit);
 }
 
-BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
-  BatchJob job = s.job;
+launch::BatchJob job_of(const SubmitArguments& s, const config::RunConfig& config) {
+  launch::BatchJob job = s.job;
   job.name = config.run.name;
-  job.nodes = static_cast<int>(s.nodes);
-  job.tasks_per_node = static_cast<int>(s.tasks);
-  job.cpus_per_task = static_cast<int>(s.cpus);
-  job.gpus_per_node = static_cast<int>(s.gpus);
+  job.nodes = s.nodes;
+  job.tasks_per_node = s.tasks;
+  job.cpus_per_task = s.cpus;
+  job.gpus_per_node = s.gpus;
   job.folder = absolute(config.run.directory);
-  job.leave_s = static_cast<int>(s.leave_s);
-  job.requeues = static_cast<int>(s.requeues);
+  job.leave_s = s.leave_s;
+  job.requeues = s.requeues;
   // Absolute paths: the job starts in a folder that the site decides.
   job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
                 absolute(s.run)};
@@ -137,10 +137,10 @@ BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
 int verb_submit(Args args) {
   SubmitArguments s;
   if (!read_arguments(args, s)) return 0;
-  const RunConfig config = open_run(s.run, s.overrides);
+  const config::RunConfig config = open_run(s.run, s.overrides);
   require_ranks(s, config);
-  const BatchJob job = job_of(s, config);
-  const std::string script = sbatch_script(job);
+  const launch::BatchJob job = job_of(s, config);
+  const std::string script = launch::sbatch_script(job);
   if (s.print)
     fmt::print("{}", script);
   else
@@ -148,4 +148,4 @@ int verb_submit(Args args) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -7,9 +7,10 @@
 #include <ctime>
 
 #include "base/config.h"
+#include "base/real.h"
 #include "base/tree.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/output_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
@@ -19,7 +20,7 @@
 #include "data/sentencepiece_trainer.h"
 #include "train/progress.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // Limits of one batch of documents, for bounded memory and for early output of a slow input.
@@ -30,28 +31,28 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Split split_named(const std::string& name) {
-  for (const Split split : {Split::kNone, Split::kLines, Split::kParagraphs})
+data::Split split_named(const std::string& name) {
+  for (const auto split : {data::Split::kNone, data::Split::kLines, data::Split::kParagraphs})
     if (name == name_of_entry(split)) return split;
-  throw UsageError("--split is '{}', wanted {}", name, enum_names(Split{}));
+  throw UsageError("--split is '{}', wanted {}", name, data::enum_names(data::Split{}));
 }
 
 // A batch of documents, and views of their texts.
 struct Batch {
-  std::vector<Document> documents;
+  std::vector<data::Document> documents;
   std::vector<std::string_view> texts;
 
   // Returns false if the stream is at its end and nothing was read.
-  bool read(DocumentStream& stream) {
+  bool read(data::DocumentStream& stream) {
     documents.clear();
     texts.clear();
     size_t bytes = 0;
-    for (Document d; bytes < kBatchBytes && documents.size() < kBatchDocuments;) {
+    for (data::Document d; bytes < kBatchBytes && documents.size() < kBatchDocuments;) {
       if (!stream.next(d)) break;
       bytes += d.text.size();
       documents.push_back(std::move(d));
     }
-    for (const Document& d : documents) texts.emplace_back(d.text);
+    for (const data::Document& d : documents) texts.emplace_back(d.text);
     return !documents.empty();
   }
 };
@@ -59,14 +60,15 @@ struct Batch {
 // Counts the bytes that are not UTF-8 in all that was read, and describes the first of them.
 class InvalidBytes {
  public:
-  void add(const EncodeReport& report, const Batch& batch, const DocumentStream& stream) {
+  void add(const data::EncodeReport& report, const Batch& batch,
+           const data::DocumentStream& stream) {
     if (first_.empty() && report.first_invalid >= 0) {
+      // The report counts bytes over all texts in a row; `place` becomes the byte in one of them.
       int64_t place = report.first_invalid;
       size_t d = 0;
-      for (; place >= std::ssize(batch.documents[d].text); ++d) {
+      for (; place >= std::ssize(batch.documents[d].text); ++d)
         place -= std::ssize(batch.documents[d].text);
-      }
-      const Document& found = batch.documents[d];
+      const data::Document& found = batch.documents[d];
       const std::string& file = stream.sources()[found.source];
       const auto end = found.text.begin() + place;
       first_ = fmt::format("{}:{} (byte {} of the file)", file == "-" ? "standard input" : file,
@@ -80,10 +82,9 @@ class InvalidBytes {
     fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
                format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
     if (total_.replaced_bytes == 0)
-      fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
+      fmt::print(stderr, "They are encoded byte by byte, nothing is lost.\n");
     else
-      fmt::print(stderr,
-                 "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
+      fmt::print(stderr, "{} of them have no token and are replaced by U+FFFD.\n",
                  format_count(total_.replaced_bytes));
   }
   void put(Tree& t) const {
@@ -92,10 +93,10 @@ class InvalidBytes {
     t.set("replaced_bytes", Tree(total_.replaced_bytes));
     t.set("first_invalid", Tree(first_));
   }
-  const EncodeReport& total() const { return total_; }
+  const data::EncodeReport& total() const { return total_; }
 
  private:
-  EncodeReport total_;
+  data::EncodeReport total_;
   std::string first_;
 };
 
@@ -103,7 +104,7 @@ struct TrainOptions {
   std::vector<std::string> inputs, special;
   std::string out, key = "text", kind = "byte_bpe", normalizer, words = "gpt2";
   int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
-  double coverage = SentencePieceTraining{}.coverage;
+  double coverage = data::SentencePieceTraining{}.coverage;
   bool json = false, no_byte_fallback = false, any_bytes = false, force = false;
 };
 
@@ -138,36 +139,36 @@ bool parse_train(Args args, TrainOptions& o) {
   arguments.json(o.json);
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
   if (!arguments.parse(args)) return false;
-  if (o.vocabulary < 0 || o.vocabulary > kLargestTokenId) {
-    throw UsageError("--vocabulary is {}, wanted 257 to {}", o.vocabulary, kLargestTokenId);
+  if (o.vocabulary < 0 || o.vocabulary > data::kLargestTokenId) {
+    throw UsageError("--vocabulary is {}, wanted 257 to {}", o.vocabulary, data::kLargestTokenId);
   }
   return true;
 }
 
-WordSplit word_split(const std::string& name) {
-  for (const WordSplit words : {WordSplit::kGpt2, WordSplit::kQwen2, WordSplit::kLlama3})
-    if (name == name_of_entry(words)) return words;
+data::WordSplit word_split(const std::string& name) {
+  for (const auto w : {data::WordSplit::kGpt2, data::WordSplit::kQwen2, data::WordSplit::kLlama3})
+    if (name == name_of_entry(w)) return w;
   throw UsageError("--words is '{}', wanted gpt2, qwen2 or llama3", name);
 }
 
 // Counts the words of lines, which include their ends as in Hugging Face's trainer.
-void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& invalid) {
+void count_lines(data::DocumentStream& stream, data::WordCounts& counts, InvalidBytes& invalid) {
   Batch batch;
   while (batch.read(stream)) {
     std::vector<std::string_view> lines;
-    for (Document& document : batch.documents) {
+    for (data::Document& document : batch.documents) {
       document.text += '\n';
-      const auto ours = lines_with_ends(document.text);
+      const auto ours = data::lines_with_ends(document.text);
       lines.insert(lines.end(), ours.begin(), ours.end());
     }
     invalid.add(counts.add(lines), batch, stream);
   }
 }
 
-SourceList sources_for(const TrainOptions& o) {
-  SourceList sources = list_sources(o.inputs);
-  check_output(o.out, sources);
-  refuse_existing(o.out, o.force);
+data::SourceList sources_for(const TrainOptions& o) {
+  data::SourceList sources = data::list_sources(o.inputs);
+  data::check_output(o.out, sources);
+  data::refuse_existing(o.out, o.force);
   return sources;
 }
 
@@ -176,38 +177,39 @@ void write_out(const Path& out, std::string_view bytes) {
   write_file(out, bytes);
 }
 
-SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
-  SentencePieceTraining training;
+data::SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
+  data::SentencePieceTraining training;
   if (o.kind != "unigram" && o.kind != "bpe") {
     throw UsageError("--kind is '{}', wanted byte_bpe, unigram or bpe", o.kind);
   }
-  if (o.kind == "bpe") training.kind = SentencePieceKind::kBpe;
+  if (o.kind == "bpe") training.kind = data::SentencePieceKind::kBpe;
   training.vocabulary = static_cast<int32_t>(o.vocabulary);
-  training.sentinels = static_cast<int32_t>(std::clamp<int64_t>(o.sentinels, -1, kLargestTokenId));
+  training.sentinels =
+      static_cast<int32_t>(std::clamp<int64_t>(o.sentinels, -1, data::kLargestTokenId));
   training.coverage = o.coverage;
   training.byte_fallback = !o.no_byte_fallback;
   training.normalizer = o.normalizer;
   training.user_tokens = o.special;
-  check_training(training);
+  data::check_training(training);
   return training;
 }
 
 int train_pieces(const TrainOptions& o) {
-  const SentencePieceTraining training = sentencepiece_training(o);
+  const data::SentencePieceTraining training = sentencepiece_training(o);
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o),
-                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
-  Document document;
+  data::DocumentStream stream(
+      sources_for(o), {.split = data::Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
+  data::Document document;
   int64_t bytes = 0;
-  const NextLine next = [&](std::string& line) {
+  const data::NextLine next = [&](std::string& line) {
     if (!stream.next(document)) return false;
     bytes += std::ssize(document.text);
     line = document.text;
     return true;
   };
-  const std::string model = train_sentencepiece(next, training);
+  const std::string model = data::train_sentencepiece(next, training);
   write_out(o.out, model);
-  const auto pieces = std::ssize(read_sentencepiece_model(model, o.out).pieces);
+  const auto pieces = std::ssize(data::read_sentencepiece_model(model, o.out).pieces);
   if (o.json) {
     Tree t;
     t.set("out", Tree(o.out));
@@ -222,29 +224,31 @@ int train_pieces(const TrainOptions& o) {
   return 0;
 }
 
+// Trains a byte-level BPE in two passes: the words of all lines are counted (merges never cross a
+// word, so counts are all that training needs), then pairs are merged by frequency.
 int train(Args args) {
   TrainOptions o;
   if (!parse_train(args, o)) return 0;
   if (o.kind != "byte_bpe") return train_pieces(o);
-  BpeTraining training;
+  data::BpeTraining training;
   training.vocabulary = static_cast<int32_t>(o.vocabulary);
   training.least_count = o.least_count;
   if (!o.special.empty()) training.special_tokens = o.special;
   training.words = word_split(o.words);
-  check_training(training);
+  data::check_training(training);
 
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o),
-                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
-  WordCounts counts(threads_or_all(o.threads), training.words);
+  data::DocumentStream stream(
+      sources_for(o), {.split = data::Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
+  data::WordCounts counts(threads_or_all(o.threads), training.words);
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
   const auto words = counts.words();
   if (words.empty()) throw Error("there is no text in {}", fmt::join(o.inputs, ", "));
   const double count_s = seconds_since(start);
-  const BpeDescription bpe = train_bpe(words, training);
+  const data::BpeDescription bpe = data::train_bpe(words, training);
   const double all_s = seconds_since(start);
-  write_out(o.out, write_tokenizer_json(bpe));
+  write_out(o.out, data::write_tokenizer_json(bpe));
 
   invalid.warn();
   if (o.json) {
@@ -320,7 +324,8 @@ void print_ids(const std::vector<std::vector<int32_t>>& ids, bool json, bool fir
 }
 
 void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
-  const auto bytes = static_cast<double>(totals.invalid.total().bytes);
+  const int64_t bytes = totals.invalid.total().bytes;
+  const double megabytes = ratio(bytes, 1'000'000);
   if (o.json) {
     Tree t;
     t.set("documents", Tree(totals.documents));
@@ -333,32 +338,32 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
   } else if (o.summary) {
     fmt::print("  documents  {}\n", format_count(totals.documents));
     fmt::print("  tokens     {}, {:.2f} bytes a token\n", format_count(totals.tokens),
-               bytes / static_cast<double>(std::max<int64_t>(totals.tokens, 1)));
+               ratio(bytes, std::max<int64_t>(totals.tokens, 1)));
     fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} for each busy thread\n",
-               totals.encode_s, bytes / 1e6 / std::max(totals.encode_s, 1e-9),
-               bytes / 1e6 / std::max(totals.cpu_s, 1e-9));
+               totals.encode_s, megabytes / std::max(totals.encode_s, 1e-9),
+               megabytes / std::max(totals.cpu_s, 1e-9));
   }
 }
 
 int encode(Args args) {
   EncodeOptions o;
   if (!parse_encode(args, o)) return 0;
-  const DocumentOptions options{.split = split_named(o.split), .key = o.key, .any_bytes = true};
-  std::vector<EncodeCache> caches(threads_or_all(o.threads));
-  const auto tokenizer = load_tokenizer(o.tokenizer);
-  DocumentStream stream(list_sources(o.inputs), options);
+  const data::DocumentOptions how{.split = split_named(o.split), .key = o.key, .any_bytes = true};
+  std::vector<data::EncodeCache> caches(threads_or_all(o.threads));
+  const auto tokenizer = data::load_tokenizer(o.tokenizer);
+  data::DocumentStream stream(data::list_sources(o.inputs), how);
 
   Batch batch;
   EncodeTotals totals;
   std::vector<std::vector<int32_t>> ids;
   if (o.json && !o.summary) fmt::print("{{\"ids\":[");
   while (batch.read(stream)) {
-    EncodeReport report;
+    data::EncodeReport report;
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t cpu = std::clock();
-    encode_batch(*tokenizer, batch.texts, caches, ids, &report);
+    data::encode_batch(*tokenizer, batch.texts, caches, ids, &report);
     totals.encode_s += seconds_since(start);
-    totals.cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    totals.cpu_s += ratio(std::clock() - cpu, CLOCKS_PER_SEC);
     totals.invalid.add(report, batch, stream);
     if (!o.summary) print_ids(ids, o.json, totals.documents == 0);
     totals.documents += std::ssize(ids);
@@ -369,7 +374,8 @@ int encode(Args args) {
   return 0;
 }
 
-Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
+Tree about(const std::string& path, const data::BpeDescription& bpe,
+           const data::Tokenizer& tokenizer) {
   Tree t;
   t.set("path", Tree(path));
   t.set("kind", Tree(std::string("byte-level BPE")));
@@ -385,21 +391,22 @@ Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& 
   return t;
 }
 
-const char* words_in_text(WordSplit words) {
+const char* words_in_text(data::WordSplit words) {
   switch (words) {
-    case WordSplit::kOff:
+    case data::WordSplit::kOff:
       return "not split into words";
-    case WordSplit::kGpt2:
+    case data::WordSplit::kGpt2:
       return "split into words as GPT-2 does";
-    case WordSplit::kQwen2:
+    case data::WordSplit::kQwen2:
       return "split into words as Qwen2 does";
-    case WordSplit::kLlama3:
+    case data::WordSplit::kLlama3:
       return "split into words as LLaMA 3 does";
   }
   return "";
 }
 
-void print_about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
+void print_about(const std::string& path, const data::BpeDescription& bpe,
+                 const data::Tokenizer& tokenizer) {
   show("{}: byte-level BPE\n", path);
   show("  vocabulary   {} ({} merges, added tokens: {})\n",
        format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
@@ -409,21 +416,20 @@ void print_about(const std::string& path, const BpeDescription& bpe, const Token
   const auto end = tokenizer.end_of_text();
   show("  end of text  {}\n",
        end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
-  for (const AddedToken& token : bpe.added_tokens) {
+  for (const data::AddedToken& token : bpe.added_tokens) {
     if (token.special) show("  special      '{}' = {}\n", token.content, token.id);
   }
 }
 
-Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
-  const SentencePieceModel& model = tokenizer.model();
+Tree about(const std::string& path, const data::SentencePieceTokenizer& tokenizer) {
+  const data::SentencePieceModel& model = tokenizer.model();
   const auto id = [&](const std::string& name) {
     const int32_t found = model.control_id(name);
     return found < 0 ? Tree() : Tree(int64_t{found});
   };
   Tree t;
   t.set("path", Tree(path));
-  t.set("kind",
-        Tree("SentencePiece " + enum_name(enum_names(model.kind), static_cast<int>(model.kind))));
+  t.set("kind", Tree("SentencePiece " + name_of_entry(model.kind)));
   t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
   t.set("normalizer", Tree(model.normalizer));
   t.set("byte_fallback", Tree(model.byte_fallback));
@@ -435,10 +441,9 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   return t;
 }
 
-void print_about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
-  const SentencePieceModel& model = tokenizer.model();
-  show("{}: SentencePiece {}\n", path,
-       enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
+void print_about(const std::string& path, const data::SentencePieceTokenizer& tokenizer) {
+  const data::SentencePieceModel& model = tokenizer.model();
+  show("{}: SentencePiece {}\n", path, name_of_entry(model.kind));
   show("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
        model.byte_fallback ? ", with 256 bytes" : "");
   show("  text         normalised by {}{}{}\n",
@@ -464,8 +469,8 @@ int info(Args args) {
   arguments.required(path, "T", "a tokenizer.json or SentencePiece model, or a folder with one");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const std::string file = tokenizer_file(path).string();
-  const auto tokenizer = load_tokenizer(file);
+  const std::string file = data::tokenizer_file(path).string();
+  const auto tokenizer = data::load_tokenizer(file);
   const auto print = [&](const auto&... what) {
     if (json) {
       fmt::print("{}\n", to_json(about(file, what...)));
@@ -473,10 +478,10 @@ int info(Args args) {
       print_about(file, what...);
     }
   };
-  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(tokenizer.get()))
+  if (const auto* pieces = dynamic_cast<const data::SentencePieceTokenizer*>(tokenizer.get()))
     print(*pieces);
   else
-    print(read_tokenizer_json(read_file(file), file), *tokenizer);
+    print(data::read_tokenizer_json(read_file(file), file), *tokenizer);
   return 0;
 }
 
@@ -493,4 +498,4 @@ const Verb kVerbs[] = {
 
 int verb_tokenizer(Args args) { return run_verb("tokenizer", kVerbs, args); }
 
-}  // namespace tessera
+}  // namespace tessera::cli

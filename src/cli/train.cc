@@ -15,23 +15,72 @@
 #include <new>
 #include <thread>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "cli/checkpoint_file.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
-#include "cli/train_tasks.h"
 #include "cli/verbs.h"
 #include "comm/agree.h"
 #include "comm/world.h"
+#include "data/tokenizer.h"
+#include "eval/evaluate.h"
+#include "eval/likelihood.h"
 #include "launch/agreement.h"
 #include "launch/home.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
+#include "train/task_metrics.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
+
+eval::ModelOptions options_of(const config::RunConfig& c) {
+  const bool bf16 =
+      c.precision == compile::Precision::kBf16 || c.precision == compile::Precision::kBf16Sr;
+  eval::ModelOptions o = {bf16 ? compile::Precision::kBf16 : compile::Precision::kFp32,
+                          static_cast<int>(c.run.threads)};
+  if (c.run.device == config::Device::kCuda)
+    o.gpu.emplace();  // the one that this process trains on
+  return o;
+}
+
+train::TaskMetrics metrics_of(const eval::Task& task, const eval::TaskResult& r) {
+  train::TaskMetrics out{task.name, std::ssize(r.examples), {}};
+  for (const eval::Metric& m : r.metrics) out.figures.push_back({m.name, m.value, m.error});
+  return out;
+}
+
+// Reads all tasks and examples of evaluation.tasks. Throws Error as read_tasks does.
+train::TaskEvaluation task_evaluation(const config::RunConfig& config) {
+  const config::EvaluationSection& e = config.evaluation;
+  train::TaskEvaluation out;
+  if (e.tasks.empty()) return out;
+  out.bytes = [](const config::RunConfig& c) {
+    return eval::likelihood_bytes(c.model, options_of(c));
+  };
+  for (const std::string& file : e.tasks) require_file("evaluation.tasks", file, kTaskHint);
+  std::vector<eval::Task> tasks = eval::read_tasks({e.tasks, e.data, -1, e.limit});
+  for (const eval::Task& t : tasks) out.names.push_back(t.name);
+  out.run = [tasks = std::move(tasks)](const Path& checkpoint, const config::RunConfig& c,
+                                       comm::World& world) {
+    std::optional<checkpoint::CheckpointReader> reader;
+    std::unique_ptr<data::Tokenizer> tokenizer;
+    comm::on_all(world, [&] {
+      reader.emplace(checkpoint);
+      tokenizer = tokenizer_of(*reader);
+    });
+    std::vector<train::TaskMetrics> results;
+    for (const eval::Task& t : tasks) {
+      const eval::TaskResult r = eval::evaluate(*reader, *tokenizer, t, world, options_of(c));
+      results.push_back(metrics_of(t, r));
+    }
+    return results;
+  };
+  return out;
+}
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,15 +91,15 @@ double wall_s() {
 
 // mpirun and srun give each rank a terminal even if their own output goes to a file or a pipe, so
 // under them whole lines are printed instead of a line that is rewritten.
-Progress::Output output_of(std::FILE* file, const RankPlace& place) {
-  const bool behind = place.ranks > 1 || std::getenv(kHomeVariable) != nullptr;
-  Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
+train::Progress::Output output_of(std::FILE* file, const RankPlace& place) {
+  const bool behind = place.ranks > 1 || std::getenv(launch::kHomeVariable) != nullptr;
+  train::Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
   winsize size{};
   if (out.terminal && ioctl(fileno(file), TIOCGWINSZ, &size) == 0) out.columns = size.ws_col;
   return out;
 }
 
-void print_outcome(const TrainOutcome& outcome) {
+void print_outcome(const train::TrainOutcome& outcome) {
   Tree t;
   t.set("step", Tree(outcome.step));
   t.set("loss", Tree(outcome.loss));
@@ -61,15 +110,15 @@ void print_outcome(const TrainOutcome& outcome) {
 }
 
 // Who sends SIGQUIT expects that the process ends by it, with a core dump.
-void end_as_asked(const TrainOutcome& outcome) {
+void end_as_asked(const train::TrainOutcome& outcome) {
   if (!outcome.interrupted || outcome.signal != SIGQUIT) return;
   std::fflush(stdout);
   std::raise(SIGQUIT);
 }
 
-std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
-  const Layout& l = config.layout;
-  const int64_t wanted = mesh_of(l).ranks();
+std::unique_ptr<comm::World> world_of(const config::RunConfig& config, int64_t started) {
+  const compile::Layout& l = config.layout;
+  const int64_t wanted = compile::mesh_of(l).ranks();
   if (started != wanted)
     throw Error(
         "the layout has {} (data {} x tensor {} x pipeline {}), but {} {} started. Start it "
@@ -77,17 +126,18 @@ std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
         counted(wanted, "rank"), l.data, l.tensor, l.pipeline, started,
         started == 1 ? "was" : "were", wanted,
         std::max<int64_t>(1, started / std::max<int64_t>(1, l.tensor * l.pipeline)));
-  return started == 1 ? self_world() : mpi_world();
+  return started == 1 ? comm::self_world() : comm::mpi_world();
 }
 
 // Throws Error unless all ranks are the same program with the same configuration.
-void require_agreement(World& world, const RankPlace& place, const std::string& config) {
+void require_agreement(comm::World& world, const RankPlace& place, const std::string& config) {
   world.barrier();  // so that clocks are read at about the same time
-  const RankFacts own{place.rank, place.host, version(), config, wall_s()};
-  std::vector<RankFacts> all;
-  for (const std::string& text : world.all_gather(to_text(own))) all.push_back(parse_facts(text));
-  const Agreement agreement = compare(all);
-  const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
+  const launch::RankFacts own{place.rank, place.host, version(), config, wall_s()};
+  std::vector<launch::RankFacts> all;
+  for (const std::string& text : world.all_gather(launch::to_text(own)))
+    all.push_back(launch::parse_facts(text));
+  const launch::Agreement agreement = launch::compare(all);
+  const bool watched = std::getenv(launch::kHomeVariable) != nullptr;  // then the watcher tells it
   if (world.rank() == 0 && !watched)
     for (const std::string& w : agreement.warnings)
       print_to(stderr, fmt::format("warning: {}\n", printable(w)));
@@ -102,7 +152,7 @@ constexpr const char* kNoMemory = "out of memory: the system gave no more";
 
 // Reports the error to the watcher, or on standard error if there is none, and ends all ranks.
 // Returns false if there is only one rank and no watcher: then main() prints the error.
-bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* world) {
+bool give_up(const std::string& error, int code, launch::Heartbeat& heartbeat, comm::World* world) {
   const bool told = heartbeat.fail(error, code);
   const bool alone = world == nullptr || world->size() == 1;
   if (alone) return told;
@@ -117,12 +167,12 @@ bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* wo
 
 // Locks the run directory on rank 0, for all ranks. The barrier keeps the others from reading or
 // writing in it before that.
-std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& config,
-                                    World& world) {
+std::unique_ptr<OwnerLock> lock_for(const train::RunFolder& folder, const config::RunConfig& config,
+                                    comm::World& world) {
   std::unique_ptr<OwnerLock> lock;
   try {
     if (world.rank() == 0)
-      lock = lock_run_directory(config.run.directory, [](const std::string& line) {
+      lock = train::lock_run_directory(config.run.directory, [](const std::string& line) {
         print_to(stderr, fmt::format("tessera: {}\n", printable(line)));
       });
   } catch (const std::exception&) {
@@ -133,15 +183,16 @@ std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& co
   return lock;
 }
 
-TrainOutcome train_in(const RunFolder& folder, const RunConfig& config, TrainOptions options) {
+train::TrainOutcome train_in(const train::RunFolder& folder, const config::RunConfig& config,
+                             train::TrainOptions options) {
   const bool writes_log = options.world->rank() == 0;
   const std::unique_ptr<OwnerLock> lock = lock_for(folder, config, *options.world);
-  options.owner = RunOwner(lock.get(), config.run.directory);
+  options.owner = train::RunOwner(lock.get(), config.run.directory);
   const auto failed = [&](std::string_view error) {
     if (lock == nullptr || lock->lost().empty()) folder.failed(error, writes_log);
   };
   try {
-    return train(config, options);
+    return train::train(config, options);
   } catch (const std::bad_alloc&) {
     failed(kNoMemory);
     throw;
@@ -154,7 +205,7 @@ TrainOutcome train_in(const RunFolder& folder, const RunConfig& config, TrainOpt
 }  // namespace
 
 int verb_train(Args args) {
-  TrainOptions options;
+  train::TrainOptions options;
   options.started_s = steady_s();
   std::string run;
   std::vector<std::string> overrides;
@@ -176,25 +227,25 @@ int verb_train(Args args) {
   options.wall_s = wall_s;
   const RankPlace place = read_rank_place();
   options.terminal = output_of(options.json ? stderr : stdout, place);
-  const std::unique_ptr<Heartbeat> heartbeat = start_heartbeat(place, version());
+  const std::unique_ptr<launch::Heartbeat> heartbeat = start_heartbeat(place, version());
   options.heartbeat = heartbeat.get();
-  std::unique_ptr<World> world;
+  std::unique_ptr<comm::World> world;
   try {
-    const RunConfig config =
+    const config::RunConfig config =
         with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks, small);
     if (place.rank == 0 && config.layout_search.search)
       print_to(options.terminal.file, fmt::format("layout    found for {} rank{}: {}\n",
                                                   place.ranks, place.ranks == 1 ? "" : "s",
                                                   keys_of({config.layout, config.batch.micro})));
     if (!config.data.tokenizer.empty()) require_file("data.tokenizer", config.data.tokenizer);
-    const RunFolder folder(config.run.directory);
+    const train::RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
     world = world_of(config, place.ranks);
     require_agreement(*world, place, shown);
     options.world = world.get();
     options.tasks = task_evaluation(config);
-    const TrainOutcome outcome = train_in(folder, config, options);
+    const train::TrainOutcome outcome = train_in(folder, config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);
     end_as_asked(outcome);
@@ -204,7 +255,7 @@ int verb_train(Args args) {
   } catch (const NumericError& e) {
     if (!give_up(e.what(), kNumericExitCode, *heartbeat, world.get())) throw;
     return kNumericExitCode;
-  } catch (const SharedError& e) {
+  } catch (const comm::SharedError& e) {
     // All ranks throw it: rank 0 reports it and ends the others.
     if (world->rank() != 0) std::this_thread::sleep_for(kUntilEnded);
     if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
@@ -214,4 +265,4 @@ int verb_train(Args args) {
   return 1;
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -19,24 +19,22 @@
 #include "measure/trial.h"
 #include "measure/tune_history.h"
 #include "measure/tune_points.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/shapley.h"
 #include "train/load_run.h"
 #include "train/signals.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string count(size_t n, std::string_view thing) {
-  return counted(static_cast<int64_t>(n), thing);
-}
+std::string count(size_t n, std::string_view thing) { return counted(n, thing); }
 
 struct TuneArguments {
-  TunedRun run;
+  measure::TunedRun run;
   std::vector<std::string> knobs;
   std::string cluster, history;
   int64_t trials = 20, at_once = 1, steps = 5, seed = 1;
@@ -82,7 +80,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   if (!a.parse(args)) return false;
   if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
   check_arguments(t);
-  if (t.simulate) t.run.data = DataUse::kIgnored;
+  if (t.simulate) t.run.data = config::DataUse::kIgnored;
   return true;
 }
 
@@ -97,14 +95,14 @@ class Tuning {
  private:
   struct Running {
     size_t point;
-    std::unique_ptr<Trial> trial;
+    std::unique_ptr<measure::Trial> trial;
   };
-  std::vector<PriorBelief> beliefs() const;
+  std::vector<plan::PriorBelief> beliefs() const;
   std::string text(size_t point) const { return space_.text(space_.points[point]); }
   std::string keys(size_t point) const;
-  void tell(size_t point, const TrialResult& result, const std::string& why);
+  void tell(size_t point, const plan::TrialResult& result, const std::string& why);
   void begin(size_t point);
-  bool wait_for_one(const StopSignals& stop);
+  bool wait_for_one(const train::StopSignals& stop);
   void report() const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
@@ -113,18 +111,19 @@ class Tuning {
   }
 
   const TuneArguments& t_;
-  Space space_;
-  Simulator nominal_, actual_;
-  TrialOptions options_;
+  plan::Space space_;
+  measure::Simulator nominal_, actual_;
+  measure::TrialOptions options_;
   Path history_;
-  TrialConditions conditions_;
+  measure::TrialConditions conditions_;
   Path folder_;  // of the trials, made by this process; empty before the first
-  std::unique_ptr<Tuner> tuner_;
-  std::vector<PastTrial> past_;
+  std::unique_ptr<plan::Tuner> tuner_;
+  std::vector<measure::PastTrial> past_;
   std::vector<Running> running_;
   size_t begun_ = 0;
 };
 
+// Trials are ended before their folders are removed.
 Tuning::~Tuning() {
   running_.clear();
   std::error_code left;
@@ -132,29 +131,32 @@ Tuning::~Tuning() {
 }
 
 Tuning::Tuning(const TuneArguments& t) : t_(t) {
-  std::vector<Knob> knobs;
-  for (const std::string& k : t.knobs) knobs.push_back(parse_knob(k));
-  space_ = space_of(t.run, knobs);
-  const RunConfig config = load_run(t.run.run, t.run.keys);
+  std::vector<plan::Knob> knobs;
+  for (const std::string& k : t.knobs) knobs.push_back(measure::parse_knob(k));
+  space_ = measure::space_of(t.run, knobs);
+  const config::RunConfig config = train::load_run(t.run.run, t.run.keys);
   history_ = t.history.empty() ? Path(config.run.directory) / "tune.json" : Path(t.history);
   options_ = {t.run.run, t.run.keys, t.run.ranks, t.steps, t.limit_s, t.memory_gib};
   if (!t.cluster.empty()) {
-    nominal_ = {open_cluster(t.cluster), cluster_target()};
-    actual_ = {perturbed(nominal_.hardware, t.perturb, static_cast<uint64_t>(t.seed)),
+    nominal_ = {open_cluster(t.cluster), plan::cluster_target()};
+    actual_ = {measure::perturbed(nominal_.hardware, t.perturb, static_cast<uint64_t>(t.seed)),
                nominal_.target};
   }
-  tuner_ = std::make_unique<Tuner>(space_, beliefs(),
-                                   TunerOptions{.seed = static_cast<uint64_t>(t.seed)});
-  conditions_ = conditions_of(t.run, space_, t.steps, t.simulate ? &actual_.hardware : nullptr);
-  past_ = read_history(history_, space_, conditions_);
-  for (const PastTrial& p : past_) tuner_->tell(p.point, p.result);
+  tuner_ = std::make_unique<plan::Tuner>(space_, beliefs(),
+                                         plan::TunerOptions{.seed = static_cast<uint64_t>(t.seed)});
+  conditions_ =
+      measure::conditions_of(t.run, space_, t.steps, t.simulate ? &actual_.hardware : nullptr);
+  past_ = measure::read_history(history_, space_, conditions_);
+  for (const measure::PastTrial& p : past_) tuner_->tell(p.point, p.result);
 }
 
-std::vector<PriorBelief> Tuning::beliefs() const {
-  std::vector<PriorBelief> all;
+// Predicts every point with the simulator, which the tuner combines with the results of trials.
+// Without a machine there is no prior.
+std::vector<plan::PriorBelief> Tuning::beliefs() const {
+  std::vector<plan::PriorBelief> all;
   if (t_.cluster.empty()) return all;
   double told_s = steady_s();
-  for (const Point& p : space_.points) {
+  for (const plan::Point& p : space_.points) {
     all.push_back(nominal_.believe(t_.run, space_, p));
     if (steady_s() < told_s + kTellEverySeconds) continue;
     told_s = steady_s();
@@ -163,36 +165,40 @@ std::vector<PriorBelief> Tuning::beliefs() const {
   return all;
 }
 
-void Tuning::tell(size_t point, const TrialResult& result, const std::string& why) {
+// Records a trial in the tuner, in memory and in the history file, in which it stays if the process
+// is killed.
+void Tuning::tell(size_t point, const plan::TrialResult& result, const std::string& why) {
   tuner_->tell(point, result);
   past_.push_back({point, result});
-  add_to_history(history_, space_, conditions_, past_.back());
-  const std::string outcome = result.outcome == Outcome::kRan
+  measure::add_to_history(history_, space_, conditions_, past_.back());
+  const std::string outcome = result.outcome == plan::Outcome::kRan
                                   ? fmt::format("{:.4g} s a step", result.seconds)
-                                  : std::string(name_of(result.outcome));
+                                  : std::string(plan::name_of(result.outcome));
   say("trial {:>3}  {:<16}  {}{}", past_.size(), outcome, text(point),
-      result.outcome == Outcome::kFailed && !why.empty() ? "\n           " + why : "");
+      result.outcome == plan::Outcome::kFailed && !why.empty() ? "\n           " + why : "");
 }
 
+// Starts a trial in a folder of its own. A simulated one ends at once.
 void Tuning::begin(size_t point) {
   if (t_.simulate) return tell(point, actual_.run(t_.run, space_, space_.points[point]), "");
   if (folder_.empty())
-    folder_ = make_part_folder(Path(load_run(t_.run.run, t_.run.keys).run.directory) / "trials");
+    folder_ = checkpoint::make_part_folder(
+        Path(train::load_run(t_.run.run, t_.run.keys).run.directory) / "trials");
   const Path folder = folder_ / std::to_string(begun_++);
-  running_.push_back(
-      {point, std::make_unique<Trial>(options_, keys_of(t_.run, space_, space_.points[point]),
-                                      folder, steady_s())});
+  running_.push_back({point, std::make_unique<measure::Trial>(
+                                 options_, measure::keys_of(t_.run, space_, space_.points[point]),
+                                 folder, steady_s())});
 }
 
 // Waits for the end of a trial. Returns false if a signal asked for the end of the tuning.
-bool Tuning::wait_for_one(const StopSignals& stop) {
+bool Tuning::wait_for_one(const train::StopSignals& stop) {
   for (; !stop.requested(); std::this_thread::sleep_for(std::chrono::milliseconds(20)))
     for (size_t i = 0; i < running_.size(); ++i) {
-      const std::optional<TrialResult> result = running_[i].trial->poll(steady_s());
+      const std::optional<plan::TrialResult> result = running_[i].trial->poll(steady_s());
       if (!result) continue;
       const std::string why = running_[i].trial->why();
       const size_t point = running_[i].point;
-      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      running_.erase(running_.begin() + i);
       tell(point, *result, why);
       return true;
     }
@@ -202,20 +208,21 @@ bool Tuning::wait_for_one(const StopSignals& stop) {
 // Returns the keys that make the run of a point, quoted for a shell.
 std::string Tuning::keys(size_t point) const {
   std::vector<std::string> all = t_.run.keys;
-  for (const std::string& key : keys_of(t_.run, space_, space_.points[point])) all.push_back(key);
-  return quote_words(all);
+  for (const std::string& key : measure::keys_of(t_.run, space_, space_.points[point]))
+    all.push_back(key);
+  return launch::quote_words(all);
 }
 
 void Tuning::report() const {
   const std::optional<size_t> best = tuner_->best();
   if (!best) throw Error("none of {} ran: see the messages above.", count(past_.size(), "trial"));
   double seconds = 0;
-  for (const PastTrial& p : past_)
+  for (const measure::PastTrial& p : past_)
     if (p.point == *best) seconds = p.result.seconds;
   std::vector<double> worth(space_.knobs.size(), 0);
   // Exact Shapley values take time exponential in the number of knobs.
-  if (space_.knobs.size() <= kMostShapleyKnobs)
-    worth = importance(shapley(space_, tuner_->expected()));
+  if (space_.knobs.size() <= plan::kMostShapleyKnobs)
+    worth = plan::importance(plan::shapley(space_, tuner_->expected()));
   Tree t, knobs = Tree::object();
   for (size_t k = 0; k < worth.size(); ++k) knobs.set(space_.knobs[k].key, Tree(worth[k]));
   t.set("best", Tree(text(*best)));
@@ -223,7 +230,7 @@ void Tuning::report() const {
   t.set("step_s", Tree(seconds));
   t.set("importance", std::move(knobs));
   t.set("points", Tree(std::ssize(space_.points)));
-  t.set("history", as_tree(space_, past_));
+  t.set("history", measure::as_tree(space_, past_));
   if (t_.json) {
     fmt::print("{}\n", to_json(t));
     return;
@@ -239,14 +246,14 @@ int Tuning::go() {
   say("tune      {} of {}, {}{}; history {}", count(space_.points.size(), "point"),
       count(space_.knobs.size(), "knob"), counted(t_.trials, "trial"),
       past_.empty() ? "" : fmt::format(", {} known", past_.size()), history_.string());
-  const auto wanted = static_cast<size_t>(t_.trials);
-  const StopSignals stop;
+  const size_t wanted = t_.trials;
+  const train::StopSignals stop;
   for (;;) {
     // Running trials count as trials, so that no more than --trials are started; ask() may return
     // fewer points than are free when the space is exhausted. Simulated trials end within begin().
     const size_t open = past_.size() + running_.size();
-    const size_t free = std::min(static_cast<size_t>(t_.at_once) - running_.size(),
-                                 wanted - std::min(open, wanted));
+    const size_t free =
+        std::min<size_t>(t_.at_once - running_.size(), wanted - std::min(open, wanted));
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;
@@ -265,4 +272,4 @@ int verb_tune(Args args) {
   return Tuning(t).go();
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

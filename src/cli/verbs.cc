@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kText = "Text and data";
@@ -47,6 +47,7 @@ const std::array kVerbs{
          "tessera bench --out hardware.yaml", verb_bench},
 };
 
+// Lists the commands by group, with the summaries in one column, and the first examples.
 std::string list_of(const std::string& path, std::span<const Verb> among) {
   std::string out, group;
   size_t width = 0;
@@ -63,6 +64,7 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
   return out + fmt::format("\nMore about one: tessera {} --help\n", verb);
 }
 
+// Words that people try for fine-tuning, which is not a command of its own.
 bool names_fine_tuning(const std::string& word) {
   constexpr std::array kNames{"finetune", "fine-tune", "fine_tune", "finetuning", "sft", "lora"};
   return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
@@ -87,6 +89,7 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
     fmt::print("Usage: {} VERB …\n{}", command, list_of(path, among));
     return 0;
   }
+  // Commands are few, so they are searched in order; their names are collected for the suggestion.
   std::vector<std::string> names;
   for (const Verb& v : among) {
     if (args[0] == v.name) return v.run(args.subspan(1));
@@ -103,4 +106,4 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
                                  : fmt::format("Did you mean '{} {}'?", command, guess));
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

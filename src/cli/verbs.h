@@ -6,7 +6,7 @@
 
 #include "cli/arguments.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 struct Verb {
   const char *name, *group, *summary, *example;
@@ -40,4 +40,4 @@ int verb_doctor(Args args);
 int verb_plan(Args args);
 int verb_tune(Args args);
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -20,13 +20,13 @@
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/request.h"
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 #include "launch/command.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"
 #include "train/trained_part.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 struct Curve {
@@ -41,12 +41,12 @@ struct Bound {
 // Sums in another order: errors of one unit in the last place per layer add up like a random walk,
 // so they grow with the square root of the depth. The factors are the differences of correct runs
 // with a margin; with bf16 and fp16, sums are in f32 and rounded seldom.
-Bound bound_of(const CompileRequest& r) {
-  const double walk = std::sqrt(static_cast<double>(r.model.all_layers()) + 1);
+Bound bound_of(const compile::CompileRequest& r) {
+  const double walk = std::sqrt(r.model.all_layers() + 1);
   double values = 0.2 * 0x1p-9 * walk;
-  if (r.precision == Precision::kFp32) values = 40 * 0x1p-24 * walk;
-  if (r.precision == Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
-  return {values, 10 * values + gradient_rounding(r)};
+  if (r.precision == compile::Precision::kFp32) values = 40 * 0x1p-24 * walk;
+  if (r.precision == compile::Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
+  return {values, 10 * values + train::gradient_rounding(r)};
 }
 
 std::vector<std::string> program() {
@@ -55,8 +55,8 @@ std::vector<std::string> program() {
 
 // Runs the command with its output in `log`. Throws Error with the end of that output if it fails.
 void run(const std::vector<std::string>& command, const Path& log) {
-  const std::string line =
-      quote_words(command) + " >" + quote_words({log.string()}) + " 2>&1 </dev/null";
+  const std::string line = launch::quote_words(command) + " >" +
+                           launch::quote_words({log.string()}) + " 2>&1 </dev/null";
   const int status = std::system(line.c_str());
   if (status == 0) return;
   const std::string said = read_file(log);
@@ -68,9 +68,7 @@ void run(const std::vector<std::string>& command, const Path& log) {
 double number(const Tree& t, const char* key) {
   const Tree* member = t.find(key);
   if (member == nullptr) return NAN;
-  if (const auto* whole = std::get_if<int64_t>(&member->value)) return static_cast<double>(*whole);
-  const auto* real = std::get_if<double>(&member->value);
-  return real != nullptr ? *real : NAN;
+  return number_in(*member).value_or(NAN);
 }
 
 Curve read_curve(const Path& metrics) {
@@ -83,8 +81,8 @@ Curve read_curve(const Path& metrics) {
   return c;
 }
 
-RunConfig resolved(RunConfig config) {
-  resolve_machine(config, read_cpu_features());
+config::RunConfig resolved(config::RunConfig config) {
+  train::resolve_machine(config, read_cpu_features());
   return config;
 }
 
@@ -95,16 +93,16 @@ class Verification {
         overrides_(std::move(overrides)),
         steps_(steps),
         config_(resolved(open_run(run_, overrides_))),
-        bound_(bound_of(compile_request(config_, Purpose::kTrain))) {}
+        bound_(bound_of(config::compile_request(config_, compile::Purpose::kTrain))) {}
 
   // Returns 0 if nothing differs by more than the bound, and 1 otherwise.
   int go() {
     require_layout(config_, "verify");
-    const int64_t ranks = mesh_of(config_.layout).ranks();
+    const int64_t ranks = compile::mesh_of(config_.layout).ranks();
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
                name_of_entry(config_.precision), config_.model.all_layers());
-    folder_ = make_part_folder(Path(config_.run.directory) / "verify");
+    folder_ = checkpoint::make_part_folder(Path(config_.run.directory) / "verify");
     train("one", 1, alone());
     train("many", static_cast<int>(ranks), {});
     const bool curves = compare_curves();
@@ -142,34 +140,36 @@ class Verification {
   // only rounding noise, a small epsilon turns the noise into steps of full size, which would
   // differ between the runs although neither is wrong.
   std::vector<std::string> epsilons() const {
-    const OptimizerSection& o = config_.optimizer;
-    const double least = config_.precision == Precision::kFp32 ? 1e-5 : 1e-3;
+    const config::OptimizerSection& o = config_.optimizer;
+    const double least = config_.precision == compile::Precision::kFp32 ? 1e-5 : 1e-3;
     std::vector<std::string> keys = {
         fmt::format("optimizer.epsilon={}", std::max(o.epsilon, least))};
-    std::vector<OptimizerGroupSection> groups = o.groups;
-    for (OptimizerGroupSection& g : groups)
-      g.settings.set("epsilon", Tree(std::max(settings_of(g, o).epsilon, least)));
-    if (!groups.empty()) keys.push_back("optimizer.groups=" + to_json(write_value(groups)));
+    std::vector<config::OptimizerGroupSection> groups = o.groups;
+    for (config::OptimizerGroupSection& g : groups)
+      g.settings.set("epsilon", Tree(std::max(config::settings_of(g, o).epsilon, least)));
+    if (!groups.empty()) keys.push_back("optimizer.groups=" + to_json(config::write_value(groups)));
     return keys;
   }
 
   // What compare_values() allows weights that are updated by signs.
   std::function<double(std::string_view)> signs() const {
-    const auto by_sign = [](const OptimizerPolicy& o) { return traits_of(o.kind).by_sign; };
-    const CompileRequest r = compile_request(config_, Purpose::kTrain);
+    const auto by_sign = [](const compile::OptimizerPolicy& o) {
+      return traits_of(o.kind).by_sign;
+    };
+    const compile::CompileRequest r = config::compile_request(config_, compile::Purpose::kTrain);
     if (!by_sign(r.optimizer) &&
         std::none_of(r.groups.begin(), r.groups.end(),
-                     [&](const OptimizerGroup& g) { return by_sign(g.policy); }))
+                     [&](const compile::OptimizerGroup& g) { return by_sign(g.policy); }))
       return {};
     return [this](std::string_view weight) {
-      const OptimizerSection o = optimizer_of(config_, weight);
+      const config::OptimizerSection o = train::optimizer_of(config_, weight);
       return traits_of(o.kind).by_sign ? 2 * o.learning_rate : 0.0;
     };
   }
 
   void train(const std::string& name, int ranks, const std::vector<std::string>& layout) const {
     const Path into = folder_ / name;
-    StartOptions start;
+    launch::StartOptions start;
     start.ranks = ranks;
     start.root = geteuid() == 0;
     start.program = program();
@@ -178,7 +178,7 @@ class Verification {
     start.program.insert(start.program.end(), layout.begin(), layout.end());
     for (const std::string& key : epsilons()) start.program.push_back(key);
     // A run with optimizer state on the host cannot dump its values.
-    if (const std::string& o = config_.layout.offload; parse_offload(o).optimizer)
+    if (const std::string& o = config_.layout.offload; compile::parse_offload(o).optimizer)
       start.program.push_back("layout.offload=" + (o.find("activations") == o.npos
                                                        ? std::string("none")
                                                        : std::string("activations")));
@@ -192,7 +192,7 @@ class Verification {
           std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
-    run(ranks == 1 ? start.program : start_command(start), folder_ / (name + ".log"));
+    run(ranks == 1 ? start.program : launch::start_command(start), folder_ / (name + ".log"));
   }
 
   bool compare_curves() const {
@@ -215,21 +215,23 @@ class Verification {
 
   // Returns true if the gradients of a step overflowed on both sides, so that both skipped it.
   bool both_skipped(double one, double many) const {
-    return config_.precision == Precision::kFp16 && !std::isfinite(one) && !std::isfinite(many);
+    return config_.precision == compile::Precision::kFp16 && !std::isfinite(one) &&
+           !std::isfinite(many);
   }
 
-  RankRecords records(const char* name, int64_t rank) const {
+  train::RankRecords records(const char* name, int64_t rank) const {
     const Path file = folder_ / name / fmt::format("values-{}.txt", rank);
-    return parse_records(read_file(file), file.string());
+    return train::parse_records(read_file(file), file.string());
   }
 
   bool compare_values() const {
-    std::vector<RankRecords> ranks;
-    for (int64_t r = 0; r < mesh_of(config_.layout).ranks(); ++r)
+    std::vector<train::RankRecords> ranks;
+    for (int64_t r = 0; r < compile::mesh_of(config_.layout).ranks(); ++r)
       ranks.push_back(records("many", r));
-    ValueBounds bounds = value_bounds(compile_request(config_, Purpose::kTrain));
+    train::ValueBounds bounds =
+        train::value_bounds(config::compile_request(config_, compile::Purpose::kTrain));
     bounds.signs = signs();
-    const ValueComparison c = tessera::compare_values(records("one", 0), ranks, bounds);
+    const train::ValueComparison c = train::compare_values(records("one", 0), ranks, bounds);
     if (!c.first) {
       fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",
                  format_count(c.compared), 100 * c.largest);
@@ -246,7 +248,7 @@ class Verification {
   std::string run_;
   std::vector<std::string> overrides_;
   int64_t steps_;
-  RunConfig config_;
+  config::RunConfig config_;
   Path folder_;  // made by this process; the next verify removes it if this one does not
   Bound bound_;
 };
@@ -266,4 +268,4 @@ int verb_verify(Args args) {
   return Verification(run, overrides, steps).go();
 }
 
-}  // namespace tessera
+}  // namespace tessera::cli

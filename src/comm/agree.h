@@ -2,11 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 // An error that every rank throws at the same point of the program, so that the ranks can still
 // communicate, for example to save a checkpoint.
@@ -17,7 +18,14 @@ class SharedError : public Error {
 
 // Collective. `own`: why this rank failed, empty if it did not. Throws a SharedError with the text
 // of the first rank that failed, on every rank; returns if none did.
-void require_no_error(World& world, const std::string& own);
+inline void require_no_error(World& world, const std::string& own) {
+  const std::vector<std::string> all = world.all_gather(own);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    if (all.size() == 1) throw SharedError(all[rank]);
+    throw SharedError("rank {} on {}: {}", rank, world.host(rank), all[rank]);
+  }
+}
 
 // Runs this rank's part of a collective action, which must not communicate, and then
 // require_no_error().
@@ -33,4 +41,4 @@ void on_all(World& world, const F& part) {
   require_no_error(world, failed);
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

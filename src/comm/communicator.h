@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 enum class Reduction : uint8_t { kSum, kMax };  // the maximum of what has a NaN is NaN
 
@@ -86,4 +86,4 @@ class Communicator {
   int64_t bytes_sent_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::comm

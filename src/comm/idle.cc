@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 constexpr int64_t kSpins = 20;
@@ -39,4 +39,4 @@ void wait_for(Communicator& c, Ticket t) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

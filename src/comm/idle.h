@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 class Idle {
  public:
@@ -22,4 +22,4 @@ class Idle {
 // Until that transfer is over.
 void wait_for(Communicator& c, Ticket t);
 
-}  // namespace tessera
+}  // namespace tessera::comm

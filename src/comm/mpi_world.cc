@@ -15,7 +15,7 @@
 #include "comm/transfer.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 void check(int code, const char* call) {
@@ -265,7 +265,7 @@ class MpiWorld : public World {
 
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return size_; }
-  const std::string& host(int64_t r) const override { return hosts_.at(static_cast<size_t>(r)); }
+  const std::string& host(int64_t r) const override { return hosts_.at(r); }
 
   std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
     if (ranks.size() == 1) return self_communicator(rank_);
@@ -291,7 +291,7 @@ class MpiWorld : public World {
   }
 
   std::vector<std::string> all_gather(const std::string& own) override {
-    const auto n = static_cast<size_t>(size_);
+    const size_t n = size_;
     std::vector<int> lengths(n), starts(n, 0);
     const int length = as_int(std::ssize(own));
     MPI_Request request = MPI_REQUEST_NULL;
@@ -322,19 +322,19 @@ class MpiWorld : public World {
 
   // Computed here from gathered terms, so that the sum has the order of the ranks.
   void all_reduce(std::span<double> x, Reduction r) override {
-    const size_t n = x.size();
-    std::vector<double> all(n * static_cast<size_t>(size_));
+    const int64_t n = std::ssize(x);
+    std::vector<double> all(n * size_);
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(x.data(), as_int(static_cast<int64_t>(n)), MPI_DOUBLE, all.data(),
-                         as_int(static_cast<int64_t>(n)), MPI_DOUBLE, comm_, &request),
+    check(MPI_Iallgather(x.data(), as_int(n), MPI_DOUBLE, all.data(), as_int(n), MPI_DOUBLE, comm_,
+                         &request),
           "MPI_Iallgather");
     wait(request);
     std::vector<const std::byte*> terms;
-    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
+    for (int i = 0; i < size_; ++i)
       terms.push_back(reinterpret_cast<const std::byte*>(all.data() + i * n));
     reduce_in_order({.terms = terms,
                      .in = DType::kF64,
-                     .n = static_cast<int64_t>(n),
+                     .n = n,
                      .out = reinterpret_cast<std::byte*>(x.data()),
                      .out_type = DType::kF64,
                      .reduction = r});
@@ -355,4 +355,4 @@ class MpiWorld : public World {
 
 std::unique_ptr<World> mpi_world() { return std::make_unique<MpiWorld>(); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -7,25 +7,38 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // elements per block: their sums stay in the L1 cache
 
+// A stored number in the type of its sum, and back.
+template <class Term>
+float wide(Term x) {
+  return as_f32(x);
+}
+double wide(double x) { return x; }
+template <class Out>
+void put(float x, Out& to) {
+  store_f32(x, to);
+}
+void put(double x, double& to) { to = x; }
+
 template <class Sum, class Term>
 void first(const Term* x, int64_t n, Sum* sum) {
-  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Sum>(x[i]);
+  for (int64_t i = 0; i < n; ++i) sum[i] = wide(x[i]);
 }
 
 template <class Sum, class Term>
 void next(const Term* x, int64_t n, Reduction r, Sum* sum) {
   if (r == Reduction::kSum) {
-    for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<Sum>(x[i]);
+    for (int64_t i = 0; i < n; ++i) sum[i] += wide(x[i]);
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
-    const auto y = static_cast<Sum>(x[i]);
+    const Sum y = wide(x[i]);
     // A NaN in the sum stays; a NaN in y makes both comparisons false and is taken.
     sum[i] = sum[i] > y || sum[i] != sum[i] ? sum[i] : y;
   }
@@ -34,9 +47,9 @@ void next(const Term* x, int64_t n, Reduction r, Sum* sum) {
 template <class Sum, class Out>
 void store(const Sum* sum, int64_t n, bool add, Out* out) {
   if (add)
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(static_cast<Sum>(out[i]) + sum[i]);
+    for (int64_t i = 0; i < n; ++i) put(wide(out[i]) + sum[i], out[i]);
   else
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(sum[i]);
+    for (int64_t i = 0; i < n; ++i) put(sum[i], out[i]);
 }
 
 template <class Sum, class Term, class Out>
@@ -63,4 +76,4 @@ void reduce_in_order(const Reduce& r) {
   CHECK(false, "no sum of {} to {}", name_of(r.in), name_of(r.out_type));
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

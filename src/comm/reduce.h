@@ -1,11 +1,11 @@
-// Sums and maxima in a fixed order.
+// Sums and maxima in a fixed order, on the CPU and on a GPU.
 #pragma once
 
 #include <span>
 
 #include "comm/communicator.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 // out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 and
 // f16 are added in f32 and rounded once. `out` has the type `in`, or f32; it may be one of the
@@ -21,4 +21,16 @@ struct Reduce {
 };
 void reduce_in_order(const Reduce& r);
 
-}  // namespace tessera
+// The same on a GPU. The terms are the own one and what came from the others, rank by
+// rank, `stride` elements apart in the staging memory.
+struct DeviceReduce {
+  const void *own = nullptr, *staged = nullptr;
+  int64_t stride = 0, rank = 0, size = 1;
+  int64_t n = 0;
+  void* out = nullptr;
+  DType in = DType::kF32, out_type = DType::kF32;
+  bool maximum = false, add = false;
+};
+void launch_reduce(const DeviceReduce& r, Stream s);
+
+}  // namespace tessera::comm

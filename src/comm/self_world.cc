@@ -8,7 +8,7 @@
 #include "comm/reduce.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 void copy(const TensorView& from, const TensorView& to, int64_t elements) {
@@ -27,7 +27,8 @@ class SelfCommunicator : public Communicator {
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
                         const ReduceScatterForm& how) override {
-    const std::array terms = {static_cast<const std::byte*>(whole.data)};
+    // The only term, in the type of the part, which may be wider, or added to it.
+    const std::array<const std::byte*, 1> terms = {whole.as<std::byte>()};
     if (part.data != whole.data)
       reduce_in_order({.terms = terms,
                        .in = whole.dtype,
@@ -92,6 +93,8 @@ bool Communicator::done(Ticket t) const {
   return t <= last_ && std::find(open_.begin(), open_.end(), t) == open_.end();
 }
 
+// Tickets rise by one. A transfer is done once its ticket was given out and is no longer open; few
+// are open at a time, so a list is enough.
 Ticket Communicator::open() {
   open_.push_back(++last_);
   return last_;
@@ -105,4 +108,4 @@ std::unique_ptr<Communicator> self_communicator(int64_t rank) {
 
 std::unique_ptr<World> self_world() { return std::make_unique<SelfWorld>(); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

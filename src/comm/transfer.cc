@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "comm/reduce.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 // Size of messages that need no staging: large enough that their fixed cost is negligible, and
@@ -31,9 +31,6 @@ constexpr int64_t kSmallBytes = 8 << 10;
 constexpr int64_t kAlignment = 16;  // elements
 
 int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
-std::byte* at(const TensorView& x, int64_t element) {
-  return static_cast<std::byte*>(x.data) + element * size_of(x.dtype);
-}
 
 // Elements [begin, end) of the whole.
 struct Range {
@@ -93,7 +90,7 @@ void add_up(const Member& m, const Step& step, const std::byte* own, Reduce r) {
 
 void clear_beyond(const TensorView& part, int64_t count) {
   if (part.elements() > count)
-    std::memset(at(part, count), 0, (part.elements() - count) * size_of(part.dtype));
+    std::memset(part.at(count), 0, (part.elements() - count) * size_of(part.dtype));
 }
 
 // Every rank sends its whole operand to all others and adds all of them: n - 1 times the bytes, but
@@ -104,13 +101,13 @@ Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorVie
   t.steps = 1;
   t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), in.bytes(), d, true); });
-    each_peer(m, [&](int64_t d) { add(to, at(in, 0), in.bytes(), d, false); });
+    each_peer(m, [&](int64_t d) { add(to, in.at(0), in.bytes(), d, false); });
   };
   t.finish = [=](const Step& step) {
-    add_up(m, step, at(in, 0),
+    add_up(m, step, in.at(0),
            {.in = in.dtype,
             .n = in.elements(),
-            .out = at(out, 0),
+            .out = out.at(0),
             .out_type = out.dtype,
             .reduction = r});
   };
@@ -134,15 +131,15 @@ Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), bytes, d, true); });
     each_peer(m, [&](int64_t d) {
       const Range c = parts.cut(d, step.index);
-      add(to, at(whole, c.begin), c.size() * size_of(whole.dtype), d, false);
+      add(to, whole.at(c.begin), c.size() * size_of(whole.dtype), d, false);
     });
   };
   t.finish = [=](const Step& step) {
     const Range c = parts.cut(m.rank, step.index);
-    add_up(m, step, at(whole, c.begin),
+    add_up(m, step, whole.at(c.begin),
            {.in = whole.dtype,
             .n = c.size(),
-            .out = at(part, step.index * parts.piece),
+            .out = part.at(step.index * parts.piece),
             .out_type = part.dtype,
             .reduction = how.reduction,
             .add = how.add});
@@ -164,13 +161,13 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
   t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     each_peer(m, [&](int64_t d) {
       const Range c = parts.cut(d, step.index);
-      add(to, at(whole, c.begin), c.size() * size, d, true);
+      add(to, whole.at(c.begin), c.size() * size, d, true);
     });
     const int64_t bytes = parts.cut(m.rank, step.index).size() * size;
-    each_peer(m, [&](int64_t d) { add(to, at(part, step.index * parts.piece), bytes, d, false); });
+    each_peer(m, [&](int64_t d) { add(to, part.at(step.index * parts.piece), bytes, d, false); });
   };
   t.finish = [=](const Step& step) {
-    std::byte* place = at(whole, parts.part(m.rank).begin);
+    std::byte* place = whole.at(parts.part(m.rank).begin);
     if (step.index == 0 && place != part.data) std::memcpy(place, part.data, own * size);
   };
   return t;
@@ -185,7 +182,7 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
   const int64_t share = divide(divide(in.elements(), m.size), kAlignment) * kAlignment;
   const Parts parts = {in.elements(), share, 1};
   const Range own = parts.part(m.rank);
-  const TensorView part = {at(out, own.begin), out.dtype, Shape{own.size()}};
+  const TensorView part = {out.at(own.begin), out.dtype, Shape{own.size()}};
   const Transfer reduce = reduce_scatter_transfer(m, in, part, {share, r, false});
   const Transfer gather = all_gather_transfer(m, part, out, share);
   Transfer t;
@@ -207,10 +204,9 @@ Transfer message_transfer(const TensorView& x, int64_t peer, bool receives) {
   t.steps = divide(x.bytes(), kPieceBytes);
   t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     const int64_t begin = step.index * kPieceBytes;
-    add(to, static_cast<std::byte*>(x.data) + begin, std::min(kPieceBytes, x.bytes() - begin), peer,
-        receives);
+    add(to, x.as<std::byte>() + begin, std::min(kPieceBytes, x.bytes() - begin), peer, receives);
   };
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

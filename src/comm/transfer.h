@@ -12,7 +12,7 @@
 #include "comm/communicator.h"
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 // Enough that a link has the next piece at hand while the ends agree about the one after it.
 constexpr int64_t kStepsInFlight = 4;
@@ -61,4 +61,4 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
                              int64_t share);
 Transfer message_transfer(const TensorView& x, int64_t peer, bool receives);
 
-}  // namespace tessera
+}  // namespace tessera::comm

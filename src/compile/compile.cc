@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compile/blocks.h"
+#include "base/real.h"
 #include "compile/layout_check.h"
 #include "compile/passes.h"
 #include "ir/rule.h"
 #include "model/forward.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Throws Error for a request that no pass can compile.
@@ -33,6 +33,7 @@ Blocks compile_blocks(const CompileRequest& request, const Target& target) {
   return blocks;
 }
 
+// Stage passes change the state in place, so each stage begins with a copy of what all share.
 Program program_of(const Blocks& blocks, int64_t stage) {
   State state = blocks.state;
   state.share.stage = stage;
@@ -62,6 +63,7 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 
 void check_weight_names(const CompileRequest& request) { trained_weights(request); }
 
+// Names and frozen weights are known after assign_optimizers, before anything is laid out.
 std::vector<std::string> trained_weights(const CompileRequest& request) {
   State state;
   run_passes(state, context_of(request, {}), passes_through("assign_optimizers"));
@@ -80,12 +82,13 @@ PipelineShape pipeline_of(const CompileRequest& request) {
 }
 
 double model_flops(const CompileRequest& request) {
-  const Graph g = forward(request.model, {request.sequences, request.tokens, request.source});
+  const Graph g =
+      model::forward(request.model, {request.sequences, request.tokens, request.source});
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)
-      flops += cost_of(op, g.values).flops.model * static_cast<double>(b.count());
+      flops += real_product(cost_of(op, g.values).flops.model, b.count());
   return 3 * flops;  // the backward computes two products for each of the forward's
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,11 +6,11 @@
 
 #include "compile/passes.h"
 #include "compile/request.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 #include "ir/program.h"
 #include "ir/target.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Runs all passes. Throws Error for a layout or policy that cannot be compiled; the message lists
 // the supported values.
@@ -36,4 +36,4 @@ PipelineShape pipeline_of(const CompileRequest& request);
 // FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
 double model_flops(const CompileRequest& request);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -1,7 +1,23 @@
 #include "compile/context.h"
 
-namespace tessera {
+namespace tessera::compile {
 
+// The table in the header, row by row. With one shard nothing is exchanged. Stage 0 reduces whole
+// gradients. From stage 1 on a rank reduces and updates its own part, and weights are gathered:
+// once per step, or in stage 3 before each use.
+ZeroPlan zero_plan(const Layout& layout) {
+  ZeroPlan plan;
+  plan.shards = mesh_of(layout)[AxisKind::kShard];
+  if (plan.shards == 1) return plan;
+  plan.reduce = GradientReduce::kAllReduce;
+  if (layout.zero == 0) return plan;
+  plan.reduce = GradientReduce::kReduceScatter;
+  plan.gather = layout.zero >= 3 ? WeightGather::kPerUse : WeightGather::kPerStep;
+  plan.reduces_each = layout.zero >= 2 || layout.zero_reduce == ZeroReduce::kEach;
+  return plan;
+}
+
+// Dropout is for training: programs that validate or generate are compiled without it.
 Context context_of(const CompileRequest& asked, const Target& target) {
   Context c = {asked, {}, zero_plan(asked.layout), target};
   CompileRequest& r = c.request;
@@ -10,4 +26,4 @@ Context context_of(const CompileRequest& asked, const Target& target) {
   return c;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

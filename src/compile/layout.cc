@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::compile {
 
-// Without ZeRO every data rank still owns a part: of the gradient's norm and of what is saved.
+// The axes are those of Mesh, from the degrees of the layout. With ZeRO groups the data ranks are
+// divided: shard within a group, replica between groups. Without ZeRO every data rank still owns a
+// part: of the gradient's norm and of what is saved.
 Mesh mesh_of(const Layout& l, int64_t head_copies) {
   Mesh m;
   const int64_t apart =
@@ -24,8 +26,8 @@ Mesh mesh_of(const Layout& l, int64_t head_copies) {
   return m;
 }
 
-int64_t head_copies(const ModelConfig& m, const Layout& l) {
-  return l.tensor / std::gcd(l.tensor, key_value_heads(m));
+int64_t head_copies(const model::ModelConfig& m, const Layout& l) {
+  return l.tensor / std::gcd(l.tensor, model::key_value_heads(m));
 }
 
 Recompute parse_recompute(const std::string& text, int64_t layers) {
@@ -36,7 +38,8 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
   const char* end = text.data() + text.size();
   if (text.starts_with("full:")) {
     const auto [stop, error] = std::from_chars(text.data() + 5, end, n);
-    if (error == std::errc() && stop == end && n >= 0 && n <= layers) return {.full_layers = n};
+    if (error == std::errc() && stop == end && n >= 0 && n <= layers)
+      return {.full_layers = n, .counted = true};
   }
   throw Error(
       "layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
@@ -44,4 +47,4 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
       text, layers);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

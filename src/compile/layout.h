@@ -5,14 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "base/range.h"
 #include "ir/mesh.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
+constexpr size_t count_of(PipelineSchedule) { return 4; }
 enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kMaterialised };
 enum class ScoresType : uint8_t { kF32, kHalf };
@@ -134,12 +136,13 @@ struct CompilerOptions {
 // divided, over tensor each has its copies.
 Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
 // How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
-int64_t head_copies(const ModelConfig& model, const Layout& layout);
+int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 
 // What is kept of the forward for the backward.
 struct Recompute {
   bool selective = false;   // norms, attention and gates are computed again in the backward
   int64_t full_layers = 0;  // the first so many layers keep only their input
+  bool counted = false;     // full:N, which names the number of layers
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
 Recompute parse_recompute(const std::string& text, int64_t layers);
@@ -161,4 +164,4 @@ constexpr const char* enum_names(GradientType) { return "f32|half"; }
 constexpr const char* enum_names(WireType) { return "sums|half"; }
 constexpr const char* enum_names(ProductType) { return "stored|fp8"; }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -1,3 +1,5 @@
+// The rules of layouts. A message lists the values that would be possible, so that it says what to
+// change. Sizes are checked first, so that no later rule divides by zero.
 #include "compile/layout_check.h"
 
 #include <algorithm>
@@ -7,7 +9,7 @@
 #include "base/error.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 std::string divisors(int64_t n) {
@@ -29,9 +31,11 @@ void check_sizes(const Layout& l) {
   if (l.overlap < 0) throw Error("layout.overlap = {}: the least is 0.", l.overlap);
 }
 
-void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
+// Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
+// the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
+void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  const int64_t expert = m.experts > 0 ? expert_width(m) : 0;
+  const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
   int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
   const auto divides = [&](const char* what, int64_t n, const char* way_out) {
@@ -48,7 +52,8 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
 }
 
-void check_expert(const ModelConfig& m, const Layout& l) {
+// Experts are divided among data ranks.
+void check_expert(const model::ModelConfig& m, const Layout& l) {
   if (l.expert == 1) return;
   if (m.experts == 0)
     throw Error("layout.expert = {}: the model has no experts. Set it to 1.", l.expert);
@@ -60,6 +65,7 @@ void check_expert(const ModelConfig& m, const Layout& l) {
         l.data % l.expert != 0 ? l.data : m.experts, divisors(std::gcd(l.data, m.experts)));
 }
 
+// A step consists of micro-batches of all data ranks, so its size is a multiple of data x micro.
 void check_data(const Layout& l, const BatchSizes& batch) {
   const int64_t step = l.data * batch.micro;
   if (batch.global > 0 && batch.global % step != 0) {
@@ -77,7 +83,9 @@ void check_data(const Layout& l, const BatchSizes& batch) {
                 l.zero_group, l.expert > 1 ? " / expert" : "", apart, divisors(apart));
 }
 
-void check_pipeline(const ModelConfig& m, const Layout& l) {
+// L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
+// layers of each chunk are given, they must add up.
+void check_pipeline(const model::ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
   if (l.pipeline > m.all_layers() + 1)
     throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline,
@@ -106,7 +114,7 @@ void check_pipeline(const ModelConfig& m, const Layout& l) {
 
 }  // namespace
 
-void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
+void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);
   check_tensor(model, layout, batch);
   check_expert(model, layout);
@@ -114,6 +122,8 @@ void check_layout(const ModelConfig& model, const Layout& layout, const BatchSiz
   check_pipeline(model, layout);
 }
 
+// Where tensor ranks share key/value heads, a weight of the layout is made of rows of the published
+// one (Value::whole). Adapters and factored moments work on the published matrix.
 bool can_copy_heads(const CompileRequest& r) {
   const auto factors = [](const OptimizerPolicy& o) { return traits_of(o.kind).factored; };
   return r.adapters.rank == 0 && !factors(r.optimizer) &&
@@ -127,9 +137,9 @@ void check_head_copies(const CompileRequest& r) {
   throw Error(
       "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
       "values, which {} does not work with. Possible here: tensor = {}{}.",
-      r.layout.tensor, key_value_heads(r.model), head_copies(r.model, r.layout),
-      adapters ? "lora" : "optimizer.kind: adafactor", divisors(key_value_heads(r.model)),
+      r.layout.tensor, model::key_value_heads(r.model), head_copies(r.model, r.layout),
+      adapters ? "lora" : "optimizer.kind: adafactor", divisors(model::key_value_heads(r.model)),
       adapters ? "" : "; or another optimizer");
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

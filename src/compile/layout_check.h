@@ -12,7 +12,7 @@
 
 #include "compile/request.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct BatchSizes {
   int64_t global = 0;  // sequences of a step; 0: whatever the layout makes of it
@@ -23,11 +23,11 @@ struct BatchSizes {
 
 // Throws Error that names the key, the numbers and the nearest that are possible:
 //   "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16."
-void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch);
+void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch);
 
 // Whether what else is asked for can do with copies of key/value heads: Adafactor, whose means are
 // of rows and columns of whole weights, and adapters cannot. Throws Error.
 void check_head_copies(const CompileRequest& request);
 bool can_copy_heads(const CompileRequest& request);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "base/optimizer_kind.h"
+#include "base/real.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct OptimizerPolicy {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -33,7 +34,7 @@ struct AdapterPolicy {
   int64_t rank = 0;  // 0: none
   double alpha = 16;
   std::vector<std::string> targets;  // names of weights, '*' for any text; none: every product's
-  double scale() const { return alpha / static_cast<double>(rank); }
+  double scale() const { return ratio(alpha, rank); }
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

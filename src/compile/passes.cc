@@ -7,20 +7,16 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/lower/expand.h"
 #include "compile/memory/place.h"
-#include "compile/schedule/assign_stages.h"
-#include "compile/schedule/drop_unused.h"
-#include "compile/schedule/host_state.h"
-#include "compile/schedule/offload.h"
-#include "compile/schedule/overlap.h"
-#include "compile/schedule/schedule.h"
-#include "compile/schedule/zero.h"
+#include "compile/schedule/edit_schedule.h"
+#include "compile/schedule/schedule_passes.h"
+#include "compile/schedule/stage_share.h"
 #include "ir/verify.h"
 #include "model/forward.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
+constexpr EnumArray<Purpose, const char*> kPurposes = {"train", "validate", "logits", "decode"};
 
 bool always(const Context&) { return true; }
 bool trains(const Context& c) { return c.trains(); }
@@ -35,8 +31,8 @@ bool overlaps_tensor(const Context& c) {
 void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
   const int64_t copies = head_copies(r.model, r.layout);
-  s.graph = forward(r.model,
-                    {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
+  s.graph = model::forward(
+      r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
   s.graph.mesh = mesh_of(r.layout, copies);
 }
 
@@ -54,7 +50,7 @@ void run_expand(State& s, const Context& c) {
 void run_schedule(State& s, const Context& c) {
   Program& p = s.expanded.program;
   p = schedule(s.expanded, c, s.share);
-  p.name = kPurposes[static_cast<int>(c.request.purpose)];
+  p.name = kPurposes[c.request.purpose];
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
@@ -209,10 +205,11 @@ constexpr Pass kPasses[] = {
 
 std::atomic<bool> verifies = TESSERA_VERIFY_PASSES;
 
-size_t block_pass_count() {
+// The table is ordered: passes up to the segments are the same for all stages, those after them
+// know their stage.
+auto block_pass_count() {
   const auto is_of_stage = [](const Pass& p) { return p.level > Level::kSegments; };
-  return static_cast<size_t>(std::find_if(std::begin(kPasses), std::end(kPasses), is_of_stage) -
-                             std::begin(kPasses));
+  return std::find_if(std::begin(kPasses), std::end(kPasses), is_of_stage) - std::begin(kPasses);
 }
 
 }  // namespace
@@ -246,4 +243,4 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

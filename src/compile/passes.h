@@ -9,7 +9,7 @@
 #include "compile/context.h"
 #include "compile/state.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct Pass {
   std::string_view name;
@@ -38,4 +38,14 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
 // tests turn it on.
 void verify_after_each_pass(bool on);
 
-}  // namespace tessera
+// What the programs of all stages are made of.
+struct Blocks {
+  Context context;
+  State state;  // after block_passes()
+};
+
+// Throws as compile() does. compile(r, t) is program_of(compile_blocks(r, t), r.stage).
+Blocks compile_blocks(const CompileRequest& request, const Target& target);
+Program program_of(const Blocks& blocks, int64_t stage);
+
+}  // namespace tessera::compile

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "compile/layout.h"
 #include "compile/optimizer.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 enum class Purpose : uint8_t {
   kTrain,     // micro-batches, backward, update
@@ -18,9 +19,10 @@ enum class Purpose : uint8_t {
   kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
               // too and leaves what layers attend to in a cache of its own
 };
+constexpr size_t count_of(Purpose) { return 4; }
 
 struct CompileRequest {
-  ModelConfig model;
+  model::ModelConfig model;
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
@@ -43,8 +45,8 @@ struct CompileRequest {
 
   // The optimizer of the weights with that Value::policy.
   const OptimizerPolicy& policy(int64_t number) const {
-    return number == 0 ? optimizer : groups.at(static_cast<size_t>(number) - 1).policy;
+    return number == 0 ? optimizer : groups.at(number - 1).policy;
   }
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 std::string print(const StageShare& share) {
@@ -17,29 +17,32 @@ std::string print(const StageShare& share) {
 
 }  // namespace
 
+// A state is a graph until the blocks are expanded, and a program from then on. Shardings are exact
+// right after `shard`; once gradients exist, shared and replicated count as the same bytes. Offsets
+// in the arena are verified once they exist.
 std::vector<std::string> verify(const State& state, Invariant invariant) {
   switch (invariant) {
     case Invariant::kTypes:
-      return verify(state.graph, ShardingCheck::kIgnored);
+      return tessera::verify(state.graph, ShardingCheck::kIgnored);
     case Invariant::kSignatures:
-      return verify(state.graph, ShardingCheck::kExact);
+      return tessera::verify(state.graph, ShardingCheck::kExact);
     case Invariant::kSameBytes:
-      return verify(state.graph, ShardingCheck::kSameBytes);
+      return tessera::verify(state.graph, ShardingCheck::kSameBytes);
     case Invariant::kCalls:
       return verify_calls(state.expanded.program);
     case Invariant::kLayout:
-      return verify(state.expanded.program);
+      return tessera::verify(state.expanded.program);
     case Invariant::kPlaced:
       break;
   }
-  std::vector<std::string> findings = verify(state.expanded.program);
+  std::vector<std::string> findings = tessera::verify(state.expanded.program);
   return findings.empty() ? verify_arena(state.expanded.program) : findings;
 }
 
 std::string print(const State& state) {
-  if (state.level >= Level::kSegments) return print(state.expanded.program);
+  if (state.level >= Level::kSegments) return tessera::print(state.expanded.program);
   const std::string share = state.share.layers.empty() ? "" : print(state.share);
-  return share + print(state.graph);
+  return share + tessera::print(state.graph);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
 #include "compile/schedule/stage_share.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // How far a state has come. Each pass belongs to one level; levels follow each other in this order.
 enum class Level : uint8_t {
@@ -50,4 +50,4 @@ std::vector<std::string> verify(const State& state, Invariant invariant);
 // Returns the text of the graph, or of the program from Level::kSegments on.
 std::string print(const State& state);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 #include "config/run_config.h"
 #include "model/check_model.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // A step is a list of calls that is held in memory; a typing error must not fill it.
@@ -19,7 +19,7 @@ constexpr double kMostTokens = 1e18;  // that a run reads
 
 // Checks upper bounds of the numbers that exist at once, so that their bytes fit in 64 bits.
 void check_activations(const RunConfig& run, KeyErrors& errors) {
-  const ModelConfig& m = run.model;
+  const model::ModelConfig& m = run.model;
   const auto layers = static_cast<double>(m.all_layers());
   const auto hidden = static_cast<double>(m.hidden);
   const auto inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward));
@@ -30,10 +30,10 @@ void check_activations(const RunConfig& run, KeyErrors& errors) {
   const double widest = 4 * heads + 3 * inner + hidden + vocabulary;
   const double global = static_cast<double>(run.batch.global) * tokens * widest;
   const double micro = static_cast<double>(run.batch.micro) * tokens * widest * layers;
-  if (std::max(global, micro) > kMostNumbers)
+  if (std::max(global, micro) > model::kMostNumbers)
     errors.add("batch.global",
                "= {} in micro-batches of {} makes {:.1e} activations, expected at most {:.0e}",
-               run.batch.global, run.batch.micro, std::max(global, micro), kMostNumbers);
+               run.batch.global, run.batch.micro, std::max(global, micro), model::kMostNumbers);
 }
 
 void check_calls(const RunConfig& run, KeyErrors& errors) {
@@ -95,7 +95,7 @@ void check(const BatchSection& b, const RunConfig& run, KeyErrors& errors) {
     return errors.add("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.",
                       b.micro, b.global,
                       ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
-                      fmt::join(divisors(b.global / ranks), ", "));
+                      fmt::join(model::divisors(b.global / ranks), ", "));
   check_activations(run, errors);
   check_calls(run, errors);
   check_ramp_sizes(run, errors);
@@ -105,4 +105,4 @@ void check(const BatchSection& b, const RunConfig& run, KeyErrors& errors) {
   check_tokens(run, errors);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -7,7 +7,7 @@
 #include "base/key_errors.h"
 #include "base/range.h"
 
-namespace tessera {
+namespace tessera::config {
 
 struct RunConfig;  // config/run_config.h
 
@@ -30,4 +30,4 @@ struct BatchSection {
 // nor to count in bytes. Requires values within their ranges.
 void check(const BatchSection& batch, const RunConfig& run, KeyErrors& errors);
 
-}  // namespace tessera
+}  // namespace tessera::config

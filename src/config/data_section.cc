@@ -8,7 +8,7 @@
 #include "data/span_corruption.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 struct SourceFields {  // one element of data.train or data.validation, as a group of keys
@@ -97,6 +97,7 @@ void check_stages(const DataSection& d, KeyErrors& errors) {
   }
 }
 
+// Instructions and token datasets exclude each other: a run reads one of them.
 void check_instructions(const DataSection& d, KeyErrors& errors) {
   if (d.instructions.empty()) {
     if (!d.form.empty()) errors.add("data.template", "is given, but no data.instructions.");
@@ -112,7 +113,7 @@ void check_instructions(const DataSection& d, KeyErrors& errors) {
 }
 
 // Checks the pairs that an encoder and a decoder are fine-tuned on.
-void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+void check_pairs(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   if (d.instructions.empty())
     return errors.add(
         "data.objective",
@@ -127,7 +128,9 @@ void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& erro
                model.context);
 }
 
-void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+// Checks span corruption, whose lengths of inputs and targets follow from each other: the sequence
+// length determines the number of target tokens.
+void check_spans(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   if (!d.instructions.empty())
     errors.add("data.objective", "= span_corruption is for data.train, not for instructions.");
   if (model.encoder_layers == 0)
@@ -136,7 +139,8 @@ void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& erro
         "= span_corruption needs an encoder, which family {} has not. Use next_token.",
         name_of_entry(model.family));
   try {
-    const int64_t targets = fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+    const int64_t targets =
+        data::fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
     if (d.target_length > 0 && d.target_length != targets)
       errors.add("data.target_length", "= {}, but span corruption makes targets of {}. Remove it.",
                  d.target_length, targets);
@@ -146,7 +150,9 @@ void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& erro
   }
 }
 
-void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+// Checks the objective against the family. A decoder predicts next tokens; an encoder-decoder model
+// needs two texts per row, from span corruption or from pairs.
+void check_objective(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   const bool encodes = model.encoder_layers > 0;
   const bool spans = d.objective == Objective::kSpanCorruption;
   if (d.documents_apart && encodes)
@@ -166,6 +172,7 @@ void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& 
 // Returns true if the text is one to three shares that are not all zero.
 bool is_split(const std::string& text) {
   constexpr double kLargest = 1e12;
+  // Shares are read as numbers and not as percentages, because only their ratios matter.
   double sum = 0;
   const char* end = text.data() + text.size();
   const char* p = text.data();
@@ -208,6 +215,8 @@ void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Pl
   read_sources<ValidationFields>(
       tree, place, "a PREFIX or {name: NAME, prefix: PREFIX}",
       [&](ValidationFields& f, const Place& here) {
+        // The name in metrics is the file name of the prefix unless one is given, so it must be
+        // unique.
         if (f.name.empty()) f.name = Path(f.prefix).filename().string();
         for (const ValidationSource& other : value)
           if (other.name == f.name)
@@ -217,6 +226,7 @@ void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Pl
       });
 }
 
+// The resolved configuration always has the long form, with one group of keys per dataset.
 Tree write_value(const std::vector<DataSource>& x) {
   Tree t = Tree::list();
   for (const DataSource& s : x) {
@@ -268,4 +278,4 @@ void check(const DataSection& d, DataUse use, const RunConfig& run, KeyErrors& e
                "= '{}', expected shares of train, validation and test such as 969,30,1", d.split);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -8,7 +8,7 @@
 #include "base/key_errors.h"
 #include "data/instructions.h"
 
-namespace tessera {
+namespace tessera::config {
 
 enum class Objective : uint8_t { kNextToken, kSpanCorruption };
 constexpr const char* enum_names(Objective) { return "next_token|span_corruption"; }
@@ -61,7 +61,7 @@ struct DataSection {
   double size_exponent = 0;
   std::vector<std::string> instructions;
   std::string form;
-  LongExamples long_examples = LongExamples::kRefuse;
+  data::LongExamples long_examples = data::LongExamples::kRefuse;
   std::vector<ValidationSource> validation;
   std::string split;
   int64_t sequence_length = 0, target_length = 0;
@@ -113,4 +113,4 @@ struct DataSection {
 // ranges.
 void check(const DataSection& data, DataUse use, const RunConfig& run, KeyErrors& errors);
 
-}  // namespace tessera
+}  // namespace tessera::config

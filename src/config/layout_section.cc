@@ -3,14 +3,15 @@
 #include <charconv>
 
 #include "compile/layout_check.h"
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 #include "config/run_config.h"
 #include "config/run_request.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
+// Accepts full:N, which recomputes N of the layers, in addition to the names.
 bool is_recomputation(const std::string& text, int64_t layers) {
   if (text == "none" || text == "selective" || text == "full") return true;
   int64_t n = -1;
@@ -21,7 +22,7 @@ bool is_recomputation(const std::string& text, int64_t layers) {
 
 bool is_offload(const std::string& text) {
   try {
-    parse_offload(text);
+    compile::parse_offload(text);
     return true;
   } catch (const Error&) {
     return false;
@@ -34,29 +35,30 @@ bool is_offload(const std::string& text) {
 // rules for layouts are stated only once.
 void check_layout(const RunConfig& run, KeyErrors& errors) {
   errors.add_error_of([&] {
-    const CompileRequest r = compile_request(run, Purpose::kTrain);
-    check_layout(run.model, run.layout, {run.batch.global, run.batch.micro, r.tokens, r.source});
-    check_head_copies(r);
+    const compile::CompileRequest r = compile_request(run, compile::Purpose::kTrain);
+    compile::check_layout(run.model, run.layout,
+                          {run.batch.global, run.batch.micro, r.tokens, r.source});
+    compile::check_head_copies(r);
   });
 }
 
 void check_policies(const RunConfig& run, KeyErrors& errors) {
-  const Layout& l = run.layout;
+  const compile::Layout& l = run.layout;
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(
         "layout.recompute",
         "= '{}', expected none, selective, full or full:N with N up to {} (the first N layers)",
         l.recompute, run.model.all_layers());
   if (!is_offload(l.offload))
-    errors.add("layout.offload", "= '{}', expected {}", l.offload, kOffloadChoices);
-  if (is_offload(l.offload) && parse_offload(l.offload).optimizer &&
+    errors.add("layout.offload", "= '{}', expected {}", l.offload, compile::kOffloadChoices);
+  if (is_offload(l.offload) && compile::parse_offload(l.offload).optimizer &&
       !(run.run.dump_gradients.empty() && run.run.dump_values.empty()))
     errors.add(
         "layout.offload",
         "= '{}' is not supported with run.dump_gradients and run.dump_values, because state "
         "of the host takes the memory of gradients when these were used. Remove one of them.",
         l.offload);
-  if (run.compiler.tp_comm_overlap && rule_of(run.model.family).encodes)
+  if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).encodes)
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));
   if (run.compiler.tp_comm_overlap && l.recompute.starts_with("full"))
@@ -67,4 +69,4 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
         l.recompute);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -6,7 +6,7 @@
 
 #include "base/key_errors.h"
 
-namespace tessera {
+namespace tessera::config {
 
 struct RunConfig;  // config/run_config.h
 
@@ -30,4 +30,4 @@ void check_policies(const RunConfig& run, KeyErrors& errors);
 // Whether the layout fits the model and the batch. Requires a run without other errors.
 void check_layout(const RunConfig& run, KeyErrors& errors);
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -6,7 +6,7 @@
 #include "compile/graph/name_patterns.h"
 #include "config/optimizer_section.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // Keys of the section that hold for the whole run.
@@ -22,16 +22,17 @@ std::vector<Field> group_fields(OptimizerGroupSection& group, OptimizerSection& 
     return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), f.path) != std::end(kOfTheRun);
   });
   fields.push_back({"match",
-                    type_name(group.match),
+                    tessera::type_name(group.match),
                     "",
                     false,
                     {},
-                    [&](const Tree& t, const Place& p) { read_value(t, group.match, p); },
-                    [&] { return write_value(group.match); }});
+                    [&](const Tree& t, const Place& p) { tessera::read_value(t, group.match, p); },
+                    [&] { return tessera::write_value(group.match); }});
   double& multiplier = group.learning_rate_multiplier;
-  fields.push_back({"learning_rate_multiplier", type_name(multiplier), "", false, between(0, 1e6),
-                    [&](const Tree& t, const Place& p) { read_value(t, multiplier, p); },
-                    [&] { return write_value(multiplier); }});
+  fields.push_back({"learning_rate_multiplier", tessera::type_name(multiplier), "", false,
+                    between(0, 1e6),
+                    [&](const Tree& t, const Place& p) { tessera::read_value(t, multiplier, p); },
+                    [&] { return tessera::write_value(multiplier); }});
   return fields;
 }
 
@@ -39,6 +40,9 @@ std::string path_of(size_t group, std::string_view key) {
   return fmt::format("optimizer.groups[{}].{}", group, key);
 }
 
+// Reads one group. Its settings are parsed once into an unused section, so that an error is
+// reported at its place, and kept as a tree, because they are read over the settings of the
+// section, which may come later in the file.
 OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t number) {
   const Place place = place_within(list, element.line, element.column);
   const Tree::Members* members = element.as_members();
@@ -73,7 +77,7 @@ Tree write_value(const std::vector<OptimizerGroupSection>& x) {
   Tree list = Tree::list();
   for (const OptimizerGroupSection& group : x) {
     Tree element = Tree::object();
-    element.set("match", write_value(group.match));
+    element.set("match", tessera::write_value(group.match));
     if (group.learning_rate_multiplier != 1)
       element.set("learning_rate_multiplier", Tree(group.learning_rate_multiplier));
     for (const auto& [key, value] : *group.settings.as_members()) element.set(key, value);
@@ -88,6 +92,9 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
     Places unused;
     read_fields(fields_of(settings), group.settings, "optimizer.groups", unused);
   };
+  // First over the settings of the section, which shows the kind of optimizer. A group of another
+  // kind starts from the defaults of that kind instead, since betas and epsilon of one optimizer
+  // mean nothing for another; only the settings of the whole run are kept.
   OptimizerSection settings = optimizer;
   read(settings);
   if (settings.kind == optimizer.kind) return settings;
@@ -101,9 +108,10 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
   return settings;
 }
 
+// Of several groups that match, the first one counts.
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name) {
   for (size_t i = 0; i < optimizer.groups.size(); ++i)
-    if (matches_any(optimizer.groups[i].match, name)) return i;
+    if (compile::matches_any(optimizer.groups[i].match, name)) return i;
   return std::nullopt;
 }
 
@@ -117,4 +125,29 @@ void check(const OptimizerSection& optimizer, KeyErrors& errors) {
   }
 }
 
-}  // namespace tessera
+OptimizerSection optimizer_defaults(OptimizerKind kind) {
+  OptimizerSection o;
+  o.kind = kind;
+  const OptimizerTraits& traits = traits_of(kind);
+  o.beta1 = traits.beta1;
+  o.beta2 = traits.beta2;
+  o.epsilon = traits.epsilon;
+  o.weight_decay = traits.weight_decay;
+  o.clip_norm = traits.clip_norm;
+  return o;
+}
+
+void check(const LoraSection& lora, KeyErrors& errors) {
+  if (!lora.targets.empty() && lora.rank == 0)
+    errors.add("lora.targets",
+               "are given, but lora.rank is 0. Set lora.rank, such as 16, or for no adapters "
+               "lora.targets=[]");
+}
+
+void check(const LossScaleSection& scale, KeyErrors& errors) {
+  if (scale.initial < scale.least)
+    errors.add("loss_scale.initial", "= {}, expected loss_scale.least = {} or more", scale.initial,
+               scale.least);
+}
+
+}  // namespace tessera::config

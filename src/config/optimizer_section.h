@@ -13,7 +13,7 @@
 #include "compile/optimizer.h"
 #include "ir/ops/update.h"
 
-namespace tessera {
+namespace tessera::config {
 
 enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
 enum class Decay : uint8_t { kMatrices, kAll };
@@ -128,4 +128,4 @@ struct LossScaleSection {
 
 void check(const LossScaleSection& scale, KeyErrors& errors);
 
-}  // namespace tessera
+}  // namespace tessera::config

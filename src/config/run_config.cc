@@ -13,22 +13,22 @@
 #include "model/family.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // Sets the sizes of the preset; without one, the defaults of the family.
 void start_from_preset(RunConfig& config) {
   const std::string name = config.model.preset;
-  if (name.empty()) return apply_family(config.model.family, config.model);
-  if (apply_preset(name, config.model)) return;
-  const std::vector<std::string> names = preset_names();
+  if (name.empty()) return model::apply_family(config.model.family, config.model);
+  if (model::apply_preset(name, config.model)) return;
+  const std::vector<std::string> names = model::preset_names();
   const std::string guess = nearest(name, names);
-  ModelConfig near;
+  model::ModelConfig near;
   // The message lists only the presets of the family that was probably meant.
   std::vector<std::string> family;  // the presets of the guess's family
-  if (apply_preset(guess, near))
+  if (model::apply_preset(guess, near))
     for (const std::string& n : names)
-      if (ModelConfig other; apply_preset(n, other) && other.family == near.family)
+      if (model::ModelConfig other; model::apply_preset(n, other) && other.family == near.family)
         family.push_back(n);
   throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
               guess.empty() ? fmt::format("Known: {}", fmt::join(names, ", "))
@@ -40,13 +40,13 @@ void fill_in(RunConfig& c, const Path& file) {
   if (c.run.name.empty()) c.run.name = file.stem().string();
   if (c.run.directory.empty()) c.run.directory = "runs/" + c.run.name;
   if (c.data.sequence_length == 0) c.data.sequence_length = c.model.context;
-  derive_sizes(c.model);
+  model::derive_sizes(c.model);
 }
 
 }  // namespace
 
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides, const ModelConfig* model) {
+                   std::span<const std::string> overrides, const model::ModelConfig* model) {
   const auto read = [&](RunConfig& config) {
     const std::vector<Field> fields = fields_of(config);
     read_fields(fields, tree, source, config.places);
@@ -67,7 +67,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   else
     start_from_preset(config);
   config.data.documents_apart =
-      !first.data.instructions.empty() && !rule_of(config.model.family).encodes;
+      !first.data.instructions.empty() && !model::rule_of(config.model.family).encodes;
   read(config);
   fill_in(config, Path(source));
   return config;
@@ -93,12 +93,12 @@ void require_none(const RunConfig& config, const KeyErrors& errors) {
   throw Error("{}", text);
 }
 
-void check_sizes(const ModelConfig& m, KeyErrors& errors) {
+void check_sizes(const model::ModelConfig& m, KeyErrors& errors) {
   for (const auto& [path, size] :
        {std::pair{"model.layers", m.layers}, {"model.hidden", m.hidden}, {"model.heads", m.heads}})
     if (size == 0)
       return errors.add(path, "is not given. Give it, or model.preset (such as pythia-70m).");
-  errors.add_error_of([&] { check_model(m); });
+  errors.add_error_of([&] { model::check_model(m); });
 }
 
 }  // namespace
@@ -132,11 +132,11 @@ void validate(const RunConfig& config, DataUse use) {
 void validate_names(const RunConfig& config) {
   const OptimizerSection& o = config.optimizer;
   if (config.lora.rank == 0 && o.freeze.empty() && o.groups.empty()) return;
-  CompileRequest r = compile_request(config, Purpose::kTrain);
+  compile::CompileRequest r = compile_request(config, compile::Purpose::kTrain);
   r.model.vocabulary = std::max<int64_t>(r.model.vocabulary, 1);  // 0: the tokenizer's
   KeyErrors errors;
-  errors.add_error_of([&] { check_weight_names(r); });
+  errors.add_error_of([&] { compile::check_weight_names(r); });
   require_none(config, errors);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -16,22 +16,22 @@
 #include "config/schedule.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::config {
 
 struct RunConfig {
   RunSection run;
-  ModelConfig model;
+  model::ModelConfig model;
   DataSection data;
   BatchSection batch;
   OptimizerSection optimizer;
   LoraSection lora;
   ScheduleSection schedule;
-  Precision precision = Precision::kAuto;
+  compile::Precision precision = compile::Precision::kAuto;
   LossScaleSection loss_scale;
   DivergenceSection divergence;
-  Layout layout;
+  compile::Layout layout;
   LayoutSearch layout_search;
-  CompilerOptions compiler;
+  compile::CompilerOptions compiler;
   CheckpointSection checkpoint;
   EvaluationSection evaluation;
   MetricsSection metrics;
@@ -67,7 +67,8 @@ struct RunConfig {
 // column. Left for the data and the machine: model.vocabulary = 0 (the tokenizer's), precision
 // auto, run.device auto, run.threads = 0.
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides, const ModelConfig* model = nullptr);
+                   std::span<const std::string> overrides,
+                   const model::ModelConfig* model = nullptr);
 
 // The errors of a run file. Checks run in three groups, each only where those before it found
 // nothing: single values and the model; rules between keys; the layout.
@@ -81,4 +82,14 @@ void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 // for something that its weights cannot have. Requires a valid run.
 void validate_names(const RunConfig& config);
 
-}  // namespace tessera
+// A run small enough to train on any machine in a minute, after the recipe of a large one.
+
+// Keys, as key=value, that make a run its small twin. Sizes become small: two layers of width 64 (a
+// stack), 8 heads that share keys in the same groups, the tokenizer's own vocabulary, sequences of
+// 64 tokens, 8 of them a step, 100 steps, one rank, snapshots at the end alone. The recipe stays:
+// family, initialisation, data processing, optimizer and its numbers, precision, recomputation, the
+// schedule's shape, and its warm-up and decay as shares of its steps. AdamW's rate is 3e-3, since
+// what suits billions of parameters teaches 100,000 nothing in 100 steps.
+std::vector<std::string> small_twin(const RunConfig& run);
+
+}  // namespace tessera::config

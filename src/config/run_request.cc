@@ -3,16 +3,16 @@
 
 #include "data/span_corruption.h"
 
-namespace tessera {
+namespace tessera::config {
 int64_t target_tokens(const DataSection& d) {
   if (d.target_length > 0 || d.objective != Objective::kSpanCorruption) return d.target_length;
-  return fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+  return data::fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
 }
 
 namespace {
 
-OptimizerPolicy policy_of(const OptimizerSection& o, Precision precision) {
-  const bool low = precision == Precision::kBf16Sr;
+compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision precision) {
+  const bool low = precision == compile::Precision::kBf16Sr;
   return {.kind = o.kind,
           .beta1 = o.beta1,
           .beta2 = o.beta2,
@@ -29,8 +29,8 @@ OptimizerPolicy policy_of(const OptimizerSection& o, Precision precision) {
 
 }  // namespace
 
-CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
-  CompileRequest r;
+compile::CompileRequest compile_request(const RunConfig& config, compile::Purpose purpose) {
+  compile::CompileRequest r;
   r.model = config.model;
   r.layout = config.layout;
   r.options = config.compiler;
@@ -38,7 +38,7 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   const OptimizerSection& o = config.optimizer;
   r.optimizer = policy_of(o, config.precision);
   for (const OptimizerGroupSection& group : o.groups) {
-    OptimizerGroup& g = r.groups.emplace_back();
+    compile::OptimizerGroup& g = r.groups.emplace_back();
     g.match = group.match;
     g.policy = policy_of(settings_of(group, o), config.precision);
     g.policy.rate_multiplier = group.learning_rate_multiplier;
@@ -55,18 +55,18 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.documents_apart = config.data.documents_apart && !encodes;
   // The micro-batches of all data ranks are processed at the same time.
   const int64_t together = config.batch.micro * config.layout.data;
-  r.microbatches = purpose == Purpose::kTrain ? config.batch.global / together : 1;
+  r.microbatches = purpose == compile::Purpose::kTrain ? config.batch.global / together : 1;
   r.optimizer_state = true;
   return r;
 }
 
 int64_t row_tokens(const RunConfig& config) {
-  const CompileRequest r = compile_request(config, Purpose::kTrain);
+  const compile::CompileRequest r = compile_request(config, compile::Purpose::kTrain);
   return r.tokens + r.source;
 }
 
-BatchShape batch_shape(const RunConfig& config, int64_t rank) {
-  BatchShape shape;
+data::BatchShape batch_shape(const RunConfig& config, int64_t rank) {
+  data::BatchShape shape;
   shape.global = config.batch.global;
   shape.micro = config.batch.micro;
   shape.sequence_length = config.data.sequence_length;
@@ -77,4 +77,4 @@ BatchShape batch_shape(const RunConfig& config, int64_t rank) {
   return shape;
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

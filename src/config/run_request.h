@@ -5,17 +5,17 @@
 #include "config/run_config.h"
 #include "data/batches.h"
 
-namespace tessera {
+namespace tessera::config {
 
 // Tokens of a decoder's sequence: data.target_length, or the number that span corruption makes.
 int64_t target_tokens(const DataSection& data);
 
-CompileRequest compile_request(const RunConfig& config, Purpose purpose);
+compile::CompileRequest compile_request(const RunConfig& config, compile::Purpose purpose);
 
 // Tokens of a row of the batch, the encoder's and the decoder's.
 int64_t row_tokens(const RunConfig& config);
 
 // Which samples each step takes; `rank` among the data ranks.
-BatchShape batch_shape(const RunConfig& config, int64_t rank);
+data::BatchShape batch_shape(const RunConfig& config, int64_t rank);
 
-}  // namespace tessera
+}  // namespace tessera::config

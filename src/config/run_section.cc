@@ -4,7 +4,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 bool is_name(const std::string& s) {
@@ -39,4 +39,4 @@ void check(const EvaluationSection& evaluation, KeyErrors& errors) {
                evaluation.every_steps);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -9,7 +9,7 @@
 #include "base/key_errors.h"
 #include "base/range.h"
 
-namespace tessera {
+namespace tessera::config {
 
 enum class Device : uint8_t { kAuto, kCpu, kCuda };
 enum class ProductChoosing : uint8_t { kMeasured, kProposed };
@@ -154,4 +154,4 @@ void check(const RunSection& run, KeyErrors& errors);
 void check(const CheckpointSection& checkpoint, int64_t steps, KeyErrors& errors);
 void check(const EvaluationSection& evaluation, KeyErrors& errors);
 
-}  // namespace tessera
+}  // namespace tessera::config

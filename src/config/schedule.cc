@@ -6,16 +6,14 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/real.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 // Returns the decay from 1 to 0 after `n` updates, W < n <= E.
 double decay_share(const Schedule& s, int64_t n) {
-  const auto share = [](int64_t part, int64_t whole) {
-    return static_cast<double>(part) / static_cast<double>(whole);
-  };
-  const double r = share(n - s.warmup_steps, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
+  const double r = ratio(n - s.warmup_steps, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
   switch (s.kind) {
     case ScheduleKind::kCosine:
       return 0.5 * (1 + std::cos(std::numbers::pi * r));
@@ -27,7 +25,7 @@ double decay_share(const Schedule& s, int64_t n) {
       const int64_t wanted = s.wsd_steps > 0 ? s.wsd_steps : std::max<int64_t>(s.end_step / 10, 1);
       const int64_t d = std::min(wanted, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
       const int64_t start = s.end_step - d;
-      return n <= start ? 1 : 1 - share(n - start, d);
+      return n <= start ? 1 : 1 - ratio(n - start, d);
     }
     case ScheduleKind::kConstant:
     case ScheduleKind::kInverseSqrt:
@@ -78,12 +76,12 @@ double learning_rate(const Schedule& s, int64_t step) {
   if (n > s.end_step) return s.floor;
   if (s.kind == ScheduleKind::kInverseSqrt) {
     // peak * sqrt(W / n) continues the warm-up without a jump: it is the peak at n = W.
-    const auto w = static_cast<double>(std::max<int64_t>(s.warmup_steps, 1));
-    return std::max(s.floor, s.peak * std::sqrt(w / static_cast<double>(std::max<int64_t>(n, 1))));
+    const int64_t w = std::max<int64_t>(s.warmup_steps, 1);
+    return std::max(s.floor, s.peak * std::sqrt(ratio(w, std::max<int64_t>(n, 1))));
   }
   const double c = decay_share(s, n);
   return s.floor_rule == FloorRule::kBlend ? s.floor + (s.peak - s.floor) * c
                                            : std::max(s.floor, s.peak * c);
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -25,7 +25,7 @@
 #include "base/key_errors.h"
 #include "base/range.h"
 
-namespace tessera {
+namespace tessera::config {
 
 enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
 enum class WarmUp : uint8_t { kLinear, kConstant };
@@ -78,4 +78,4 @@ Schedule make_schedule(const ScheduleSection& section, double peak);
 // REQUIRES: step ≥ 1, 0 ≤ W ≤ E.
 double learning_rate(const Schedule& schedule, int64_t step);
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -1,12 +1,12 @@
 // Scales a run down to a size that trains anywhere in a minute, as a list of overrides, so that the
 // result is checked like any run file.
-#include "config/small_twin.h"
+#include "config/run_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 constexpr int64_t kLayers = 2, kHidden = 64, kHeads = 8, kInner = 176, kTokens = 64;
@@ -74,4 +74,4 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   return keys;
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

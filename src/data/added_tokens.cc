@@ -9,13 +9,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
-namespace {
-
-size_t byte_of(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
-
-}  // namespace
-
+namespace tessera::data {
 void AddedTokenFinder::add(const AddedToken& token) {
   CHECK(!token.content.empty(), "added token {} is empty", token.id);
   size_t node = 0;
@@ -24,7 +18,7 @@ void AddedTokenFinder::add(const AddedToken& token) {
     const auto known = std::find_if(children.begin(), children.end(),
                                     [c](const auto& child) { return child.first == c; });
     if (known != children.end()) {
-      node = static_cast<size_t>(known->second);
+      node = known->second;
       continue;
     }
     children.emplace_back(c, static_cast<int32_t>(nodes_.size()));
@@ -35,27 +29,26 @@ void AddedTokenFinder::add(const AddedToken& token) {
   if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
-  const size_t first = byte_of(token.content, 0);
+  const size_t first = byte_at(token.content, 0);
   if (firsts_.find(token.content[0]) == std::string::npos) firsts_ += token.content[0];
   if (token.content.size() == 1) {
     first_[first] = true;
   } else {
-    first_two_[first << 8 | byte_of(token.content, 1)] = true;
+    first_two_[first << 8 | byte_at(token.content, 1)] = true;
   }
 }
 
 bool AddedTokenFinder::may_begin(std::string_view text, size_t at) const {
-  const size_t first = byte_of(text, at);
-  return first_[first] || (at + 1 < text.size() && first_two_[first << 8 | byte_of(text, at + 1)]);
+  const size_t first = byte_at(text, at);
+  return first_[first] || (at + 1 < text.size() && first_two_[first << 8 | byte_at(text, at + 1)]);
 }
 
 // Returns the next position at or after `at` where a token may begin.
 size_t AddedTokenFinder::skip(std::string_view text, size_t at) const {
   while (at < text.size()) {
     if (firsts_.size() == 1) {
-      const void* found = std::memchr(text.data() + at, firsts_[0], text.size() - at);
-      if (found == nullptr) return text.size();
-      at = static_cast<size_t>(static_cast<const char*>(found) - text.data());
+      at = text.find(firsts_[0], at);
+      if (at == text.npos) return text.size();
     }
     if (may_begin(text, at)) return at;
     ++at;
@@ -78,7 +71,7 @@ size_t AddedTokenFinder::after_spaces(std::string_view text, size_t begin, Searc
   while (end < text.size()) {
     const Utf8 u = decode_utf8(text.substr(end));
     if (!is_space(u)) break;
-    end += static_cast<size_t>(u.bytes);
+    end += u.bytes;
   }
   search.spaces_begin = begin;
   search.spaces_end = end;
@@ -98,7 +91,7 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
       const auto child = std::find_if(children.begin(), children.end(),
                                       [&](const auto& c) { return c.first == text[i]; });
       if (child == children.end()) break;
-      node = static_cast<size_t>(child->second);
+      node = child->second;
       if (nodes_[node].token < 0) continue;
       found = nodes_[node].token;
       end = i + 1;
@@ -116,7 +109,7 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
     while (token.lstrip && begin > from) {
       const Utf8 u = decode_utf8_backwards(text.substr(0, begin));
       if (!is_space(u)) break;
-      begin -= static_cast<size_t>(u.bytes);
+      begin -= u.bytes;
     }
     if (token.rstrip) end = after_spaces(text, end, search);
     return {token.id, begin, end};
@@ -124,4 +117,4 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
   return {};
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // In bytes. At most this many are compared at each position of a text, so the search takes time
 // proportional to the text.
@@ -69,4 +69,4 @@ class AddedTokenFinder {
   std::string firsts_;  // the different first bytes
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

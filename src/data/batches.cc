@@ -17,15 +17,15 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // Micro-batch number n is in slot n mod slots. The reader thread stays within one round of the
 // number that fill() takes next, so it never writes the slot that is being copied out of.
 class BatchSource::Prefetch {
  public:
   Prefetch(BatchShape shape, RowReader reader, int ahead)
-      : shape_(shape), reader_(std::move(reader)), slots_(static_cast<size_t>(std::max(1, ahead))) {
-    const auto places = static_cast<size_t>(shape.micro * shape.sequence_length);
+      : shape_(shape), reader_(std::move(reader)), slots_(std::max(1, ahead)) {
+    const size_t places = shape.micro * shape.sequence_length;
     for (Slot& slot : slots_) {
       for (auto* values : {&slot.tokens, &slot.labels, &slot.positions, &slot.documents}) {
         values->resize(places);
@@ -63,7 +63,7 @@ class BatchSource::Prefetch {
     }
     // Waits until the reader thread has produced this number. After a jump, `made_` was reset to
     // it.
-    Slot& slot = slots_[static_cast<size_t>(number) % slots_.size()];
+    Slot& slot = slots_[number % std::ssize(slots_)];
     changed_.wait(lock, [&] { return made_ > number; });
     lock.unlock();  // the thread leaves this slot alone until wanted_ moves on
     if (slot.error) std::rethrow_exception(slot.error);
@@ -84,7 +84,7 @@ class BatchSource::Prefetch {
       if (stop_) return;
       const int64_t number = made_, jumps = jumps_;
       lock.unlock();
-      read(number, slots_[static_cast<size_t>(number) % slots_.size()]);
+      read(number, slots_[number % std::ssize(slots_)]);
       lock.lock();
       // If the window moved while this slot was being read, the slot holds a number that is no
       // longer due: it is not counted, and the loop reads the first number of the new window.
@@ -129,8 +129,8 @@ class BatchSource::Prefetch {
 
 // Stage i of the warm-up covers steps [i * ramp_steps, (i + 1) * ramp_steps).
 int64_t BatchRule::at(int64_t step) const {
-  const auto stage = ramp.empty() ? size_t{0} : static_cast<size_t>(step / ramp_steps);
-  return stage < ramp.size() ? ramp[stage] : global;
+  const int64_t stage = ramp.empty() ? 0 : step / ramp_steps;
+  return stage < std::ssize(ramp) ? ramp[stage] : global;
 }
 
 int64_t BatchRule::before(int64_t step) const {
@@ -211,7 +211,7 @@ int64_t BatchShape::step_of(int64_t sample) const {
 namespace {
 
 RowReader rows_of(SampleReader reader, int64_t length) {
-  return [reader = std::move(reader), ids = std::vector<int32_t>(static_cast<size_t>(length) + 1)](
+  return [reader = std::move(reader), ids = std::vector<int32_t>(length + 1)](
              int64_t sample, const SampleRow& row) mutable {
     const int64_t count = reader(sample, ids);
     fill_row(std::span(ids).first(count), row);
@@ -241,8 +241,7 @@ const BatchShape& BatchSource::shape() const { return prefetch_->shape(); }
 
 void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const BatchShape& shape = prefetch_->shape();
-  const auto b = static_cast<size_t>(shape.micro), t = static_cast<size_t>(shape.sequence_length);
-  const size_t s = static_cast<size_t>(shape.source_length);
+  const size_t b = shape.micro, t = shape.sequence_length, s = shape.source_length;
   CHECK(step >= shape.first_step && microbatch >= 0 && microbatch < shape.microbatches(step),
         "micro-batch {} of step {}", microbatch, step);
   CHECK(out.tokens.size() == b * t && out.labels.size() == b * t && out.positions.size() == b * t &&
@@ -267,4 +266,24 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   });
 }
 
-}  // namespace tessera
+void fill_row(std::span<const int32_t> ids, const SampleRow& row) {
+  const size_t length = row.tokens.size(), known = std::min(ids.size(), length);
+  for (size_t t = 0; t < known; ++t) {
+    row.tokens[t] = ids[t];
+    row.labels[t] = t + 1 < ids.size() ? ids[t + 1] : kIgnoredLabel;
+    row.documents[t] = 0;
+  }
+  clear_row(known, row);
+  std::iota(row.positions.begin(), row.positions.end(), 0);
+}
+
+void clear_row(size_t from, const SampleRow& row) {
+  for (size_t t = from; t < row.tokens.size(); ++t) {
+    row.tokens[t] = 0;
+    row.labels[t] = kIgnoredLabel;
+    row.positions[t] = static_cast<int32_t>(t);
+    row.documents[t] = kNoDocument;
+  }
+}
+
+}  // namespace tessera::data

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kMarkEvery = 4096;
@@ -44,7 +44,7 @@ int Blend::choose() const {
   const bool greedy = weights_.size() <= 2;
   int best = -1;
   Wide best_lag = 0;
-  for (size_t i = 0; i < weights_.size(); ++i) {
+  for (int i = 0; i < std::ssize(weights_); ++i) {
     // All terms are multiplied by total_, so that no division rounds.
     const Wide w = weights_[i], given = Wide{given_[i]} * total_;
     // The quota rule: a source that has reached its upper quota must wait.
@@ -52,13 +52,13 @@ int Blend::choose() const {
     const Wide lag = w * std::max<int64_t>(next_, 1) - given;
     bool better = best < 0 || lag > best_lag;
     if (!greedy && best >= 0) {
-      const auto b = static_cast<size_t>(best);
+      const size_t b = best;
       // w_i / (given_i + 1) against w_b / (given_b + 1), multiplied out
       const Wide mine = w * (given_[b] + 1), theirs = Wide{weights_[b]} * (given_[i] + 1);
       better = mine > theirs || (mine == theirs && lag > best_lag);
     }
     if (better) {
-      best = static_cast<int>(i);
+      best = i;
       best_lag = lag;
     }
   }
@@ -98,4 +98,4 @@ std::vector<int64_t> Blend::given(int64_t samples) {
   return given_;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Samples are numbered from 0 and every one belongs to one source. After n samples a source of
 // weight w (of a sum of 1) has given more than n·w − 1 and fewer than n·w + 1 of them, for each n.
@@ -52,4 +52,4 @@ class Blend {
   std::vector<Mark> marks_;     // ascending
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 
 #include "data/tokenizer_json.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr bool shows_itself(int byte) {
@@ -15,9 +15,7 @@ constexpr bool shows_itself(int byte) {
 constexpr std::array<uint16_t, 256> kCharacterOf = [] {
   std::array<uint16_t, 256> table{};
   uint16_t next = 0x100;
-  for (int b = 0; b < 256; ++b) {
-    table[b] = shows_itself(b) ? static_cast<uint16_t>(b) : next++;
-  }
+  for (uint16_t b = 0; b < 256; ++b) table[b] = shows_itself(b) ? b : next++;
   return table;
 }();
 
@@ -26,7 +24,7 @@ constexpr size_t kCharacters = 0x100 + 68;
 constexpr std::array<int16_t, kCharacters> kByteOf = [] {
   std::array<int16_t, kCharacters> table{};
   for (int16_t& byte : table) byte = -1;
-  for (size_t b = 0; b < 256; ++b) table[kCharacterOf[b]] = static_cast<int16_t>(b);
+  for (int16_t b = 0; b < 256; ++b) table[kCharacterOf[b]] = b;
   return table;
 }();
 
@@ -36,8 +34,8 @@ char32_t byte_to_character(uint8_t byte) { return kCharacterOf[byte]; }
 
 std::string bytes_to_characters(std::string_view bytes) {
   std::string text;
-  for (const char c : bytes) {
-    const char32_t code = byte_to_character(static_cast<uint8_t>(c));
+  for (const uint8_t byte : bytes) {
+    const char32_t code = byte_to_character(byte);
     if (code < 0x80) {
       text += static_cast<char>(code);
     } else {  // all of them are below U+0800
@@ -55,9 +53,9 @@ std::string characters_to_bytes(std::string_view text) {
     // A token with a character outside the alphabet, such as an added one, is its own text.
     if (u.code >= kCharacters || kByteOf[u.code] < 0) return std::string(text);
     bytes += static_cast<char>(kByteOf[u.code]);
-    i += static_cast<size_t>(u.bytes);
+    i += u.bytes;
   }
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

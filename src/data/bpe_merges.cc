@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Up to this length, moving the tail of the word costs less than maintaining a heap.
@@ -61,14 +61,12 @@ size_t MergeTable::apply_short(std::span<int32_t> ids) const {
   std::array<uint32_t, kShortWord> ranks;
   for (size_t i = 0; i + 1 < n; ++i) ranks[i] = find(ids[i], ids[i + 1]).rank;
   while (n > 1) {
-    const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(n - 1);
+    const auto end = ranks.begin() + n - 1;
     const auto lowest = std::min_element(ranks.begin(), end);
     if (*lowest == Merge::kNone) break;
-    const auto at = static_cast<size_t>(lowest - ranks.begin());
+    const size_t at = lowest - ranks.begin();
     ids[at] = find(ids[at], ids[at + 1]).id;
-    std::copy(ids.begin() + static_cast<std::ptrdiff_t>(at) + 2,
-              ids.begin() + static_cast<std::ptrdiff_t>(n),
-              ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    std::copy(ids.begin() + at + 2, ids.begin() + n, ids.begin() + at + 1);
     std::copy(lowest + 1, end, lowest);
     --n;
     if (at + 1 < n) ranks[at] = find(ids[at], ids[at + 1]).rank;
@@ -119,4 +117,4 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
   return kept;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

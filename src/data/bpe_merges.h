@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 struct Merge {
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -52,4 +52,4 @@ class MergeTable {
   int shift_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

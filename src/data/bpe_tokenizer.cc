@@ -8,10 +8,8 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // Returns true if the token could match across a split before a single space, or take text from its
 // other side: then a text must not be split there.
@@ -27,51 +25,19 @@ bool reaches_over(const AddedToken& token) {
 BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
                            const std::string& source)
     : pretokenizer_(unicode_, bpe.words),
+      vocabulary_(bpe, source),
       merges_(bpe.merges.size()),
       nfc_(bpe.nfc),
       add_prefix_space_(bpe.add_prefix_space),
-      cuts_words_(bpe.words != WordSplit::kOff),
-      ignore_merges_(bpe.ignore_merges),
+      cuts_at_spaces_(bpe.words != WordSplit::kOff &&
+                      std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over)),
       fingerprint_(fingerprint) {
-  add_vocabulary(bpe);
-  add_added_tokens(bpe);
-  check_alphabet(source);
-}
-
-void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
-  int32_t last = -1;
-  for (const auto& [text, id] : bpe.vocabulary) last = std::max(last, id);
-  for (const AddedToken& token : bpe.added_tokens) last = std::max(last, token.id);
-  tokens_.resize(static_cast<size_t>(last) + 1);
-  byte_id_.fill(-1);
-  for (const auto& [text, id] : bpe.vocabulary) {
-    std::string& bytes = tokens_[id];
-    bytes = characters_to_bytes(text);
-    // A single byte's token counts only under its own character of the alphabet: an added token of
-    // the same byte is not it.
-    const Utf8 first = text.empty() ? Utf8{} : decode_utf8(text);
-    if (bytes.size() != 1 || static_cast<size_t>(first.bytes) != text.size()) continue;
-    const auto byte = static_cast<uint8_t>(bytes[0]);
-    if (byte_to_character(byte) == first.code) byte_id_[byte] = id;
-  }
   uint32_t rank = 0;
   for (const auto& [left, right, id] : bpe.merges) merges_.add(left, right, {rank++, id});
-  if (!ignore_merges_) return;
-  // With ignore_merges, a word that is in the vocabulary is one token, whatever its merges give
-  // (Llama 3).
-  for (const auto& [text, id] : bpe.vocabulary) {
-    const std::string& bytes = tokens_[id];
-    if (bytes_to_characters(bytes) == text) words_.emplace(bytes, id);
-  }
+  add_added_tokens(bpe);
 }
 
 void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
-  for (const AddedToken& token : bpe.added_tokens) {
-    tokens_[token.id] = token.content;
-    if (token.special) specials_.insert(token.id);
-    if (token.content == bpe.around.begin) text_begin_ = token.id;
-    if (token.content == bpe.around.end) source_end_ = token.id;
-  }
   // Of tokens with the same content the first one added is found, and special tokens take
   // precedence.
   for (const bool special : {true, false}) {
@@ -85,27 +51,6 @@ void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
       }
       (token.normalized ? normalized_tokens_ : raw_tokens_).add(token);
     }
-  }
-  cuts_at_spaces_ =
-      cuts_words_ && std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over);
-  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
-    for (const AddedToken& token : bpe.added_tokens) {
-      if (token.content == name && !end_of_text_) end_of_text_ = token.id;
-    }
-  }
-}
-
-// A byte without a token is replaced by U+FFFD, so the three bytes of that character must have
-// tokens.
-void BpeTokenizer::check_alphabet(const std::string& source) {
-  for (const char c : kReplacement) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (byte_id_[byte] >= 0) continue;
-    throw Error(
-        "{}: model.vocab has no token for the byte 0x{:02x}, so there are texts that it cannot "
-        "spell. Train it with the whole alphabet of 256 bytes ('tessera tokenizer train' does; in "
-        "Hugging Face: initial_alphabet=ByteLevel.alphabet())",
-        source, byte);
   }
 }
 
@@ -126,7 +71,7 @@ std::string_view BpeTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
     throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
   }
-  return tokens_[id];
+  return vocabulary_.bytes(id);
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
@@ -195,22 +140,18 @@ void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
 }
 
 void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output& out) const {
-  if (ignore_merges_) {
-    if (const auto found = words_.find(std::string(word)); found != words_.end()) {
-      return out.ids.push_back(found->second);
-    }
-  }
+  if (const int32_t id = vocabulary_.id_of_word(word); id >= 0) return out.ids.push_back(id);
   std::vector<int32_t>& ids = out.ids;
   const size_t first = ids.size();
   int64_t replaced = 0;
-  for (const char c : word) {
-    const int32_t id = byte_id_[static_cast<uint8_t>(c)];
+  for (const uint8_t byte : word) {
+    const int32_t id = vocabulary_.id_of_byte(byte);
     if (id >= 0) {
       ids.push_back(id);
       continue;
     }
     ++replaced;
-    for (const char r : kReplacement) ids.push_back(byte_id_[static_cast<uint8_t>(r)]);
+    for (const uint8_t r : BpeVocabulary::kReplacement) ids.push_back(vocabulary_.id_of_byte(r));
   }
   const size_t left = merges_.apply(std::span(ids).subspan(first));
   ids.resize(first + left);
@@ -219,4 +160,4 @@ void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output&
   if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

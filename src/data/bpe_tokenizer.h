@@ -2,19 +2,17 @@
 // normalised, split into words, and each word's bytes are merged.
 #pragma once
 
-#include <array>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "data/bpe_merges.h"
+#include "data/bpe_vocabulary.h"
 #include "data/pretokenize.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class BpeTokenizer : public Tokenizer {
  public:
@@ -26,11 +24,11 @@ class BpeTokenizer : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
               EncodeReport* report) const override;
   std::string_view token_bytes(int32_t id) const override;
-  int32_t vocabulary_size() const override { return static_cast<int32_t>(tokens_.size()); }
-  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
-  std::optional<int32_t> text_begin() const override { return text_begin_; }
-  std::optional<int32_t> source_end() const override { return source_end_; }
-  bool is_special(int32_t id) const override { return specials_.contains(id); }
+  int32_t vocabulary_size() const override { return vocabulary_.size(); }
+  std::optional<int32_t> end_of_text() const override { return vocabulary_.end_of_text(); }
+  std::optional<int32_t> text_begin() const override { return vocabulary_.text_begin(); }
+  std::optional<int32_t> source_end() const override { return vocabulary_.source_end(); }
+  bool is_special(int32_t id) const override { return vocabulary_.is_special(id); }
   size_t last_cut(std::string_view text) const override;
   uint64_t fingerprint() const override { return fingerprint_; }
 
@@ -40,10 +38,7 @@ class BpeTokenizer : public Tokenizer {
     EncodeCache& cache;
     EncodeReport& report;
   };
-  void add_vocabulary(const BpeDescription& bpe);
   void add_added_tokens(const BpeDescription& bpe);
-  void check_alphabet(const std::string& source);
-
   void encode_piece(std::string_view text, Output& out) const;  // no unnormalised tokens in it
   void encode_normalized(std::string_view text, Output& out) const;
   void encode_words(std::string_view text, Output& out) const;  // no added tokens in it
@@ -53,16 +48,10 @@ class BpeTokenizer : public Tokenizer {
   const UnicodeTable& unicode_ = unicode_table();
   Pretokenizer pretokenizer_;
   AddedTokenFinder raw_tokens_{unicode_}, normalized_tokens_{unicode_};
+  BpeVocabulary vocabulary_;
   MergeTable merges_;
-  bool nfc_, add_prefix_space_, cuts_words_, ignore_merges_;
-  bool cuts_at_spaces_ = false;
-
-  std::vector<std::string> tokens_;                 // bytes by id
-  std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
-  std::unordered_set<int32_t> specials_;            // added tokens that are marked as special
-  std::array<int32_t, 256> byte_id_{};              // -1: has none
-  std::optional<int32_t> end_of_text_, text_begin_, source_end_;
+  bool nfc_, add_prefix_space_, cuts_at_spaces_;
   uint64_t fingerprint_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

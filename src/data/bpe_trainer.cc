@@ -9,15 +9,24 @@
 #include "data/bpe_trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <numeric>
 #include <queue>
 #include <set>
 #include <unordered_map>
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
+
+// Returns 0, 1, …, 255.
+constexpr std::array<uint8_t, 256> all_bytes() {
+  std::array<uint8_t, 256> all{};
+  std::iota(all.begin(), all.end(), uint8_t{0});
+  return all;
+}
 
 struct Pair {
   int32_t left, right;
@@ -124,9 +133,7 @@ Trainer::Trainer(std::span<const WordCounts::Word> words, const BpeTraining& tra
   for (const std::string& token : training.special_tokens) add_token(token);
   // The order of the characters, not of the bytes, for the ids of Hugging Face's trainer.
   std::vector<std::pair<char32_t, char>> alphabet;
-  for (int b = 0; b < 256; ++b) {
-    alphabet.emplace_back(byte_to_character(static_cast<uint8_t>(b)), static_cast<char>(b));
-  }
+  for (const uint8_t byte : all_bytes()) alphabet.emplace_back(byte_to_character(byte), byte);
   std::sort(alphabet.begin(), alphabet.end());
   for (const auto& [character, byte] : alphabet) {
     add_token(bytes_to_characters(std::string_view(&byte, 1)));
@@ -140,10 +147,8 @@ void Trainer::add_token(const std::string& text) {
 
 void Trainer::add_words(std::span<const WordCounts::Word> words) {
   std::array<int32_t, 256> byte_id;
-  for (int b = 0; b < 256; ++b) {
-    const char byte = static_cast<char>(b);
-    byte_id[b] = ids_.at(bytes_to_characters(std::string_view(&byte, 1)));
-  }
+  for (const uint8_t byte : all_bytes())
+    byte_id[byte] = ids_.at(bytes_to_characters(std::string(1, byte)));
   size_t bytes = 0;
   for (const auto& word : words) bytes += word.bytes.size();
   symbols_.reserve(bytes);
@@ -151,7 +156,7 @@ void Trainer::add_words(std::span<const WordCounts::Word> words) {
   for (const auto& word : words) {
     const auto index = static_cast<uint32_t>(words_.size());
     words_.push_back({symbols_.size(), static_cast<uint32_t>(word.bytes.size()), word.count});
-    for (const char c : word.bytes) symbols_.push_back(byte_id[static_cast<uint8_t>(c)]);
+    for (const uint8_t byte : word.bytes) symbols_.push_back(byte_id[byte]);
     for (size_t i = words_.back().begin; i + 1 < symbols_.size(); ++i) {
       change({symbols_[i], symbols_[i + 1]}, word.count, index);
     }
@@ -210,7 +215,7 @@ BpeDescription Trainer::run() {
   for (;;) {
     for (const Pair pair : touched_) enqueue(pair);
     touched_.clear();
-    if (static_cast<int32_t>(tokens_.size()) >= training_.vocabulary || queue_.empty()) break;
+    if (std::ssize(tokens_) >= training_.vocabulary || queue_.empty()) break;
     Waiting top = queue_.top();
     queue_.pop();
     // Counts of queued pairs change when other merges consume their symbols.
@@ -229,9 +234,7 @@ BpeDescription Trainer::run() {
     waiting_words_[top.words] = {};
   }
   keep_last_of_each(out.merges);
-  for (size_t id = 0; id < tokens_.size(); ++id) {
-    out.vocabulary.emplace_back(tokens_[id], static_cast<int32_t>(id));
-  }
+  for (int32_t id = 0; id < std::ssize(tokens_); ++id) out.vocabulary.emplace_back(tokens_[id], id);
   for (const std::string& token : training_.special_tokens) {
     AddedToken added{.id = ids_.at(token), .content = token, .normalized = false, .special = true};
     out.added_tokens.push_back(std::move(added));
@@ -247,7 +250,7 @@ void check_training(const BpeTraining& training) {
     if (token.empty()) throw Error("a special token is empty");
     if (!seen.insert(token).second) throw Error("special token '{}' stands twice", token);
   }
-  const auto fixed = static_cast<int32_t>(training.special_tokens.size()) + 256;
+  const int64_t fixed = std::ssize(training.special_tokens) + 256;
   if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
     throw Error("a vocabulary of {} was asked for; wanted {} (special tokens and 256 bytes) to {}",
                 training.vocabulary, fixed, kLargestTokenId);
@@ -258,4 +261,4 @@ BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTrain
   return Trainer(words, training).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 #include "data/bpe_words.h"
 #include "data/tokenizer_json.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct BpeTraining {
   int32_t vocabulary = 8192;  // entries, with the special tokens and the 256 bytes
@@ -29,4 +29,4 @@ void check_training(const BpeTraining& training);
 // The vocabulary is smaller than asked for where the words have no more pairs.
 BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/on_threads.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kBytesWorthAThread = size_t{1} << 18;
@@ -52,7 +52,7 @@ WordCounts::Word WordCounts::Table::word(size_t i) const {
 }
 
 WordCounts::WordCounts(int threads, WordSplit split)
-    : pretokenizer_(unicode_table(), split), tables_(static_cast<size_t>(std::max(threads, 1))) {}
+    : pretokenizer_(unicode_table(), split), tables_(std::max(threads, 1)) {}
 
 EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Table& table) const {
   EncodeReport report;
@@ -118,4 +118,4 @@ std::vector<std::string_view> lines_with_ends(std::string_view text) {
   return lines;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -11,7 +11,7 @@
 #include "data/tokenizer.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class WordCounts {
  public:
@@ -57,4 +57,4 @@ class WordCounts {
 // reads files, so that merges come out the same.
 std::vector<std::string_view> lines_with_ends(std::string_view text);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // What a decoder sees of its stream: the stored bytes, and functions that report damage in them.
 struct StoredBytes {
@@ -28,7 +28,7 @@ struct StoredBytes {
   void take(size_t bytes) const { from.begin_ += bytes; }
 
   // Returns the position of the decoder in the stored file.
-  int64_t place() const { return from.stored_ - static_cast<int64_t>(available()); }
+  int64_t place() const { return from.stored_ - available(); }
 
   [[noreturn]] void ended_early(const char* format) const {
     throw Error(
@@ -203,7 +203,7 @@ bool ByteStream::refill() {
     n = ::read(fd_, buffer_.data() + end_, buffer_.size() - end_);
   } while (n < 0 && (errno == EINTR || errno == EAGAIN));
   if (n < 0) throw Error("{}: reading failed at byte {}: {}", name_, stored_, std::strerror(errno));
-  end_ += static_cast<size_t>(n);
+  end_ += n;
   stored_ += n;
   return n > 0;
 }
@@ -218,8 +218,8 @@ size_t ByteStream::copy(std::span<char> out) {
 
 size_t ByteStream::read(std::span<char> out) {
   const size_t n = gzip_ ? gzip_->read(out) : zstd_ ? zstd_->read(out) : copy(out);
-  produced_ += static_cast<int64_t>(n);
+  produced_ += n;
   return n;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

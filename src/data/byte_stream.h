@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace tessera {
+namespace tessera::data {
 
 struct GzipDecoder;  // in byte_stream.cc, as the libraries they stand for
 struct ZstdDecoder;
@@ -48,4 +48,4 @@ class ByteStream {
   std::unique_ptr<ZstdDecoder> zstd_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

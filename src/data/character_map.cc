@@ -9,8 +9,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that holds a value
@@ -20,7 +21,7 @@ constexpr size_t kLongestResult = 256;          // bytes; Unicode's own are at m
 uint32_t number_at(std::string_view bytes, size_t at) {
   uint32_t value = 0;
   for (size_t i = 0; i < 4; ++i) {
-    value |= uint32_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+    value |= uint32_t{byte_at(bytes, at + i)} << (8 * i);
   }
   return value;
 }
@@ -95,17 +96,16 @@ int CharacterMap::check_depth(uint32_t unit, int depth, std::vector<int>& height
   heights[unit] = -1;
   int height = 0;
   for (uint32_t byte = 1; byte < 256; ++byte) {
-    const int64_t next = child(unit, static_cast<uint8_t>(byte));
-    if (next >= 0)
-      height =
-          std::max(height, check_depth(static_cast<uint32_t>(next), depth + 1, heights, source));
+    if (const auto next = child(unit, byte))
+      height = std::max(height, check_depth(*next, depth + 1, heights, source));
   }
   return heights[unit] = height + 1;
 }
 
-int64_t CharacterMap::child(uint32_t unit, uint8_t byte) const {
+std::optional<uint32_t> CharacterMap::child(uint32_t unit, uint32_t byte) const {
   const uint32_t next = below(unit) ^ byte;
-  return (units_[next] & (kValue | 255)) == byte ? int64_t{next} : -1;
+  if ((units_[next] & (kValue | 255)) != byte) return std::nullopt;
+  return next;
 }
 
 // Returns true if the result of this rule, for a visible character next to the gap, is empty or
@@ -121,9 +121,8 @@ bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) cons
   if (--budget < 0 || depth == kLongestRule) return true;
   if (has_leaf(unit) && leaf_moves_gap(unit)) return true;
   for (uint32_t byte = 1; byte < 256; ++byte) {
-    const int64_t next = child(unit, static_cast<uint8_t>(byte));
-    if (next < 0) continue;
-    if (way_moves_gap(static_cast<uint32_t>(next), depth + 1, budget)) return true;
+    const auto next = child(unit, byte);
+    if (next && way_moves_gap(*next, depth + 1, budget)) return true;
   }
   return false;
 }
@@ -133,16 +132,16 @@ bool CharacterMap::keeps_word_gaps() const {
   // Rules inside which a space occurs could match across the gap.
   for (uint32_t i = 0; i < units_.size(); ++i) {
     if ((units_[i] & kValue) != 0) continue;
-    if (i != 0 && child(i, ' ') >= 0) return false;  // a rule with a space within
+    if (i != 0 && child(i, ' ')) return false;  // a rule with a space within
     if (i != 0 && visible(units_[i] & 255) && has_leaf(i) && leaf_moves_gap(i)) return false;
   }
-  if (child(0, ' ') >= 0) return false;
+  if (child(0, ' ')) return false;
   auto budget = std::ssize(units_);
   for (uint32_t c = '!'; c <= '~'; ++c) {
-    const int64_t first = child(0, static_cast<uint8_t>(c));
-    if (first >= 0 && way_moves_gap(static_cast<uint32_t>(first), 1, budget)) return false;
+    const auto first = child(0, c);
+    if (first && way_moves_gap(*first, 1, budget)) return false;
   }
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

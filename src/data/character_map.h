@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Bytes: u32 size of the trie, the trie as a double array (darts-clone: u32 units), then the
 // results, each ended by a zero byte. Numbers are little endian. From unit i on the byte c the way
@@ -29,8 +30,8 @@ class CharacterMap {
  private:
   bool has_leaf(uint32_t unit) const { return (units_[unit] >> 8 & 1) != 0; }
   uint32_t below(uint32_t unit) const;  // i ^ offset(i)
-  // The unit that `byte` leads to; −1: none.
-  int64_t child(uint32_t unit, uint8_t byte) const;
+  // The unit that `byte` leads to, if there is one.
+  std::optional<uint32_t> child(uint32_t unit, uint32_t byte) const;
   bool leaf_moves_gap(uint32_t unit) const;
   bool way_moves_gap(uint32_t unit, int depth, int64_t& budget) const;
   void check(const std::string& source) const;
@@ -41,4 +42,4 @@ class CharacterMap {
   std::string results_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

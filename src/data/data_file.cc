@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 DataFile::DataFile(const Path& path) : path_(path) {
   // O_NONBLOCK: opening a pipe must not wait for a writer.
@@ -33,8 +33,8 @@ DataFile::DataFile(const Path& path) : path_(path) {
 DataFile::~DataFile() { ::close(fd_); }
 
 void DataFile::read(int64_t at, std::span<std::byte> out) const {
-  for (size_t done = 0; done < out.size();) {
-    const int64_t place = at + static_cast<int64_t>(done);
+  for (int64_t done = 0; done < std::ssize(out);) {
+    const int64_t place = at + done;
     const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, place);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
@@ -44,7 +44,7 @@ void DataFile::read(int64_t at, std::span<std::byte> out) const {
           "{}: byte {} is past its end: it had {} bytes when it was opened and has {} now. It was "
           "truncated while in use. Restore it and run the same command to resume",
           path_.string(), place, opened_.size, state().size);
-    done += static_cast<size_t>(n);
+    done += n;
   }
 }
 
@@ -58,4 +58,4 @@ DataFile::State DataFile::state() const {
 bool DataFile::changed() const { return state() != opened_; }
 void DataFile::accept_change() { opened_ = state(); }
 
-}  // namespace tessera
+}  // namespace tessera::data

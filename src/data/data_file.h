@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class DataFile {
  public:
@@ -42,4 +42,4 @@ class DataFile {
   State opened_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

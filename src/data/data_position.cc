@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 int64_t continued_sample(const SourcePosition& saved, bool same_order, int64_t epoch_samples) {
   if (same_order) return saved.samples;
@@ -38,4 +38,4 @@ void require_same_source(const SourcePosition& saved, const std::string& identit
       saved.name, saved.identity, identity);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

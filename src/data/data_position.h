@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // One source of samples: a data set of the blend, or all instruction files together.
 struct SourcePosition {
@@ -49,4 +49,4 @@ const SourcePosition* find_source(const DataPosition& saved, const std::string& 
 // Throws Error if `saved` is another data set under the same name: both identities, and what to do.
 void require_same_source(const SourcePosition& saved, const std::string& identity);
 
-}  // namespace tessera
+}  // namespace tessera::data

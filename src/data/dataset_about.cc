@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/tree.h"
-#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
+#include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kFormat = "tessera dataset 1";
@@ -57,6 +57,7 @@ class Members {
 
 }  // namespace
 
+// Hashes are written in hexadecimal digits, because JSON numbers are doubles to many readers.
 std::string to_json(const DatasetAbout& about) {
   Tree sources = Tree::list();
   for (const SourceAbout& s : about.sources) {
@@ -83,7 +84,7 @@ std::string to_json(const DatasetAbout& about) {
   t.set("format_of_files", Tree(about.format));
   t.set("key", Tree(about.key));
   t.set("sources", std::move(sources));
-  return to_json(t, 2) + "\n";
+  return tessera::to_json(t, 2) + "\n";
 }
 
 std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
@@ -161,4 +162,4 @@ std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& token
       name, tokenizer.fingerprint(), tokenizer.vocabulary_size());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

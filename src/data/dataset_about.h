@@ -10,7 +10,7 @@
 #include "data/indexed_dataset.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct SourceAbout {
   std::string name;  // the file as it was named; "-" is standard input
@@ -46,4 +46,4 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data);
 std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
                               const std::string& name);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -19,12 +19,12 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "data/documents.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
-#include "data/not_text.h"
-#include "data/token_texts.h"
+#include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kBatchBytes = int64_t{1} << 20;  // of text; large enough to hide the hand-over
@@ -52,7 +52,7 @@ struct Batch {
 class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
-      : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(static_cast<size_t>(threads)) {
+      : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(threads) {
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(caches_[i]); });
     } catch (const std::system_error& e) {
@@ -119,7 +119,7 @@ class Encoders {
 
   void encode(Batch& batch, EncodeCache& cache) const {
     // About three bytes of text per token in English; the vector grows if there are more.
-    batch.ids.reserve(static_cast<size_t>(batch.bytes / 3) + batch.entries.size());
+    batch.ids.reserve(batch.bytes / 3 + batch.entries.size());
     for (Batch::Entry& e : batch.entries) {
       tokenizer_.encode(e.document.text, batch.ids, cache, &e.report);
       if (end_of_text_ && e.document.ends) batch.ids.push_back(*end_of_text_);
@@ -216,14 +216,14 @@ class BatchReader {
         break;
       }
       cut = tokenizer_.last_cut(left().substr(0, look));
-      if (cut == 0 && look >= static_cast<size_t>(DocumentStream::kLongestLine)) refuse();
+      if (cut == 0 && std::cmp_greater_equal(look, TextBuffer::kLongestLine)) refuse();
     }
     const bool ends = cut == left().size();  // then no more of it comes
     entry.document = {std::string(left().substr(0, cut)), long_->source, long_->offset, long_->line,
                       ends};
     entry.before = before_;
     from_ += cut;
-    before_ = ends ? 0 : before_ + static_cast<int64_t>(cut);
+    before_ = ends ? 0 : before_ + cut;
     if (ends) long_.reset();
     return true;
   }
@@ -243,10 +243,10 @@ class BatchReader {
         "{}:{}: {} bytes from byte {} of the document have no position where the text can be "
         "split, such as a space between words. Is this file text? Use --split lines or paragraphs, "
         "or leave the file out",
-        stream_.sources()[long_->source], long_->line, DocumentStream::kLongestLine, before_);
+        stream_.sources()[long_->source], long_->line, TextBuffer::kLongestLine, before_);
   }
 
-  static constexpr size_t kPiece = static_cast<size_t>(kBatchBytes);
+  static constexpr size_t kPiece = kBatchBytes;
   DocumentStream& stream_;
   const Tokenizer& tokenizer_;
   std::optional<Document> long_;  // what is being split; `ends`: all of its text has been read
@@ -340,4 +340,4 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

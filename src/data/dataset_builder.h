@@ -10,7 +10,7 @@
 #include "data/documents.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct BuildOptions {
   std::vector<std::string> inputs;  // files, folders, "-"
@@ -46,4 +46,4 @@ struct BuildResult {
 BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
                           const std::function<void(const BuildProgress&)>& progress);
 
-}  // namespace tessera
+}  // namespace tessera::data

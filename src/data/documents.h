@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/byte_stream.h"
 #include "data/json_line.h"
 #include "data/source_list.h"
+#include "data/text_buffer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 enum class Split : uint8_t { kNone, kLines, kParagraphs };
 enum class TextFormat : uint8_t { kAuto, kText, kJsonLines };
@@ -34,7 +34,7 @@ struct DocumentOptions {
   int64_t piece_bytes = 0;
   // The largest number of lines to leave out that are not JSON or hold no text under the key.
   int64_t skip_bad = 0;
-  bool any_bytes = false;  // read files that are not text too (data/not_text.h)
+  bool any_bytes = false;  // read files that are not text too (refuse_what_is_not_text)
 };
 
 struct Document {
@@ -49,11 +49,6 @@ struct Document {
 // it does not grow with the file, however far a compressed one unpacks.
 class DocumentStream {
  public:
-  // A longer line is rejected, since the file is probably not text. So is a longer text file that
-  // must be held as a whole (without pieces).
-  static constexpr int64_t kLongestLine = int64_t{64} << 20;
-  static constexpr int64_t kLongestWhole = int64_t{1} << 30;
-
   DocumentStream(SourceList sources, DocumentOptions options);
   // Sets a function that is called while an input has no bytes yet (ByteStream). It may throw.
   void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
@@ -71,9 +66,6 @@ class DocumentStream {
 
  private:
   bool open_next();
-  bool fill();  // appends to buffer_; false at the end of the file
-  bool next_line(std::string_view& line);
-  bool next_whole(Document& out);
   bool next_split_line(Document& out);
   bool next_paragraph(Document& out);
   bool next_json(Document& out);
@@ -82,17 +74,28 @@ class DocumentStream {
   SourceList sources_;
   DocumentOptions options_;
   std::function<void()> on_wait_;
-  JsonLineParser json_;
-  std::unique_ptr<ByteStream> stream_;
-  bool json_lines_ = false;  // of the file that is open
+  TextBuffer text_;          // of the file that is open
+  bool json_lines_ = false;  // of that file
   int64_t source_ = -1;      // which that is
   int64_t done_bytes_ = 0, total_bytes_ = 0;
-  std::string buffer_, json_text_;
-  size_t begin_ = 0, end_ = 0;  // what of buffer_ is still to come
-  bool file_ended_ = false;
-  int64_t offset_ = 0, line_ = 0;  // of buffer_[begin_]; lines before it
+  JsonLineParser json_;
+  std::string json_text_;
   int64_t bad_lines_ = 0;
   std::string first_bad_;
 };
 
-}  // namespace tessera
+// Detects files that are not text, so that a table or a program is not tokenized by mistake.
+
+// Number of bytes of a file that are checked.
+constexpr size_t kTextProbe = size_t{1} << 16;
+
+// `start`: the first bytes of the file `source`, decompressed, at most kTextProbe of them. Throws
+// Error for a file that is known by its first bytes (Parquet, zip, ELF, PDF, NumPy, …), with the
+// way to convert it; for UTF-16; and where more than a tenth of the bytes (and 32 or more) are
+// zeros, other control characters or not UTF-8.
+void refuse_what_is_not_text(std::string_view start, const std::string& source);
+
+// Whether a file of that name holds a table as text: .csv or .tsv, also with .gz or .zst.
+bool named_table(std::string_view name);
+
+}  // namespace tessera::data

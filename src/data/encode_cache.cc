@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kFirstSlots = size_t{1} << 10;
@@ -21,14 +21,14 @@ size_t words_for(size_t bytes) { return (bytes + 3) / 4; }
 // The arena gets the rest and is not initialized, so the system provides its pages when they are
 // first written.
 EncodeCache::EncodeCache(int64_t limit_bytes) : slots_(kFirstSlots) {
-  const auto limit = static_cast<size_t>(std::max(limit_bytes, int64_t{1} << 16));
+  const size_t limit = std::max(limit_bytes, int64_t{1} << 16);
   most_slots_ = std::max(kFirstSlots, std::bit_floor(limit / 2 / sizeof(Slot)));
   arena_size_ = (limit - most_slots_ * sizeof(Slot) * 3 / 2) / sizeof(int32_t);
   arena_ = std::make_unique_for_overwrite<int32_t[]>(arena_size_);
 }
 
 int64_t EncodeCache::bytes() const {
-  return static_cast<int64_t>(slots_.size() * sizeof(Slot) + arena_used_ * sizeof(int32_t));
+  return slots_.size() * sizeof(Slot) + arena_used_ * sizeof(int32_t);
 }
 
 void EncodeCache::begin(uint64_t fingerprint) {
@@ -81,4 +81,4 @@ void EncodeCache::insert(std::string_view word, uint64_t hash, std::span<const i
   ++used_;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Multiply and fold, 16 bytes a turn (after Wang Yi's wyhash). Not against adversaries.
 inline uint64_t hash_bytes(std::string_view s) {
@@ -82,4 +82,4 @@ class EncodeCache {
   uint64_t fingerprint_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "data/documents.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns the document that holds a sequence: the last one that starts at or before it. Documents
@@ -29,7 +29,7 @@ void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrig
   std::vector<int32_t> ids(p.from + p.count);
   data.read(data.first_token(p.sequence), ids);
   const auto all = std::span<const int32_t>(ids);
-  origin.text_from = static_cast<int64_t>(tokenizer.decode(all.first(p.from)).size());
+  origin.text_from = tokenizer.decode(all.first(p.from)).size();
   auto here = all.subspan(p.from);
   // The end-of-text token is not part of the document's text.
   const auto end = tokenizer.end_of_text();
@@ -103,4 +103,4 @@ std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<S
   return origins;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

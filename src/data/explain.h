@@ -11,7 +11,7 @@
 #include "data/samples.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct PieceOrigin {
   SamplePiece piece;
@@ -34,4 +34,4 @@ std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<S
                                  const std::optional<DatasetAbout>& about,
                                  const Tokenizer* tokenizer, bool locate);
 
-}  // namespace tessera
+}  // namespace tessera::data

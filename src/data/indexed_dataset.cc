@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "data/encode_cache.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
@@ -28,7 +28,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little 
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 constexpr char kOldMagic[8] = {'T', 'N', 'T', 'I', 'D', 'X', 0, 0};
 constexpr uint64_t kVersion = 1;
-constexpr size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kStartsAt = 26, kHeader = 34;
+constexpr size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kStartsAt = 26;
+constexpr int64_t kHeader = 34;
 constexpr int64_t kLengthBytes = 4, kOffsetBytes = 8;
 constexpr int64_t kStride = 64;  // sequences between two known first tokens
 constexpr const char* kRebuild = "Build it again with   tessera data build …   or copy it again";
@@ -72,12 +73,12 @@ T load_at(const DataFile& file, int64_t byte) {
 // values).
 template <class T, class F>
 void visit_blocks(const DataFile& file, int64_t byte, int64_t count, F use) {
-  constexpr int64_t kBlockBytes = int64_t{1} << 18;
-  const int64_t most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kBlockBytes = int64_t{1} << 18, kBytes = sizeof(T);
+  const int64_t most = kBlockBytes / kBytes;
   std::vector<T> block(std::min(count, most));
   for (int64_t first = 0; first < count; first += most) {
     const auto values = std::span(block).first(std::min(most, count - first));
-    file.read(byte + first * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(values));
+    file.read(byte + first * kBytes, std::as_writable_bytes(values));
     use(first, std::span<const T>(values));
   }
 }
@@ -93,17 +94,17 @@ uint64_t chained(uint64_t a, uint64_t b) {
 
 template <class T>
 void widen(const DataFile& file, int64_t from, std::span<int32_t> out) {
+  constexpr int64_t kBytes = sizeof(T);
   std::array<T, 4096> block;
   while (!out.empty()) {
     const size_t n = std::min(out.size(), block.size());
-    file.read(from * static_cast<int64_t>(sizeof(T)),
-              std::as_writable_bytes(std::span(block).first(n)));
+    file.read(from * kBytes, std::as_writable_bytes(std::span(block).first(n)));
     for (size_t i = 0; i < n; ++i) {
       // An id that fits no int32 fits no vocabulary either; −1 is rejected where ids are checked.
       const T id = block[i];
       out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
     }
-    from += static_cast<int64_t>(n);
+    from += n;
     out = out.subspan(n);
   }
 }
@@ -144,7 +145,7 @@ uint64_t IndexedDataset::hash_data() const {
   constexpr int64_t kWhole = int64_t{8} << 20, kBlocks = 64, kBlock = int64_t{16} << 10;
   uint64_t hash = 0;
   const auto add = [&](int64_t first, std::span<const std::byte> bytes) {
-    hash = chained(chained(hash, static_cast<uint64_t>(first)), hash_of(bytes));
+    hash = chained(chained(hash, first), hash_of(bytes));
   };
   const int64_t size = data_.size();
   if (size <= kWhole) {
@@ -165,7 +166,7 @@ void IndexedDataset::index_changed() const {
 }
 
 void IndexedDataset::check_header() {
-  if (index_.size() < static_cast<int64_t>(kHeader)) {
+  if (index_.size() < kHeader) {
     throw Error("{}: holds {} bytes, fewer than the {} of its header. It was probably cut off. {}",
                 index_name(), index_.size(), kHeader, kRebuild);
   }
@@ -204,7 +205,7 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
   // Both counts are bounded by the file's size before they are multiplied, so a damaged header
   // cannot overflow the sum.
   const auto most = static_cast<uint64_t>(size) / 4;
-  const int64_t room = size - static_cast<int64_t>(kHeader);
+  const int64_t room = size - kHeader;
   int64_t needed = -1;
   if (sequences <= most && starts <= most) {
     needed = static_cast<int64_t>(sequences) * (kLengthBytes + kOffsetBytes) +
@@ -222,8 +223,8 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
         "(images and text) is not supported; else the file is damaged. {}",
         index_name(), room - needed, size - (room - needed), kRebuild);
   }
-  sequences_ = static_cast<int64_t>(sequences);
-  documents_ = static_cast<int64_t>(starts) - 1;
+  sequences_ = sequences;
+  documents_ = starts - 1;
   lengths_at_ = kHeader;
   offsets_at_ = lengths_at_ + sequences_ * kLengthBytes;
   starts_at_ = offsets_at_ + sequences_ * kOffsetBytes;
@@ -259,7 +260,7 @@ void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengt
                                    std::span<const int64_t> offsets, int64_t& expected) {
   const int64_t item = size_of(dtype_);
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const int64_t s = first + static_cast<int64_t>(i);
+    const int64_t s = first + i;
     if (lengths[i] < 0) {
       throw Error("{}: byte {}: sequence {} has length {}, wanted 0 or more. {}", index_name(),
                   lengths_at_ + s * kLengthBytes, s, lengths[i], kRebuild);
@@ -296,8 +297,7 @@ void IndexedDataset::check_documents() {
   };
   visit_blocks<int64_t>(index_, starts_at_, documents_ + 1,
                         [&](int64_t first, std::span<const int64_t> starts) {
-                          for (size_t i = 0; i < starts.size(); ++i)
-                            check(first + static_cast<int64_t>(i), starts[i]);
+                          for (size_t i = 0; i < starts.size(); ++i) check(first + i, starts[i]);
                           index_hash_ = chained(index_hash_, hash_of(std::as_bytes(starts)));
                         });
 }
@@ -392,4 +392,4 @@ void IndexedDataset::require_unchanged() const {
       data_name());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

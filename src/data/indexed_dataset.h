@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "data/data_file.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // The type Megatron-Core gives ids of that vocabulary: u16 below 65,500 entries, else i32.
 DType dtype_for_vocabulary(int64_t vocabulary);
@@ -90,4 +90,4 @@ class IndexedDataset {
   uint64_t index_hash_ = 0, data_hash_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/temporary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 Path with_suffix(Path prefix, const char* suffix) {
@@ -46,10 +46,10 @@ class IndexedDatasetWriter::Lengths {
   void for_each_block(F visit) {
     std::vector<int32_t> block(kBuffer);
     for (off_t at = 0; at < written_;) {
-      const size_t bytes = std::min(static_cast<size_t>(written_ - at), kBuffer * sizeof(int32_t));
+      const ssize_t bytes = std::min<size_t>(written_ - at, kBuffer * sizeof(int32_t));
       const ssize_t n = ::pread(fd_, block.data(), bytes, at);
       if (n < 0 && errno == EINTR) continue;
-      if (n != static_cast<ssize_t>(bytes)) {
+      if (n != bytes) {
         throw Error("{}: cannot be read back: {}", path_.string(), std::strerror(errno));
       }
       visit(std::span<const int32_t>(block).first(bytes / sizeof(int32_t)));
@@ -69,7 +69,7 @@ class IndexedDatasetWriter::Lengths {
       if (n < 0) throw Error("{}: cannot be written: {}", path_.string(), std::strerror(errno));
       // A partial write continues with the rest.
       bytes += n;
-      left -= static_cast<size_t>(n);
+      left -= n;
       written_ += n;
     }
     buffer_.clear();
@@ -166,4 +166,4 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   for (FileWriter* file : {&data_, &about_, &index_}) file->commit();
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

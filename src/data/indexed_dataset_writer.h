@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/owner_lock.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // One process at a time writes a prefix: it owns PREFIX.lock (base/owner_lock.h) while it writes,
 // so that the three files always belong together. Memory does not grow with the number of
@@ -54,4 +54,4 @@ class IndexedDatasetWriter {
   int64_t length_ = 0;  // of the document that has not ended
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -3,16 +3,16 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/real.h"
 
-namespace tessera {
+namespace tessera::data {
 
 std::string describe(const InstructionCounts& c) {
   std::string line = fmt::format(
       "{} example{} in {} row{} · {} tokens, {} of them in responses · {:.1f} % padding",
       format_count(c.examples), c.examples == 1 ? "" : "s", format_count(c.rows),
       c.rows == 1 ? "" : "s", format_count(c.tokens), format_count(c.response_tokens),
-      c.positions == 0 ? 0
-                       : 100 * static_cast<double>(c.padding) / static_cast<double>(c.positions));
+      c.positions == 0 ? 0 : 100 * ratio(c.padding, c.positions));
   if (c.cut > 0) line += fmt::format(" · cut: {}", format_count(c.cut));
   std::string reasons;
   const auto add = [&](int64_t count, const char* reason) {
@@ -39,4 +39,4 @@ Tree to_tree(const InstructionCounts& c) {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct InstructionCounts {
   int64_t examples = 0;         // that are used
@@ -28,4 +28,4 @@ std::string describe(const InstructionCounts& counts);
 
 Tree to_tree(const InstructionCounts& counts);
 
-}  // namespace tessera
+}  // namespace tessera::data

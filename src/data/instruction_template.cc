@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 InstructionTemplate::InstructionTemplate(std::string_view text) {
   const auto refuse = [&](size_t at, const char* why) {
@@ -53,4 +53,4 @@ void InstructionTemplate::add_name(const std::string& name, Part& part) {
   has_response_ = has_response_ || response;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

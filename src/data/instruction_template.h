@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Text with names in braces, as in "### Question\n{prompt}\n### Answer\n{response}\n"; {{ and }}
 // are braces. The model learns to write {response} and the text after it, up to the next name:
@@ -56,4 +56,4 @@ class InstructionTemplate {
   bool has_response_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -16,10 +17,10 @@
 #include "base/philox.h"
 #include "base/tree.h"
 #include "data/documents.h"
-#include "data/permutation.h"
+#include "data/samples.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 struct Turn {
@@ -129,7 +130,7 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
   // own.
   std::vector<int32_t> lengths;
   for (int64_t e = 0; e < examples(); ++e) {
-    const auto places = static_cast<int64_t>(ids(e).size()) - 1;
+    const int64_t places = std::ssize(ids(e)) - 1;
     lengths.push_back(
         static_cast<int32_t>(spec_.target_length > 0 ? spec_.sequence_length : places));
   }
@@ -170,7 +171,7 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
   const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
   const std::vector<Turn> turns = turns_of(tree, form_, place);
   for (const Turn& turn : turns) {
-    const auto start = static_cast<size_t>(starts_.back());
+    const size_t start = starts_.back();
     const bool begins = ids_.size() == start;
     const auto value = [&](const std::string& name) -> const std::string& {
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
@@ -180,7 +181,7 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
     // A template may begin with the begin-of-text token itself; it is not added twice then.
     const bool written = ids_.size() > start && ids_[start] == begin;  // by the template itself
     if (begins && begin && !written) {
-      ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(start), *begin);
+      ids_.insert(ids_.begin() + start, *begin);
       learned_.resize(ids_.size(), 0);
     }
     if (pairs && tokenizer.source_end()) {
@@ -201,9 +202,9 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
 
 // Ends a pair for an encoder and a decoder: truncates it to its lengths, or leaves it out.
 void InstructionData::end_pair(size_t response, Line line, const std::string& place) {
-  const auto start = static_cast<size_t>(starts_.back());
-  const auto most = static_cast<size_t>(spec_.sequence_length);
-  const auto most_target = static_cast<size_t>(spec_.target_length);
+  const size_t start = starts_.back();
+  const size_t most = spec_.sequence_length;
+  const size_t most_target = spec_.target_length;
   const size_t source = response - start, target = ids_.size() - response;
   if (source == 0)
     throw Error("{}: nothing stands before the response. An encoder wants a text to read", place);
@@ -214,10 +215,8 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
         "Raise them, or set data.long_examples to skip or cut",
         place, source, target, most, most_target);
   const auto cut = [&](size_t from, size_t count) {
-    const auto first = static_cast<std::ptrdiff_t>(from);
-    ids_.erase(ids_.begin() + first, ids_.begin() + first + static_cast<std::ptrdiff_t>(count));
-    learned_.erase(learned_.begin() + first,
-                   learned_.begin() + first + static_cast<std::ptrdiff_t>(count));
+    ids_.erase(ids_.begin() + from, ids_.begin() + from + count);
+    learned_.erase(learned_.begin() + from, learned_.begin() + from + count);
   };
   if (!fits && spec_.long_examples == LongExamples::kSkip) {
     cut(start, ids_.size() - start);
@@ -234,8 +233,8 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
 }
 
 void InstructionData::end_example(Line line, const std::string& place) {
-  const auto start = static_cast<size_t>(starts_.back());
-  const size_t most = static_cast<size_t>(spec_.sequence_length) + 1, size = ids_.size() - start;
+  const size_t start = starts_.back();
+  const size_t most = spec_.sequence_length + 1, size = ids_.size() - start;
   if (size > most && spec_.long_examples == LongExamples::kRefuse) {
     throw Error(
         "{}: {} tokens do not fit data.sequence_length = {}. Raise it, or set data.long_examples "
@@ -244,8 +243,8 @@ void InstructionData::end_example(Line line, const std::string& place) {
   }
   // An example without a learned token, or with a single token, teaches nothing and is left out.
   size_t kept = std::min(size, most);
-  const auto first = learned_.begin() + static_cast<int64_t>(start);
-  const auto end = first + static_cast<int64_t>(kept);
+  const auto first = learned_.begin() + start;
+  const auto end = first + kept;
   const bool skip = size > most && spec_.long_examples == LongExamples::kSkip;
   // The first token is never a label, so its flag does not count.
   if (skip || kept < 2 || std::find(first + 1, end, 1) == end) {
@@ -293,26 +292,25 @@ int64_t InstructionData::response_bytes(const Tokenizer& tokenizer) const {
   int64_t bytes = 0;
   for (size_t i = 0; i < ids_.size(); ++i)
     if (learned_[i] != 0 && ids_[i] != end && !tokenizer.is_special(ids_[i]))
-      bytes += static_cast<int64_t>(tokenizer.token_bytes(ids_[i]).size());
+      bytes += tokenizer.token_bytes(ids_[i]).size();
   return bytes;
 }
 
 std::span<const int32_t> InstructionData::ids(int64_t example) const {
-  const auto begin = static_cast<size_t>(starts_[example]);
-  const auto end = static_cast<size_t>(starts_[static_cast<size_t>(example) + 1]);
+  const size_t begin = starts_[example];
+  const size_t end = starts_[example + 1];
   return std::span(ids_).subspan(begin, end - begin);
 }
 
 std::span<const char> InstructionData::learned(int64_t example) const {
-  const auto begin = static_cast<size_t>(starts_[example]);
+  const size_t begin = starts_[example];
   return std::span(learned_).subspan(begin, ids(example).size());
 }
 
 std::span<const int32_t> InstructionData::row_examples(int64_t sample) const {
   CHECK(sample >= 0, "sample {}", sample);
   // One permutation of the rows per epoch, keyed by (seed, epoch), so any row can be found at once.
-  const uint64_t key = Philox{hash_name("instructions.rows", spec_.seed)}.word(
-      static_cast<uint64_t>(sample / rows()));
+  const uint64_t key = Philox{hash_name("instructions.rows", spec_.seed)}.word(sample / rows());
   return packing_->row(Permutation(key, rows())(sample % rows()));
 }
 
@@ -323,7 +321,7 @@ void InstructionData::read_pair(int64_t example, const SampleRow& row) const {
   const auto tokens = ids(example);
   const auto flags = learned(example);
   // The first learned token separates source and target: nothing of the source is learned.
-  const auto source = static_cast<size_t>(std::find(flags.begin(), flags.end(), 1) - flags.begin());
+  const size_t source = std::find(flags.begin(), flags.end(), 1) - flags.begin();
   std::fill(row.source.begin(), row.source.end(), 0);
   std::copy_n(tokens.begin(), source, row.source.begin());
   clear_row(0, row);
@@ -362,4 +360,45 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
   clear_row(at, row);
 }
 
-}  // namespace tessera
+// Best-fit bin packing (Johnson 1974) of things into rows, in a random order. Open rows are kept
+// sorted by the room that is left, so each thing finds its row in O(log rows). A counting sort then
+// lists the things by row.
+
+RowPacking::RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t key) {
+  const Permutation order(key, std::ssize(lengths));
+  std::vector<int32_t> row_of(lengths.size());
+  std::multimap<int64_t, int32_t> open;  // room left, row
+  int32_t rows = 0;
+  for (int64_t i = 0; i < std::ssize(lengths); ++i) {
+    const size_t thing = order(i);
+    const int64_t length = lengths[thing];
+    CHECK(length > 0 && length <= row, "a thing of {} in a row of {}", length, row);
+    // The open row with the least room that still fits.
+    const auto best = open.lower_bound(length);
+    const int64_t room = (best == open.end() ? row : best->first) - length;
+    row_of[thing] = best == open.end() ? rows++ : best->second;
+    if (best != open.end()) open.erase(best);
+    if (room > 0) open.emplace(room, row_of[thing]);
+  }
+  starts_.assign(rows + 1, 0);
+  // starts_ holds the number of things per row, then their prefix sums, as in a counting sort.
+  for (const int32_t r : row_of) ++starts_[r + 1];
+  for (size_t r = 1; r < starts_.size(); ++r) starts_[r] += starts_[r - 1];
+  things_.resize(lengths.size());
+  std::vector<int64_t> next = starts_;
+  for (int64_t i = 0; i < std::ssize(lengths); ++i) {
+    // The order of packing within a row, too.
+    const int64_t thing = order(i);
+    const size_t r = row_of[thing];
+    things_[next[r]++] = static_cast<int32_t>(thing);
+  }
+}
+
+std::span<const int32_t> RowPacking::row(int64_t i) const {
+  CHECK(i >= 0 && i < rows(), "row {} of {}", i, rows());
+  const size_t begin = starts_[i];
+  const size_t end = starts_[i + 1];
+  return std::span(things_).subspan(begin, end - begin);
+}
+
+}  // namespace tessera::data

@@ -3,12 +3,14 @@
 #include "data/json_line.h"
 
 #include <simdjson.h>
+#include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/json_scan.h"
+#include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct JsonLineParser::Parser {
   simdjson::dom::parser dom;
@@ -63,4 +65,279 @@ void JsonLineParser::parse(std::string& line, const std::string& place, std::str
   }
 }
 
-}  // namespace tessera
+// A recursive-descent reader of one JSON value (RFC 8259) that reports the byte of the first
+// mistake. Only the text of the requested key is decoded and kept. Bytes inside strings may be
+// anything, so that text in a broken encoding is not lost.
+
+namespace {
+
+constexpr int kDeepest = 512;
+constexpr size_t kKeysKept = 8;
+
+// Thrown to leave the recursion; run() catches it.
+struct Mistake {
+  size_t at;
+  const char* what;
+};
+
+// Encodes a code point, also a lone surrogate, as UTF-8 bytes.
+void append_utf8(uint32_t c, std::string& out) {
+  const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) {
+    put(0xC0 | c >> 6);
+  } else {
+    if (c < 0x10000) {
+      put(0xE0 | c >> 12);
+    } else {
+      put(0xF0 | c >> 18);
+      put(0x80 | (c >> 12 & 63));
+    }
+    put(0x80 | (c >> 6 & 63));
+  }
+  put(0x80 | (c & 63));
+}
+
+// at_ is the byte to be read next. Each method reads one production of the grammar from there and
+// throws Mistake where it does not match.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view s) : s_(s) {}
+
+  JsonScan run(std::string_view key) {
+    JsonScan result;
+    try {
+      skip_space();
+      result.object = peek() == '{';
+      if (result.object) {
+        top_object(key, result);
+      } else {
+        value(0);
+      }
+      skip_space();
+      if (at_ < s_.size()) fail("something stands after the value");
+    } catch (const Mistake& m) {
+      result.error_at = m.at;
+      result.error = m.what;
+    }
+    return result;
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const { throw Mistake{at_, what}; }
+  // The next byte, 0 to 255, or -1 at the end, so that every comparison also covers the end.
+  int peek() const { return at_ < s_.size() ? byte_at(s_, at_) : -1; }
+  // White space of RFC 8259 without the line feed, which cannot occur within a line.
+  void skip_space() {
+    while (at_ < s_.size() && (s_[at_] == ' ' || s_[at_] == '\t' || s_[at_] == '\r')) ++at_;
+  }
+  void expect(char c, const char* what) {
+    skip_space();
+    if (peek() != c) fail(at_ < s_.size() ? what : "the line ends too early");
+    ++at_;
+    skip_space();
+  }
+  // Called after an element. Returns true if another one follows.
+  bool more(char close, const char* what) {
+    skip_space();
+    if (peek() == close) {
+      ++at_;
+      return false;
+    }
+    expect(',', what);
+    return true;
+  }
+
+  void top_object(std::string_view key, JsonScan& result) {
+    expect('{', "");
+    if (peek() == '}') {
+      ++at_;
+      return;
+    }
+    do {
+      std::string name;
+      string(name);
+      // The first of equal keys counts, as with simdjson.
+      expect(':', "wanted ':' after a key");
+      const size_t start = at_;
+      if (name == key && !result.has_key) {
+        result.has_key = true;
+        // The place of the value, for a message about its type. A later syntax error replaces it.
+        result.error_at = start;
+        result.found = kind();
+        if (peek() == '"') {
+          string(result.text);
+        } else {
+          value(1);
+        }
+      } else {
+        value(1);
+      }
+      if (result.keys.size() < kKeysKept) result.keys.push_back(std::move(name));
+    } while (more('}', "wanted ',' or '}' after a member"));
+  }
+
+  const char* kind() const {
+    switch (peek()) {
+      case '"':
+        return "string";
+      case '{':
+        return "object";
+      case '[':
+        return "list";
+      case 't':
+      case 'f':
+        return "boolean";
+      case 'n':
+        return "null";
+      default:
+        return "number";
+    }
+  }
+
+  // The depth is bounded because a line of brackets would otherwise overflow the stack.
+  void value(int depth) {
+    if (depth > kDeepest) fail("nested more than 512 deep");
+    switch (peek()) {
+      case '"': {
+        std::string ignored;
+        return string(ignored);
+      }
+      case '{':
+        return object(depth);
+      case '[':
+        return list(depth);
+      case 't':
+        return word("true");
+      case 'f':
+        return word("false");
+      case 'n':
+        return word("null");
+      case -1:
+        fail("the line ends too early");
+      default:
+        return number();
+    }
+  }
+
+  void object(int depth) {
+    expect('{', "");
+    if (peek() == '}') {
+      ++at_;
+      return;
+    }
+    do {
+      std::string name;
+      string(name);
+      expect(':', "wanted ':' after a key");
+      value(depth + 1);
+    } while (more('}', "wanted ',' or '}' after a member"));
+  }
+
+  void list(int depth) {
+    expect('[', "");
+    if (peek() == ']') {
+      ++at_;
+      return;
+    }
+    do {
+      value(depth + 1);
+    } while (more(']', "wanted ',' or ']' after an element"));
+  }
+
+  void word(std::string_view w) {
+    if (s_.substr(at_, w.size()) != w)
+      fail("wanted a value: string, number, true, false, null, {, [");
+    at_ += w.size();
+  }
+
+  bool digits() {
+    const size_t start = at_;
+    while (std::isdigit(peek()) != 0) ++at_;
+    return at_ > start;
+  }
+  // Checks the grammar of RFC 8259, section 6, and computes no value.
+  void number() {
+    if (peek() == '-') ++at_;
+    const bool zero = peek() == '0';
+    const size_t start = at_;
+    if (!digits()) fail("wanted a value: string, number, true, false, null, {, [");
+    if (zero && at_ - start > 1) fail("a number may not start with 0");
+    if (peek() == '.') {
+      ++at_;
+      if (!digits()) fail("wanted a digit after '.'");
+    }
+    if (peek() == 'e' || peek() == 'E') {
+      ++at_;
+      if (peek() == '+' || peek() == '-') ++at_;
+      if (!digits()) fail("wanted a digit in the exponent");
+    }
+  }
+
+  // Reads the four hexadecimal digits of \uXXXX; (d | 0x20) is the lowercase letter.
+  uint32_t hex4() {
+    uint32_t c = 0;
+    for (int i = 0; i < 4; ++i, ++at_) {
+      const int d = peek();
+      if (std::isxdigit(d) == 0) fail("wanted four hexadecimal digits after \\u");
+      const uint32_t digit = d <= '9' ? d - '0' : (d | 0x20) - 'a' + 10;
+      c = c << 4 | digit;
+    }
+    return c;
+  }
+
+  void escape(std::string& out) {
+    constexpr std::string_view kNames = "\"\\/bfnrt", kValues = "\"\\/\b\f\n\r\t";
+    const int c = peek();
+    const size_t i = c < 0 ? kNames.npos : kNames.find(s_[at_]);
+    if (i != kNames.npos) {
+      out.push_back(kValues[i]);
+      ++at_;
+      return;
+    }
+    if (c != 'u') fail("no such escape");
+    ++at_;
+    uint32_t code = hex4();
+    // A pair of surrogates (UTF-16) stands for one code point above U+FFFF. A high surrogate that
+    // no low one follows is kept as it is.
+    const bool high = code >= 0xD800 && code < 0xDC00;
+    if (high && s_.substr(at_, 2) == "\\u") {
+      const size_t back = at_;
+      at_ += 2;
+      const uint32_t low = hex4();
+      if (low >= 0xDC00 && low < 0xE000) {
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+      } else {
+        at_ = back;
+      }
+    }
+    append_utf8(code, out);
+  }
+
+  void string(std::string& out) {
+    if (peek() != '"')
+      fail(at_ < s_.size() ? "wanted a string in quotes" : "the line ends too early");
+    ++at_;
+    for (;;) {
+      const int c = peek();
+      if (c < 0) fail("the line ends inside a string");
+      if (c < 0x20) fail("a control character stands inside a string; it must be escaped");
+      const char read = s_[at_++];
+      if (read == '"') return;
+      if (read == '\\') {
+        escape(out);
+      } else {
+        out.push_back(read);
+      }
+    }
+  }
+
+  std::string_view s_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+JsonScan scan_json(std::string_view line, std::string_view key) { return Scanner(line).run(key); }
+
+}  // namespace tessera::data

@@ -1,11 +1,11 @@
 // Opens a tokenizer of any supported format.
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/file.h"
 #include "base/wire_message.h"
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model"};
@@ -50,4 +50,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   return make_tokenizer(read_file(file), file.string());
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

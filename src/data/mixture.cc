@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 
 Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start) {
   CHECK(!stages.empty() && (start || stages[0].first_sample == 0), "a mixture without a beginning");
@@ -26,7 +26,7 @@ Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Sta
   if (!start) return;
   std::vector<int64_t> given;
   for (const int s : first.stage.sources) {
-    const auto i = static_cast<size_t>(s);
+    const size_t i = s;
     // Samples that the first stage has already given, so that its blend continues at the same
     // choice.
     given.push_back(start->given[i] - start->before[i]);
@@ -48,7 +48,7 @@ void Mixture::add_given(Running& stage, int64_t until, std::vector<int64_t>& cou
 }
 
 Mixture::Running& Mixture::stage_with_counts(int64_t sample) {
-  const auto found = static_cast<size_t>(stage_of(sample));
+  const size_t found = stage_of(sample);
   // Counts the stages in order, each from the one before it.
   for (size_t s = 1; s <= found; ++s) {
     if (!stages_[s].before.empty()) continue;
@@ -92,4 +92,4 @@ double Mixture::expected(int source, int64_t samples) const {
   return sum;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

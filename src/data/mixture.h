@@ -7,7 +7,7 @@
 
 #include "data/blend.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // A source that is part of several stages continues in each where the ones before have left it: no
 // sample of it is given twice, and none is left out.
@@ -57,4 +57,4 @@ class Mixture {
   std::vector<Running> stages_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,7 +1,7 @@
 // Recognizes binary formats by their magic numbers, and others by the share of bytes that text does
 // not contain. The table is ordered by kind; a magic number that could begin a text counts only if
 // other bytes are strange too.
-#include "data/not_text.h"
+#include "data/documents.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "data/source_list.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -78,7 +78,7 @@ size_t count_strange(std::string_view start) {
   size_t strange = 0;
   for (size_t i = 0; i < start.size();) {
     const size_t n = utf8_length(start, i);
-    const bool ok = n > 1 || (n == 1 && is_text_byte(static_cast<unsigned char>(start[i])));
+    const bool ok = n > 1 || (n == 1 && is_text_byte(start[i]));
     strange += ok ? 0 : 1;
     i += std::max<size_t>(n, 1);
   }
@@ -123,4 +123,4 @@ bool named_table(std::string_view name) {
   return name.ends_with(".csv") || name.ends_with(".tsv");
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 void on_threads(size_t n, const std::function<void(size_t)>& work) {
   std::vector<std::exception_ptr> failed(n);
@@ -31,4 +31,4 @@ void on_threads(size_t n, const std::function<void(size_t)>& work) {
     if (e) std::rethrow_exception(e);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

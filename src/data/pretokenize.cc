@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Returns the bytes of the contraction ('s 't 're 've 'm 'll 'd) that `rest` begins with; 0: none.
@@ -31,9 +31,7 @@ size_t contraction_of_any_case(std::string_view rest) {
 
 bool ends_line(char c) { return c == '\r' || c == '\n'; }
 
-size_t bytes_at(std::string_view text, size_t i) {
-  return static_cast<size_t>(decode_utf8(text.substr(i)).bytes);
-}
+size_t bytes_at(std::string_view text, size_t i) { return decode_utf8(text.substr(i)).bytes; }
 
 }  // namespace
 
@@ -47,7 +45,7 @@ Pretokenizer::Pretokenizer(const UnicodeTable& table, WordSplit split)
 size_t Pretokenizer::run_end(std::string_view text, size_t from, uint8_t kind) const {
   size_t i = from;
   while (i < text.size()) {
-    const uint8_t found = byte_class_[static_cast<uint8_t>(text[i])];
+    const uint8_t found = byte_class_[byte_at(text, i)];
     if (found == kind) {
       ++i;
       continue;
@@ -55,7 +53,7 @@ size_t Pretokenizer::run_end(std::string_view text, size_t from, uint8_t kind) c
     if (found != kLead) break;
     const Utf8 u = decode_utf8(text.substr(i));
     if ((table_[u.code] & kClassMask) != kind) break;
-    i += static_cast<size_t>(u.bytes);
+    i += u.bytes;
   }
   return i;
 }
@@ -66,13 +64,12 @@ size_t Pretokenizer::run_end(std::string_view text, size_t from, uint8_t kind) c
 size_t Pretokenizer::space_end(std::string_view text, size_t from) const {
   const size_t end = run_end(text, from, kSpace);
   if (end == text.size()) return end;
-  const size_t last =
-      end - static_cast<size_t>(decode_utf8_backwards(text.substr(from, end - from)).bytes);
+  const size_t last = end - decode_utf8_backwards(text.substr(from, end - from)).bytes;
   return last > from ? last : end;
 }
 
 uint8_t Pretokenizer::kind_at(std::string_view text, size_t i) const {
-  const uint8_t kind = byte_class_[static_cast<uint8_t>(text[i])];
+  const uint8_t kind = byte_class_[byte_at(text, i)];
   if (kind != kLead) return kind;
   return static_cast<uint8_t>(table_[decode_utf8(text.substr(i)).code] & kClassMask);
 }
@@ -126,4 +123,4 @@ size_t Pretokenizer::gpt2_end(std::string_view text, size_t from) const {
   return kind == kSpace ? space_end(text, from) : run_end(text, start, kind);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -13,7 +13,7 @@
 
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 enum class WordSplit : uint8_t { kOff, kGpt2, kQwen2, kLlama3 };
 constexpr const char* enum_names(WordSplit) { return "none|gpt2|qwen2|llama3"; }
@@ -39,4 +39,4 @@ class Pretokenizer {
   std::array<uint8_t, 256> byte_class_{};
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -13,13 +13,13 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kStride = 64;  // places between two known sums of PackedStream
 
 uint64_t order_key(std::string_view what, uint64_t seed, int64_t epoch) {
-  return Philox{hash_name(what, seed)}.word(static_cast<uint64_t>(epoch));
+  return Philox{hash_name(what, seed)}.word(epoch);
 }
 
 std::array<double, 3> parse_split(std::string_view split) {
@@ -56,10 +56,9 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
   double begin = 0;
   for (int i = 0; i < part; ++i) begin += shares[i] / sum;
   const double end = begin + shares[part] / sum;
-  // nearbyint rounds halves to even, as Python's round() does in Megatron.
+  // llrint rounds halves to even, as Python's round() does in Megatron.
   const auto cut = [&](double share) {
-    const double at = std::nearbyint(share * static_cast<double>(sequences));
-    return std::clamp<int64_t>(static_cast<int64_t>(at), 0, sequences);
+    return std::clamp<int64_t>(std::llrint(share * static_cast<double>(sequences)), 0, sequences);
   };
   return {cut(begin), cut(end)};
 }
@@ -72,7 +71,7 @@ PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint
   before_.assign((range.size() + kStride - 1) / kStride, 0);
   data.visit_lengths(range.begin, range.end, [&](int64_t first, std::span<const int32_t> lengths) {
     for (size_t i = 0; i < lengths.size(); ++i) {
-      const int64_t place = order_.place_of(first + static_cast<int64_t>(i) - range_.begin);
+      const int64_t place = order_.place_of(first + i - range_.begin);
       before_[place / kStride] += lengths[i];
     }
   });
@@ -146,7 +145,7 @@ void SampleOrder::visit(int64_t sample, const std::function<void(const SamplePie
 void SampleOrder::read(int64_t sample, std::span<int32_t> out) {
   CHECK(std::ssize(out) == sequence_length_ + 1, "a sample in {} tokens", out.size());
   visit(sample, [&](const SamplePiece& p) {
-    const auto n = static_cast<size_t>(p.count);
+    const size_t n = p.count;
     data_.read(data_.first_token(p.sequence) + p.from, out.first(n));
     out = out.subspan(n);
   });
@@ -159,4 +158,73 @@ std::vector<SamplePiece> SampleOrder::pieces(int64_t sample) {
   return pieces;
 }
 
-}  // namespace tessera
+// A pseudorandom permutation of [0, n) computed per element: a Feistel network over Z_A x Z_B with
+// cycle walking (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). It needs no memory
+// for the order, so an order of billions of samples costs nothing, and its inverse is computed the
+// same way backwards.
+
+namespace {
+
+// The finaliser of splitmix64 (Steele, Lea & Flood 2014).
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// Maps the upper 32 bits of x, as a fraction of 2^32, to [0, range). Ranges are about √n, far below
+// 2^32, so the bias is negligible.
+uint64_t scale(uint64_t x, uint64_t range) { return ((x >> 32) * range) >> 32; }
+
+}  // namespace
+
+Permutation::Permutation(uint64_t key, int64_t n) : n_(n) {
+  constexpr int64_t kMost = int64_t{1} << 60;  // keeps both sides below 2^31
+  CHECK(n >= 0 && n < kMost, "a permutation of {} things", n);
+  left_ = std::llrint(std::floor(std::sqrt(n_)));
+  // The root of a large n may round down.
+  while (left_ * left_ < n_) ++left_;
+  right_ = left_ == 0 ? 0 : (n_ + left_ - 1) / left_;
+  const Philox random{key};
+  for (int r = 0; r < kRounds; ++r) {
+    keys_[r] = random.word(r);
+  }
+}
+
+int64_t Permutation::operator()(int64_t i) const {
+  CHECK(i >= 0 && i < size(), "place {} of {}", i, n_);
+  uint64_t x = i;
+  // Values of [n, A·B) are walked through the network again. Fewer than A values are outside, so
+  // nearly all calls take one turn; and since the network is a bijection of a finite set, the walk
+  // returns.
+  do {
+    uint64_t a = x / right_, b = x % right_;
+    for (size_t r = 0; r < kRounds; r += 2) {
+      a += scale(mix(b + keys_[r]), left_);
+      if (a >= left_) a -= left_;
+      b += scale(mix(a + keys_[r + 1]), right_);
+      if (b >= right_) b -= right_;
+    }
+    x = a * right_ + b;
+  } while (x >= n_);
+  return x;
+}
+
+int64_t Permutation::place_of(int64_t to) const {
+  CHECK(to >= 0 && to < size(), "{} of {}", to, n_);
+  uint64_t x = to;
+  do {
+    uint64_t a = x / right_, b = x % right_;
+    // Undoes the rounds in reverse order; unsigned arithmetic wraps to the right difference.
+    for (size_t r = kRounds; r > 0; r -= 2) {
+      const uint64_t from_a = scale(mix(a + keys_[r - 1]), right_);
+      b += b < from_a ? right_ - from_a : -from_a;
+      const uint64_t from_b = scale(mix(b + keys_[r - 2]), left_);
+      a += a < from_b ? left_ - from_b : -from_b;
+    }
+    x = a * right_ + b;
+  } while (x >= n_);
+  return x;
+}
+
+}  // namespace tessera::data

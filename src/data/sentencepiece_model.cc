@@ -13,7 +13,7 @@
 #include "data/character_map.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Kind = WireField::Kind;
@@ -41,7 +41,7 @@ std::string shortened(const std::string& text) {
   if (text.size() <= kShown) return text;
   size_t end = kShown;
   // Not in the middle of a character.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
 
@@ -75,6 +75,8 @@ class ModelReader {
   }
 
  private:
+  // Fields are typed accessors over the wire format: a field of another kind than expected means
+  // that the file is of another message type, and is an error with its byte.
   static const WireField& wanted(const WireReader& in, const WireField& field, Kind kind) {
     if (field.kind != kind) {
       in.refuse(field.at,
@@ -98,6 +100,8 @@ class ModelReader {
     return std::string(text);
   }
 
+  // A piece without a type is a normal one; unknown field numbers are skipped, as protocol buffers
+  // prescribe.
   void read_piece(WireReader in) {
     SentencePieceModel::Piece piece;
     WireField field;
@@ -119,6 +123,8 @@ class ModelReader {
       throw Error("{}: more pieces than {}", source_, kMostPieces);
   }
 
+  // Of the trainer's settings only those that affect encoding are kept; a file may omit fields that
+  // have their default values.
   void read_trainer(WireReader in) {
     WireField field;
     while (in.next(field)) {
@@ -175,6 +181,7 @@ class ModelReader {
     }
   }
 
+  // Rejects a model that changes decoded text: its tokens would not stand for fixed bytes.
   void refuse_denormalizer(WireReader in) const {
     WireField field;
     while (in.next(field)) {
@@ -252,6 +259,7 @@ std::string sentinel_name(int32_t i) { return fmt::format("{}<extra_id_{}>", kSp
 
 }  // namespace
 
+// Parses "<0x0A>", the text of a piece that stands for one byte; -1 for any other text.
 int byte_of(std::string_view piece) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
@@ -261,9 +269,9 @@ int byte_of(std::string_view piece) {
 }
 
 int32_t SentencePieceModel::control_id(std::string_view name) const {
-  for (size_t id = 0; id < pieces.size(); ++id) {
+  for (int32_t id = 0; id < std::ssize(pieces); ++id) {
     if (pieces[id].type == PieceType::kControl && pieces[id].text == name) {
-      return static_cast<int32_t>(id);
+      return id;
     }
   }
   return -1;
@@ -299,4 +307,4 @@ int32_t count_sentinels(const SentencePieceModel& model) {
   return count;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

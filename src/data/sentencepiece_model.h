@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+#include "base/text_template.h"
+
+namespace tessera::data {
 
 enum class SentencePieceKind : uint8_t { kUnigram, kBpe };
 constexpr const char* enum_names(SentencePieceKind) { return "unigram|bpe"; }
@@ -68,4 +70,14 @@ std::string with_sentinels(std::string_view bytes, int32_t count);
 // How many of them stand at the end of the pieces.
 int32_t count_sentinels(const SentencePieceModel& model);
 
-}  // namespace tessera
+// A SentencePiece unigram model as a tokenizer.json of Hugging Face's `tokenizers`, for readers
+// whose own class for such a model leaves something out: transformers 5's for T5 has no byte
+// fallback, and its LLaMA class takes every model for BPE.
+
+// The same ids for any text that the two libraries normalise alike: the rules are applied to
+// clusters of characters there and to characters here. `around`: the control pieces that stand
+// before and behind every text, as T5 has </s>; one that the model lacks is left out. Empty where
+// that file cannot say it: a BPE model, or spaces that are a suffix or stay spaces.
+std::string unigram_tokenizer_json(const SentencePieceModel& model, const TextTemplate& around);
+
+}  // namespace tessera::data

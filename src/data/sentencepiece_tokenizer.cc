@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "data/character_map.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 bool visible(char c) { return c > ' ' && c <= '~'; }
@@ -166,4 +166,4 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
   if (from < text.size()) encode_word(text.substr(from), ids, cache);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

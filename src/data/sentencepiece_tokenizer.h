@@ -13,7 +13,7 @@
 #include "data/tokenizer.h"
 #include "data/unigram_cut.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // A text is encoded as the library encodes it as one sentence, with the space in front that the
 // model puts there: so the first token of a decoded text begins with a space. What the normaliser
@@ -55,4 +55,4 @@ class SentencePieceTokenizer : public Tokenizer {
   bool words_apart_ = false;  // words between single spaces are encoded alike alone and in a text
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

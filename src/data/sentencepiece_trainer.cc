@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kLongestLine = 4192;  // bytes; the library leaves out what is longer
@@ -111,8 +111,7 @@ void check_training(const SentencePieceTraining& t) {
   if (t.sentinels < 0 || t.sentinels > kMostPieces) {
     throw Error("{} sentinels, wanted 0 or more; T5 has 100", t.sentinels);
   }
-  const auto taken = static_cast<int64_t>(t.sentinels) + std::ssize(t.user_tokens) + 3 +
-                     (t.byte_fallback ? 256 : 0);
+  const int64_t taken = std::ssize(t.user_tokens) + t.sentinels + 3 + (t.byte_fallback ? 256 : 0);
   if (t.vocabulary <= taken || t.vocabulary > kMostPieces) {
     throw Error("a vocabulary of {}, wanted {} to {}: special tokens, sentinels{} take {}",
                 t.vocabulary, taken + 1, kMostPieces, t.byte_fallback ? " and bytes" : "", taken);
@@ -147,4 +146,4 @@ std::string train_sentencepiece(const NextLine& next, const SentencePieceTrainin
   return with_sentinels(bytes, training.sentinels);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

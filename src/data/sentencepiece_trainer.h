@@ -8,7 +8,7 @@
 
 #include "data/sentencepiece_model.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct SentencePieceTraining {
   // unigram: as T5 and mT5 have it: nmt_nfkc, runs of spaces become one, <pad> </s> <unk> = 0 1 2.
@@ -35,4 +35,4 @@ using NextLine = std::function<bool(std::string& line)>;
 // large a vocabulary for the text, most of all), and what `next` throws.
 std::string train_sentencepiece(const NextLine& next, const SentencePieceTraining& training);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,6 +17,8 @@ bool named_text(std::string_view name) {
   return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
 }
 
+// Lists the texts of a folder and of those inside it, sorted by path: the order of a directory
+// differs between file systems, and a dataset must not depend on it.
 void list_folder(const std::string& folder, SourceList& list) {
   std::vector<std::string> found, left_out;
   try {
@@ -110,4 +112,4 @@ SourceList list_sources(const std::vector<std::string>& inputs) {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // The files that inputs stand for, in order: a file and "-" stand for themselves, a folder for all
 // files below it whose names end in .txt, .text, .md, .jsonl, .ndjson or .json, also with .gz or
@@ -34,4 +34,4 @@ std::string_view without_compression(std::string_view name);
 // Whether a file of that name holds JSON lines.
 bool named_json_lines(std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-int64_t rounded(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
+int64_t rounded(double x) { return std::llrint(x); }
 
 // Divides `items` into `spans` parts, none of them empty, into every second place of `out`. Each of
 // the items - 1 inner boundaries has a flag; spans - 1 of them are set and shuffled (Fisher-Yates),
@@ -25,7 +25,7 @@ void divide(int64_t items, int64_t spans, const Philox& random, int64_t sample,
   std::vector<char> starts(items - 1);
   std::fill(starts.begin(), starts.begin() + (spans - 1), 1);
   for (size_t i = starts.size(); i-- > 1;) {
-    const PhiloxBlock b = random.block(static_cast<uint64_t>(sample), i);
+    const PhiloxBlock b = random.block(sample, i);
     // The upper half of u * (i + 1) is uniform in [0, i], without a division (Lemire 2019).
     const uint64_t u = uint64_t{b[0]} << 32 | b[1];
     std::swap(starts[i], starts[static_cast<size_t>(Wide{u} * (i + 1) >> 64)]);
@@ -128,4 +128,4 @@ void corrupt_spans(const SpanLengths& lengths, const SpanTokens& ids, uint64_t s
   *target = ids.end_of_text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace tessera {
+namespace tessera::data {
 
 struct SpanCorruption {
   double noise_density = 0.15;  // share of the tokens that are taken out
@@ -54,4 +54,4 @@ void corrupt_spans(const SpanLengths& lengths, const SpanTokens& ids, uint64_t s
                    std::span<const int32_t> tokens, std::span<int32_t> inputs,
                    std::span<int32_t> targets);
 
-}  // namespace tessera
+}  // namespace tessera::data

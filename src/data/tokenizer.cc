@@ -2,7 +2,7 @@
 
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 
 void EncodeReport::add(const EncodeReport& later) {
   // `later` follows these texts, so its positions move by the bytes before it.
@@ -16,7 +16,7 @@ EncodeReport utf8_report(std::string_view text) {
   EncodeReport report;
   report.bytes = std::ssize(text);
   size_t invalid = find_invalid_utf8(text);
-  if (invalid < text.size()) report.first_invalid = static_cast<int64_t>(invalid);
+  if (invalid < text.size()) report.first_invalid = invalid;
   // The search resumes at the next byte, so each invalid byte is counted once.
   for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
     ++report.invalid_bytes;
@@ -37,4 +37,4 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

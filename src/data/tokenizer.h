@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "data/encode_cache.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // What encode met on its way; one report may collect over many texts.
 // A byte that is part of no valid UTF-8 sequence is encoded as itself, so nothing is lost. Only
@@ -92,4 +92,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 // Makes a tokenizer of the bytes of such a file; `source` names it in errors.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::string& source);
 
-}  // namespace tessera
+}  // namespace tessera::data

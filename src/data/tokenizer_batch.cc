@@ -7,7 +7,7 @@
 #include "data/on_threads.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // The size of a unit of work: long enough to amortize the hand-over, short enough to balance the
@@ -65,4 +65,4 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr const char* kWayOut =
@@ -117,6 +117,8 @@ void Reader::read_normalizer(const Tree& node) {
   }
 }
 
+// Accepts three forms: ByteLevel with GPT-2's expression, ByteLevel without an expression, and a
+// Split with a known expression before such a ByteLevel.
 void Reader::read_pre_tokenizer(const Tree& node) {
   const std::string type = node.is_null() ? "none" : kind(node, "pre_tokenizer");
   if (type == "Sequence") {
@@ -153,6 +155,8 @@ WordSplit Reader::words_of(const Tree& split) const {
   fail(split, fmt::format("the Split's expression is not that of Qwen2 or LLaMA 3. {}", kWayOut));
 }
 
+// Reads token: id. Ids may have holes (some published files do), but not many: ids index tables,
+// and a damaged id must not make them huge.
 void Reader::read_vocabulary(const Tree& vocabulary) {
   const Tree::Members* members = vocabulary.as_members();
   if (members == nullptr) fail(vocabulary, "model.vocab must be an object of token: id");
@@ -161,7 +165,7 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
   std::vector<bool> taken;
   for (const auto& [text, node] : *members) {
     const int32_t token = id(node);
-    taken.resize(std::max(taken.size(), static_cast<size_t>(token) + 1));
+    taken.resize(std::max<size_t>(taken.size(), token + 1));
     if (taken[token]) {
       fail(node, fmt::format("id {} of '{}' belongs to another token too", token, text));
     }
@@ -272,6 +276,7 @@ void Reader::read_added_tokens(const Tree& list) {
   }
 }
 
+// The model first: added tokens refer to its ids.
 BpeDescription Reader::read() {
   if (root_.as_members() == nullptr) fail(root_, fmt::format("no JSON object. {}", kWayOut));
   read_model(need(root_, "model"));
@@ -284,6 +289,7 @@ BpeDescription Reader::read() {
 
 Tree object(Tree::Members members) { return Tree(std::move(members)); }
 
+// The step that maps bytes to the characters of GPT-2's alphabet.
 Tree byte_level(bool add_prefix_space, bool use_regex) {
   return object({{"type", Tree(std::string("ByteLevel"))},
                  {"add_prefix_space", Tree(add_prefix_space)},
@@ -316,6 +322,8 @@ Tree added_token(const AddedToken& t) {
                  {"special", Tree(t.special)}});
 }
 
+// Writes the model as Hugging Face's trainer does, with the keys that its readers require even
+// where they are null.
 Tree model_tree(const BpeDescription& bpe) {
   Tree::Members vocabulary;
   std::unordered_map<int32_t, const std::string*> text;
@@ -363,4 +371,4 @@ std::string write_tokenizer_json(const BpeDescription& bpe) {
   return to_json(root, 2) + "\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

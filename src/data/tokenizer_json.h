@@ -13,7 +13,7 @@
 #include "data/added_tokens.h"
 #include "data/pretokenize.h"
 
-namespace tessera {
+namespace tessera::data {
 
 struct BpeDescription {
   // (text, id) in the order of the file. Texts are in the byte alphabet (see below); ids differ.
@@ -46,4 +46,4 @@ std::string bytes_to_characters(std::string_view bytes);
 // The bytes that such a text stands for; where it has another character, the text itself.
 std::string characters_to_bytes(std::string_view text);
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -16,7 +16,7 @@
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Writes the sample's tokens as an encoder's inputs and a decoder's targets.
@@ -44,14 +44,14 @@ class DocumentMarks {
   DocumentMarks(const SampleRow& row, bool apart) : row_(row), apart_(apart) {}
 
   void next(int64_t tokens) {
-    const size_t end = std::min(at_ + static_cast<size_t>(tokens), row_.documents.size());
+    const size_t end = std::min<size_t>(at_ + tokens, row_.documents.size());
     for (size_t t = at_; t < end; ++t) {
       row_.documents[t] = document_;
-      if (apart_) row_.positions[t] = static_cast<int32_t>(t - at_);
     }
+    if (apart_) std::iota(row_.positions.begin() + at_, row_.positions.begin() + end, 0);
     // The label of a document's last token is the first token of the next document, which it cannot
     // know.
-    const bool crosses = at_ + static_cast<size_t>(tokens) <= row_.documents.size();
+    const bool crosses = at_ + tokens <= row_.documents.size();
     if (apart_ && crosses && end > 0) row_.labels[end - 1] = kIgnoredLabel;
     at_ = end;
     ++document_;
@@ -96,7 +96,7 @@ TrainingData::TrainingData(DatasetSpec spec)
         "data.train: names no dataset. Wanted the prefix of one or more that   tessera data "
         "build   made");
   }
-  ids_.resize(static_cast<size_t>(length_) + 1);
+  ids_.resize(length_ + 1);
   // Datasets of the first stage come first and keep their order; later stages add those that are
   // new.
   for (const WeightedDataset& d : spec_.datasets) open(d.prefix);
@@ -367,7 +367,7 @@ void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
     std::fill(row.source.begin(), row.source.end(), 0);
     return clear_row(0, row);
   }
-  std::vector<int32_t> ids(static_cast<size_t>(length_) + 1);
+  std::vector<int32_t> ids(length_ + 1);
   const int64_t count = read(sample, ids);
   if (count == 0) std::fill(row.source.begin(), row.source.end(), 0);
   if (count > 0 && spec_.spans) return corrupt(spec_, spans_, sample, ids, row);
@@ -402,10 +402,27 @@ int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
     require_vocabulary(block, tokenizer.vocabulary_size(), *data_, first_ + from);
     for (int64_t i = 0; i < n; ++i) {
       const int32_t id = ids[i];
-      if (id != end_of_text) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
+      if (id != end_of_text) bytes += tokenizer.token_bytes(id).size();
     }
   }
   return bytes;
 }
 
-}  // namespace tessera
+void fill_validation_batch(const ValidationData& data, int64_t first, int64_t samples,
+                           const BatchView& out) {
+  const size_t rows = out.samples.size();
+  const auto row = [&](std::span<int32_t> all, size_t b) {
+    return all.subspan(b * (all.size() / rows), all.size() / rows);
+  };
+  std::vector<int32_t> unasked(out.documents.empty() ? out.tokens.size() : 0);
+  const std::span<int32_t> documents = out.documents.empty() ? std::span(unasked) : out.documents;
+  for (size_t b = 0; b < rows; ++b) {
+    const int64_t index = first + b;
+    out.samples[b] = index;
+    data.read_row(index < samples ? index : data.samples(),
+                  {row(out.tokens, b), row(out.labels, b), row(out.positions, b), row(documents, b),
+                   row(out.source, b)});
+  }
+}
+
+}  // namespace tessera::data

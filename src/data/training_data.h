@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "data/batches.h"
 #include "data/data_position.h"
 #include "data/indexed_dataset.h"
 #include "data/instructions.h"
 #include "data/mixture.h"
-#include "data/sample_row.h"
 #include "data/samples.h"
 #include "data/span_corruption.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class Tokenizer;
 
@@ -182,4 +182,9 @@ class ValidationData {
   int64_t first_ = 0, tokens_ = 0;
 };
 
-}  // namespace tessera
+// Fills a micro-batch of a validation set: rows are samples first … first + B − 1 of the set, those
+// below `samples` (and the set's end); all other rows and places hold token 0 and kIgnoredLabel.
+void fill_validation_batch(const ValidationData& data, int64_t first, int64_t samples,
+                           const BatchView& out);
+
+}  // namespace tessera::data

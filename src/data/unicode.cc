@@ -8,10 +8,8 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
-
-uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
 bool continues(std::string_view text, size_t i) {
   return i < text.size() && (byte_at(text, i) & 0xC0) == 0x80;
@@ -41,9 +39,9 @@ Utf8 decode_utf8(std::string_view text) {
 
 Utf8 decode_utf8_backwards(std::string_view text) {
   // Tries the last 1 to 4 bytes: the one well-formed character that ends exactly at the end.
-  for (size_t bytes = 1; bytes <= std::min<size_t>(4, text.size()); ++bytes) {
+  for (int bytes = 1; bytes <= std::min<int64_t>(4, std::ssize(text)); ++bytes) {
     const Utf8 u = decode_utf8(text.substr(text.size() - bytes));
-    if (u.code != Utf8::kInvalid && static_cast<size_t>(u.bytes) == bytes) return u;
+    if (u.code != Utf8::kInvalid && u.bytes == bytes) return u;
   }
   return {};
 }
@@ -62,7 +60,7 @@ size_t find_invalid_utf8(std::string_view text, size_t from) {
     }
     const Utf8 u = decode_utf8(text.substr(i));
     if (u.code == Utf8::kInvalid) return i;
-    i += static_cast<size_t>(u.bytes);
+    i += u.bytes;
   }
   return text.size();
 }
@@ -96,4 +94,4 @@ UnicodeTable::UnicodeTable() : page_of_(0x1100) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

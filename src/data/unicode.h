@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 
 // Properties of a code point: one class in the lowest two bits, and flags.
 enum UnicodeFlags : uint8_t {
@@ -29,6 +29,9 @@ struct Utf8 {
   char32_t code = kInvalid;
   int bytes = 1;  // 1 to 4; 1 for an invalid byte
 };
+
+// A byte of a text, as a number from 0 to 255.
+inline uint8_t byte_at(std::string_view text, size_t i) { return text[i]; }
 
 // What stands at the beginning of `text`, which is not empty. Overlong forms, surrogates and
 // values beyond U+10FFFF are invalid (the definition of Unicode, table 3-7).
@@ -69,4 +72,4 @@ bool may_change_under_nfc(std::string_view text, const UnicodeTable& table);
 // nothing composes or moves across them.
 void append_nfc(std::string_view text, const UnicodeTable& table, std::string& out);
 
-}  // namespace tessera
+}  // namespace tessera::data

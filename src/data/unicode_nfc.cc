@@ -8,14 +8,12 @@
 #include "base/error.h"
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-int combining_class(utf8proc_int32_t code) {
-  return static_cast<int>(utf8proc_get_property(code)->combining_class);
-}
+int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
 // Appends the canonical decomposition of one character. Marks are not ordered yet.
 void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& codes) {
@@ -24,7 +22,7 @@ void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& cod
   int boundary = 0;
   const utf8proc_ssize_t n =
       utf8proc_decompose_char(code, parts.data(), parts.size(), kOptions, &boundary);
-  CHECK(n >= 0 && n <= static_cast<utf8proc_ssize_t>(parts.size()), "utf8proc: {}", n);
+  CHECK(n >= 0 && n <= std::ssize(parts), "utf8proc: {}", n);
   codes.insert(codes.end(), parts.begin(), parts.begin() + n);
 }
 
@@ -48,13 +46,12 @@ void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes
   codes.clear();
   for (size_t i = 0; i < text.size();) {
     const Utf8 u = decode_utf8(text.substr(i));
-    append_decomposed(static_cast<utf8proc_int32_t>(u.code), codes);
-    i += static_cast<size_t>(u.bytes);
+    append_decomposed(u.code, codes);
+    i += u.bytes;
   }
   // Composition expects the marks in canonical order.
   order_marks(codes);
-  const auto n =
-      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), kOptions);
+  const auto n = utf8proc_normalize_utf32(codes.data(), std::ssize(codes), kOptions);
   CHECK(n >= 0, "utf8proc_normalize_utf32: {}", n);
   for (utf8proc_ssize_t i = 0; i < n; ++i) {
     utf8proc_uint8_t buffer[4];
@@ -70,13 +67,13 @@ bool may_change_under_nfc(std::string_view text, const UnicodeTable& table) {
   while (i < text.size()) {
     // Everything below U+0300, whose first byte is 0xCC, is unchanged by NFC and does not combine
     // with what precedes it.
-    if (static_cast<uint8_t>(text[i]) < 0xCC) {
+    if (byte_at(text, i) < 0xCC) {
       ++i;
       continue;
     }
     const Utf8 u = decode_utf8(text.substr(i));
     if (table[u.code] & kChangesUnderNfc) return true;
-    i += static_cast<size_t>(u.bytes);
+    i += u.bytes;
   }
   return false;
 }
@@ -86,7 +83,7 @@ void append_nfc(std::string_view text, const UnicodeTable& table, std::string& o
   size_t from = 0, i = 0;
   while (i < text.size()) {
     const Utf8 u = decode_utf8(text.substr(i));
-    const auto bytes = static_cast<size_t>(u.bytes);
+    const size_t bytes = u.bytes;
     // Such a character or byte is copied as it is and separates the text into parts that are
     // normalized independently.
     if (u.code == Utf8::kInvalid || (table[u.code] & kUnknownToNfc)) {
@@ -99,4 +96,4 @@ void append_nfc(std::string_view text, const UnicodeTable& table, std::string& o
   append_composed(text.substr(from), codes, out);
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

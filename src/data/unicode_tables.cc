@@ -3,7 +3,7 @@
 
 #include "data/unicode.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // clang-format off
@@ -298,4 +298,4 @@ constexpr std::array<uint32_t, 2257> kRanges = {
 
 std::span<const uint32_t> unicode_ranges() { return kRanges; }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr float kUnknownPenalty = 10;  // below the least score of a piece
@@ -18,7 +18,7 @@ constexpr float kLargestSum = 100000;  // beyond it a float loses what tells cut
 // Returns the bytes of the character that begins with this byte. The normalizer has already
 // replaced what is not UTF-8.
 size_t character_bytes(char first) {
-  const auto c = static_cast<unsigned char>(first);
+  const unsigned char c = first;
   return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
@@ -41,8 +41,8 @@ struct UnigramCut::End {
 UnigramCut::UnigramCut(const SentencePieceModel& model) {
   std::vector<Entry> entries;
   float least = std::numeric_limits<float>::max();
-  for (const SentencePieceModel::Piece& p : model.pieces) {
-    const auto id = static_cast<int32_t>(scores_.size());
+  for (int32_t id = 0; id < std::ssize(model.pieces); ++id) {
+    const SentencePieceModel::Piece& p = model.pieces[id];
     // The library's rule for user-defined symbols. Their scores are positive, so that they always
     // win over pieces, whose log probabilities are negative.
     scores_.push_back(p.type == PieceType::kUserDefined
@@ -55,9 +55,8 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
   unknown_score_ = least - kUnknownPenalty;
   if (model.byte_fallback) {
     bytes_.resize(256);
-    for (size_t id = 0; id < model.pieces.size(); ++id)
-      if (model.pieces[id].type == PieceType::kByte)
-        bytes_[byte_of(model.pieces[id].text)] = static_cast<int32_t>(id);
+    for (int32_t id = 0; id < std::ssize(model.pieces); ++id)
+      if (model.pieces[id].type == PieceType::kByte) bytes_[byte_of(model.pieces[id].text)] = id;
   }
 
   // Builds the trie breadth first from the sorted pieces. A node covers a range of pieces with a
@@ -92,9 +91,7 @@ uint32_t UnigramCut::child(uint32_t node, char label) const {
   const Node& n = nodes_[node];
   const auto first = labels_.begin() + n.first_child, last = first + n.children;
   // Labels are compared as unsigned bytes, the order in which std::string_view sorted the pieces.
-  const auto less = [](char a, char b) {  // as std::string_view orders
-    return static_cast<unsigned char>(a) < static_cast<unsigned char>(b);
-  };
+  const auto less = [](unsigned char a, unsigned char b) { return a < b; };
   const auto found = std::lower_bound(first, last, label, less);
   return found == last || *found != label ? 0 : static_cast<uint32_t>(found - labels_.begin());
 }
@@ -130,7 +127,7 @@ void UnigramCut::append(std::string_view text, int32_t id, bool behind_unknown,
   if (id != unknown_)
     ids.push_back(id);
   else if (!bytes_.empty())
-    for (const char c : text) ids.push_back(bytes_[static_cast<unsigned char>(c)]);
+    for (const unsigned char byte : text) ids.push_back(bytes_[byte]);
   else if (!behind_unknown)
     ids.push_back(id);
 }
@@ -149,7 +146,7 @@ void UnigramCut::cut(std::string_view text, std::vector<int32_t>& ids) const {
   // Walks the back pointers from the end of the text.
   std::vector<std::pair<size_t, size_t>> pieces;  // begin and end, the last first
   for (size_t end = text.size(); end > 0; end = pieces.back().first)
-    pieces.emplace_back(static_cast<size_t>(ends[end].from), end);
+    pieces.emplace_back(ends[end].from, end);
   bool unknown = false;
   for (auto p = pieces.rbegin(); p != pieces.rend(); ++p) {
     const int32_t id = ends[p->second].id;
@@ -158,4 +155,4 @@ void UnigramCut::cut(std::string_view text, std::vector<int32_t>& ids) const {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -11,7 +11,7 @@
 
 #include "data/sentencepiece_model.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class UnigramCut {
  public:
@@ -43,4 +43,4 @@ class UnigramCut {
   int32_t unknown_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,12 +1,13 @@
 // Writes a unigram model as a tokenizer.json. The components (Precompiled, Metaspace, Replace,
 // ByteFallback, Strip) are those that Hugging Face's converter uses for SentencePiece models.
-#include "data/unigram_json.h"
+#include "data/sentencepiece_model.h"
+#include "data/unicode.h"
 
 #include <utility>
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 Tree text(std::string_view s) { return Tree(std::string(s)); }
@@ -21,8 +22,7 @@ std::string base64(std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); i += 3) {
     const size_t there = std::min<size_t>(3, bytes.size() - i);
     uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < there ? static_cast<uint8_t>(bytes[i + k]) : 0U);
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < there ? byte_at(bytes, i + k) : 0);
     for (size_t k = 0; k < 4; ++k) out += k <= there ? kDigits[group >> (18 - 6 * k) & 63] : '=';
   }
   return out;
@@ -122,9 +122,8 @@ Tree unigram(const SentencePieceModel& model) {
   int64_t unknown = 0;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
-    if (piece.type == PieceType::kUnknown) unknown = static_cast<int64_t>(id);
-    vocabulary.push_back(
-        Tree(Tree::List{text(piece.text), Tree(static_cast<double>(piece.score))}));
+    if (piece.type == PieceType::kUnknown) unknown = id;
+    vocabulary.push_back(Tree(Tree::List{text(piece.text), Tree(double{piece.score})}));
   }
   return object({{"type", text("Unigram")},
                  {"unk_id", Tree(unknown)},
@@ -150,4 +149,4 @@ std::string unigram_tokenizer_json(const SentencePieceModel& model, const TextTe
   return to_json(root) + "\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,18 +1,18 @@
 // Generates answers greedily and extracts the part that is compared. A token can complete a stop
 // text together with earlier ones, so the text is searched after every token.
-#include "eval/answer.h"
+#include "eval/evaluate.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "base/error.h"
-#include "eval/answer_pattern.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
+#include "eval/task.h"
 #include "eval/text_rules.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 // Returns where the first of the stop texts begins.
@@ -34,8 +34,8 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
 }
 
 // Returns what the model reads of an example: its last `room` tokens at most.
-std::vector<int32_t> read_of(const Example& e, const TextRules& rules, const Tokenizer& tokenizer,
-                             int64_t room) {
+std::vector<int32_t> read_of(const Example& e, const TextRules& rules,
+                             const data::Tokenizer& tokenizer, int64_t room) {
   std::string context = e.options[0].context;
   context.erase(context.find_last_not_of(" \t\r\n") + 1);
   std::vector<int32_t> ids = encode_text(rules, tokenizer, context);
@@ -52,8 +52,9 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written) {
   return without(AnswerPattern(spec.extract).find(written), spec.ignore);
 }
 
-std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                        const TaskSpec& spec, std::span<const Example> examples,
+std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
+                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                        std::span<const Example> examples,
                                         const ModelOptions& options) {
   const TextRules rules = text_rules(checkpoint, tokenizer);
   const int64_t context = model_of(checkpoint).context;
@@ -76,7 +77,7 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   // A decoder's program is compiled for the length of its source, so examples of the same length
   // are processed together, with one decoder.
   const auto length = [&](size_t i) {
-    return rules.encodes ? row_length(static_cast<int64_t>(read[i].size()), context) : 0;
+    return rules.encodes ? row_length(read[i].size(), context) : 0;
   };
   std::vector<size_t> order(examples.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -99,4 +100,4 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/tree.h"
 #include "comm/agree.h"
-#include "eval/answer.h"
 #include "eval/likelihood.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 // Writes a score as JSON: ranks exchange lists of numbers and texts.
@@ -26,10 +26,7 @@ Tree to_tree(const ExampleScore& s) {
   return t;
 }
 
-double number(const Tree& t) {
-  if (const auto* n = std::get_if<int64_t>(&t.value)) return static_cast<double>(*n);
-  return std::get<double>(t.value);
-}
+double number(const Tree& t) { return number_in(t).value(); }
 
 ExampleScore from_tree(const Tree& t) {
   ExampleScore s;
@@ -42,7 +39,7 @@ ExampleScore from_tree(const Tree& t) {
   return s;
 }
 
-std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& own) {
+std::vector<ExampleScore> gather(comm::World& world, const std::vector<ExampleScore>& own) {
   Tree list = Tree::list();
   for (const ExampleScore& s : own) list.push(to_tree(s));
   std::vector<ExampleScore> all;
@@ -56,8 +53,9 @@ std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& 
   return all;
 }
 
-std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                        const TaskSpec& spec, std::span<const Example> examples,
+std::vector<ExampleScore> score_options(checkpoint::CheckpointReader& checkpoint,
+                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                        std::span<const Example> examples,
                                         const ModelOptions& options) {
   const TextRules rules = text_rules(checkpoint, tokenizer);
   // One flat list for all examples, so that rows of similar length can be computed together; it is
@@ -85,8 +83,9 @@ std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Toke
   return out;
 }
 
-std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
-                                         const Task& task, std::span<const Example> own,
+std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoint,
+                                         const data::Tokenizer& tokenizer, const Task& task,
+                                         std::span<const Example> own,
                                          const ModelOptions& options) {
   try {
     return task.spec.kind == TaskKind::kExactMatch
@@ -99,21 +98,20 @@ std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tok
 
 }  // namespace
 
-TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
-                    World& world, const ModelOptions& options) {
+TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
+                    const Task& task, comm::World& world, const ModelOptions& options) {
   std::vector<Example> own;
   // Interleaved and not in ranges, so that a part of the file with long examples is divided among
   // all ranks.
-  for (size_t i = static_cast<size_t>(world.rank()); i < task.examples.size();
-       i += static_cast<size_t>(world.size()))
+  for (int64_t i = world.rank(); i < std::ssize(task.examples); i += world.size())
     own.push_back(task.examples[i]);
   std::vector<ExampleScore> scores;
   // If one rank fails, all throw, so that none waits in the gather.
-  on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
+  comm::on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
   TaskResult r;
   r.examples = gather(world, scores);
   r.metrics = metrics_of(task.spec, task.examples, r.examples);
   return r;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

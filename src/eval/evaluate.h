@@ -11,7 +11,7 @@
 #include "eval/language_model.h"
 #include "eval/task.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 struct Metric {
   std::string name;
@@ -49,7 +49,16 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written);
 
 // All ranks return the same, or throw the same SharedError (comm/agree.h), which names the task, if
 // one of them failed. Every rank loads the whole model.
-TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
-                    World& world, const ModelOptions& options);
+TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
+                    const Task& task, comm::World& world, const ModelOptions& options);
 
-}  // namespace tessera
+// Answers that the model writes itself, for tasks of exact match.
+
+// The most probable text after each example's context, until a stop text, the end-of-text token or
+// `max_tokens`. Of a context that is too long the beginning is left out.
+std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
+                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                        std::span<const Example> examples,
+                                        const ModelOptions& options);
+
+}  // namespace tessera::eval

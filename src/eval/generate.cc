@@ -3,11 +3,13 @@
 #include "eval/generate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
+#include "base/philox.h"
 #include "checkpoint/finite.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const GenerateOptions& options,
@@ -27,11 +29,11 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
   while (std::ssize(out) < options.max_tokens) {
-    const auto position = static_cast<uint64_t>(decoder.position());
+    const uint64_t position = decoder.position();
     // Ids beyond the vocabulary pad the embedding table and have no text.
     auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
-    if (find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
+    if (checkpoint::find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
       throw NumericError(
           "the logits after {} tokens are not finite, though every weight is. Use another "
           "checkpoint.",
@@ -50,4 +52,22 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   return out;
 }
 
-}  // namespace tessera
+void validate(const kernels::Sampling& s) {
+  if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) {
+    throw Error("temperature = {} is not usable: 0 takes the likeliest token, 1 samples as trained",
+                s.temperature);
+  }
+  if (s.top_k < 0) throw Error("top_k = {} is not usable: 0 keeps all, 1 the likeliest", s.top_k);
+  if (!(s.top_p > 0 && s.top_p <= 1)) {
+    throw Error("top_p = {} is not usable: above 0 and at most 1, which keeps all", s.top_p);
+  }
+}
+
+double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position) {
+  const PhiloxBlock b = Philox{hash_name("sampling", seed)}.block(position, sequence);
+  // 53 random bits, as many as a double's fraction has.
+  const uint64_t word = (uint64_t{b[0]} << 32) | b[1];
+  return static_cast<double>(word >> 11) * 0x1p-53;
+}
+
+}  // namespace tessera::eval

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <numeric>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -16,19 +17,20 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
 #include "compile/compile.h"
-#include "data/validation_batch.h"
+#include "data/batches.h"
 #include "ir/state.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 // Tokens of a prompt that are read at a time; the rest is read one by one.
 constexpr int64_t kPromptChunk = 16;
 constexpr int64_t kScoredSequences = 4;  // of a micro-batch when a set is scored
 
-CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequences, int64_t tokens,
-                       Precision precision, int64_t source = 0) {
-  CompileRequest r;
+compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
+                                int64_t sequences, int64_t tokens, compile::Precision precision,
+                                int64_t source = 0) {
+  compile::CompileRequest r;
   r.source = source;
   r.model = model;
   r.purpose = purpose;
@@ -40,7 +42,7 @@ CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequen
 
 // Names the fields of `lora` in a checkpoint's header, for read_fields().
 struct AdapterFields {
-  AdapterPolicy* policy;
+  compile::AdapterPolicy* policy;
   static void fields(auto& self, auto&& visit) {
     visit("rank", self.policy->rank, "");
     visit("alpha", self.policy->alpha, "");
@@ -49,9 +51,9 @@ struct AdapterFields {
 };
 
 // Returns the adapters that the run which wrote the checkpoint trained next to the weights.
-AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
-  AdapterPolicy policy;
-  if (!has_adapters(checkpoint)) return policy;
+compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint) {
+  compile::AdapterPolicy policy;
+  if (!checkpoint::has_adapters(checkpoint)) return policy;
   const std::string source = checkpoint.folder().string();
   const Tree* lora = checkpoint.header().config.find("lora");
   if (lora == nullptr)
@@ -67,48 +69,49 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
   return policy;
 }
 
-std::unique_ptr<PreparedKernels> kernels_of(const ModelOptions& o) {
+std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
-  return std::make_unique<PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
+  return std::make_unique<runtime::PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
 }
 
 // Checks that a stored tensor has the model's shape: a corner of a larger tensor must not be
 // accepted.
-void check_shape(const CheckpointReader& checkpoint, const StatePiece& piece) {
-  const StoredTensor* stored = checkpoint.find(piece.name);
+void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiece& piece) {
+  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
   if (stored != nullptr && stored->shape != piece.shape)
     throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
                 checkpoint.folder().string(), piece.name, to_string(stored->shape),
                 to_string(piece.shape));
 }
 
-std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileRequest> requests,
-                              const ModelOptions& options) {
+std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
+                                       std::vector<compile::CompileRequest> requests,
+                                       const ModelOptions& options) {
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
-  for (CompileRequest& r : requests) {
+  for (compile::CompileRequest& r : requests) {
     // Adapters are computed separately from the weights, as in training, so no merged copy is made.
     r.adapters = adapters_of(checkpoint);
-    programs.push_back(compile(r, kernels->target()));
+    programs.push_back(compile::compile(r, kernels->target()));
   }
-  auto machine = std::make_unique<Machine>(std::move(programs), std::move(kernels));
+  auto machine = std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels));
   for (const StatePiece& piece : pieces(machine->program())) {
     const TensorView view = machine->view(piece);
     check_shape(checkpoint, piece);
     checkpoint.read(piece.name, piece.begin, piece.end, view);
-    require_finite(checkpoint, piece.name, view);
+    checkpoint::require_finite(checkpoint, piece.name, view);
     machine->written(view);
   }
   return machine;
 }
 
 template <class T>
-std::span<T> values(Executor& e, Role role) {
+std::span<T> values(runtime::Executor& e, Role role) {
   const TensorView v = e.bound().view(e.bound().only(role));
   return {v.as<T>(), static_cast<size_t>(v.elements())};
 }
 
-void check_ids(std::span<const int32_t> tokens, const ModelConfig& model) {
+void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {
   for (const int32_t id : tokens)
     if (id < 0 || id >= model.padded_vocabulary())
       throw Error(
@@ -121,25 +124,28 @@ void check_ids(std::span<const int32_t> tokens, const ModelConfig& model) {
 
 double Score::bits_per_byte() const { return bytes > 0 ? loss_sum / std::numbers::ln2 / bytes : 0; }
 
-ModelConfig model_of(const CheckpointReader& checkpoint) { return stored_model(checkpoint); }
+model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint) {
+  return checkpoint::stored_model(checkpoint);
+}
 
-Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
-            const ModelOptions& options) {
-  const ModelConfig model = model_of(checkpoint);
-  CompileRequest validate = request(model, Purpose::kValidate, kScoredSequences, data.row_tokens(),
-                                    options.precision, data.row_source());
+Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
+            int64_t samples, const ModelOptions& options) {
+  const model::ModelConfig model = model_of(checkpoint);
+  compile::CompileRequest validate =
+      request(model, compile::Purpose::kValidate, kScoredSequences, data.row_tokens(),
+              options.precision, data.row_source());
   validate.documents_apart = data.documents_apart();
   const auto machine = load(checkpoint, {validate}, options);
-  Executor& e = machine->executor(0);
-  BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
-                    values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
+  runtime::Executor& e = machine->executor(0);
+  data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
+                          values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
   if (data.documents_apart()) view.documents = values<int32_t>(e, Role::kDocuments);
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   // The rows of the last batch beyond `count` have no labels, so they add neither loss nor tokens.
   for (int64_t first = 0; first < count; first += kScoredSequences) {
-    fill_validation_batch(data, first, count, view);
+    data::fill_validation_batch(data, first, count, view);
     check_ids(view.tokens, model);
     check_ids(view.source, model);
     e.run();
@@ -150,17 +156,17 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
   return total;
 }
 
-int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
+int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
   const auto kernels = kernels_of(options);
-  return compile(
-             request(model, Purpose::kLogits, sequences, length, options.precision, source_length),
-             kernels->target())
+  return compile::compile(request(model, compile::Purpose::kLogits, sequences, length,
+                                  options.precision, source_length),
+                          kernels->target())
       .bytes;
 }
 
-LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
-                         const ModelOptions& options, int64_t source_length)
+LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences,
+                         int64_t length, const ModelOptions& options, int64_t source_length)
     : model_(model_of(checkpoint)), length_(length) {
   if ((source_length > 0) != (model_.encoder_layers > 0))
     throw Error("{}", model_.encoder_layers > 0
@@ -169,29 +175,29 @@ LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_
   if (length > model_.context)
     throw Error("rows of {} tokens are longer than the model's context of {}. Give shorter ones.",
                 length, model_.context);
-  machine_ =
-      load(checkpoint,
-           {request(model_, Purpose::kLogits, sequences, length, options.precision, source_length)},
-           options);
+  machine_ = load(checkpoint,
+                  {request(model_, compile::Purpose::kLogits, sequences, length, options.precision,
+                           source_length)},
+                  options);
 }
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
                                          std::span<const int32_t> source) {
   check_ids(tokens, model_);
   check_ids(source, model_);
-  Executor& e = machine_->executor(0);
+  runtime::Executor& e = machine_->executor(0);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source.empty())
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
   const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
-  for (size_t i = 0; i < positions.size(); ++i)
-    // Each row has positions from 0.
-    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
+  // Each row has positions from 0.
+  for (auto row = positions.begin(); row != positions.end(); row += length_)
+    std::iota(row, row + length_, 0);
   e.run();
   return values<float>(e, Role::kLogits);
 }
 
-Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
+Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                  std::span<const int32_t> source)
     : model_(model_of(checkpoint)), source_(source.begin(), source.end()) {
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
@@ -199,11 +205,12 @@ Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
   check_ids(source, model_);
   // Without an encoder: one token, and a chunk. With one: the first token with the encoder, and one
   // after it.
-  std::vector<CompileRequest> programs;
+  std::vector<compile::CompileRequest> programs;
   const auto length = std::ssize(source);
-  if (source.empty()) chunk_ = static_cast<size_t>(std::min(kPromptChunk, model_.context));
-  for (const int64_t tokens : {int64_t{1}, static_cast<int64_t>(chunk_)})
-    programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision, length));
+  if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
+  for (const size_t tokens : {size_t{1}, chunk_})
+    programs.push_back(
+        request(model_, compile::Purpose::kDecode, 1, tokens, options.precision, length));
   programs[1].encoded = !source.empty();
   machine_ = load(checkpoint, programs, options);
 }
@@ -219,7 +226,7 @@ void Decoder::forget(std::span<const int32_t> source) {
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
-  Executor& e = machine_->executor(program);
+  runtime::Executor& e = machine_->executor(program);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source_.empty())
     std::copy(source_.begin(), source_.end(), values<int32_t>(e, Role::kSource).begin());
@@ -247,4 +254,4 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
   return all.last(model_.padded_vocabulary());
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

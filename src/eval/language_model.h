@@ -11,10 +11,10 @@
 #include "data/training_data.h"
 #include "runtime/machine.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 struct ModelOptions {
-  Precision precision = Precision::kFp32;
+  compile::Precision precision = compile::Precision::kFp32;
   int threads = 1;
   // Of the device that use_gpu() made this process's own; without: the CPU.
   std::optional<GpuFeatures> gpu = {};
@@ -27,21 +27,21 @@ struct Score {
 };
 
 // The model of a checkpoint's header. Throws Error if it describes none.
-ModelConfig model_of(const CheckpointReader& checkpoint);
+model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
 // Returns the cross-entropy of the first `samples` samples of a set (0: all). If the set keeps
 // documents separate (DatasetSpec::documents_apart), no token attends to another document.
-Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
-            const ModelOptions& options);
+Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
+            int64_t samples, const ModelOptions& options);
 
 // What a LogitsModel takes.
-int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
+int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length = 0);
 
 // Logits of B sequences of T tokens each; an encoder reads S tokens beside each.
 class LogitsModel {
  public:
-  LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
+  LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences, int64_t length,
               const ModelOptions& options, int64_t source_length = 0);
 
   // tokens [B, T] and source [B, S], whose id 0 is padding → logits [B, T, V] in f32, row-major,
@@ -50,16 +50,16 @@ class LogitsModel {
                               std::span<const int32_t> source = {});
 
  private:
-  ModelConfig model_;
+  model::ModelConfig model_;
   int64_t length_;
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<runtime::Machine> machine_;
 };
 
 // Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
 // has read; beside an encoder, which reads `source` with the first token, those of its output too.
 class Decoder {
  public:
-  Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
+  Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
           std::span<const int32_t> source = {});
 
   int64_t context() const { return model_.context; }
@@ -74,11 +74,11 @@ class Decoder {
  private:
   void step(size_t program, std::span<const int32_t> tokens);
 
-  ModelConfig model_;
-  std::unique_ptr<Machine> machine_;
+  model::ModelConfig model_;
+  std::unique_ptr<runtime::Machine> machine_;
   int64_t position_ = 0;
   std::vector<int32_t> source_;  // beside an encoder
   size_t chunk_ = 1;             // tokens that the second program takes; the first takes one
 };
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 constexpr int64_t kShortestAnswer = 8;  // for the decoder of an encoder-decoder model
@@ -65,12 +65,11 @@ RowShape shape_of(const Row& row, int64_t context) {
 
 // Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in double.
 double log_probability(std::span<const float> logits, int32_t token, bool& most_probable) {
-  const auto top = std::max_element(logits.begin(), logits.end());
+  const double top = *std::max_element(logits.begin(), logits.end()), own = logits[token];
   double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x) - *top);
-  const float own = logits[token];
-  most_probable = own == *top;
-  return static_cast<double>(own) - *top - std::log(sum);
+  for (const float x : logits) sum += std::exp(x - top);
+  most_probable = own == top;
+  return own - top - std::log(sum);
 }
 
 Likelihood likelihood(const Row& row, std::span<const float> logits, size_t vocabulary) {
@@ -89,24 +88,23 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
 
 // Computes the rows of one shape that `which` names. The batch of the last round is filled up with
 // copies of its last row.
-void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const RowShape& shape,
-             std::span<const size_t> which, const ModelOptions& options,
+void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& rows,
+             const RowShape& shape, std::span<const size_t> which, const ModelOptions& options,
              std::vector<Likelihood>& out) {
   const int64_t together = shape.together();
-  const auto n = static_cast<size_t>(together);
+  const size_t n = together;
   LogitsModel logits(checkpoint, together, shape.tokens, options, shape.source);
   // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
-    std::vector<int32_t> ids(n * static_cast<size_t>(shape.tokens), 0);
-    std::vector<int32_t> sources(n * static_cast<size_t>(shape.source), 0);
+    std::vector<int32_t> ids(together * shape.tokens, 0);
+    std::vector<int32_t> sources(together * shape.source, 0);
     for (size_t i = 0; i < n; ++i) {
       const Row& row = rows[which[std::min(i, which.size() - 1)]];
-      const auto at = static_cast<int64_t>(i);
-      std::ranges::copy(row.read, ids.begin() + at * shape.tokens);
-      std::ranges::copy(row.source, sources.begin() + at * shape.source);
+      std::ranges::copy(row.read, ids.begin() + i * shape.tokens);
+      std::ranges::copy(row.source, sources.begin() + i * shape.source);
     }
     const std::span<const float> found = logits.read(ids, sources);
-    const size_t stride = found.size() / n, vocabulary = stride / static_cast<size_t>(shape.tokens);
+    const size_t stride = found.size() / n, vocabulary = stride / shape.tokens;
     for (size_t i = 0; i < std::min(n, which.size()); ++i)
       out[which[i]] = likelihood(rows[which[i]], found.subspan(i * stride, stride), vocabulary);
   }
@@ -115,11 +113,11 @@ void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const R
 }  // namespace
 
 int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
-  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
+  const int64_t power = std::bit_ceil(static_cast<uint64_t>(tokens));
   return std::clamp(power, std::min(shortest, context), context);
 }
 
-Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& rules,
+Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
                                  std::string_view context, std::string_view text) {
   // Tokenizers join a space with the word after it, so white space at the end of the context is
   // encoded as part of the continuation.
@@ -137,7 +135,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& ru
     // The tokens of the context are a prefix of those of the whole text, as a rule; the rest is
     // scored.
     const size_t cut = std::min(c.context.size(), ids.size());
-    c.tokens.assign(ids.begin() + static_cast<int64_t>(cut), ids.end());
+    c.tokens.assign(ids.begin() + cut, ids.end());
   }
   if (c.tokens.empty())
     throw Error("nothing to predict: '{}' adds no token to the text before it", text);
@@ -148,15 +146,16 @@ Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& ru
   return c;
 }
 
-int64_t likelihood_bytes(const ModelConfig& model, const ModelOptions& options) {
+int64_t likelihood_bytes(const model::ModelConfig& model, const ModelOptions& options) {
   const int64_t tokens = row_length(model.context, model.context);
   const RowShape longest{tokens, model.encoder_layers > 0 ? tokens : 0};
   return logits_bytes(model, longest.together(), tokens, options, longest.source);
 }
 
-std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
+std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
+                                    std::span<const Continuation> all,
                                     const ModelOptions& options) {
-  const ModelConfig model = model_of(checkpoint);
+  const model::ModelConfig model = model_of(checkpoint);
   std::vector<Row> rows;
   std::vector<RowShape> shapes;
   for (const Continuation& c : all) {
@@ -177,4 +176,4 @@ std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<cons
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "eval/evaluate.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 double mean(std::span<const double> x) {
@@ -30,9 +30,8 @@ Metric share(std::string name, const std::vector<double>& right) {
 
 double characters(std::string_view text) {
   // Counts characters: continuation bytes of UTF-8 are skipped.
-  return static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<double>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 template <class Value>
@@ -40,11 +39,11 @@ std::vector<double> chosen_right(std::span<const Example> examples,
                                  std::span<const ExampleScore> scores, const Value& value) {
   std::vector<double> out;
   for (size_t i = 0; i < examples.size(); ++i) {
-    size_t best = 0;
-    for (size_t k = 1; k < scores[i].log.size(); ++k)
+    int64_t best = 0;
+    for (int64_t k = 1; k < std::ssize(scores[i].log); ++k)
       // Strictly greater: of equal options the first one is chosen.
       if (value(i, k) > value(i, best)) best = k;
-    out.push_back(static_cast<int64_t>(best) == examples[i].gold ? 1 : 0);
+    out.push_back(best == examples[i].gold ? 1 : 0);
   }
   return out;
 }
@@ -96,4 +95,4 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
   return {share("exact_match", right)};
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

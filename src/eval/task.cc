@@ -2,14 +2,14 @@
 // key of a line that holds a list gives one text per option.
 #include "eval/task.h"
 
+#include <re2/re2.h>
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/tree.h"
 #include "data/instruction_template.h"
-#include "eval/answer_pattern.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 std::string text_of(const Tree& value) {
@@ -18,7 +18,7 @@ std::string text_of(const Tree& value) {
 
 // The templates of a task.
 struct Forms {
-  InstructionTemplate form, response, answer;
+  data::InstructionTemplate form, response, answer;
   // A template without {response}, such as one of names only, gets it at its end, so that the whole
   // of it is the text before the response.
   explicit Forms(const TaskSpec& spec)
@@ -49,7 +49,7 @@ class Line {
   size_t options(const Forms& forms) const {
     size_t n = 1;
     std::string from;
-    for (const InstructionTemplate* t : {&forms.form, &forms.response})
+    for (const data::InstructionTemplate* t : {&forms.form, &forms.response})
       for (const std::string& name : t->names()) {
         const Tree::List* list = at(name).as_list();
         if (list == nullptr) continue;
@@ -63,7 +63,7 @@ class Line {
     return n;
   }
 
-  std::string fill(const InstructionTemplate& form, size_t option) const {
+  std::string fill(const data::InstructionTemplate& form, size_t option) const {
     return form.before([&](const std::string& name) {
       const Tree& value = at(name);
       const Tree::List* list = value.as_list();
@@ -205,4 +205,46 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
   return tasks;
 }
 
-}  // namespace tessera
+// Matches with RE2, which is an automaton: it neither recurses nor backtracks, so no expression or
+// text takes exponential time.
+
+namespace {
+
+constexpr size_t kLongestPattern = 4096;  // bytes
+
+RE2::Options quiet() {
+  RE2::Options options;
+  options.set_log_errors(false);
+  return options;
+}
+
+}  // namespace
+
+struct AnswerPattern::Compiled {
+  RE2 expression;
+};
+
+AnswerPattern::AnswerPattern(const std::string& expression) {
+  if (expression.size() > kLongestPattern)
+    throw Error("the regular expression has {} bytes, expected at most {}", expression.size(),
+                kLongestPattern);
+  compiled_.reset(new Compiled{RE2(expression, quiet())});
+  if (!compiled_->expression.ok())
+    throw Error("the regular expression '{}' cannot be used: {}", expression,
+                compiled_->expression.error());
+}
+
+AnswerPattern::~AnswerPattern() = default;
+
+std::string AnswerPattern::find(std::string_view text) const {
+  // Group 0 is the whole match, group 1 the first group of the expression.
+  const int groups = std::min(compiled_->expression.NumberOfCapturingGroups(), 1);
+  re2::StringPiece found[2];
+  const re2::StringPiece all(text.data(), text.size());
+  if (!compiled_->expression.Match(all, 0, all.size(), RE2::UNANCHORED, found, groups + 1))
+    return "";
+  const re2::StringPiece& answer = found[groups];
+  return answer.data() == nullptr ? "" : std::string(answer.data(), answer.size());
+}
+
+}  // namespace tessera::eval

@@ -13,13 +13,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 enum class TaskKind : uint8_t {
   kChoice,     // which option is most likely
@@ -91,4 +93,25 @@ struct TaskChoice {
 // As read_task and read_examples.
 std::vector<Task> read_tasks(const TaskChoice& choice);
 
-}  // namespace tessera
+// The regular expression that finds the answer in a text that a model wrote (RE2's syntax: no
+// lookahead and no backreferences). Matching takes time proportional to the text.
+
+class AnswerPattern {
+ public:
+  // Throws Error with the reason for an expression that is not valid, nested too deeply or longer
+  // than 4,096 bytes.
+  explicit AnswerPattern(const std::string& expression);
+  ~AnswerPattern();
+  AnswerPattern(const AnswerPattern&) = delete;
+  AnswerPattern& operator=(const AnswerPattern&) = delete;
+
+  // Returns the first group of the first match, or the whole match if the expression has no group.
+  // Returns an empty string if nothing matches.
+  std::string find(std::string_view text) const;
+
+ private:
+  struct Compiled;  // the library's type stays in task.cc
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace tessera::eval

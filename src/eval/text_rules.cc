@@ -5,11 +5,13 @@
 #include "checkpoint/hf_folder.h"
 #include "eval/language_model.h"
 
-namespace tessera {
+namespace tessera::eval {
 
-TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokenizer) {
-  const ModelConfig model = model_of(checkpoint);
-  const HfTextRules imported = hf_text_rules(checkpoint.header());
+// The rules of the tokenizer have precedence over those that were imported with the checkpoint.
+TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
+                     const data::Tokenizer& tokenizer) {
+  const model::ModelConfig model = model_of(checkpoint);
+  const checkpoint::HfTextRules imported = checkpoint::hf_text_rules(checkpoint.header());
   TextRules r;
   r.encodes = model.encoder_layers > 0;
   r.vocabulary = std::max<int64_t>(model.vocabulary, tokenizer.vocabulary_size());
@@ -22,7 +24,7 @@ TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokeni
   return r;
 }
 
-std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokenizer,
+std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text) {
   std::vector<int32_t> ids = tokenizer.encode(text);
   const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text has it already
@@ -31,11 +33,12 @@ std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokeni
   return ids;
 }
 
-std::string written_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+// A model may have more ids than its tokenizer, since tables are padded; those stand for no text.
+std::string written_text(const data::Tokenizer& tokenizer, std::span<const int32_t> ids) {
   std::vector<int32_t> known;
   for (const int32_t id : ids)
     if (id < tokenizer.vocabulary_size()) known.push_back(id);
   return tokenizer.decode(known);
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 struct TextRules {
   bool encodes = false;               // texts go to an encoder, whose decoder begins with id 0
@@ -21,14 +21,15 @@ struct TextRules {
   int64_t vocabulary = 0;             // ids below it may be written: those behind pad the table
 };
 
-TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokenizer);
+TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
+                     const data::Tokenizer& tokenizer);
 
 // The ids of a text that is read, with what stands around it.
-std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokenizer,
+std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text);
 
 // The text of ids that the model wrote. Models may have more of them than their tokenizer: of such
 // an id it is nothing.
-std::string written_text(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+std::string written_text(const data::Tokenizer& tokenizer, std::span<const int32_t> ids);
 
-}  // namespace tessera
+}  // namespace tessera::eval

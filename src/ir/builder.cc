@@ -42,14 +42,14 @@ std::vector<ValueId> Builder::emit(OpAttributes attributes, const std::string& o
 }
 
 void Builder::place(const Op& op, const std::vector<ValueId>& given) {
-  const std::vector<size_t> axes = divided_axes(graph_.mesh);
+  const std::vector<AxisKind> axes = divided_axes(graph_.mesh);
   if (axes.empty() || given == op.outputs) return;
   // During differentiation, operands already have shardings; the outputs get those of the first
   // signature that fits them.
-  for (const size_t a : axes) {
+  for (const AxisKind a : axes) {
     const auto s = fitting(op, given, graph_.values, a);
     CHECK(s.has_value(), "{}: no signature of {} fits its operands on axis {}", op.origin,
-          name_of(op.kind()), name_of(static_cast<AxisKind>(a)));
+          name_of(op.kind()), name_of(a));
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i] == kNone) graph_[op.outputs[i]].sharding.place[a] = s->outputs[i];
   }
@@ -59,13 +59,13 @@ void Builder::place(const Op& op, const std::vector<ValueId>& given) {
 // Converts one axis after another. Axes that need the same conversion become one op over their
 // joint group: one collective instead of several.
 ValueId Builder::convert(ValueId v, const Sharding& to) {
-  for (size_t a = 0; a < kMaxAxes; ++a) {
+  for (const AxisKind a : Enumerators<AxisKind>()) {
     const Value x = graph_[v];
     const int8_t from = x.sharding.place[a], wanted = to.place[a];
     if (from == wanted) continue;
     const auto way = conversion(from, wanted);
     CHECK(way.has_value(), "{} cannot go from place {} to {} on axis {}", x.name, from, wanted,
-          name_of(static_cast<AxisKind>(a)));
+          name_of(a));
     Value y = x;
     y.name += way->suffix;
     y.role = role_;
@@ -75,11 +75,11 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     y.copy = CopyKind::kOriginal;
     y.of = kNone;
     GroupRef over;
-    for (size_t b = a; b < kMaxAxes; ++b) {
-      if (x.sharding.place[b] != from || to.place[b] != wanted) continue;
+    for (const AxisKind b : Enumerators<AxisKind>()) {
+      if (b < a || x.sharding.place[b] != from || to.place[b] != wanted) continue;
       y.sharding.place[b] = wanted;
-      if (graph_.mesh.size[b] == 1) continue;
-      over.add(static_cast<AxisKind>(b));
+      if (graph_.mesh[b] == 1) continue;
+      over.add(b);
     }
     localise(y, graph_.mesh);
     const ValueId converted = graph_.values.push_back(std::move(y));
@@ -120,7 +120,7 @@ ValueId Gradients::take(ValueId v) {
   for (size_t i = 0; i < of_.size(); ++i)
     if (of_[i].first == v) {
       const ValueId g = of_[i].second;
-      of_.erase(of_.begin() + static_cast<std::ptrdiff_t>(i));
+      of_.erase(of_.begin() + i);
       return g;
     }
   return kNone;

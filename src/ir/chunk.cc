@@ -21,6 +21,9 @@ int64_t dim_of(const Op& op) {
       op.attributes);
 }
 
+// An op can be cut by sequences if each sequence of its outputs depends on that sequence of its
+// inputs alone. Its sharding rule says so: the first label of the outputs may be split. Losses,
+// statistics and ops on flat state add over sequences.
 bool is_divisible(const Op& op, const ShardingRule& rule) {
   const Effects& e = rule_of(op).effects;
   if (e.loss || e.flat_state || e.adds_to_report || rule.loss || rule.maximum || is_message(op))
@@ -33,6 +36,9 @@ bool is_divisible(const Op& op, const ShardingRule& rule) {
 
 }  // namespace
 
+// Operands whose first label is that of the sequences are cut; those without the label, such as
+// weights, are read whole by every chunk. Where the label is not the first, a chunk would not be a
+// contiguous range, so the op stays whole.
 std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) {
   const auto has = [](ValueId v) { return v != kNone; };
   if (!std::all_of(op.inputs.begin(), op.inputs.end(), has) ||
@@ -56,6 +62,8 @@ std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) 
   return chunked;
 }
 
+// The op on one chunk as an op of its own, on values of the size of a chunk, so that rules and
+// costs apply to it as they are.
 ChunkOp chunk_op(const Op& op, ValueSpan values) {
   const std::optional<ChunkedOperands> chunked = chunked_operands(op, values);
   CHECK(chunked, "{} cannot be computed in chunks", op.origin);
@@ -97,6 +105,8 @@ std::vector<OperandUse> uses_of(const Op& op, ValueSpan values) {
   return all;
 }
 
+// Two uses conflict if one of them writes and they share bytes: of one value by their chunks, of
+// two values in one frame by their offsets.
 bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values) {
   if (!a.writes && !b.writes) return false;
   if (a.value == b.value) return a.chunk.overlaps(b.chunk);

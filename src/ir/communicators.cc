@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/names.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -20,7 +21,7 @@ struct Way {
 Way way_of(const Op& op, Queue queue) {
   const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
   CHECK(forward || queue == Queue::kSendBackward || queue == Queue::kReceiveBackward,
-        "{} is in queue {}", op.origin, static_cast<int>(queue));
+        "{} is in queue {}", op.origin, name_of(queue));
   return {forward, queue == Queue::kSendForward || queue == Queue::kSendBackward};
 }
 

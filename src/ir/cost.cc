@@ -1,29 +1,37 @@
-// Counts the operations of products and of attention.
+// Counts the operations of products and of attention, and the bytes of elementwise ops. An op of a
+// chunk costs what an op on values of the size of the chunk costs.
 #include "ir/cost.h"
 
-#include "base/error.h"
+#include "base/real.h"
+#include "ir/chunk.h"
+#include "ir/rule.h"
 
 namespace tessera {
 
 std::string_view name_of(ProductKind kind) {
-  switch (kind) {
-    case ProductKind::kForward:
-      return "forward";
-    case ProductKind::kInputGradient:
-      return "input gradient";
-    case ProductKind::kWeightGradient:
-      return "weight gradient";
-  }
-  CHECK(false, "product kind {}", static_cast<int>(kind));
+  constexpr EnumArray<ProductKind, std::string_view> kNames = {"forward", "input gradient",
+                                                               "weight gradient"};
+  return kNames.at(kind);
 }
 
-double ProductShape::flops() const {
-  return 2 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
-         static_cast<double>(k);
+double ProductShape::flops() const { return 2 * real_product(batch, m, n, k); }
+
+double AttentionPairs::flops() const { return 2 * real_product(products, head_size) * pairs; }
+
+double bytes_of(ValueSpan values, ValueId v) { return static_cast<double>(values[v].bytes()); }
+
+// Each operand is read and each output written once: the cost of element-wise ops.
+Cost sweep_cost(const Op& op, ValueSpan values) {
+  Cost c;
+  for (const ValueId v : op.inputs) c.bytes += bytes_of(values, v);
+  for (const ValueId v : op.outputs) c.bytes += bytes_of(values, v);
+  c.moved_bytes = c.bytes;
+  return c;
 }
 
-double AttentionPairs::flops() const {
-  return 2 * static_cast<double>(products) * static_cast<double>(head_size) * pairs;
+Cost cost_of(const Op& op, ValueSpan values) {
+  return on_chunk(op, values,
+                  [](const Op& of, ValueSpan own) { return rule_of(of).cost(of, own); });
 }
 
 }  // namespace tessera

@@ -44,13 +44,13 @@ std::string to_string(const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kStages)
     return fmt::format("{}{}", kStagesPrefix, fmt::join(group.stages, ","));
   std::string text;
-  for (int a = 0; a < kMaxAxes; ++a) {
-    const auto axis = static_cast<AxisKind>(a);
+  for (const AxisKind axis : Enumerators<AxisKind>())
     if (group.has(axis)) text += fmt::format("{}{}", text.empty() ? "" : "+", name_of(axis));
-  }
   return text;
 }
 
+// The inverse of to_string(): nothing, one word for all ranks, stages after their prefix, or a sum
+// of axes. A part that does not parse to its end makes the whole text invalid.
 std::optional<GroupRef> group_named(std::string_view text) {
   GroupRef group;
   if (text.empty()) return group;

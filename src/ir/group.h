@@ -30,13 +30,14 @@ struct GroupRef {
 
   bool empty() const { return kind == Kind::kAxes && axes == 0; }
   // Whether it is a group along that axis, perhaps among others.
-  bool has(AxisKind a) const {
-    return kind == Kind::kAxes && (axes >> static_cast<int>(a) & 1) != 0;
+  bool has(AxisKind a) const { return kind == Kind::kAxes && (axes & bit(a)) != 0; }
+  void add(AxisKind a) { axes |= bit(a); }
+  static constexpr uint8_t bit(AxisKind a) {
+    return static_cast<uint8_t>(1 << static_cast<int>(a));
   }
-  void add(AxisKind a) { axes = static_cast<uint8_t>(axes | 1 << static_cast<int>(a)); }
   auto operator<=>(const GroupRef&) const = default;
 };
-static_assert(kMaxAxes <= 8);
+static_assert(count_of(AxisKind()) <= 8);
 
 // "tensor", "replica+tensor" (axes, outermost first), "stages:0,3", "world"; empty for no group.
 std::string to_string(const GroupRef& group);

@@ -8,14 +8,13 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace tessera {
 namespace {
 
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_letter(unsigned char c) { return std::isalpha(c) || c == '_'; }
+bool is_digit(unsigned char c) { return std::isdigit(c) != 0; }
 bool in_word(char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '\''; }
 
 // word     letters, digits, . and '     number    1, -2, 1e-05, inf, nan
@@ -120,7 +119,7 @@ class Lexer {
     const auto [end, error] = std::from_chars(from, text_.data() + text_.size(), t.integer);
     if (error != std::errc() || t.integer < 0 || t.integer > std::numeric_limits<int32_t>::max())
       fail(fmt::format("'{}'", mark), "a number behind it");
-    finish(std::move(t), static_cast<size_t>(end - from) + 1);
+    finish(std::move(t), end - from + 1);
   }
 
   // Tries an integer first, so 64-bit values keep all digits; anything else must be a double.

@@ -1,10 +1,14 @@
 // Cuts the printed text into tokens that know where they stood.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace tessera {
 
@@ -24,5 +28,92 @@ std::vector<Token> tokens_of(std::string_view text, const std::string& source);
 
 // A token as a message names it.
 std::string describe(const Token& t);
+
+// A walk over tokens that says what it wanted where it finds something else.
+
+class TokenReader {
+ public:
+  TokenReader(std::string_view text, const std::string& source)
+      : source_(source), tokens_(tokens_of(text, source)) {}
+
+ protected:
+  const Token& peek(size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  const Token& next() {
+    const Token& t = peek();
+    if (at_ + 1 < tokens_.size()) ++at_;
+    return t;
+  }
+  [[noreturn]] void fail(const Token& t, const std::string& wanted) const {
+    throw Error("{}:{}:{}: found {}, wanted {}", source_, t.line, t.column, describe(t), wanted);
+  }
+
+  bool is_mark(char c, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kMark && peek(ahead).mark == c;
+  }
+  bool is_word(std::string_view w, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kWord && peek(ahead).text == w;
+  }
+  bool take_mark(char c) {
+    if (!is_mark(c)) return false;
+    next();
+    return true;
+  }
+  void mark(char c) {
+    if (!take_mark(c)) fail(peek(), fmt::format("'{}'", c));
+  }
+  bool take_word(std::string_view w) {
+    if (!is_word(w)) return false;
+    next();
+    return true;
+  }
+  void word(std::string_view w) {
+    if (!take_word(w)) fail(peek(), fmt::format("'{}'", w));
+  }
+  // key=
+  bool take_key(std::string_view key) {
+    if (!is_word(key) || !is_mark('=', 1)) return false;
+    next();
+    next();
+    return true;
+  }
+  void line_end() {
+    if (peek().kind != Token::kLineEnd) fail(peek(), "the end of the line");
+    next();
+  }
+  std::string name() {
+    if (peek().kind != Token::kWord && peek().kind != Token::kString) fail(peek(), "a name");
+    return next().text;
+  }
+  int64_t integer() {
+    if (peek().kind != Token::kInteger) fail(peek(), "a whole number");
+    return next().integer;
+  }
+  int64_t key_integer(std::string_view key) {
+    if (!take_key(key)) fail(peek(), fmt::format("{}=", key));
+    return integer();
+  }
+  double number() {
+    const Token& t = next();
+    if (t.kind == Token::kNumber) return t.number;
+    if (t.kind == Token::kInteger) return static_cast<double>(t.integer);
+    if (t.kind == Token::kWord && t.text == "inf") return std::numeric_limits<double>::infinity();
+    if (t.kind == Token::kWord && t.text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    fail(t, "a number");
+  }
+  // What `look_up` makes of a word.
+  template <class F>
+  auto entry(F look_up, const char* wanted) {
+    const auto found = peek().kind == Token::kWord ? look_up(peek().text) : decltype(look_up(""))();
+    if (!found) fail(peek(), wanted);
+    next();
+    return *found;
+  }
+
+  std::string source_;
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
 
 }  // namespace tessera

@@ -11,8 +11,8 @@ namespace tessera {
 namespace {
 
 // Returns true if the members of a group differ along the axis.
-bool differ(const GroupRef& group, size_t axis) {
-  return group.kind == GroupRef::Kind::kWorld || group.has(static_cast<AxisKind>(axis));
+bool differ(const GroupRef& group, AxisKind axis) {
+  return group.kind == GroupRef::Kind::kWorld || group.has(axis);
 }
 
 }  // namespace
@@ -25,14 +25,18 @@ int64_t Mesh::ranks() const {
 
 int64_t rank_of(const Mesh& mesh, const Coordinates& at) {
   int64_t rank = 0;
-  for (size_t a = 0; a < kMaxAxes; ++a) rank = rank * mesh.size[a] + at.at[a];
+  for (const AxisKind a : Enumerators<AxisKind>()) rank = rank * mesh[a] + at[a];
   return rank;
 }
 
 Coordinates coordinates_of(const Mesh& mesh, int64_t rank) {
   CHECK(rank >= 0 && rank < mesh.ranks(), "rank {} of {}", rank, mesh.ranks());
   Coordinates c;
-  for (size_t a = kMaxAxes; a-- > 0; rank /= mesh.size[a]) c.at[a] = rank % mesh.size[a];
+  int64_t stride = mesh.ranks();  // between ranks that are neighbors on the axis
+  for (const AxisKind a : Enumerators<AxisKind>()) {
+    stride /= mesh[a];
+    c[a] = rank / stride % mesh[a];
+  }
   return c;
 }
 
@@ -56,11 +60,11 @@ std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t r
   // The Cartesian product over the axes of the group, outer axes first, which is the order of
   // ranks.
   std::vector<Coordinates> members = {own};
-  for (size_t a = 0; a < kMaxAxes; ++a) {
+  for (const AxisKind a : Enumerators<AxisKind>()) {
     if (!differ(group, a)) continue;
     std::vector<Coordinates> more;
     for (Coordinates c : members)
-      for (c.at[a] = 0; c.at[a] < mesh.size[a]; ++c.at[a]) more.push_back(c);
+      for (c[a] = 0; c[a] < mesh[a]; ++c[a]) more.push_back(c);
     members = std::move(more);
   }
   for (const Coordinates& c : members) ranks.push_back(rank_of(mesh, c));
@@ -70,8 +74,8 @@ std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t r
 int64_t group_size(const Mesh& mesh, const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kStages) return std::ssize(group.stages);
   int64_t n = 1;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (differ(group, a)) n *= mesh.size[a];
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (differ(group, a)) n *= mesh[a];
   return n;
 }
 
@@ -81,8 +85,8 @@ int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& 
     return std::find(stages.begin(), stages.end(), at[AxisKind::kPipeline]) - stages.begin();
   }
   int64_t index = 0;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (differ(group, a)) index = index * mesh.size[a] + at.at[a];
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (differ(group, a)) index = index * mesh[a] + at[a];
   return index;
 }
 
@@ -90,8 +94,8 @@ int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& 
 Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh) {
   std::vector<int64_t> dims = global.dims();
   std::vector<int64_t> parts(dims.size(), 1);
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (sharding.place[a] >= 0) parts.at(static_cast<size_t>(sharding.place[a])) *= mesh.size[a];
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (sharding.place[a] >= 0) parts.at(sharding.place[a]) *= mesh[a];
   for (size_t d = 0; d < dims.size(); ++d) dims[d] = (dims[d] + parts[d] - 1) / parts[d];
   return Shape(dims);
 }
@@ -111,12 +115,12 @@ ValueVector local_values(ValueVector values) {
 
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
-  for (size_t a = 0; a < kMaxAxes; ++a) {
+  for (const AxisKind a : Enumerators<AxisKind>()) {
     // Several axes on one dimension: the index of the shard is mixed-radix as well, outer axes
     // first.
     if (v.sharding.place[a] < 0) continue;
-    int64_t& i = index.at(static_cast<size_t>(v.sharding.place[a]));
-    i = i * mesh.size[a] + at.at[a];
+    int64_t& i = index.at(v.sharding.place[a]);
+    i = i * mesh[a] + at[a];
   }
   // Shards have equal extents; the last ones may be cut off at n, or be empty.
   Extents e;

@@ -2,13 +2,12 @@
 // talk to each other.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "ir/group.h"
 #include "ir/value.h"
 
@@ -17,21 +16,21 @@ namespace tessera {
 // Ranks are numbered with the last axis fastest: tensor ranks are neighbours, stages far apart.
 //   rank = ((pipeline · replica' + replica) · shard' + shard) · … · tensor' + tensor
 struct Mesh {
-  std::array<int64_t, kMaxAxes> size;
+  EnumArray<AxisKind, int64_t> size;
   Mesh() { size.fill(1); }
 
-  int64_t& operator[](AxisKind a) { return size[static_cast<size_t>(a)]; }
-  int64_t operator[](AxisKind a) const { return size[static_cast<size_t>(a)]; }
+  int64_t& operator[](AxisKind a) { return size[a]; }
+  int64_t operator[](AxisKind a) const { return size[a]; }
   int64_t ranks() const;
   bool operator==(const Mesh&) const = default;
 };
 
 // Where a rank stands: 0 … size − 1 on each axis.
 struct Coordinates {
-  std::array<int64_t, kMaxAxes> at{};
+  EnumArray<AxisKind, int64_t> at;
 
-  int64_t& operator[](AxisKind a) { return at[static_cast<size_t>(a)]; }
-  int64_t operator[](AxisKind a) const { return at[static_cast<size_t>(a)]; }
+  int64_t& operator[](AxisKind a) { return at[a]; }
+  int64_t operator[](AxisKind a) const { return at[a]; }
   bool operator==(const Coordinates&) const = default;
 };
 

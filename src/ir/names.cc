@@ -1,91 +1,158 @@
-// The names of enumerations in the text of programs. The index in a table is the value of the
-// enumeration; the static_asserts fail if an enumerator is added without a name.
+// The names of enumerations in the text of programs. A table without a name for each enumerator
+// does not compile.
 #include "ir/names.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
+#include <vector>
 
 namespace tessera {
 namespace {
 
-using namespace std::string_view_literals;
-
-constexpr std::array kQueueNames = {
-    "compute"sv,          "copy_in"sv,      "copy_out"sv,        "data"sv,
-    "groups"sv,           "send_forward"sv, "receive_forward"sv, "send_backward"sv,
-    "receive_backward"sv, "tensor"sv};
+constexpr EnumArray<Queue, std::string_view> kQueueNames = {
+    "compute",         "copy_in",       "copy_out",         "data",  "groups", "send_forward",
+    "receive_forward", "send_backward", "receive_backward", "tensor"};
 // In the order of Phase.
-constexpr std::array kPhaseNames = {"forward"sv,       "light"sv,
-                                    "again"sv,         "backward"sv,
-                                    "weights"sv,       ""sv,
-                                    "pack"sv,          "clear"sv,
-                                    "gather"sv,        "reduce"sv,
-                                    "finish"sv,        "join"sv,
-                                    "sum.report"sv,    "squares"sv,
-                                    "clip"sv,          "measure"sv,
-                                    "sum.measure"sv,   "factor"sv,
-                                    "sum.factor"sv,    "update"sv,
-                                    "send_forward"sv,  "receive_forward"sv,
-                                    "send_backward"sv, "receive_backward"sv,
-                                    "keep_sent"sv,     "release_sent"sv,
-                                    "offload"sv,       "fetch"sv};
-constexpr std::array kWireKindNames = {
-    ""sv, "segment"sv, "all_reduce"sv, "reduce_scatter"sv, "all_gather"sv, "send"sv, "receive"sv};
-constexpr std::array kHiddenStreamNames = {"hidden"sv, "source"sv};
-constexpr std::array kAccessNames = {"read"sv, "write"sv, "add"sv, "update"sv};
-constexpr std::array kAxisNames = {"pipeline"sv, "replica"sv,   "shard"sv, "expert"sv,
-                                   "context"sv,  "tensor_kv"sv, "tensor"sv};
-// Names of the placements -1, -2, …
-constexpr std::array kPlaceNames = {"replicated"sv, "shared"sv, "partial"sv, "partial_max"sv};
-static_assert(kQueueNames.size() == kQueues && kAxisNames.size() == kMaxAxes);
-static_assert(kPhaseNames.size() == kPhases && kHiddenStreamNames.size() == kHiddenStreams);
-static_assert(kWireKindNames.size() == kWireKinds);
-
-template <class E, size_t N>
-std::optional<E> entry(const std::array<std::string_view, N>& names, std::string_view s) {
-  for (size_t i = 0; i < N; ++i)
-    if (names[i] == s) return static_cast<E>(i);
-  return std::nullopt;
-}
+constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",       "light",
+                                                            "again",         "backward",
+                                                            "weights",       "",
+                                                            "pack",          "clear",
+                                                            "gather",        "reduce",
+                                                            "finish",        "join",
+                                                            "sum.report",    "squares",
+                                                            "clip",          "measure",
+                                                            "sum.measure",   "factor",
+                                                            "sum.factor",    "update",
+                                                            "send_forward",  "receive_forward",
+                                                            "send_backward", "receive_backward",
+                                                            "keep_sent",     "release_sent",
+                                                            "offload",       "fetch"};
+constexpr EnumArray<WireKind, std::string_view> kWireKindNames = {
+    "", "segment", "all_reduce", "reduce_scatter", "all_gather", "send", "receive"};
+constexpr EnumArray<HiddenStream, std::string_view> kHiddenStreamNames = {"hidden", "source"};
+constexpr EnumArray<Access, std::string_view> kAccessNames = {"read", "write", "add", "update"};
+constexpr EnumArray<AxisKind, std::string_view> kAxisNames = {
+    "pipeline", "replica", "shard", "expert", "context", "tensor_kv", "tensor"};
+constexpr std::array<std::pair<AxisPlace, std::string_view>, 4> kPlaceNames = {
+    {{kReplicated, "replicated"},
+     {kShared, "shared"},
+     {kPartial, "partial"},
+     {kPartialMax, "partial_max"}}};
 
 }  // namespace
 
-std::string_view name_of(Queue q) { return kQueueNames.at(static_cast<size_t>(q)); }
-std::string_view name_of(Phase p) { return kPhaseNames.at(static_cast<size_t>(p)); }
-std::string_view name_of(HiddenStream s) { return kHiddenStreamNames.at(static_cast<size_t>(s)); }
-std::string_view name_of(WireKind k) { return kWireKindNames.at(static_cast<size_t>(k)); }
-std::string_view name_of(Access a) { return kAccessNames.at(static_cast<size_t>(a)); }
-std::string_view name_of(AxisKind a) { return kAxisNames.at(static_cast<size_t>(a)); }
+std::string_view name_of(Queue q) { return kQueueNames.at(q); }
+std::string_view name_of(Phase p) { return kPhaseNames.at(p); }
+std::string_view name_of(HiddenStream s) { return kHiddenStreamNames.at(s); }
+std::string_view name_of(WireKind k) { return kWireKindNames.at(k); }
+std::string_view name_of(Access a) { return kAccessNames.at(a); }
+std::string_view name_of(AxisKind a) { return kAxisNames.at(a); }
 
 std::optional<std::string_view> name_of_place(int8_t place) {
-  if (place >= 0) return std::nullopt;
-  return kPlaceNames.at(static_cast<size_t>(-1 - place));
+  for (const auto& [named, name] : kPlaceNames)
+    if (named == place) return name;
+  return std::nullopt;
 }
 
-std::optional<Queue> queue_named(std::string_view s) { return entry<Queue>(kQueueNames, s); }
+std::optional<Queue> queue_named(std::string_view s) { return enumerator_named(kQueueNames, s); }
 std::optional<HiddenStream> stream_named(std::string_view s) {
-  return entry<HiddenStream>(kHiddenStreamNames, s);
+  return enumerator_named(kHiddenStreamNames, s);
 }
 std::optional<WireKind> wire_kind_named(std::string_view s) {
-  return entry<WireKind>(kWireKindNames, s);
+  return enumerator_named(kWireKindNames, s);
 }
-std::optional<Access> access_named(std::string_view s) { return entry<Access>(kAccessNames, s); }
-std::optional<AxisKind> axis_named(std::string_view s) { return entry<AxisKind>(kAxisNames, s); }
+std::optional<Access> access_named(std::string_view s) { return enumerator_named(kAccessNames, s); }
+std::optional<AxisKind> axis_named(std::string_view s) { return enumerator_named(kAxisNames, s); }
 
 std::optional<int8_t> place_named(std::string_view s) {
-  const auto i = entry<int>(kPlaceNames, s);
-  if (!i) return std::nullopt;
-  return static_cast<int8_t>(-1 - *i);
+  for (const auto& [place, name] : kPlaceNames)
+    if (name == s) return place;
+  return std::nullopt;
 }
 
 std::optional<Role> role_named(std::string_view s, std::string_view name) {
   std::optional<Role> found;
-  for (int i = 0; i < kRoles; ++i) {
-    const auto r = static_cast<Role>(i);
+  for (const Role r : Enumerators<Role>()) {
     if (name_of(r) != s) continue;
     // If several roles have this word, the first is the one without a name of its own.
     if (!found || name == value_name(r)) found = r;
   }
   return found;
+}
+
+// Derives relations from names, for programs read from text: "layer.up.weight.gradient" is the
+// gradient of "layer.up.weight", and "hidden'" is read as "hidden".
+
+namespace {
+
+bool has_suffix(const std::string& name, std::string_view suffix) {
+  return name.size() > suffix.size() && name.ends_with(suffix);
+}
+
+bool shares_bytes(const Value& a, const Value& b) {
+  return a.frame == b.frame && a.offset == b.offset;
+}
+
+}  // namespace
+
+// If several values share a name, the n-th of them belongs to the n-th value named after it.
+// Gradients and factors are of weights, copies of what is computed. What the host keeps has a
+// frame, and what is recomputed has none where another value of its name has one.
+void set_origins(ValueVector& values) {
+  using Named = std::map<std::string, std::vector<ValueId>, std::less<>>;
+  Named weights, computed, kept, unkept;
+  for (const ValueId v : values.ids()) {
+    const Value& x = values[v];
+    if (x.role == Role::kWeight) {
+      weights[x.name].push_back(v);
+    } else {
+      computed[x.name].push_back(v);
+      std::vector<ValueId>& list = (x.frame != kNone ? kept : unkept)[x.name];
+      if (x.frame != kNone && !list.empty() && shares_bytes(values[list.back()], x))
+        list.back() = v;  // an op works in place: the frame keeps its output
+      else
+        list.push_back(v);
+    }
+  }
+  std::map<std::string, size_t, std::less<>> seen;
+  const auto belongs = [&](Value& v, std::string_view suffix, const Named& named) {
+    if (!has_suffix(v.name, suffix)) return false;
+    const auto whose = named.find(v.name.substr(0, v.name.size() - suffix.size()));
+    if (whose == named.end()) return false;
+    const size_t n = std::min(seen[v.name]++, whose->second.size() - 1);
+    v.of = whose->second[n];
+    return true;
+  };
+  for (Value& v : values) {
+    const size_t bar = v.name.find('|');
+    if (v.role == Role::kGradient) belongs(v, kGradientSuffix, weights);
+    if (v.role == Role::kFactor && bar != v.name.npos) belongs(v, v.name.substr(bar), weights);
+    const auto copies = [&](CopyKind c, const Named& first, const Named& second) {
+      if (belongs(v, suffix_of(c), first) || belongs(v, suffix_of(c), second)) v.copy = c;
+    };
+    copies(CopyKind::kNoSave, computed, {});
+    copies(CopyKind::kRecomputed, unkept, computed);
+    copies(CopyKind::kHost, kept, computed);
+  }
+}
+
+void set_relations(Program& p) {
+  const auto related = [&](const FrameKind& k, std::string_view suffix, const char* other) {
+    if (!has_suffix(k.name, suffix)) return FrameKindId();
+    const std::string wanted = k.name.substr(0, k.name.size() - suffix.size()) + other;
+    for (const FrameKindId id : p.kinds.ids())
+      if (p.kinds[id].name == wanted) return id;
+    return FrameKindId();
+  };
+  for (FrameKind& k : p.kinds) {
+    k.input = related(k, kOutputSuffix, "");
+    k.factors_of = related(k, kFactorsSuffix, kWeightsSuffix);
+  }
+}
+
+void set_relations(Op& op) {
+  if (Sum* const sum = op.if_as<Sum>()) sum->of_gradients = op.origin == kGradientSum;
 }
 
 }  // namespace tessera

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace tessera {
 namespace {
 
 template <class... Ts>
-constexpr std::array<std::string_view, kOpKinds> names(TypeList<Ts...>) {
+constexpr EnumArray<OpKind, std::string_view> names(TypeList<Ts...>) {
   return {Ts::kName...};
 }
 constexpr auto kNames = names(OpTypes());
@@ -19,22 +21,20 @@ OpAttributes make() {
   return A();
 }
 template <class... Ts>
-constexpr std::array<OpAttributes (*)(), kOpKinds> makers(TypeList<Ts...>) {
+constexpr EnumArray<OpKind, OpAttributes (*)()> makers(TypeList<Ts...>) {
   return {make<Ts>...};
 }
 constexpr auto kMakers = makers(OpTypes());
 
 }  // namespace
 
-std::string_view name_of(OpKind kind) { return kNames.at(static_cast<size_t>(kind)); }
+std::string_view name_of(OpKind kind) { return kNames.at(kind); }
 
 std::optional<OpKind> op_kind_named(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<OpKind>(found - kNames.begin());
+  return enumerator_named(kNames, name);
 }
 
-OpAttributes default_attributes(OpKind kind) { return kMakers.at(static_cast<size_t>(kind))(); }
+OpAttributes default_attributes(OpKind kind) { return kMakers.at(kind)(); }
 
 const GroupRef* over_of(const OpAttributes& attributes) {
   return std::visit(
@@ -73,6 +73,35 @@ DType* sum_type(OpAttributes& attributes) {
           return nullptr;
       },
       attributes);
+}
+
+// Finds the optimizer of an update op, and the op of an optimizer, in the list of types.
+
+namespace {
+
+template <class... A>
+OpAttributes update_in(TypeList<A...>, OptimizerKind kind, const WeightUpdate& update) {
+  OpAttributes op;
+  const bool found = ((A::kOptimizer == kind && (op = A{update}, true)) || ...);
+  CHECK(found, "{} is not updated in one pass", traits_of(kind).name);
+  return op;
+}
+
+}  // namespace
+
+OnePass one_pass_of(const Op& op) {
+  OnePass found;
+  std::visit(
+      [&]<class A>(const A& a) {
+        if constexpr (requires { A::kOptimizer; }) found = {A::kOptimizer, &a.update};
+      },
+      op.attributes);
+  CHECK(found.update != nullptr, "{} is not a one-pass update", name_of(op.kind()));
+  return found;
+}
+
+OpAttributes one_pass_update(OptimizerKind kind, const WeightUpdate& update) {
+  return update_in(OnePassUpdates(), kind, update);
 }
 
 }  // namespace tessera

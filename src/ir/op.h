@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "base/error.h"
 #include "ir/ops.h"
 #include "ir/value.h"
@@ -28,6 +29,7 @@ enum class Queue : uint8_t {
   kTensor,  // gathers and reductions over tensor-parallel ranks
 };
 constexpr int kQueues = 10;
+constexpr size_t count_of(Queue) { return kQueues; }
 constexpr bool is_inner(Queue q) { return q >= Queue::kTensor; }
 
 // The part of the sequences of its operands that an op works on: part `index` of `count` equal
@@ -85,5 +87,17 @@ struct Op {
 
 // The queue that an op runs on in a segment of the queue `home`.
 constexpr Queue queue_of(const Op& op, Queue home) { return is_inner(op.queue) ? op.queue : home; }
+
+// One-pass update ops, whichever optimizer they are of.
+
+struct OnePass {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  const WeightUpdate* update = nullptr;  // points into the op
+};
+// CHECKs that the op is one.
+OnePass one_pass_of(const Op& op);
+
+// The attributes of the update op of that optimizer.
+OpAttributes one_pass_update(OptimizerKind kind, const WeightUpdate& update);
 
 }  // namespace tessera

@@ -16,16 +16,20 @@ OpClocks::OpClocks(const std::vector<Op>& ops) {
   }
 }
 
+// clock[q] of an op is the last op of queue q that is complete when it starts. It is the maximum
+// over the op before it on its own queue and the ops that it waits for: of their clocks, and of
+// these ops themselves. A queue runs in order, so one number per queue covers all ops before
+// it.
 void OpClocks::join(Clock& clock, int32_t op) const {
   const Clock& other = clocks_[op];
-  for (size_t q = 0; q < kQueues; ++q) clock[q] = std::max(clock[q], other[q]);
-  int32_t& own = clock[static_cast<size_t>(queues_[op])];
+  for (const Queue q : Enumerators<Queue>()) clock[q] = std::max(clock[q], other[q]);
+  int32_t& own = clock[queues_[op]];
   own = std::max(own, op);
 }
 
 void OpClocks::add(Queue queue) {
   Clock clock = empty();
-  int32_t& last = last_[static_cast<size_t>(queue)];
+  int32_t& last = last_[queue];
   if (last >= 0) join(clock, last);
   last = static_cast<int32_t>(queues_.size());
   queues_.push_back(queue);

@@ -1,7 +1,6 @@
 // Which ops of a segment are over when another starts, by queues and waits alone.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "ir/op.h"
@@ -24,13 +23,10 @@ class OpClocks {
   void wait_for(int32_t op);
 
   // Whether op `a` is over when op `b` starts.
-  bool is_before(int32_t a, int32_t b) const {
-    const auto at = static_cast<size_t>(queues_[a]);
-    return clocks_[b][at] >= a;
-  }
+  bool is_before(int32_t a, int32_t b) const { return clocks_[b][queues_[a]] >= a; }
 
  private:
-  using Clock = std::array<int32_t, kQueues>;  // -1: none
+  using Clock = EnumArray<Queue, int32_t>;  // -1: none
   void join(Clock& clock, int32_t op) const;
 
   std::vector<Queue> queues_;

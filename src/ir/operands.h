@@ -41,9 +41,9 @@ int output_index(const A& attributes, typename A::Out wanted) {
 // How many inputs an op with these attributes has, without those of kRest.
 template <class A>
 size_t input_count(const A& attributes) {
-  int64_t all = 0;
+  size_t all = 0;
   A::inputs(attributes, [&](typename A::In, int64_t count) { all += count == kRest ? 0 : count; });
-  return static_cast<size_t>(all);
+  return all;
 }
 
 // The index in OpTypes of the op whose slots Slot are.
@@ -56,15 +56,14 @@ constexpr int owner_of(TypeList<Ts...>) {
     return found;
   };
   int index = 0;
-  static_cast<void>(((owns(std::type_identity<Ts>()) || (++index, false)) || ...));
-  return index;
+  const bool owned = ((owns(std::type_identity<Ts>()) || (++index, false)) || ...);
+  return owned ? index : kOpKinds;
 }
 template <class Slot>
 concept OperandSlot = std::is_enum_v<Slot> && owner_of<Slot>(OpTypes())
 < kOpKinds;
 template <OperandSlot Slot>
-using OwnerOf =
-    std::variant_alternative_t<static_cast<size_t>(owner_of<Slot>(OpTypes())), OpAttributes>;
+using OwnerOf = std::variant_alternative_t<size_t{owner_of<Slot>(OpTypes())}, OpAttributes>;
 template <class Slot>
 concept InputSlot = OperandSlot<Slot> && requires {
   requires std::is_same_v<typename OwnerOf<Slot>::In, Slot>;
@@ -87,12 +86,12 @@ int place_of(const Op& op, Slot slot) {
 template <InputSlot Slot>
 ValueId input(const Op& op, Slot slot) {
   const int place = place_of(op, slot);
-  return place < 0 ? ValueId() : op.inputs.at(static_cast<size_t>(place));
+  return place < 0 ? ValueId() : op.inputs.at(place);
 }
 template <OutputSlot Slot>
 ValueId output(const Op& op, Slot slot) {
   const int place = place_of(op, slot);
-  return place < 0 ? ValueId() : op.outputs.at(static_cast<size_t>(place));
+  return place < 0 ? ValueId() : op.outputs.at(place);
 }
 
 }  // namespace tessera

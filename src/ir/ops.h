@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/enum_array.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/cast.h"
 #include "ir/ops/communicate.h"
@@ -115,12 +116,13 @@ using OpAttributes = OpTypes::Variant;
 // The number of an op's type in OpTypes, for tables and names: kind_of<Rotary>().
 enum class OpKind : uint8_t {};
 constexpr int kOpKinds = OpTypes::kSize;
+constexpr size_t count_of(OpKind) { return kOpKinds; }
 
 template <class A, class... Ts>
 constexpr int index_of(TypeList<Ts...>) {
   int index = 0;
-  static_cast<void>(((std::is_same_v<A, Ts> || (++index, false)) || ...));
-  return index;
+  const bool found = ((std::is_same_v<A, Ts> || (++index, false)) || ...);
+  return found ? index : kOpKinds;
 }
 
 template <class A>

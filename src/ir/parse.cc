@@ -11,13 +11,12 @@
 #include "base/error.h"
 #include "ir/names.h"
 #include "ir/parser.h"
-#include "ir/relations.h"
 
 namespace tessera {
 
 void ValueParser::numbered(char mark, size_t expected) {
   const Token& t = peek();
-  if (t.kind != Token::kId || t.mark != mark || t.integer != static_cast<int64_t>(expected))
+  if (t.kind != Token::kId || t.mark != mark || !std::cmp_equal(t.integer, expected))
     fail(t, fmt::format("{}{}", mark, expected));
   next();
 }
@@ -89,7 +88,7 @@ Sharding ValueParser::sharding() {
   do {
     const AxisKind axis = entry(axis_named, "an axis of the mesh");
     mark(':');
-    int8_t& place = s.place[static_cast<size_t>(axis)];
+    int8_t& place = s.place[axis];
     if (peek().kind != Token::kInteger) {
       place = entry(place_named, "a dimension, shared, partial or partial_max");
       continue;

@@ -7,7 +7,6 @@
 #include "base/config.h"
 #include "ir/names.h"
 #include "ir/parser.h"
-#include "ir/relations.h"
 
 namespace tessera {
 
@@ -145,7 +144,7 @@ void OpParser::read(FrameKindId& k) {
 
 // `names` are the enumerators in order, separated by '|'.
 int OpParser::entry_of(std::string_view names) {
-  const auto entries = static_cast<int>(std::count(names.begin(), names.end(), '|')) + 1;
+  const auto entries = std::count(names.begin(), names.end(), '|') + 1;
   for (int i = 0; i < entries && peek().kind == Token::kString; ++i)
     if (enum_name(names, i) == peek().text) {
       next();

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/lexer.h"
 #include "ir/program.h"
-#include "ir/token_reader.h"
 
 namespace tessera {
 
@@ -112,8 +112,7 @@ template <class I>
 I ValueParser::id(char mark, size_t size, const char* wanted) {
   const Token& t = peek();
   if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
-  if (t.integer >= static_cast<int64_t>(size))
-    fail(t, fmt::format("{} below {}{}", wanted, mark, size));
+  if (!std::cmp_less(t.integer, size)) fail(t, fmt::format("{} below {}{}", wanted, mark, size));
   return I(next().integer);
 }
 

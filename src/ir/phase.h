@@ -1,6 +1,7 @@
 // What the segments of a program are for, and their names.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ enum class Phase : uint8_t {
   kFetch,        // and back
 };
 constexpr int kPhases = 28;
+constexpr size_t count_of(Phase) { return kPhases; }
 
 // The word of a phase in names; empty for kJoint.
 std::string_view name_of(Phase p);

@@ -28,18 +28,15 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "ir/names.h"
-#include "ir/relations.h"
 
 namespace tessera {
 namespace {
 
 bool is_word(const std::string& s) {
-  const auto letter = [](char c) {
-    return std::isalpha(static_cast<unsigned char>(c)) || c == '_';
-  };
+  const auto letter = [](unsigned char c) { return std::isalpha(c) || c == '_'; };
   if (s.empty() || !letter(s[0])) return false;
-  return std::all_of(s.begin(), s.end(), [&](char c) {
-    return letter(c) || std::isdigit(static_cast<unsigned char>(c)) || c == '.' || c == '\'';
+  return std::all_of(s.begin(), s.end(), [&](unsigned char c) {
+    return letter(c) || std::isdigit(c) || c == '.' || c == '\'';
   });
 }
 
@@ -172,10 +169,10 @@ class Printer {
   }
   void sharding(const Sharding& s) {
     std::string places;
-    for (size_t a = 0; a < kMaxAxes; ++a) {
+    for (const AxisKind a : Enumerators<AxisKind>()) {
       if (s.place[a] == kReplicated) continue;
       const auto named = name_of_place(s.place[a]);
-      places += fmt::format("{}{}:{}", places.empty() ? "" : ",", name_of(static_cast<AxisKind>(a)),
+      places += fmt::format("{}{}:{}", places.empty() ? "" : ",", name_of(a),
                             named ? std::string(*named) : std::to_string(s.place[a]));
     }
     if (!places.empty()) say(" place={}", places);
@@ -183,10 +180,8 @@ class Printer {
 
   void mesh(const Mesh& m) {
     std::string sizes;
-    for (size_t a = 0; a < kMaxAxes; ++a)
-      if (m.size[a] != 1)
-        sizes += fmt::format("{}{}:{}", sizes.empty() ? "" : ",", name_of(static_cast<AxisKind>(a)),
-                             m.size[a]);
+    for (const AxisKind a : Enumerators<AxisKind>())
+      if (m[a] != 1) sizes += fmt::format("{}{}:{}", sizes.empty() ? "" : ",", name_of(a), m[a]);
     if (!sizes.empty()) say(" mesh={}", sizes);
   }
 
@@ -271,8 +266,8 @@ class Printer {
 
   void block(const Block& b) {
     say("block {} layers={}", name(b.name), b.count());
-    for (size_t i = 0; i < b.at.size(); ++i)
-      if (b.at[i] != static_cast<int64_t>(i)) {
+    for (int64_t i = 0; i < std::ssize(b.at); ++i)
+      if (b.at[i] != i) {
         say(" at={}", fmt::join(b.at, ","));
         break;
       }

@@ -22,8 +22,7 @@ std::string Segment::name() const { return segment_name(phase, subject); }
 void Segment::set_name(std::string_view name) {
   phase = Phase::kJoint;
   subject = name;
-  for (int i = 0; i < kPhases; ++i) {
-    const auto p = static_cast<Phase>(i);
+  for (const Phase p : Enumerators<Phase>()) {
     const std::string_view word = name_of(p);
     if (p == Phase::kJoint || !name.starts_with(word)) continue;
     const std::string_view rest = name.substr(word.size());
@@ -76,8 +75,9 @@ int64_t scratch_bytes(const Program& p, Queue queue) {
 // segment needs.
 int64_t scratch_offset(const Program& p, Queue queue) {
   int64_t offset = p.scratch_offset;
-  for (int q = 0; q < static_cast<int>(queue); ++q) {
-    const int64_t bytes = scratch_bytes(p, static_cast<Queue>(q));
+  for (const Queue q : Enumerators<Queue>()) {
+    if (q >= queue) break;
+    const int64_t bytes = scratch_bytes(p, q);
     offset += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   }
   return offset;

@@ -76,6 +76,8 @@ struct Effects {
   WireKind wire = WireKind::kSilent;  // what it communicates
 };
 
+// The bytes of a value on one rank, as a quantity of a cost.
+double bytes_of(ValueSpan values, ValueId v);
 // Every input and output is read or written once, by elementwise work.
 Cost sweep_cost(const Op& op, ValueSpan values);
 

@@ -27,7 +27,7 @@ int8_t dual(int8_t place) {
 
 Sharding dual(const Sharding& s) {
   Sharding d;
-  for (size_t a = 0; a < kMaxAxes; ++a) d.place[a] = dual(s.place[a]);
+  for (const AxisKind a : Enumerators<AxisKind>()) d.place[a] = dual(s.place[a]);
   return d;
 }
 
@@ -59,7 +59,7 @@ std::vector<Signature> signatures(const ShardingRule& rule) {
   // Linear in a set of inputs: if these are partial and the others shared, the outputs are partial.
   for (const std::vector<int>& set : rule.linear) {
     all.push_back(uniform(kShared, kPartial));
-    for (const int i : set) all.back().inputs.at(static_cast<size_t>(i)) = kPartial;
+    for (const int i : set) all.back().inputs.at(i) = kPartial;
   }
   // A loss on shared values would count its gradient once per rank.
   if (!rule.loss) all.push_back(uniform(kShared, kShared));
@@ -76,7 +76,7 @@ bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
 }
 
 std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outputs,
-                                 ValueSpan values, size_t axis, bool same_bytes) {
+                                 ValueSpan values, AxisKind axis, bool same_bytes) {
   const auto all_fit = [&](const std::vector<ValueId>& operands,
                            const std::vector<int8_t>& wanted) {
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -91,10 +91,10 @@ std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outpu
   return std::nullopt;
 }
 
-std::vector<size_t> divided_axes(const Mesh& mesh) {
-  std::vector<size_t> axes;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline)) axes.push_back(a);
+std::vector<AxisKind> divided_axes(const Mesh& mesh) {
+  std::vector<AxisKind> axes;
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (mesh[a] > 1 && a != AxisKind::kPipeline) axes.push_back(a);
   return axes;
 }
 

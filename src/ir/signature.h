@@ -42,10 +42,10 @@ std::vector<Signature> signatures(const ShardingRule& rule);
 bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes = false);
 // The first signature that the op's inputs and these of its outputs (kNone: any) fit.
 std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outputs,
-                                 ValueSpan values, size_t axis, bool same_bytes = false);
+                                 ValueSpan values, AxisKind axis, bool same_bytes = false);
 
 // The axes that ops divide values over: those with more than one rank, but for the stages.
-std::vector<size_t> divided_axes(const Mesh& mesh);
+std::vector<AxisKind> divided_axes(const Mesh& mesh);
 
 // The op that brings a value from one place to another, but for its group, and the suffix of the
 // new value's name. The gradient of a conversion is the one between the duals. Nothing where there

@@ -148,7 +148,7 @@ std::string calls_text(const Program& p) {
 
 std::string memory_text(const Program& p) {
   int64_t scratch = 0;
-  for (int q = 0; q < kQueues; ++q) scratch += scratch_bytes(p, static_cast<Queue>(q));
+  for (const Queue q : Enumerators<Queue>()) scratch += scratch_bytes(p, q);
   const int64_t transient = p.bytes - p.state_bytes;
   const std::string host =
       p.host_bytes == 0 ? "" : fmt::format(" · of the host {}", bytes_text(p.host_bytes));

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/real.h"
 #include "ir/summary.h"
 
 namespace tessera {
@@ -45,10 +46,12 @@ int64_t sent_bytes(const Program& p) {
   return bytes;
 }
 
-double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double mib(int64_t bytes) { return ratio(bytes, 1 << 20); }
 
 }  // namespace
 
+// A row per stage, then the segments that some stages have and others do not: what makes stages
+// unlike.
 std::string summary(const std::vector<Program>& stages) {
   std::string out =
       fmt::format("{:>5}  {:<14}{:<16}{:>7}{:>8}{:>12}{:>12}{:>12}\n", "stage", "ranks", "layers",

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 namespace tessera {
-
 namespace {
 
 struct RoleName {
@@ -13,37 +12,37 @@ struct RoleName {
 };
 
 // In the order of Role.
-constexpr std::array<RoleName, kRoles> kRoleNames = {{{"weight", ""},
-                                                      {"master", ""},
-                                                      {"gradient", ""},
-                                                      {"moment1", ""},
-                                                      {"moment2", ""},
-                                                      {"factor", ""},
-                                                      {"packed", ""},
-                                                      {"batch", ""},
-                                                      {"batch", "batch.tokens"},
-                                                      {"batch", "batch.labels"},
-                                                      {"batch", "batch.positions"},
-                                                      {"batch", "batch.samples"},
-                                                      {"batch", "batch.documents"},
-                                                      {"batch", "batch.source"},
-                                                      {"step", "step"},
-                                                      {"report", "report"},
-                                                      {"report", "logits"},
-                                                      {"cache", ""},
-                                                      {"stream", ""},
-                                                      {"stream_gradient", ""},
-                                                      {"activation", ""},
-                                                      {"scratch", ""}}};
+constexpr EnumArray<Role, RoleName> kRoleNames = {RoleName{"weight", ""},
+                                                  RoleName{"master", ""},
+                                                  RoleName{"gradient", ""},
+                                                  RoleName{"moment1", ""},
+                                                  RoleName{"moment2", ""},
+                                                  RoleName{"factor", ""},
+                                                  RoleName{"packed", ""},
+                                                  RoleName{"batch", ""},
+                                                  RoleName{"batch", "batch.tokens"},
+                                                  RoleName{"batch", "batch.labels"},
+                                                  RoleName{"batch", "batch.positions"},
+                                                  RoleName{"batch", "batch.samples"},
+                                                  RoleName{"batch", "batch.documents"},
+                                                  RoleName{"batch", "batch.source"},
+                                                  RoleName{"step", "step"},
+                                                  RoleName{"report", "report"},
+                                                  RoleName{"report", "logits"},
+                                                  RoleName{"cache", ""},
+                                                  RoleName{"stream", ""},
+                                                  RoleName{"stream_gradient", ""},
+                                                  RoleName{"activation", ""},
+                                                  RoleName{"scratch", ""}};
 
 }  // namespace
 
-std::string_view name_of(Role r) { return kRoleNames.at(static_cast<size_t>(r)).word; }
-std::string_view value_name(Role r) { return kRoleNames.at(static_cast<size_t>(r)).value; }
+std::string_view name_of(Role r) { return kRoleNames.at(r).word; }
+std::string_view value_name(Role r) { return kRoleNames.at(r).value; }
 
 std::string_view suffix_of(CopyKind c) {
-  constexpr std::array<std::string_view, 4> kSuffixes = {"", ".light", ".again", ".host"};
-  return kSuffixes.at(static_cast<size_t>(c));
+  constexpr EnumArray<CopyKind, std::string_view> kSuffixes = {"", ".light", ".again", ".host"};
+  return kSuffixes.at(c);
 }
 
 std::vector<WeightPart> parts_of(const Value& weight) {

@@ -1,13 +1,13 @@
 // Values: what ops read and write, on one logical device, with their true (global, unpadded) shape.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/enum_array.h"
 #include "base/id.h"
 #include "base/shape.h"
 
@@ -26,13 +26,13 @@ enum class AxisKind : uint8_t {
   kTensorKv,
   kTensor
 };
-constexpr int kMaxAxes = 7;
+constexpr size_t count_of(AxisKind) { return 7; }
 
 // Where a value stands on one axis: on a dimension (0…: split), or one of these.
 enum AxisPlace : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
 
 struct Sharding {
-  std::array<int8_t, kMaxAxes> place;
+  EnumArray<AxisKind, int8_t> place;
   Sharding() { place.fill(kReplicated); }
   bool operator==(const Sharding&) const = default;
 };
@@ -62,7 +62,7 @@ enum class Role : uint8_t {
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: one segment long
 };
-constexpr int kRoles = 22;
+constexpr size_t count_of(Role) { return 22; }
 
 // Whether the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
@@ -74,6 +74,7 @@ enum class CopyKind : uint8_t {
   kRecomputed,  // for the backward
   kHost,        // in the memory of the host
 };
+constexpr size_t count_of(CopyKind) { return 4; }
 
 // What a value has one of each for.
 enum Index : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };

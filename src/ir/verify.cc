@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "ir/names.h"
 #include "ir/rule.h"
@@ -139,7 +140,7 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
 // The layers of a stream are numbered from 0, and each belongs to one stack.
 Findings verify_layers(const Graph& g) {
   Findings findings;
-  std::array<std::set<int64_t>, kHiddenStreams> seen;
+  EnumArray<HiddenStream, std::set<int64_t>> seen;
   for (const Block& b : g.blocks) {
     if (b.is_stack() == b.at.empty())
       findings.push_back(fmt::format("block {}: is {} stack and has {} numbers of layers", b.name,
@@ -147,7 +148,7 @@ Findings verify_layers(const Graph& g) {
     if (!std::is_sorted(b.at.begin(), b.at.end()))
       findings.push_back(fmt::format("block {}: its layers do not rise", b.name));
     for (const int64_t layer : b.at)
-      if (!seen[static_cast<size_t>(b.from)].insert(layer).second)
+      if (!seen[b.from].insert(layer).second)
         findings.push_back(fmt::format("block {}: layer {} exists twice", b.name, layer));
   }
   for (const std::set<int64_t>& layers : seen)
@@ -175,7 +176,7 @@ Findings verify_references(const Program& p) {
       const Op& op = s.ops[i];
       append(findings, verify_ids(op, p.values, op_name(op, s.name())));
       for (const int32_t j : op.after)
-        if (j < 0 || static_cast<size_t>(j) >= i)
+        if (j < 0 || !std::cmp_less(j, i))
           findings.push_back(
               fmt::format("{}: waits for op {}, which is not before it", op_name(op, s.name()), j));
     }

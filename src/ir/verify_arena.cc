@@ -29,8 +29,7 @@ class ArenaVerifier {
 
   Findings run() {
     for (const FrameId f : p_.frames.ids()) look(f);
-    for (int q = 0; q < kQueues; ++q) {
-      const auto queue = static_cast<Queue>(q);
+    for (const Queue queue : Enumerators<Queue>()) {
       if (scratch_bytes(p_, queue) > 0)
         arena_.used = std::max(arena_.used, scratch_offset(p_, queue) + scratch_bytes(p_, queue));
     }

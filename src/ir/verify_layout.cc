@@ -104,6 +104,19 @@ Findings verify_kind(const Program& p, FrameKindId id) {
   return findings;
 }
 
+// A value in a frame is a member of its kind, is computed in place over one, or is all of the frame
+// as one row of elements, or this rank's part of that.
+Findings verify_membership(const Program& p, const Value& v) {
+  if (v.frame == kNone || v.own) return {};
+  const FrameKind& k = p.kind(v.frame);
+  const bool flat = v.offset == 0 && v.shape.rank() == 1 && v.bytes() == k.bytes;
+  const bool member = std::any_of(k.values.begin(), k.values.end(),
+                                  [&](ValueId other) { return same_bytes(v, p[other]); });
+  if (flat || member) return {};
+  return {fmt::format("{}: its bytes {} to {} of {} are of no member of it", v.name, v.offset,
+                      v.offset + v.bytes(), k.name)};
+}
+
 // What a segment's ops do to one kind of frame.
 struct Use {
   bool reads = false, writes = false, adds = false;
@@ -131,7 +144,7 @@ class SegmentVerifier {
  private:
   // From the op that makes a value, or the start, to the last that uses it, or the end.
   struct Life {
-    int first, last;
+    int64_t first, last;
   };
 
   std::string name(const Op& op) const {
@@ -149,11 +162,13 @@ class SegmentVerifier {
     return std::find(values.begin(), values.end(), v) != values.end();
   }
 
-  void read(size_t i, ValueId v) {
+  // A read extends the lifetime of a value. What nothing in the segment made must be a member of
+  // the buffer of a parameter, which is then read.
+  void read(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
     const bool here = lives_.contains(v);
     Life& life = lives_.try_emplace(v, Life{0, 0}).first->second;
-    if (life.last < static_cast<int>(i)) life.last = static_cast<int>(i);
+    if (life.last < i) life.last = i;
     if (here && made_.contains(v)) return;
     if (is_member(v))
       uses_[p_[v].frame].reads = true;
@@ -162,11 +177,12 @@ class SegmentVerifier {
           fmt::format("{}: reads {}, which nothing before it made", name(op), p_[v].name));
   }
 
-  void make(size_t i, ValueId v) {
+  // A value in a buffer is added to if it is a sum, else written. The use of each kind, collected
+  // here, is compared with the access of the parameter at the end.
+  void make(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
-    const auto at = static_cast<int>(i);
-    const auto [life, first] = lives_.try_emplace(v, Life{at, at});
-    life->second.last = std::max(life->second.last, at);
+    const auto [life, first] = lives_.try_emplace(v, Life{i, i});
+    life->second.last = std::max(life->second.last, i);
     if (p_[v].frame != kNone) {
       Use& use = uses_[p_[v].frame];
       const Role r = p_[v].role;
@@ -182,15 +198,14 @@ class SegmentVerifier {
     made_.insert(v);
   }
 
-  void read_op(size_t i) {
+  void read_op(int64_t i) {
     const Op& op = s_.ops[i];
     for (const ValueId v : op.inputs) read(i, v);
     if (op.packed != kNone) read(i, op.packed);
     if (op.workspace != kNone) {
-      const auto at = static_cast<int>(i);
       const Value& w = p_[op.workspace];
       const bool alone =
-          lives_.try_emplace(op.workspace, Life{at, at}).second &&
+          lives_.try_emplace(op.workspace, Life{i, i}).second &&
           std::find(op.outputs.begin(), op.outputs.end(), op.workspace) == op.outputs.end();
       if (!alone || w.frame != kNone || w.dtype != DType::kU8)
         findings_.push_back(
@@ -243,18 +258,21 @@ class SegmentVerifier {
     if (!is_member(v)) return life;
     if (!made_.contains(v)) life.first = 0;
     if (p_[v].role == Role::kGradient || p_[v].role == Role::kReport) life.first = 0;
-    life.last = static_cast<int>(s_.ops.size());
+    life.last = std::ssize(s_.ops);
     return life;
   }
 
-  bool works_in_place(ValueId in, ValueId out, int at) const {
-    if (at < 0 || at >= static_cast<int>(s_.ops.size())) return false;
+  bool works_in_place(ValueId in, ValueId out, int64_t at) const {
+    if (at < 0 || at >= std::ssize(s_.ops)) return false;
     const Op& op = s_.ops[at];
     const InPlace k = in_place_of(op);
     return k.input >= 0 && op.inputs[k.input] == in && op.outputs[k.output] == out &&
            same_bytes(p_[in], p_[out]);
   }
 
+  // Values of one buffer (or of the scratch) are compared pair by pair: two that share bytes must
+  // not be alive at the same time, unless an op makes one out of the other in place. Scratch must
+  // be as large as its values need, and no larger.
   void verify_places() {
     std::map<FrameKindId, std::vector<std::pair<ValueId, Life>>> by_frame;
     int64_t used = 0;
@@ -336,6 +354,7 @@ Findings verify_call(const Program& p, CallId id) {
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
   for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
+  for (const Value& v : p.values) append(findings, verify_membership(p, v));
   for (const Segment& s : p.segments) {
     append(findings, SegmentVerifier(p, s).run());
     append(findings, verify_races(p, s));

@@ -103,12 +103,25 @@ Findings verify_value(const Value& v, const Mesh& mesh) {
   return findings;
 }
 
+// What belongs to a weight that is a part of another one, such as its gradient, is the same part.
+Findings verify_part(const Value& v, const std::vector<const Value*>& weights) {
+  const bool found = std::any_of(weights.begin(), weights.end(), [&](const Value* w) {
+    return *w->whole == *v.whole && w->shape == v.shape;
+  });
+  if (found) return {};
+  return {fmt::format("{}: is rows {} on of {} {}, as no weight of that shape is", v.name,
+                      v.whole->first, v.whole->name, to_string(v.whole->shape))};
+}
+
 // The weights that are parts of one weight of the checkpoint cover its rows, each once.
 Findings verify_wholes(ValueSpan values) {
   std::map<std::string, std::vector<const Value*>> by_whole;
   for (const Value& v : values)
     if (v.whole && v.role == Role::kWeight) by_whole[v.whole->name].push_back(&v);
   Findings findings;
+  for (const Value& v : values)
+    if (v.whole && by_whole.contains(v.whole->name))
+      append(findings, verify_part(v, by_whole[v.whole->name]));
   for (auto& [name, members] : by_whole) {
     std::sort(members.begin(), members.end(),
               [](const Value* a, const Value* b) { return a->whole->first < b->whole->first; });
@@ -192,7 +205,7 @@ Findings verify_segment(const Program& p, const Segment& s) {
 
 // A frame has a layer and a micro-batch if its kind has one frame for each. A gradient that is
 // reduced after each micro-batch has frames for them, too, and no frame of a block that is no stack
-// of layers needs a layer; `first` is the first frame of the kind.
+// of layers needs a layer; `first` is the first frame of the kind, and the others are like it.
 Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
   const Frame& f = p.frame(id);
   const FrameKind& k = p.kind(f.kind);
@@ -211,10 +224,33 @@ Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
        !f.state && f.layer == kNone && first.layer == kNone);
   look("micro-batch", f.microbatch, (k.per & kPerMicrobatch) != 0,
        !f.state && f.microbatch != kNone);
+  if ((f.microbatch == kNone) != (first.microbatch == kNone))
+    say(fmt::format("{} a micro-batch, the first frame of its kind {}",
+                    f.microbatch == kNone ? "lacks" : "has",
+                    f.microbatch == kNone ? "has one" : "has none"));
   if (f.offset != kNone && !is_size(f.offset))
     say(fmt::format("begins at byte {}, expected 0 to {}", f.offset, kMostBytes));
   if (f.state != k.state)
     say(fmt::format("{} state, its kind {}", f.state ? "is" : "is not", k.state ? "is" : "is not"));
+  return findings;
+}
+
+// The frames that the host writes are those of the micro-batches from 0 on.
+Findings verify_batches(const Program& p) {
+  IdVector<FrameKindId, std::set<int64_t>> found(p.kinds.size());
+  IdVector<FrameKindId, int64_t> frames(p.kinds.size(), 0);
+  for (const Frame& f : p.frames) {
+    if (!f.state || (p.kind(f.kind).per & kPerMicrobatch) == 0) continue;
+    found[f.kind].insert(f.microbatch);
+    ++frames[f.kind];
+  }
+  Findings findings;
+  for (const FrameKindId k : p.kinds.ids())
+    if (frames[k] > 0 && (std::ssize(found[k]) != frames[k] || *found[k].begin() != 0 ||
+                          *found[k].rbegin() != frames[k] - 1))
+      findings.push_back(
+          fmt::format("{}: its {} frames are of the micro-batches {}, expected 0 to {}",
+                      p.kind(k).name, frames[k], fmt::join(found[k], ","), frames[k] - 1));
   return findings;
 }
 
@@ -253,6 +289,7 @@ Findings verify_numbers(const Program& p) {
     if (of_kind == kNone) of_kind = f;
     append(findings, verify_frame(p, f, p.frame(of_kind)));
   }
+  append(findings, verify_batches(p));
   for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));
   return findings;
 }

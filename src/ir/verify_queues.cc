@@ -74,6 +74,7 @@ class QueueVerifier {
         add_finding(op_name(s_, op), "waits for op {} of its own queue", j);
   }
 
+  // The number of chunks must divide the sequences of every operand that is cut.
   bool is_divisible(const Op& op) {
     const auto chunked = chunked_operands(op, p_.values);
     bool good = chunked.has_value();
@@ -88,11 +89,12 @@ class QueueVerifier {
     return good;
   }
 
+  // Chunks are ticked off per value as ops make them: one number of chunks for all, each made once.
   void make(const Op& op, const OperandUse& t) {
     if (op.chunk.is_whole() || t.value == op.workspace) return;
     std::vector<bool>& chunks = made_[t.value];
     if (chunks.empty()) chunks.resize(t.chunk.count);
-    const auto at = static_cast<size_t>(t.chunk.index);
+    const int32_t at = t.chunk.index;
     if (std::ssize(chunks) != t.chunk.count)
       add_finding(op_name(s_, op), "makes {} in {} chunks, an op before it in {}", p_[t.value].name,
                   t.chunk.count, chunks.size());
@@ -102,6 +104,8 @@ class QueueVerifier {
       chunks[at] = true;
   }
 
+  // A read of some sequences needs every chunk that overlaps them; chunks of reader and writer may
+  // differ in size.
   void read(const Op& op, const OperandUse& t) {
     const auto made = made_.find(t.value);
     if (made == made_.end()) return;
@@ -133,7 +137,7 @@ std::vector<std::vector<bool>> ops_before(const Segment& s) {
     const auto [at, first] = last.try_emplace(queue_of(s.ops[i], s.queue), i);
     if (!first) follow(at->second);
     at->second = i;
-    for (const int32_t j : s.ops[i].after) follow(static_cast<size_t>(j));
+    for (const int32_t j : s.ops[i].after) follow(j);
   }
   return before;
 }
@@ -147,6 +151,9 @@ Findings verify_queues(const Program& p) {
   return findings;
 }
 
+// Ops on different queues may run at the same time unless waits order them. Every pair that nothing
+// orders is compared, byte range by byte range. Quadratic in the ops of a segment, of which there
+// are some hundreds.
 Findings verify_races(const Program& p, const Segment& s) {
   Findings findings;
   if (!uses_inner_queues(s.ops)) return findings;

@@ -24,12 +24,12 @@ bool takes_any_place(const Op& op) { return rule_of(op).effects.flat_state || is
 
 // A conversion leads from one placement to the other on the axes of its group and changes nothing
 // on others. Flat buffers, of one dimension, have no placements.
-bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
+bool converts(const Op& op, ValueSpan values, AxisKind axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
   const GroupRef& over = *over_of(op.attributes);
-  if (!over.has(static_cast<AxisKind>(axis))) return from == to || fits(x, from, to, same_bytes);
+  if (!over.has(axis)) return from == to || fits(x, from, to, same_bytes);
   if (op.is<Share>()) return from == kReplicated && to == kShared;
   auto way = conversion(from, to);
   if (!way) return false;
@@ -44,8 +44,8 @@ void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
   if (rule.splits.empty()) return;
   std::map<char, std::pair<int64_t, ValueId>> known;  // the largest extent of a label, and whose
   const auto look = [&](ValueId id, const std::string& labels) {
-    for (size_t d = 0; d < labels.size(); ++d) {
-      const int64_t extent = values[id].shape[static_cast<int>(d)];
+    for (int d = 0; d < std::ssize(labels); ++d) {
+      const int64_t extent = values[id].shape[d];
       auto& [largest, whose] = known.try_emplace(labels[d], extent, id).first->second;
       const bool multiple = rule.multiples.find(labels[d]) != std::string::npos;
       if (extent == largest ||
@@ -70,7 +70,7 @@ Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) 
   Findings findings;
   const auto look = [&](ValueId id, const std::string& labels) {
     const Value& v = values[id];
-    if (static_cast<int>(labels.size()) != v.shape.rank())
+    if (std::ssize(labels) != v.shape.rank())
       findings.push_back(fmt::format("{}: its sharding rule labels {} of {} as '{}'", name, v.name,
                                      to_string(v.shape), labels));
   };
@@ -86,7 +86,7 @@ Findings verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh, bool 
                          const std::string& name) {
   Findings findings = verify_labels(op, values, name);
   if (!findings.empty() || takes_any_place(op)) return findings;
-  for (const size_t axis : divided_axes(mesh)) {
+  for (const AxisKind axis : divided_axes(mesh)) {
     if (rule_of(op).effects.converts
             ? converts(op, values, axis, same_bytes)
             : fitting(op, op.outputs, values, axis, same_bytes).has_value())
@@ -96,8 +96,8 @@ Findings verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh, bool 
       for (const ValueId v : *list)
         places += fmt::format("{}{} {}", places.empty() ? "" : ", ", values[v].name,
                               place_text(values[v].sharding.place[axis]));
-    findings.push_back(fmt::format("{}: no signature of its rule on axis {} has {}", name,
-                                   name_of(static_cast<AxisKind>(axis)), places));
+    findings.push_back(
+        fmt::format("{}: no signature of its rule on axis {} has {}", name, name_of(axis), places));
   }
   return findings;
 }

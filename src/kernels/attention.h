@@ -16,6 +16,19 @@
 
 namespace tessera::kernels {
 
+// T5's buckets of distances (Raffel et al. 2020): near ones have one each, far ones share, up to
+// `distance`, beyond which all are one.
+//   n = distance of key - query, e = half of the buckets of one side
+//   bucket = n for n < e, else min(e + floor(log(n / e) / log(distance / e) * (side - e)), side -
+//   1)
+// Causal: n = query - key, keys ahead count as n = 0, one side has all buckets. Else each side has
+// half of them: keys ahead the upper half. In f32, as transformers and Mesh TensorFlow compute it.
+struct RelativeBuckets {
+  int64_t buckets = 32, distance = 128;
+  bool causal = true;
+};
+int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query);
+
 // What a query sees, and what is added to its scores.
 struct AttentionScope {
   bool causal = true;  // of keys, those at j <= i
@@ -24,7 +37,7 @@ struct AttentionScope {
   // [B, S] i32: keys with id 0 are padding, which nobody sees; no data: none is. A query that sees
   // no key gets the mean of all values; the gradient of its output must be zero.
   TensorView ids = {};
-  // [H, N] f32 or bf16: bias[h, relative_bucket(j - i)] is added (relative_position.h); or no data.
+  // [H, N] f32 or bf16: bias[h, relative_bucket(j - i)] is added; or no data.
   TensorView bias = {};
   int64_t bias_distance = 128;
 };

@@ -22,8 +22,8 @@ struct Dropout {
 inline uint64_t mask_key(const Dropout& d) {
   if (d.seed == nullptr) return d.key;
   const auto seed = static_cast<uint64_t>(*d.seed), step = static_cast<uint64_t>(*d.step);
-  return Philox{d.key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((step << 16) |
-                                                             static_cast<uint64_t>(d.layer + 1));
+  const uint64_t layer = d.layer + 1;
+  return Philox{d.key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((step << 16) | layer);
 }
 
 // Where a local [B, T, F] lies in the global [.., rows, width] of each sample:

@@ -16,7 +16,7 @@
 
 #include "base/dtype.h"
 #include "kernels/gated_activation.h"
-#include "kernels/prepared.h"
+#include "kernels/kernel.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/attention.h"
-#include "kernels/prepared.h"
+#include "kernels/kernel.h"
 #include "kernels/product_choices.h"
 #include "tensor/gpu.h"
 

@@ -1,3 +1,5 @@
+// The backend of a GPU. Measured times include only work of the device: what is timed runs often
+// enough in one graph, or in one stretch of the host's clock, that launches do not count.
 #include "kernels/gpu_backend.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// Initial weights as a function of (key, global element): the same on any layout, number of threads
+// Initial values on the CPU.
+//
+// Normal weights are a function of (key, global element): the same on any layout, number of threads
 // and CPU. Element e takes block e / 4 of Philox{key}; words 0 and 1 give elements 0 (cosine) and
 // 1 (sine) of the four by Box-Muller, words 2 and 3 the others:
 //   u = (w0 / 2 + 1/2) / 2^31,   z0 = sqrt(-2 ln u) cos(2 pi w1 / 2^32),   z1 with the sine
@@ -18,5 +20,8 @@ struct NormalInitialiser {
 };
 void initialise_normal(const TensorView& y,  // [n] f32, bf16 or f16  written
                        const NormalInitialiser& n, int threads);
+
+// Every element is `value`.
+void fill(const TensorView& y, float value, int threads);  // f32, bf16 or f16
 
 }  // namespace tessera::kernels

@@ -8,10 +8,11 @@
 // memory is the device's, and no call waits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels {
 
@@ -23,6 +24,12 @@ struct Launch {
   Stream stream = {};         // of a GPU; the CPU has none
   void* workspace = nullptr;  // workspace_bytes() bytes
   int threads = 1;            // CPU threads; workspace_bytes() was asked for this number
+
+  // An array in the workspace, that many bytes from its start.
+  template <class T>
+  T* room(int64_t offset = 0) const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
+  }
 };
 
 // The bytes of workspace that a launch needs: a function of shapes and types, so the data of views
@@ -30,6 +37,12 @@ struct Launch {
 template <class Device, class Args>
 int64_t workspace_bytes(Device, const Args&, int) {
   return 0;
+}
+
+// The bytes of an array of n elements.
+template <class T>
+constexpr int64_t bytes_for(int64_t n) {
+  return n * int64_t{sizeof(T)};
 }
 
 template <class Args>
@@ -58,15 +71,22 @@ class TableOf<ArgsList<Args...>> {
   std::tuple<Kernel<Args>...> kernels_;
 };
 
-template <class Device, class Args>
-constexpr Kernel<Args> kernel_on() {
-  return {[](const Launch& l, const Args& a) { launch(Device(), l, a); },
-          [](const Args& a, int threads) { return workspace_bytes(Device(), a, threads); }};
-}
+// A kernel that is made ready once for a shape: a library's plan, an algorithm that was measured.
+// What it computes is in the header of its kind: Product (kernels/matmul.h), Head
+// (kernels/linear_cross_entropy.h), GpuAttention (kernels/gpu_attention.h).
+class PreparedKernel {
+ public:
+  PreparedKernel() = default;
+  PreparedKernel(const PreparedKernel&) = delete;
+  PreparedKernel& operator=(const PreparedKernel&) = delete;
+  virtual ~PreparedKernel() = default;
 
-template <class Device, class... Args>
-constexpr TableOf<ArgsList<Args...>> table_of(ArgsList<Args...>) {
-  return TableOf<ArgsList<Args...>>(kernel_on<Device, Args>()...);
-}
+  // What a run needs. On the CPU it is aligned to 64 bytes, on a GPU to kBlasWorkspaceAlignment.
+  virtual int64_t workspace_bytes() const = 0;
+
+ protected:
+  PreparedKernel(PreparedKernel&&) = default;
+  PreparedKernel& operator=(PreparedKernel&&) = default;
+};
 
 }  // namespace tessera::kernels

@@ -4,22 +4,18 @@
 #include "kernels/adafactor.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
-#include "kernels/cast.h"
-#include "kernels/clip.h"
-#include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/divided_cross_entropy.h"
 #include "kernels/dropout.h"
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
-#include "kernels/fill.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
+#include "kernels/gradient_norm.h"
 #include "kernels/kernel.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/router.h"
-#include "kernels/scale.h"
-#include "kernels/squares.h"
 #include "kernels/sum.h"
 #include "kernels/update.h"
 
@@ -73,6 +69,17 @@ using AllArgs = ArgsList<ClearArgs,                //
                          UpdateSquaresArgs,        //
                          AdafactorArgs>;
 using KernelTable = TableOf<AllArgs>;
+
+template <class Device, class Args>
+constexpr Kernel<Args> kernel_on() {
+  return {[](const Launch& l, const Args& a) { launch(Device(), l, a); },
+          [](const Args& a, int threads) { return workspace_bytes(Device(), a, threads); }};
+}
+
+template <class Device, class... Args>
+constexpr TableOf<ArgsList<Args...>> table_of(ArgsList<Args...>) {
+  return TableOf<ArgsList<Args...>>(kernel_on<Device, Args>()...);
+}
 
 const KernelTable& cpu_kernels();
 const KernelTable& gpu_kernels();  // only if why_no_gpu() returns nothing

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "base/dtype.h"
-#include "kernels/prepared.h"
+#include "kernels/kernel.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {

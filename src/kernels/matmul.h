@@ -24,7 +24,7 @@
 
 #include "base/dtype.h"
 #include "kernels/fp8.h"
-#include "kernels/prepared.h"
+#include "kernels/kernel.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {

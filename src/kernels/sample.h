@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {

@@ -10,9 +10,9 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/tree.h"
-#include "launch/watch_report.h"
+#include "launch/watch.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr double kClocksApart = 2;  // seconds; what NTP keeps is a thousandth of it
@@ -63,8 +63,7 @@ void compare_clocks(std::span<const RankFacts> ranks, Agreement& out) {
   std::vector<double> sorted;
   for (const RankFacts& r : ranks) sorted.push_back(r.clock_s);
   // The median: one wrong clock does not move it.
-  std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>((sorted.size() - 1) / 2),
-                   sorted.end());
+  std::nth_element(sorted.begin(), sorted.begin() + (sorted.size() - 1) / 2, sorted.end());
   const double middle = sorted[(sorted.size() - 1) / 2];
   std::map<std::string, double> by_host;
   // One warning per host: its ranks share the clock.
@@ -134,4 +133,4 @@ RankFacts parse_facts(const std::string& text) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

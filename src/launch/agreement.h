@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::launch {
 
 struct RankFacts {
   int rank = 0;
@@ -28,4 +28,4 @@ Agreement compare(std::span<const RankFacts> ranks);
 std::string to_text(const RankFacts& facts);
 RankFacts parse_facts(const std::string& text);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 struct Pipe {
@@ -130,4 +130,4 @@ CommandOutput run_command(const std::vector<std::string>& command) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -10,7 +10,7 @@
 
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 class Child {
  public:
@@ -42,4 +42,4 @@ struct CommandOutput {
 // if it cannot be started.
 CommandOutput run_command(const std::vector<std::string>& command);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "launch/home.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // --map-by slot (below: --distribution block) places consecutive ranks on one host. --tag-output
@@ -111,4 +111,4 @@ std::string quote_words(const std::vector<std::string>& words) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

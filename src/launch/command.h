@@ -2,12 +2,32 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/hosts.h"
-#include "launch/relay.h"
 
-namespace tessera {
+namespace tessera::launch {
+
+// What mpirun and srun pass on from the ranks, line by line. Pure.
+
+enum class Starter : uint8_t { kMpirun, kSrun };
+
+struct RankLine {
+  int rank = -1;  // -1: the starter's own words
+  std::string text;
+};
+
+// "[1,5]<stderr>:text" of `mpirun --tag-output`, "5: text" of `srun --label`.
+RankLine parse_line(Starter starter, std::string_view line);
+
+// Parses a line of the starter that reports how a rank's process ended; else returns rank -1:
+//   mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).
+//   srun: error: n02: task 1: Killed
+RankLine parse_ending(Starter starter, std::string_view line);
+
+// Of the starter's own words, frames and what is said of every job that ends badly.
+bool is_noise(std::string_view line);
 
 struct StartOptions {
   Starter starter = Starter::kMpirun;
@@ -33,4 +53,4 @@ std::vector<std::string> split_words(const std::string& text);
 // The same words for a shell, quoted where they need it.
 std::string quote_words(const std::vector<std::string>& words);
 
-}  // namespace tessera
+}  // namespace tessera::launch

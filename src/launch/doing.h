@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::launch {
 
 struct Doing {
   int64_t step = 0;    // 0: before the first
@@ -63,8 +63,7 @@ class DoingSlot {
 
   static size_t whole_characters(std::string_view text) noexcept {
     size_t length = kBytes;
-    while (length > 0 && length < text.size() &&
-           (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U)
+    while (length > 0 && length < text.size() && (text[length] & 0xC0) == 0x80)
       --length;  // no UTF-8 character is cut
     return length;
   }
@@ -76,4 +75,4 @@ class DoingSlot {
   std::array<std::atomic<uint64_t>, kWords> words_{};
 };
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Blocks all signals while the heartbeat's thread is created. It inherits the mask, so signals are
@@ -81,8 +81,7 @@ void Heartbeat::connect() {
 void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
   if (!thread_.joinable()) return;
   // A repeated report, as a long wait makes it, keeps the time at which it began.
-  const size_t what =
-      std::hash<std::string_view>()(text) + static_cast<size_t>(step) * 2 + (waits ? 1 : 0);
+  const size_t what = std::hash<std::string_view>()(text) + step * 2 + (waits ? 1 : 0);
   if (what == std::exchange(said_, what)) return;
   doing_.write(step, text, waits, options_.now_s());
 }
@@ -212,4 +211,4 @@ bool Heartbeat::end(const std::string& why) {
   return false;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -23,7 +23,7 @@
 #include "launch/message.h"
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 struct HeartbeatOptions {
   Home home;
@@ -81,4 +81,4 @@ class Heartbeat {
   std::thread thread_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::launch

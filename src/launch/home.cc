@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kRankOfLoopback = 2;
@@ -101,4 +101,4 @@ std::vector<std::string> own_addresses() {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

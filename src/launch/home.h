@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::launch {
 
 constexpr const char* kHomeVariable = "TESSERA_LAUNCH";
 
@@ -26,4 +26,4 @@ std::string new_token();  // 128 random bits, as 32 hexadecimal digits
 // Of the interfaces that are up, IPv4 before IPv6, loopback last; no link-local ones.
 std::vector<std::string> own_addresses();
 
-}  // namespace tessera
+}  // namespace tessera::launch

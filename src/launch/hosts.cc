@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kMostSlots = 10'000;
@@ -31,6 +31,7 @@ int read_slots(std::string_view text, const std::string& at) {
   return n;
 }
 
+// Reads a line. Of "n01:4" and "slots=4" the last one counts; upper limits of mpirun are ignored.
 Host read_host(const std::string& line, const std::string& at) {
   std::istringstream words(line);
   Host host;
@@ -95,4 +96,4 @@ size_t host_of(std::span<const Host> hosts, int rank) {
   return hosts.size() - 1;  // more ranks than slots
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

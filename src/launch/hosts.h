@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::launch {
 
 struct Host {
   std::string name;
@@ -24,4 +24,4 @@ std::string host_list(std::span<const Host> hosts);  // n01:4,n02:4
 // Ranks fill one host after the other; the index of the one that has this rank.
 size_t host_of(std::span<const Host> hosts, int rank);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr std::array kNames = {"hello", "facts", "beat", "fail", "bye",
@@ -31,8 +31,7 @@ void read(const Tree& tree, const char* name, bool& value) {
 void read(const Tree& tree, const char* name, double& value) {
   const Tree* t = tree.find(name);
   if (t == nullptr) return;
-  if (const auto* d = std::get_if<double>(&t->value)) value = *d;
-  if (const auto* i = std::get_if<int64_t>(&t->value)) value = static_cast<double>(*i);
+  value = number_in(*t).value_or(value);
 }
 
 // Visits the members of a message's kind, listed once for encoding and decoding.
@@ -106,4 +105,4 @@ bool LineBuffer::take(std::string& line) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

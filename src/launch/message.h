@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::launch {
 
 enum class MessageKind : uint8_t {
   kHello,
@@ -70,4 +70,4 @@ class LineBuffer {
   bool cut_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr size_t kMostWaiting = 1024;  // unsent bytes; a further message would add nothing new
@@ -34,7 +34,7 @@ void watch(const Descriptor& epoll, const Descriptor& socket) {
 
 Receiver::Receiver(std::string token, int ranks, Interfaces interfaces)
     : token_(std::move(token)),
-      most_strangers_(static_cast<size_t>(ranks) + kSpareStrangers),
+      most_strangers_(ranks + kSpareStrangers),
       listener_(listen_on(interfaces, port_)) {
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   watch(epoll_, listener_);
@@ -133,4 +133,4 @@ void Receiver::tell_all(MessageKind kind) {
   for (auto& [fd, connection] : connections_) post(connection, kind);
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -9,7 +9,7 @@
 #include "launch/message.h"
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 struct RankEvent {
   int rank = 0;
@@ -52,4 +52,4 @@ class Receiver {
   std::map<int, Connection> connections_;  // by descriptor
 };
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -1,11 +1,11 @@
 // Parses the output of mpirun and srun: the rank of each line, and the launcher's own messages
 // about how a rank ended.
-#include "launch/relay.h"
+#include "launch/command.h"
 
 #include <array>
 #include <charconv>
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Reads digits at the start of `text` and removes them; -1 where there are none.
@@ -13,7 +13,7 @@ int take_number(std::string_view& text) {
   int value = -1;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (wrong != std::errc() || value < 0) return -1;
-  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  text.remove_prefix(end - text.data());
   return value;
 }
 
@@ -99,4 +99,4 @@ bool is_noise(std::string_view line) {
   return false;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // The ranks are compared too: the same step may fail once on each of two broken hosts.
@@ -40,7 +40,7 @@ std::set<std::string> lost_hosts(const Verdict& verdict, const std::vector<std::
 
 Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends) {
   CHECK(!ends.empty(), "no loss to follow");
-  if (static_cast<int>(ends.size()) > options.limit) return {};
+  if (std::ssize(ends) > options.limit) return {};
   const AttemptEnd& last = ends.back();
   if (last.verdict.loss == Loss::kDisagree) return {false, 0, "this does not mend itself"};
   if (last.verdict.loss == Loss::kError && last.verdict.code == kNumericExitCode)
@@ -72,7 +72,7 @@ std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
   RankHosts next = world;
   const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
   const auto stays = [&](const std::string& host) { return !lost.contains(host); };
-  auto left = static_cast<int64_t>(std::count_if(rank_hosts.begin(), rank_hosts.end(), stays));
+  int64_t left = std::count_if(rank_hosts.begin(), rank_hosts.end(), stays);
   // All ranks are on failed hosts, or the hosts are unknown: use fewer ranks on the same ones.
   if (left == 0 || lost.empty()) {
     left = world.ranks - std::max<int64_t>(1, std::ssize(verdict.ranks));
@@ -94,4 +94,4 @@ std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
   return next;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -8,7 +8,7 @@
 #include "launch/hosts.h"
 #include "launch/watch.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 // How an attempt ended.
 struct AttemptEnd {
@@ -55,4 +55,4 @@ struct RankHosts {
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
                                  const std::vector<std::string>& rank_hosts, const JobSize& job);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "launch/command.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 std::string line(const std::string& option, const std::string& why = "") {
@@ -104,4 +104,4 @@ exit "$code"
                      quote_words({job.folder}), quote_words(job.launch), job.requeues);
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -16,16 +16,19 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kBacklog = 4096;  // all ranks of a large run come at once; the system caps it
 
+// An address of either family, and how many of its bytes are used.
 struct Address {
   sockaddr_storage bytes{};
   socklen_t size = 0;
 };
 
+// Parses a numeric address of either family. The size stays 0 if it is neither; names are not
+// resolved, which could block.
 Address read_address(const std::string& text, int port) {
   Address out;
   const auto number = htons(static_cast<uint16_t>(port));
@@ -175,4 +178,4 @@ bool send_some(const Descriptor& socket, std::string& bytes) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

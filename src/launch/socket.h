@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::launch {
 
 // Owns one descriptor; -1: none.
 class Descriptor {
@@ -41,4 +41,4 @@ Received receive(const Descriptor& socket, std::string& bytes, size_t most = SIZ
 // Sends what fits without waiting and removes it from `bytes`. False: the connection is gone.
 bool send_some(const Descriptor& socket, std::string& bytes);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -15,12 +15,12 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/print.h"
+#include "base/log.h"
 #include "launch/child.h"
 #include "launch/home.h"
 #include "launch/receiver.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 constexpr int kLookMs = 100;
@@ -220,4 +220,4 @@ AttemptResult Attempt::go() {
 
 AttemptResult attempt(const AttemptOptions& options) { return Attempt(options).go(); }
 
-}  // namespace tessera
+}  // namespace tessera::launch

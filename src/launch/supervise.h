@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/file.h"
-#include "launch/relay.h"
+#include "launch/command.h"
 #include "launch/socket.h"
 #include "launch/watch.h"
 
-namespace tessera {
+namespace tessera::launch {
 
 struct AttemptOptions {
   Starter starter = Starter::kMpirun;
@@ -41,4 +41,4 @@ struct AttemptResult {
 
 AttemptResult attempt(const AttemptOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -10,9 +10,8 @@
 
 #include "base/error.h"
 #include "launch/agreement.h"
-#include "launch/watch_report.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Seconds between two looks. If more time has passed, the monitor itself was suspended.
@@ -25,7 +24,7 @@ using Life = RankState::Life;
 }  // namespace
 
 Watch::Watch(WatchOptions options, double now_s)
-    : options_(std::move(options)), last_s_(now_s), ranks_(static_cast<size_t>(options_.ranks)) {}
+    : options_(std::move(options)), last_s_(now_s), ranks_(options_.ranks) {}
 
 void Watch::advance(double now_s) {
   // At most one usual gap is added, so that after a suspension no rank times out before its beats,
@@ -251,4 +250,4 @@ std::string Watch::report() const {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

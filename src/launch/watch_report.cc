@@ -1,7 +1,7 @@
 // Writes the paragraph about a failure: who failed, where it was, and what the other ranks were
 // doing. Ranks in the same call are grouped, since with many ranks most of them wait in the same
 // collective.
-#include "launch/watch_report.h"
+#include "launch/watch.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "base/count.h"
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 using Life = RankState::Life;
@@ -67,15 +67,15 @@ std::string others(std::span<const int> lost, std::span<const RankState> ranks, 
   };
   const RankState& first = ranks[lost[0]];
   std::vector<Group> groups;
-  for (size_t i = 0; i < ranks.size(); ++i) {
+  for (int i = 0; i < std::ssize(ranks); ++i) {
     const RankState& r = ranks[i];
-    if (std::find(lost.begin(), lost.end(), static_cast<int>(i)) != lost.end()) continue;
+    if (std::find(lost.begin(), lost.end(), i) != lost.end()) continue;
     if (r.life == Life::kAwaited || r.life == Life::kLeft) continue;
     const std::string place = place_of(r.beat);
     auto at = std::find_if(groups.begin(), groups.end(),
                            [&](const Group& g) { return g.place == place; });
     if (at == groups.end()) at = groups.insert(groups.end(), Group{place, {}, 0});
-    at->members.push_back(static_cast<int>(i));
+    at->members.push_back(i);
     // A beat is old when it is evaluated, so the time since it was received is added.
     if (r.beat.waits) at->waited_s = std::max(at->waited_s, r.beat.since_s + clock_s - r.heard_s);
   }
@@ -130,8 +130,8 @@ std::string died(int rank, const RankState& r) {
 // no other trace.
 std::string unreported(std::span<const RankState> ranks) {
   std::vector<int> missing;
-  for (size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].life == Life::kAwaited) missing.push_back(static_cast<int>(i));
+  for (int i = 0; i < std::ssize(ranks); ++i)
+    if (ranks[i].life == Life::kAwaited) missing.push_back(i);
   if (missing.empty() || missing.size() == ranks.size()) return "";
   return fmt::format(" {} had not reported, and may have died first.",
                      capital(name_ranks(missing)));
@@ -196,4 +196,4 @@ std::string report_loss(Loss loss, std::span<const int> lost, std::span<const Ra
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -12,7 +12,7 @@
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -161,7 +161,7 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
   auto* const py = reinterpret_cast<uint64_t*>(y.data());
   auto* const pz = reinterpret_cast<uint64_t*>(z.data());
 #pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < n; ++i) px[i] = py[i] = pz[i] = static_cast<uint64_t>(i);
+  for (int64_t i = 0; i < n; ++i) px[i] = py[i] = pz[i] = i;
   // The sum is stored, so the compiler cannot remove the loop.
   volatile uint64_t sink = 0;
   const double read_s = shortest_call(seconds, [&] {
@@ -183,4 +183,4 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
   return {size / read_s, 2 * size / copy_s, 3 * size / triad_s};
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

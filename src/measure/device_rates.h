@@ -10,7 +10,7 @@
 #include "ir/cost.h"
 #include "tensor/cpu_features.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 // A matrix product of a training step: C [m, n] = sum over k.
 struct ProductCase {
@@ -38,4 +38,4 @@ struct MemoryRate {
 };
 MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds);
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 using Work = std::function<void(Stream)>;
@@ -33,7 +34,7 @@ class Operands {
   }
   template <class T>
   T* given(const std::vector<T>& values) {
-    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    const int64_t bytes = values.size() * sizeof(T);
     const TensorView v = {space(bytes), DType::kU8, {bytes}};
     const TensorView host = arenas_.back()->host(v);
     std::memcpy(host.data, values.data(), bytes);
@@ -160,8 +161,8 @@ class KernelBench {
     const int64_t d = z_.hidden / z_.heads;
     const TensorView qkv = o.numbers(kLow, {z_.sequences, z_.length, z_.heads, 3, d});
     std::vector<int32_t> at(rows());
-    for (size_t i = 0; i < at.size(); ++i)
-      at[i] = static_cast<int32_t>(i % static_cast<size_t>(z_.length));
+    for (auto row = at.begin(); row != at.end(); row += z_.length)
+      std::iota(row, row + z_.length, 0);
     const TensorView positions = o.integers(at, {z_.sequences, z_.length});
     const kernels::Rotary r = {.dims = d / 2 * 2};
     // q and k, read and written
@@ -185,8 +186,8 @@ class KernelBench {
     for (int32_t& id : ids) {
       // A linear congruential generator; its upper bits are used.
       state = state * 1664525u + 1013904223u;
-      const double u = (static_cast<double>(state >> 8) + 0.5) / (1 << 24);
-      id = static_cast<int32_t>(std::pow(static_cast<double>(z_.vocabulary), u)) - 1;
+      const double u = ((state >> 8) + 0.5) / (1 << 24);
+      id = static_cast<int32_t>(std::pow(z_.vocabulary, u)) - 1;
     }
     return ids;
   }
@@ -366,4 +367,4 @@ double measure_copy(const kernels::Backend& device, int64_t bytes,
   return 2 * static_cast<double>(bytes) / device.best_seconds(work, now_s, seconds);
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 // GPT-2 1.5B by default, with so many tokens that an operand is larger than a device's caches.
 struct KernelSizes {
@@ -35,4 +35,4 @@ std::vector<KernelRate> measure_kernels(const kernels::Backend& device, const Ke
 double measure_copy(const kernels::Backend& device, int64_t bytes,
                     const std::function<double()>& now_s, double seconds);
 
-}  // namespace tessera
+}  // namespace tessera::measure

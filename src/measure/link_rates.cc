@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/idle.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 constexpr int64_t kSizes[] = {1 << 12, 1 << 16, 1 << 19, 1 << 22, 1 << 25};  // bytes
@@ -20,7 +20,7 @@ double clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::vector<LinkSample> measure(World& world, Communicator& group) {
+std::vector<LinkSample> measure(comm::World& world, comm::Communicator& group) {
   std::vector<LinkSample> samples;
   std::vector<float> data(static_cast<size_t>(kSizes[std::size(kSizes) - 1]) / sizeof(float), 1.0f);
   for (const int64_t bytes : kSizes) {
@@ -30,21 +30,21 @@ std::vector<LinkSample> measure(World& world, Communicator& group) {
       world.barrier();
       const double began = clock_s();
       // A maximum leaves the data unchanged, so all repetitions have the same work.
-      wait_for(group, group.all_reduce(x, x, Reduction::kMax));
+      comm::wait_for(group, group.all_reduce(x, x, comm::Reduction::kMax));
       if (i > 0) seconds.push_back(clock_s() - began);
     }
     // The median of the repetitions, then the mean over the ranks.
     std::nth_element(seconds.begin(), seconds.begin() + kTimes / 2, seconds.end());
     std::vector<double> all = {seconds[kTimes / 2]};
-    world.all_reduce(all, Reduction::kSum);
+    world.all_reduce(all, comm::Reduction::kSum);
     samples.push_back({static_cast<double>(bytes), all[0] / static_cast<double>(world.size())});
   }
   return samples;
 }
 
-LinkRate measured(World& world, const std::vector<int64_t>& members) {
+LinkRate measured(comm::World& world, const std::vector<int64_t>& members) {
   if (members.size() < 2) return {};
-  const std::unique_ptr<Communicator> group = world.group(members);
+  const std::unique_ptr<comm::Communicator> group = world.group(members);
   return fit_link(measure(world, *group), std::ssize(members));
 }
 
@@ -69,7 +69,7 @@ LinkRate fit_link(const std::vector<LinkSample>& samples, int64_t members) {
   return {2 * (n - 1) / n / a, b / (2 * (n - 1))};
 }
 
-LinkRates measure_links(World& world) {
+LinkRates measure_links(comm::World& world) {
   LinkRates rates;
   std::vector<int64_t> here;
   const std::string& host = world.host(world.rank());
@@ -78,7 +78,7 @@ LinkRates measure_links(World& world) {
   const auto k = std::ssize(here);
   // The maximum of k and of -k give the largest and the smallest number of ranks per host at once.
   std::vector<double> most = {static_cast<double>(k), static_cast<double>(-k)};
-  world.all_reduce(most, Reduction::kMax);
+  world.all_reduce(most, comm::Reduction::kMax);
   if (most[0] != -most[1] || here.back() - here.front() + 1 != k || here.front() % k != 0)
     throw Error(
         "the links are measured with neighbouring ranks on a host and as many on each; host {} "
@@ -95,4 +95,4 @@ LinkRates measure_links(World& world) {
   return rates;
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -3,7 +3,7 @@
 
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 // bytes_per_s and latency_s of plan/links.h: with them a ring of n members takes
 //   2 ((n - 1) / n · bytes / bytes_per_s + (n - 1) latency_s)
@@ -20,7 +20,7 @@ struct LinkRates {
 };
 
 // Collective. Ranks of a host are neighbours, and as many on each; throws Error where not.
-LinkRates measure_links(World& world);
+LinkRates measure_links(comm::World& world);
 
 // The best two figures for seconds measured by the bytes of an all_reduce of n members: the least
 // squares of relative errors.
@@ -29,4 +29,4 @@ struct LinkSample {
 };
 LinkRate fit_link(const std::vector<LinkSample>& samples, int64_t members);
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -16,7 +16,7 @@
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 double clock_s() {
@@ -24,7 +24,7 @@ double clock_s() {
 }
 
 double median(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
+  const auto middle = x.begin() + x.size() / 2;
   std::nth_element(x.begin(), middle, x.end());
   return *middle;
 }
@@ -40,31 +40,32 @@ struct Sample {
 };
 
 // A learning rate of 0 keeps the weights finite, whatever the data; the work of a step is the same.
-RunConfig probe(Family family, DType type, int64_t hidden, int64_t tokens, int64_t micro) {
-  RunConfig c;
-  apply_family(family, c.model);
+config::RunConfig probe(model::Family family, DType type, int64_t hidden, int64_t tokens,
+                        int64_t micro) {
+  config::RunConfig c;
+  model::apply_family(family, c.model);
   c.model.layers = 2;
   c.model.hidden = hidden;
   c.model.heads = std::max<int64_t>(hidden / 64, 1);
   c.model.vocabulary = 16 * hidden;
   c.model.context = c.data.sequence_length = tokens;
-  if (family == Family::kGpt2) c.model.dropout = 0.1;
-  derive_sizes(c.model);
+  if (family == model::Family::kGpt2) c.model.dropout = 0.1;
+  model::derive_sizes(c.model);
   c.batch.micro = micro;
   c.batch.global = 2 * micro;  // the second adds to gradients
-  c.precision = type == DType::kF32 ? Precision::kFp32 : Precision::kBf16;
+  c.precision = type == DType::kF32 ? compile::Precision::kFp32 : compile::Precision::kBf16;
   c.optimizer.learning_rate = 0;
   return c;
 }
 
-BatchSource batches(const RunConfig& c) {
-  return {batch_shape(c, 0), [v = c.model.vocabulary](int64_t sample, std::span<int32_t> out) {
+data::BatchSource batches(const config::RunConfig& c) {
+  return {config::batch_shape(c, 0),
+          [v = c.model.vocabulary](int64_t sample, std::span<int32_t> out) {
             for (size_t t = 0; t < out.size(); ++t) {
               // A hash of sample and position: ids are spread over the whole table and are the same
               // in every run.
-              const uint64_t mixed =
-                  (static_cast<uint64_t>(sample) << 20 | t) * 0x9e3779b97f4a7c15u;
-              out[t] = static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(v));
+              const uint64_t mixed = (sample << 20 | t) * 0x9e3779b97f4a7c15u;
+              out[t] = static_cast<int32_t>((mixed >> 33) % v);
             }
             return std::ssize(out);
           }};
@@ -73,10 +74,10 @@ BatchSource batches(const RunConfig& c) {
 // Trains `steps` steps after one that warms up, and records how long each op of a step took.
 class Probe {
  public:
-  Probe(const RunConfig& config, const CpuFeatures& cpu, int threads)
-      : world_(self_world()),
-        trainer_(config, std::make_unique<PreparedKernels>(cpu, threads), INT64_MAX, *world_,
-                 clock_s),
+  Probe(const config::RunConfig& config, const CpuFeatures& cpu, int threads)
+      : world_(comm::self_world()),
+        trainer_(config, std::make_unique<runtime::PreparedKernels>(cpu, threads), INT64_MAX,
+                 *world_, clock_s),
         values_(local_values(trainer_.program().values)),
         source_(batches(config)) {
     trainer_.initialise();
@@ -86,7 +87,7 @@ class Probe {
     trainer_.step(1, 0, source_);
     for (int s = 0; s < steps; ++s) {
       next_ = 0;
-      trainer_.step(2 + s, 0, source_, [this](const OpEvent& e) { note(e); });
+      trainer_.step(2 + s, 0, source_, [this](const runtime::OpEvent& e) { note(e); });
     }
     return std::move(samples_);
   }
@@ -104,20 +105,20 @@ class Probe {
   }
 
  private:
-  void note(const OpEvent& e) {
+  void note(const runtime::OpEvent& e) {
     const double seconds = clock_s() - e.start_s;
     if (next_ == samples_.size()) {
       const Op& op = *e.op.op;
-      samples_.push_back({rate_key(op, values_), cost_of(op, values_), {}});
+      samples_.push_back({plan::rate_key(op, values_), cost_of(op, values_), {}});
     }
     // The schedule is the same in every step, so the n-th event belongs to the n-th op.
     samples_[next_++].seconds.push_back(seconds);
   }
 
-  std::unique_ptr<World> world_;
-  Trainer trainer_;
+  std::unique_ptr<comm::World> world_;
+  train::Trainer trainer_;
   ValueVector values_;
-  BatchSource source_;
+  data::BatchSource source_;
   std::vector<Sample> samples_;
   size_t next_ = 0;
 };
@@ -145,7 +146,7 @@ class Rates {
     sum.seconds += seconds;
   }
 
-  StepRates mean(World& world) const {
+  StepRates mean(comm::World& world) const {
     StepRates r;
     // All rates in one all-reduce, in the order of the maps, and read back in the same order.
     std::vector<double> rates;
@@ -154,7 +155,7 @@ class Rates {
     };
     each(products_), each(bytes_), each(flops_);
     rates.push_back(kernel_s_);
-    world.all_reduce(rates, Reduction::kSum);
+    world.all_reduce(rates, comm::Reduction::kSum);
     auto next = rates.begin();
     const auto ranks = static_cast<double>(world.size());
     for (const auto& [key, sum] : products_) {
@@ -178,23 +179,26 @@ class Rates {
 
 }  // namespace
 
-std::vector<RunConfig> probe_models(DType type, Depth depth) {
-  if (depth == Depth::kRough) return {probe(Family::kLlama, type, 192, 112, 1)};
+std::vector<config::RunConfig> probe_models(DType type, Depth depth) {
+  if (depth == Depth::kRough) return {probe(model::Family::kLlama, type, 192, 112, 1)};
   if (type != DType::kF32)
-    return {probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
-  return {probe(Family::kGpt2, type, 320, 208, 3), probe(Family::kGpt2, type, 640, 352, 1),
-          probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
+    return {probe(model::Family::kLlama, type, 320, 352, 2),
+            probe(model::Family::kNeox, type, 640, 208, 2)};
+  return {probe(model::Family::kGpt2, type, 320, 208, 3),
+          probe(model::Family::kGpt2, type, 640, 352, 1),
+          probe(model::Family::kLlama, type, 320, 352, 2),
+          probe(model::Family::kNeox, type, 640, 208, 2)};
 }
 
-StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth depth) {
+StepRates measure_steps(comm::World& world, const CpuFeatures& cpu, int threads, Depth depth) {
   constexpr int kTinySteps = 50, kSteps[] = {1, 3, 5};  // by Depth
   world.barrier();
   // All sizes are so small that a step is nearly only the fixed costs of its ops.
-  const double tiny =
-      Probe(probe(Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads).seconds_an_op(kTinySteps);
+  const double tiny = Probe(probe(model::Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads)
+                          .seconds_an_op(kTinySteps);
   Rates rates(tiny);
   for (const DType type : {DType::kF32, DType::kBF16})
-    for (const RunConfig& c : probe_models(type, depth)) {
+    for (const config::RunConfig& c : probe_models(type, depth)) {
       Probe p(c, cpu, threads);
       world.barrier();
       for (const Sample& s : p.run(kSteps[static_cast<size_t>(depth)])) rates.add(s);
@@ -202,4 +206,4 @@ StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth
   return rates.mean(world);
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

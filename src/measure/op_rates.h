@@ -10,13 +10,13 @@
 #include "plan/hardware.h"
 #include "tensor/cpu_features.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 // Rates are means over the ranks; they hold for one rank with so many threads. kernel_s is what an
 // op takes beside its bytes: the mean of a step whose sizes are tiny.
 struct StepRates {
-  std::vector<MeasuredProduct> products;
-  OpRates op_bytes_per_s, op_flops_per_s;
+  std::vector<plan::MeasuredProduct> products;
+  plan::OpRates op_bytes_per_s, op_flops_per_s;
   double kernel_s = 0;
 };
 
@@ -25,9 +25,9 @@ enum class Depth { kRough, kQuick, kFull };
 
 // The models: two families with all their ops, two sizes, f32 and bf16; roughly, one that is small.
 // Their widths and lengths are none that people train.
-std::vector<RunConfig> probe_models(DType type, Depth depth);
+std::vector<config::RunConfig> probe_models(DType type, Depth depth);
 
 // Each op's median over some steps of them. Collective.
-StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth depth);
+StepRates measure_steps(comm::World& world, const CpuFeatures& cpu, int threads, Depth depth);
 
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -13,7 +13,7 @@
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 constexpr int64_t kMessageBytes = 1 << 20;
@@ -27,20 +27,20 @@ double steady_s() {
 
 double median(std::vector<double> x) {
   if (x.empty()) return 0;
-  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
+  const auto middle = x.begin() + x.size() / 2;
   std::nth_element(x.begin(), middle, x.end());
   return *middle;
 }
 
 // Exchanges a message there and back, the lower rank first, and returns the best rate. A round trip
 // needs one clock only.
-double exchange(Communicator& all, int64_t own, int64_t peer, const TensorView& x) {
+double exchange(comm::Communicator& all, int64_t own, int64_t peer, const TensorView& x) {
   double best = 0;
   for (int i = 0; i < kMessages; ++i) {
     const double began = steady_s();
-    wait_for(all, own < peer ? all.send(x, peer) : all.receive(x, peer));
-    wait_for(all, own < peer ? all.receive(x, peer) : all.send(x, peer));
-    const double rate = 2 * static_cast<double>(kMessageBytes) / (steady_s() - began);
+    comm::wait_for(all, own < peer ? all.send(x, peer) : all.receive(x, peer));
+    comm::wait_for(all, own < peer ? all.receive(x, peer) : all.send(x, peer));
+    const double rate = 2.0 * kMessageBytes / (steady_s() - began);
     if (i > 0) best = std::max(best, rate);
   }
   return best;
@@ -128,7 +128,7 @@ std::vector<Round> meeting_rounds(int64_t ranks) {
   return rounds;
 }
 
-RankRates measure_ranks(World& world, const CpuFeatures& cpu, int threads) {
+RankRates measure_ranks(comm::World& world, const CpuFeatures& cpu, int threads) {
   const int64_t n = world.size(), own = world.rank();
   RankRates r;
   for (int64_t i = 0; i < n; ++i) r.hosts.push_back(world.host(i));
@@ -136,10 +136,10 @@ RankRates measure_ranks(World& world, const CpuFeatures& cpu, int threads) {
   // All ranks measure at the same time, because ranks of a host share memory and power limits.
   world.barrier();
   r.flops[own] = kernels::measure_matrix_rate(DType::kF32, cpu, threads);
-  world.all_reduce(r.flops, Reduction::kSum);
+  world.all_reduce(r.flops, comm::Reduction::kSum);
   std::vector<int64_t> everyone(n);
   std::iota(everyone.begin(), everyone.end(), 0);
-  const std::unique_ptr<Communicator> all = world.group(everyone);
+  const std::unique_ptr<comm::Communicator> all = world.group(everyone);
   std::vector<float> message(kMessageBytes / sizeof(float));
   const TensorView x{message.data(), DType::kF32, {std::ssize(message)}};
   std::vector<double> measured;
@@ -153,7 +153,7 @@ RankRates measure_ranks(World& world, const CpuFeatures& cpu, int threads) {
       measured.push_back(own == a ? rate : 0);
     }
   }
-  if (!measured.empty()) world.all_reduce(measured, Reduction::kSum);
+  if (!measured.empty()) world.all_reduce(measured, comm::Reduction::kSum);
   for (size_t i = 0; i < r.pairs.size(); ++i) r.pairs[i].bytes_per_s = measured[i];
   return r;
 }
@@ -180,4 +180,4 @@ std::vector<std::string> summary_of(const RankRates& rates) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

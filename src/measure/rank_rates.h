@@ -11,7 +11,7 @@
 #include "comm/world.h"
 #include "tensor/cpu_features.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 // Who exchanges with whom in each round: every rank at most once a round. Up to 32 ranks every pair
 // meets once; beyond, partners are 1, 2, 4, … apart, which touches every host's links.
@@ -30,7 +30,7 @@ struct RankRates {
 };
 
 // On all ranks at once; every rank gets the same answer. Some 0.5 s and 20 ms a round.
-RankRates measure_ranks(World& world, const CpuFeatures& cpu, int threads);
+RankRates measure_ranks(comm::World& world, const CpuFeatures& cpu, int threads);
 
 // "rank 3 on n02 multiplies at 41 GF/s, the median is 160": ranks below 70 % of the median; hosts
 // whose links to others, and pairs within a host that, reach less than half of the median of their
@@ -40,4 +40,4 @@ std::vector<std::string> outliers(const RankRates& rates);
 // Lowest, median and highest of each kind, a line each.
 std::vector<std::string> summary_of(const RankRates& rates);
 
-}  // namespace tessera
+}  // namespace tessera::measure

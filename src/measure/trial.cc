@@ -10,7 +10,7 @@
 #include "base/tree.h"
 #include "launch/command.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 constexpr int kKilled = 128 + SIGKILL;  // how a shell says what the kernel does out of memory
@@ -59,7 +59,7 @@ double median_step_s(const std::string& metrics_lines) {
   if (seconds.size() < 2) return 0;
   // The first step includes warm-up: memory is touched and kernels are prepared.
   seconds.erase(seconds.begin());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  const auto middle = seconds.begin() + seconds.size() / 2;
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
 }
@@ -68,15 +68,15 @@ Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, 
              double now_s)
     : options_(options), folder_(std::move(folder)), started_s_(now_s) {
   std::filesystem::create_directory(folder_);
-  std::string line = quote_words(words_of(options, keys, folder_)) + " >" +
-                     quote_words({(folder_ / "log").string()}) + " 2>&1";
+  std::string line = launch::quote_words(words_of(options, keys, folder_)) + " >" +
+                     launch::quote_words({(folder_ / "log").string()}) + " 2>&1";
   if (options.memory_gib > 0)
     // ulimit -v counts KiB. exec replaces the shell, so signals reach the program itself.
     line = fmt::format("ulimit -v {:.0f}; exec {}", options.memory_gib * (1 << 20), line);
   else
     line = "exec " + line;
-  child_ = std::make_unique<Child>(std::vector<std::string>{"/bin/sh", "-c", line},
-                                   std::vector<std::string>{});
+  child_ = std::make_unique<launch::Child>(std::vector<std::string>{"/bin/sh", "-c", line},
+                                           std::vector<std::string>{});
 }
 
 Trial::~Trial() {
@@ -87,20 +87,21 @@ Trial::~Trial() {
   std::filesystem::remove_all(folder_, nothing_lost);
 }
 
-std::optional<TrialResult> Trial::poll(double now_s) {
+std::optional<plan::TrialResult> Trial::poll(double now_s) {
   if (const std::optional<int> code = child_->ended()) return result(*code);
   if (now_s - started_s_ < options_.limit_s) return std::nullopt;
   child_->signal_all(SIGKILL);
-  return TrialResult{Outcome::kTimeOut, 0};
+  return plan::TrialResult{plan::Outcome::kTimeOut, 0};
 }
 
-TrialResult Trial::result(int code) const {
+plan::TrialResult Trial::result(int code) const {
   if (code == 0) {
     const double seconds = median_step_s(read_if_there(folder_ / "run" / "metrics.jsonl"));
-    return seconds > 0 ? TrialResult{Outcome::kRan, seconds} : TrialResult{Outcome::kFailed, 0};
+    return seconds > 0 ? plan::TrialResult{plan::Outcome::kRan, seconds}
+                       : plan::TrialResult{plan::Outcome::kFailed, 0};
   }
   const bool memory = code == kKilled || says_out_of_memory(read_if_there(folder_ / "log"));
-  return {memory ? Outcome::kOutOfMemory : Outcome::kFailed, 0};
+  return {memory ? plan::Outcome::kOutOfMemory : plan::Outcome::kFailed, 0};
 }
 
 std::string Trial::why() const {
@@ -110,4 +111,4 @@ std::string Trial::why() const {
   return line == log.npos ? log : log.substr(line + 1);
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

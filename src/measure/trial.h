@@ -10,7 +10,7 @@
 #include "launch/child.h"
 #include "plan/tune.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 struct TrialOptions {
   std::string run;                // the run file
@@ -29,17 +29,17 @@ class Trial {
 
   // What came of it, once it is over. Out of memory is what was refused before the first step, what
   // the system gave no more of, and what the kernel killed.
-  std::optional<TrialResult> poll(double now_s);
+  std::optional<plan::TrialResult> poll(double now_s);
   // The last words of one that failed.
   std::string why() const;
 
  private:
-  TrialResult result(int code) const;
+  plan::TrialResult result(int code) const;
 
   const TrialOptions& options_;
   Path folder_;
   double started_s_;
-  std::unique_ptr<Child> child_;
+  std::unique_ptr<launch::Child> child_;
 };
 
 // Returns the keys that every trial sets besides its point, whatever the run file has.
@@ -48,4 +48,4 @@ std::vector<std::string> trial_keys(const Path& directory, int64_t steps);
 // Median of the steps after the first; 0 where there are none.
 double median_step_s(const std::string& metrics_lines);
 
-}  // namespace tessera
+}  // namespace tessera::measure

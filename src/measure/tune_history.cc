@@ -12,7 +12,7 @@
 #include "tensor/cpu_features.h"
 #include "train/load_run.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 const Tree& member(const Tree& t, const char* name, const Path& path) {
@@ -23,7 +23,7 @@ const Tree& member(const Tree& t, const char* name, const Path& path) {
 
 // Returns true if the stored choices are those of the point. They are compared by key and text, not
 // by index: the knobs of a later tuning may have another order, or more choices.
-bool is_point(const Space& space, const Point& p, const Tree& told) {
+bool is_point(const plan::Space& space, const plan::Point& p, const Tree& told) {
   for (size_t k = 0; k < space.knobs.size(); ++k) {
     const Tree* choice = told.find(space.knobs[k].key);
     const std::string* text = choice == nullptr ? nullptr : choice->as_string();
@@ -32,14 +32,14 @@ bool is_point(const Space& space, const Point& p, const Tree& told) {
   return true;
 }
 
-Tree as_tree(const Space& space, const PastTrial& trial) {
+Tree as_tree(const plan::Space& space, const PastTrial& trial) {
   Tree point = Tree::object(), one;
   for (size_t k = 0; k < space.knobs.size(); ++k) {
     const int choice = space.points[trial.point][k];
     point.set(space.knobs[k].key, Tree(space.knobs[k].choices[choice]));
   }
   one.set("point", std::move(point));
-  one.set("outcome", Tree(std::string(name_of(trial.result.outcome))));
+  one.set("outcome", Tree(std::string(plan::name_of(trial.result.outcome))));
   one.set("seconds", Tree(trial.result.seconds));
   return one;
 }
@@ -48,13 +48,13 @@ std::string hash_text(const std::string& text) { return fmt::format("{:016x}", h
 
 // Returns a hash of the keys that are equal in all trials of a tuning. layout.data is not one of
 // them: it follows from the point.
-std::string hash_of(const TunedRun& run, const Space& space, int64_t steps) {
+std::string hash_of(const TunedRun& run, const plan::Space& space, int64_t steps) {
   std::vector<std::string> keys = run.keys;
   for (const std::string& key : trial_keys("trial", steps)) keys.push_back(key);
-  RunConfig config = load_run(run.run, keys);
+  config::RunConfig config = train::load_run(run.run, keys);
   Tree fixed;
   for (const Field& field : fields_of(config)) {
-    const auto is_field = [&](const Knob& knob) { return knob.key == field.path; };
+    const auto is_field = [&](const plan::Knob& knob) { return knob.key == field.path; };
     if (field.path != "layout.data" &&
         std::none_of(space.knobs.begin(), space.knobs.end(), is_field))
       fixed.set(field.path, field.write());
@@ -96,8 +96,8 @@ Tree read_trials(const Path& path) {
 
 }  // namespace
 
-TrialConditions conditions_of(const TunedRun& run, const Space& space, int64_t steps,
-                              const Hardware* simulated) {
+TrialConditions conditions_of(const TunedRun& run, const plan::Space& space, int64_t steps,
+                              const plan::Hardware* simulated) {
   TrialConditions c;
   c.run = hash_of(run, space, steps);
   c.machine = simulated == nullptr
@@ -109,14 +109,14 @@ TrialConditions conditions_of(const TunedRun& run, const Space& space, int64_t s
   return c;
 }
 
-Tree as_tree(const Space& space, const std::vector<PastTrial>& trials) {
+Tree as_tree(const plan::Space& space, const std::vector<PastTrial>& trials) {
   Tree list = Tree::list(), t;
   for (const PastTrial& trial : trials) list.push(as_tree(space, trial));
   t.set("trials", std::move(list));
   return t;
 }
 
-void add_to_history(const Path& path, const Space& space, const TrialConditions& conditions,
+void add_to_history(const Path& path, const plan::Space& space, const TrialConditions& conditions,
                     const PastTrial& trial) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   Tree trials = read_trials(path), one = as_tree(space, trial), t;
@@ -127,7 +127,7 @@ void add_to_history(const Path& path, const Space& space, const TrialConditions&
   write_file(path, to_json(t, 1) + "\n");
 }
 
-std::vector<PastTrial> read_history(const Path& path, const Space& space,
+std::vector<PastTrial> read_history(const Path& path, const plan::Space& space,
                                     const TrialConditions& conditions) {
   std::vector<PastTrial> past;
   const std::string ours = to_json(to_tree(conditions));
@@ -137,8 +137,9 @@ std::vector<PastTrial> read_history(const Path& path, const Space& space,
     const std::string* outcome = member(one, "outcome", path).as_string();
     const double* seconds = std::get_if<double>(&member(one, "seconds", path).value);
     if (outcome == nullptr) throw Error("{}: an outcome is not a text.", path.string());
-    const TrialResult result{parse_outcome(*outcome), seconds == nullptr ? 0 : *seconds};
-    if (result.outcome == Outcome::kRan && !(result.seconds > 0))
+    const plan::TrialResult result{plan::parse_outcome(*outcome),
+                                   seconds == nullptr ? 0 : *seconds};
+    if (result.outcome == plan::Outcome::kRan && !(result.seconds > 0))
       throw Error("{}: a trial that ran took no time.", path.string());
     const Tree* of = one.find("of");  // absent in a file of an older version
     if (of == nullptr || to_json(*of) != ours) continue;
@@ -148,4 +149,4 @@ std::vector<PastTrial> read_history(const Path& path, const Space& space,
   return past;
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

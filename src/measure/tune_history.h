@@ -7,11 +7,11 @@
 #include "measure/tune_points.h"
 #include "plan/tune.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 struct PastTrial {
   size_t point = 0;
-  TrialResult result;
+  plan::TrialResult result;
 };
 
 // What the time of a trial depends on besides its point. A trial of the file counts only if all of
@@ -32,20 +32,20 @@ struct TrialConditions {
 };
 
 // `simulated`: the machine of the simulator, or nullptr if the trials run on this machine.
-TrialConditions conditions_of(const TunedRun& run, const Space& space, int64_t steps,
-                              const Hardware* simulated);
+TrialConditions conditions_of(const TunedRun& run, const plan::Space& space, int64_t steps,
+                              const plan::Hardware* simulated);
 
 // {"trials": [{"point": {"batch.micro": "2", …}, "outcome": "ran", "seconds": 0.41}, …]}
-Tree as_tree(const Space& space, const std::vector<PastTrial>& trials);
+Tree as_tree(const plan::Space& space, const std::vector<PastTrial>& trials);
 
 // Adds a trial to the file, with its conditions as {"of": {"run": …}}. All others stay as they are.
 // The file is replaced atomically.
-void add_to_history(const Path& path, const Space& space, const TrialConditions& conditions,
+void add_to_history(const Path& path, const plan::Space& space, const TrialConditions& conditions,
                     const PastTrial& trial);
 
 // Returns the trials of the file that have these conditions and are points of the space; none if
 // there is no file. Throws Error for a file that is not a history.
-std::vector<PastTrial> read_history(const Path& path, const Space& space,
+std::vector<PastTrial> read_history(const Path& path, const plan::Space& space,
                                     const TrialConditions& conditions);
 
-}  // namespace tessera
+}  // namespace tessera::measure

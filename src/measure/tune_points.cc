@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/philox.h"
-#include "base/usage_error.h"
 #include "plan/explain.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 // The prior probability that a point fits in memory, as log-odds: they grow by kOddsOfMemory per
@@ -22,6 +22,8 @@ bool is_number(const std::string& s) {
   return !s.empty() && s.find_first_not_of("0123456789") == s.npos;
 }
 
+// Only divisors are choices: micro-batches divide the batch, and degrees of parallelism divide the
+// ranks.
 std::vector<std::string> divisors(int64_t n, int64_t most) {
   std::vector<std::string> all;
   for (int64_t d = 1; d <= std::min(n, most); ++d)
@@ -29,9 +31,11 @@ std::vector<std::string> divisors(int64_t n, int64_t most) {
   return all;
 }
 
-std::vector<Knob> usual_knobs(const RunConfig& c, int64_t ranks) {
+// Returns the knobs of a run whose user names none: the micro-batch size and recomputation, which
+// trade memory for time, and with several ranks the layout.
+std::vector<plan::Knob> usual_knobs(const config::RunConfig& c, int64_t ranks) {
   constexpr int64_t kMostMicro = 64;  // larger ones gain nothing and have no memory
-  std::vector<Knob> knobs = {
+  std::vector<plan::Knob> knobs = {
       {"batch.micro", divisors(c.batch.global, kMostMicro), true},
       {"layout.recompute", {"none", "selective", "full"}, false},
   };
@@ -43,27 +47,29 @@ std::vector<Knob> usual_knobs(const RunConfig& c, int64_t ranks) {
   return knobs;
 }
 
-int64_t value_of(const RunConfig& c, const Space& space, const Point& p, const std::string& key) {
+int64_t value_of(const config::RunConfig& c, const plan::Space& space, const plan::Point& p,
+                 const std::string& key) {
   for (size_t k = 0; k < space.knobs.size(); ++k)
     if (space.knobs[k].key == key) return std::stoll(space.knobs[k].choices[p[k]]);
   return key == "layout.tensor" ? c.layout.tensor : c.layout.pipeline;
 }
 
-RunConfig config_of(const TunedRun& run, const Space& space, const Point& point) {
+config::RunConfig config_of(const TunedRun& run, const plan::Space& space,
+                            const plan::Point& point) {
   std::vector<std::string> keys = run.keys;
   for (const std::string& k : keys_of(run, space, point)) keys.push_back(k);
-  RunConfig config = load_run(run.run, keys);
-  validate(config, run.data);
-  validate_names(config);
+  config::RunConfig config = train::load_run(run.run, keys);
+  config::validate(config, run.data);
+  config::validate_names(config);
   return config;
 }
 
 // Returns false for a point whose choices change nothing compared with another one: sequence
 // parallelism without tensor parallelism, or ZeRO without data parallelism. With one rank neither
 // is a knob.
-bool is_first_of_its_kind(const RunConfig& c) {
-  const Layout& l = c.layout;
-  if (mesh_of(l).ranks() == 1) return true;
+bool is_first_of_its_kind(const config::RunConfig& c) {
+  const compile::Layout& l = c.layout;
+  if (compile::mesh_of(l).ranks() == 1) return true;
   return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
 }
 
@@ -73,11 +79,11 @@ struct Rejected {
   std::string why;
 };
 
-bool can_run(const TunedRun& run, const Space& space, const Point& point, bool usual,
+bool can_run(const TunedRun& run, const plan::Space& space, const plan::Point& point, bool usual,
              Rejected& rejected) {
   try {
-    const RunConfig c = config_of(run, space, point);
-    return mesh_of(c.layout).ranks() == run.ranks && (!usual || is_first_of_its_kind(c));
+    const config::RunConfig c = config_of(run, space, point);
+    return compile::mesh_of(c.layout).ranks() == run.ranks && (!usual || is_first_of_its_kind(c));
   } catch (const Error& e) {
     ++rejected.points;
     rejected.why = e.what();
@@ -87,22 +93,22 @@ bool can_run(const TunedRun& run, const Space& space, const Point& point, bool u
 
 // Throws if a key is unknown or a choice is not one of its values, so that a misspelled knob is an
 // error and not an empty space.
-void check_knobs(const TunedRun& run, const std::vector<Knob>& knobs) {
-  for (const Knob& knob : knobs)
+void check_knobs(const TunedRun& run, const std::vector<plan::Knob>& knobs) {
+  for (const plan::Knob& knob : knobs)
     for (const std::string& choice : knob.choices) {
       std::vector<std::string> keys = run.keys;
       keys.push_back(knob.key + "=" + choice);
-      load_run(run.run, keys);
+      train::load_run(run.run, keys);
     }
 }
 
 }  // namespace
 
-Knob parse_knob(const std::string& text) {
+plan::Knob parse_knob(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == text.npos || equals + 1 == text.size())
     throw UsageError("--knob {}: wanted KEY=CHOICE,CHOICE,…", text);
-  Knob knob;
+  plan::Knob knob;
   knob.key = text.substr(0, equals);
   for (size_t at = equals + 1; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
@@ -113,7 +119,8 @@ Knob parse_knob(const std::string& text) {
   return knob;
 }
 
-std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const Point& point) {
+std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
+                                 const plan::Point& point) {
   std::vector<std::string> keys;
   bool data = false;
   for (size_t k = 0; k < space.knobs.size(); ++k) {
@@ -121,7 +128,7 @@ std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const 
     data |= space.knobs[k].key == "layout.data";
   }
   if (data) return keys;
-  const RunConfig c = load_run(run.run, run.keys);
+  const config::RunConfig c = train::load_run(run.run, run.keys);
   const int64_t model =
       value_of(c, space, point, "layout.tensor") * value_of(c, space, point, "layout.pipeline");
   // Data parallelism takes the ranks that tensor and pipeline parallelism leave.
@@ -129,15 +136,16 @@ std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const 
   return keys;
 }
 
-Space space_of(const TunedRun& run, const std::vector<Knob>& given) {
-  std::vector<Knob> knobs = given;
-  if (given.empty()) knobs = usual_knobs(load_run(run.run, run.keys), run.ranks);
+plan::Space space_of(const TunedRun& run, const std::vector<plan::Knob>& given) {
+  std::vector<plan::Knob> knobs = given;
+  if (given.empty()) knobs = usual_knobs(train::load_run(run.run, run.keys), run.ranks);
   check_knobs(run, knobs);
-  Space space = product(std::move(knobs));
+  plan::Space space = plan::product(std::move(knobs));
   const size_t all = space.points.size();
   Rejected rejected;
-  std::erase_if(space.points,
-                [&](const Point& p) { return !can_run(run, space, p, given.empty(), rejected); });
+  std::erase_if(space.points, [&](const plan::Point& p) {
+    return !can_run(run, space, p, given.empty(), rejected);
+  });
   if (!space.points.empty()) return space;
   if (rejected.points == 0)
     throw Error(
@@ -148,43 +156,46 @@ Space space_of(const TunedRun& run, const std::vector<Knob>& given) {
               rejected.points, all, rejected.why);
 }
 
-TrialResult Simulator::run(const TunedRun& tuned, const Space& space, const Point& point) const {
-  RunConfig config = config_of(tuned, space, point);
-  if (config.precision == Precision::kAuto) config.precision = Precision::kFp32;
-  resolve_sizes(config);
-  const Prediction p =
-      predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
-  return fits(p, hardware) ? TrialResult{Outcome::kRan, p.step_s}
-                           : TrialResult{Outcome::kOutOfMemory, 0};
+plan::TrialResult Simulator::run(const TunedRun& tuned, const plan::Space& space,
+                                 const plan::Point& point) const {
+  config::RunConfig config = config_of(tuned, space, point);
+  if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
+  train::resolve_sizes(config);
+  const plan::Prediction p =
+      plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
+                    plan::Software{}, target);
+  return plan::fits(p, hardware) ? plan::TrialResult{plan::Outcome::kRan, p.step_s}
+                                 : plan::TrialResult{plan::Outcome::kOutOfMemory, 0};
 }
 
-PriorBelief Simulator::believe(const TunedRun& tuned, const Space& space,
-                               const Point& point) const {
-  RunConfig config = config_of(tuned, space, point);
-  if (config.precision == Precision::kAuto) config.precision = Precision::kFp32;
-  resolve_sizes(config);
-  const Prediction p =
-      predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
+plan::PriorBelief Simulator::believe(const TunedRun& tuned, const plan::Space& space,
+                                     const plan::Point& point) const {
+  config::RunConfig config = config_of(tuned, space, point);
+  if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
+  train::resolve_sizes(config);
+  const plan::Prediction p =
+      plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
+                    plan::Software{}, target);
   const double room =
-      std::log(usable_bytes(hardware.device) / static_cast<double>(p.fullest().peak_bytes));
+      std::log(plan::usable_bytes(hardware.device) / static_cast<double>(p.fullest().peak_bytes));
   return {p.step_s, std::clamp(kOddsOfMemory * room, -kMostOdds, kMostOdds)};
 }
 
-Hardware perturbed(Hardware h, double share, uint64_t seed) {
+plan::Hardware perturbed(plan::Hardware h, double share, uint64_t seed) {
   const Philox random{hash_name("perturb", seed)};
   uint64_t next = 0;
   const auto move = [&](double& figure) {
-    figure *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+    figure *= 1 + share * (2.0 * Philox::uniform(random.block(next++)[0]) - 1);
   };
   for (double* figure :
        {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,
         &h.device.fp32_flops_per_s, &h.device.kernel_s, &h.node.bytes_per_s, &h.node.latency_s,
         &h.network.bytes_per_s, &h.network.latency_s})
     move(*figure);
-  for (OpRates* rates : {&h.device.op_bytes_per_s, &h.device.op_flops_per_s})
+  for (plan::OpRates* rates : {&h.device.op_bytes_per_s, &h.device.op_flops_per_s})
     for (auto& [op, rate] : *rates) move(rate);
-  for (MeasuredProduct& p : h.device.products) move(p.flops_per_s);
+  for (plan::MeasuredProduct& p : h.device.products) move(p.flops_per_s);
   return h;
 }
 
-}  // namespace tessera
+}  // namespace tessera::measure

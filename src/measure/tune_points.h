@@ -9,37 +9,41 @@
 #include "plan/predict.h"
 #include "plan/tune.h"
 
-namespace tessera {
+namespace tessera::measure {
 
 struct TunedRun {
   std::string run;                // the run file
   std::vector<std::string> keys;  // key=value of the command line
   int64_t ranks = 1;
-  DataUse data = DataUse::kRead;  // kIgnored: trials are simulated, which needs no data
+  config::DataUse data =
+      config::DataUse::kRead;  // kIgnored: trials are simulated, which needs no data
 };
 
 // "batch.micro=1,2,4"; numbers are ordered. Throws UsageError for anything else.
-Knob parse_knob(const std::string& text);
+plan::Knob parse_knob(const std::string& text);
 
 // Those of `given`, and of micro-batch, recomputation and (with several ranks) tensor, pipeline,
 // ZeRO and sequence parallelism what is not given. Points that no run can have are left out; data
 // ranks are what the others leave. Throws Error where no point is left.
-Space space_of(const TunedRun& run, const std::vector<Knob>& given);
+plan::Space space_of(const TunedRun& run, const std::vector<plan::Knob>& given);
 
 // The keys of a run file for a point, layout.data among them.
-std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const Point& point);
+std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
+                                 const plan::Point& point);
 
 // What the machine of the cluster file would need for it.
 struct Simulator {
-  Hardware hardware;
+  plan::Hardware hardware;
   Target target;
 
   // Out of memory where it does not fit.
-  TrialResult run(const TunedRun& run, const Space& space, const Point& point) const;
-  PriorBelief believe(const TunedRun& run, const Space& space, const Point& point) const;
+  plan::TrialResult run(const TunedRun& run, const plan::Space& space,
+                        const plan::Point& point) const;
+  plan::PriorBelief believe(const TunedRun& run, const plan::Space& space,
+                            const plan::Point& point) const;
 };
 
 // Every figure times a factor between 1 − share and 1 + share.
-Hardware perturbed(Hardware hardware, double share, uint64_t seed);
+plan::Hardware perturbed(plan::Hardware hardware, double share, uint64_t seed);
 
-}  // namespace tessera
+}  // namespace tessera::measure

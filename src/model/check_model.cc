@@ -10,7 +10,7 @@
 #include "model/family.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr double kLeastEpsilon = 1e-37;  // smallest normal f32: 1.2e-38
@@ -181,4 +181,4 @@ std::vector<int64_t> divisors(int64_t n) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -7,7 +7,7 @@
 
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostContext = int64_t{1} << 24;
@@ -22,4 +22,4 @@ void check_model(const ModelConfig& model);
 // For messages: the divisors of n that a person would choose, 24 at most.
 std::vector<int64_t> divisors(int64_t n);
 
-}  // namespace tessera
+}  // namespace tessera::model

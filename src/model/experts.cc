@@ -3,7 +3,7 @@
 #include "model/forward.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::model {
 
 ValueId BlockWriter::experts(const std::string& name, ValueId x) {
   const int64_t E = model_.experts, M = expert_width(model_), F = model_.hidden;
@@ -29,7 +29,7 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x) {
                 {logits, scores, choice, batch_.labels}, {batch_.report});
 
   const auto divided = [&](ValueId weight) {
-    graph_[weight].sharding.place[static_cast<size_t>(AxisKind::kExpert)] = 0;
+    graph_[weight].sharding.place[AxisKind::kExpert] = 0;
     return weight;
   };
   const std::string own = name + ".experts";
@@ -40,4 +40,4 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x) {
                            {x, choice, routed[Route::kWeights], up, down});
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

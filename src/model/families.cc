@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily,  &kLlamaFamily,
@@ -20,4 +20,4 @@ const FamilyRule& rule_of(Family family) {
   CHECK(false, "family {} has no rule", static_cast<int>(family));
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -10,7 +10,7 @@
 #include "model/hf_names.h"
 #include "model/hf_reader.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // A published model: its sizes as ModelConfig has them, and what else it has of its own.
 struct Preset {
@@ -56,4 +56,4 @@ const FamilyRule& rule_of(Family family);
 extern const FamilyRule kGpt2Family, kLlamaFamily, kMixtralFamily, kNeoxFamily, kQwen2Family,
     kT5Family;
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -16,7 +16,7 @@
 #include "model/family.h"
 #include "model/hf_names.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
@@ -98,8 +98,7 @@ ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, in
   const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
   graph_[v].initial = {std, 0};
   graph_[v].decays = true;
-  if (divided != kNone)
-    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = static_cast<int8_t>(divided);
+  if (divided != kNone) graph_[v].sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
   return v;
 }
 
@@ -187,8 +186,8 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
   const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
     graph_[v].whole = {stack_ + "." + name + suffix, std::move(shape), of.first, of.copies};
     if (of.copies > 1) return;
-    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensorKv)] = 0;
-    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = kShared;
+    graph_[v].sharding.place[AxisKind::kTensorKv] = 0;
+    graph_[v].sharding.place[AxisKind::kTensor] = kShared;
   };
   const ValueId w = matrix(own + ".weight", Shape(dims), std_in(), 0);
   stands(w, ".weight", Shape(whole));
@@ -327,4 +326,4 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   return g;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

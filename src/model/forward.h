@@ -9,7 +9,7 @@
 #include "ir/program.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // Values that every block may read. B sequences of T tokens.
 struct BatchValues {
@@ -134,4 +134,4 @@ inline Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens
   return forward(model, {sequences, tokens, model.encoder_layers > 0 ? tokens : 0});
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

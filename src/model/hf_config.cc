@@ -9,7 +9,7 @@
 #include "model/family.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 void check_common(const HfReader& in) {
@@ -85,4 +85,4 @@ Tree hf_generation_config(const ModelConfig& model, std::optional<int64_t> end_o
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

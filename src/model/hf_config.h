@@ -8,7 +8,7 @@
 #include "base/tree.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // Reads the model_type of any family (model/family.h). A key that is absent has the default of
 // transformers. The vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are
@@ -25,4 +25,4 @@ Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_
 // generation_config.json: the same tokens, and what a decoder beside an encoder begins with.
 Tree hf_generation_config(const ModelConfig& model, std::optional<int64_t> end_of_text);
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 std::vector<int> same_order(int rank) {
@@ -119,4 +119,4 @@ bool hf_is_embedding(const ModelConfig& model, std::string_view name) {
          (!family.hf_copies.empty() && name.ends_with(family.hf_copies));
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -12,7 +12,7 @@
 #include "base/shape.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 struct HfTensor {
   std::string ours, theirs;
@@ -74,4 +74,4 @@ int64_t expert_width(const ModelConfig& model);
 // Key/value heads: kv_heads, or as many as heads where it is 0.
 int64_t key_value_heads(const ModelConfig& model);
 
-}  // namespace tessera
+}  // namespace tessera::model

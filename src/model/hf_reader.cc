@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; products stay in range
@@ -143,4 +143,4 @@ Tree hf_config_start(const char* architecture, const char* model_type) {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

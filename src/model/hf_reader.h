@@ -11,7 +11,7 @@
 #include "base/tree.h"
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 class HfReader {
  public:
@@ -67,4 +67,4 @@ void check_head_dim(const HfReader& in, const ModelConfig& m);
 // {"architectures": [name], "model_type": type}: how a config.json begins.
 Tree hf_config_start(const char* architecture, const char* model_type);
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 ValueId feed_forward(BlockWriter& w, ValueId x, int64_t inner) {
@@ -232,4 +232,4 @@ const FamilyRule kLlamaFamily = {.family = Family::kLlama,
                                  .hf_tensors = add_llama_tensors,
                                  .hf_is_buffer = is_llama_buffer};
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -4,7 +4,7 @@
 
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // `head_biases`: on queries, keys and values.
 void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool head_biases);
@@ -17,4 +17,4 @@ void write_llama(const ModelConfig& m, Tree& out);
 void add_llama_tensors(const ModelConfig& m, HfTensorList& list);
 bool is_llama_buffer(std::string_view their_name);
 
-}  // namespace tessera
+}  // namespace tessera::model

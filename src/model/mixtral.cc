@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/llama.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
@@ -103,4 +103,4 @@ const FamilyRule kMixtralFamily = {.family = Family::kMixtral,
                                    .hf_tensors = add_tensors,
                                    .hf_is_buffer = is_llama_buffer};
 
-}  // namespace tessera
+}  // namespace tessera::model

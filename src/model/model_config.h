@@ -9,7 +9,7 @@
 #include "ir/ops/gelu.h"
 #include "ir/ops/router.h"
 
-namespace tessera {
+namespace tessera::model {
 
 enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2, kMixtral };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
@@ -140,17 +140,17 @@ struct ModelConfig {
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
     visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs",
-          between(0, kBelowOne));
+          tessera::between(0, kBelowOne));
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights",
-          between(0, kBelowOne));
+          tessera::between(0, kBelowOne));
     visit("embedding_dropout", self.embedding_dropout,
           "probability, on embeddings, where it is another; below 0: as dropout",
-          between(-kHuge, kBelowOne));
+          tessera::between(-kHuge, kBelowOne));
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
     visit("output_init", self.output_init,
           "the same for matrices that write into the residual stream");
     visit("init_std", self.init_std, "standard deviation of normal and scaled_normal",
-          between(kTinyRoot, kHugeRoot));
+          tessera::between(kTinyRoot, kHugeRoot));
   }
 };
 
@@ -158,4 +158,4 @@ struct ModelConfig {
 constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2|mixtral"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
-}  // namespace tessera
+}  // namespace tessera::model

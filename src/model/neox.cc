@@ -14,7 +14,7 @@
 //   head.weight [V,F]         embed_out.weight, without the prefix
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind) {
@@ -172,4 +172,4 @@ const FamilyRule kNeoxFamily = {.family = Family::kNeox,
                                 .hf_tensors = add_tensors,
                                 .hf_is_buffer = is_buffer};
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 
 void apply_family(Family family, ModelConfig& config) {
   config.family = family;
@@ -61,4 +61,4 @@ int64_t parameter_count(const ModelConfig& config) {
   return n;
 }
 
-}  // namespace tessera
+}  // namespace tessera::model

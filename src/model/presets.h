@@ -7,7 +7,7 @@
 
 #include "model/model_config.h"
 
-namespace tessera {
+namespace tessera::model {
 
 // Sets the family and what it has other than ModelConfig's own defaults.
 void apply_family(Family family, ModelConfig& config);
@@ -22,4 +22,4 @@ void derive_sizes(ModelConfig& config);
 // All trained elements, embeddings included (padded vocabulary).
 int64_t parameter_count(const ModelConfig& config);
 
-}  // namespace tessera
+}  // namespace tessera::model

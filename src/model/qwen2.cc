@@ -6,7 +6,7 @@
 //   all else                    as in llama.cc
 #include "model/llama.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
@@ -85,4 +85,4 @@ const FamilyRule kQwen2Family = {.family = Family::kQwen2,
                                  .hf_is_buffer = is_llama_buffer,
                                  .hf_cuts_words = true};
 
-}  // namespace tessera
+}  // namespace tessera::model

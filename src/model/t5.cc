@@ -31,7 +31,7 @@
 #include "base/error.h"
 #include "model/family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 // Returns the standard deviation of initial weights with this number of inputs.
@@ -312,4 +312,4 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .hf_pieces = "spiece.model",
                               .hf_tokenizer = "T5Tokenizer"};
 
-}  // namespace tessera
+}  // namespace tessera::model

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using Matrix = Eigen::MatrixXd;
@@ -79,4 +79,4 @@ double Feasibility::at(const Point& p, double prior) const {
   return logistic(mean / std::sqrt(1 + std::numbers::pi * variance / 8));
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -5,7 +5,7 @@
 
 #include "plan/surrogate.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // E max(best − y, 0) of a normal y (Jones, Schonlau & Welch 1998): minimising.
 double expected_improvement(const Estimate& y, double best);
@@ -30,4 +30,4 @@ class Feasibility {
   std::vector<double> root_;   // lower Cholesky factor of 1 + width · covariance · width
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -2,15 +2,16 @@
 // computation, thin bars below other queues) and the bytes alive over time. Adjacent bars of one
 // color and micro-batch are merged, and steps narrower than a third of a pixel are skipped, so the
 // size of the file stays moderate for large programs.
-#include "plan/draw.h"
+#include "plan/explain.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/count.h"
+#include "base/real.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
@@ -97,13 +98,11 @@ std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
 // the largest arena of all stages, so rows can be compared.
 std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& times, double top,
                         double scale, int64_t most) {
-  const auto y = [&](int64_t bytes) {
-    return top + kMemory * (1 - static_cast<double>(bytes) / static_cast<double>(most));
-  };
+  const auto y = [&](int64_t bytes) { return top + kMemory * (1 - ratio(bytes, most)); };
   std::string d = fmt::format("M{:.1f} {:.1f} V{:.1f}", kLeft, top + kMemory, y(p.state_bytes));
   double drawn = kLeft;
   for (const auto& [time, bytes] : live_of(p, times)) {
-    const double x = kLeft + static_cast<double>(time) * scale;
+    const double x = kLeft + real_product(time, scale);
     if (x - drawn < 0.3) continue;  // narrower than a pixel
     d += fmt::format("H{:.1f}V{:.1f}", x, y(bytes));
     drawn = x;
@@ -117,27 +116,27 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
 //             ▂▂▂▂   ▂▂▂            other queues
 //             ▁▃▅▇▇▅▃▁              bytes alive
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
-  const double scale = kWidth / static_cast<double>(std::max<int64_t>(timeline.step_ns, 1));
+  const double scale = ratio(kWidth, std::max<int64_t>(timeline.step_ns, 1));
   int64_t most = 1;
   for (const Program& p : stages) most = std::max(most, p.bytes);
-  const double height = kRow * static_cast<double>(stages.size()) + 30;
+  const double height = real_product(kRow, stages.size()) + 30;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" "
       "font-family=\"sans-serif\" font-size=\"10\">\n",
       kLeft + kWidth + 10, height);
   for (size_t s = 0; s < stages.size(); ++s) {
-    const double top = 5 + kRow * static_cast<double>(s);
+    const double top = 5 + real_product(kRow, s);
     out += fmt::format("<text x=\"2\" y=\"{:.1f}\">stage {}</text>\n", top + kBar, s);
     for (const Bar& b : bars_of(stages[s], timeline.calls[s])) {
-      const double x = kLeft + static_cast<double>(b.from) * scale;
-      const double width = static_cast<double>(b.to - b.from) * scale;
+      const double x = kLeft + real_product(b.from, scale);
+      const double width = real_product(b.to - b.from, scale);
       if (width < 0.05) continue;
       out += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\">"
           "<title>{}{} {:.3f} ms</title></rect>\n",
           x, b.beside ? top + kBar - 2 : top, width, b.beside ? 2.0 : kBar - 2, b.colour, b.name,
           b.microbatch == kNone ? "" : fmt::format(" mb={}", b.microbatch),
-          static_cast<double>(b.to - b.from) * 1e-6);
+          real_product(b.to - b.from, 1e-6));
     }
     out += fmt::format(
         "<path d=\"{}\" fill=\"#d2e3fc\"><title>stage {}: arena {:.2f} GiB</title></path>\n",
@@ -145,8 +144,7 @@ std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
         gib(stages[s].bytes));
   }
   return out + fmt::format("<text x=\"{}\" y=\"{:.1f}\">{:.3f} s</text>\n</svg>\n",
-                           kLeft + kWidth - 40, height - 5,
-                           static_cast<double>(timeline.step_ns) * 1e-9);
+                           kLeft + kWidth - 40, height - 5, seconds_of(timeline.step_ns));
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

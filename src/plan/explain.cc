@@ -10,38 +10,59 @@
 
 #include "base/config.h"
 #include "base/count.h"
+#include "base/enum_array.h"
 #include "ir/rule.h"
-#include "plan/units.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
+// The parts of a step that a page names.
+enum class StepPart : uint8_t {
+  kMatrix,
+  kAttention,
+  kRecomputation,
+  kSweeps,
+  kTensor,
+  kData,
+  kPipeline,
+  kWorld,
+  kHostCopies,
+  kBubble,
+  kOptimizer,
+  kHost
+};
+constexpr size_t count_of(StepPart) { return 12; }
+constexpr EnumArray<StepPart, const char*> kPartNames = {
+    "matrix products", "attention",     "recomputation",      "sweeps", "tensor comm", "data comm",
+    "pipeline comm",   "sums over all", "copies to the host", "bubble", "optimizer",   "host"};
+
 struct Part {
-  const char* name;
+  StepPart kind;
   double seconds;
 };
 
+// The parts add up to the step: computation by what limits it (matrix rate, attention kernels,
+// memory bandwidth), exposed communication by the axis that it runs over, and what nothing fills.
 std::vector<Part> parts_of(const TimeParts& t) {
-  const auto exposed = [&](Traffic a) { return t.exposed[static_cast<size_t>(a)]; };
-  return {{"matrix products", t.matrix()},
-          {"attention", t.attention()},
-          {"recomputation", t.recomputation},
-          {"sweeps", t.computing() - t.matrix() - t.attention()},
-          {"tensor comm", exposed(Traffic::kTensor)},
-          {"data comm", exposed(Traffic::kData)},
-          {"pipeline comm", exposed(Traffic::kPipeline)},
-          {"sums over all", exposed(Traffic::kWorld)},
-          {"copies to the host", exposed(Traffic::kHost)},
-          {"bubble", t.bubble},
-          {"optimizer", t.optimizer},
-          {"host", t.host}};
+  return {{StepPart::kMatrix, t.matrix()},
+          {StepPart::kAttention, t.attention()},
+          {StepPart::kRecomputation, t.recomputation},
+          {StepPart::kSweeps, t.computing() - t.matrix() - t.attention()},
+          {StepPart::kTensor, t.exposed[Traffic::kTensor]},
+          {StepPart::kData, t.exposed[Traffic::kData]},
+          {StepPart::kPipeline, t.exposed[Traffic::kPipeline]},
+          {StepPart::kWorld, t.exposed[Traffic::kWorld]},
+          {StepPart::kHostCopies, t.exposed[Traffic::kHost]},
+          {StepPart::kBubble, t.bubble},
+          {StepPart::kOptimizer, t.optimizer},
+          {StepPart::kHost, t.host}};
 }
 
 // Twenty characters are the whole step; a character has eight steps.
 std::string bar(double share) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   constexpr double kWidth = 20;
-  const auto eighths = static_cast<int>(std::lround(share * kWidth * 8));
+  const long eighths = std::lround(share * kWidth * 8);
   std::string out;
   for (int i = 0; i < eighths / 8; ++i) out += "█";
   return out + kEighths[eighths % 8];
@@ -57,7 +78,7 @@ std::string budget(const Prediction& p, double tokens) {
 
 // Returns the line that divides the memory of the fullest stage by use.
 std::string memory_line(const Prediction& p, const Hardware& h) {
-  const MemoryPlan& m = p.fullest().memory;
+  const compile::MemoryPlan& m = p.fullest().memory;
   const DeviceFigures& d = h.device;
   std::string kept;
   if (d.headroom > 0)
@@ -118,10 +139,9 @@ Tree memory_tree(const StagePrediction& s) {
 
 Tree parts_tree(const TimeParts& t) {
   Tree compute, exposed, all;
-  for (int k = 0; k < kOpKinds; ++k)
-    if (const double s = t.compute[k]; s > 0) compute.set(name_of(static_cast<OpKind>(k)), Tree(s));
-  for (int a = 0; a < kTraffics; ++a)
-    exposed.set(name_of(static_cast<Traffic>(a)), Tree(t.exposed[a]));
+  for (const OpKind k : Enumerators<OpKind>())
+    if (const double s = t.compute[k]; s > 0) compute.set(tessera::name_of(k), Tree(s));
+  for (const Traffic a : Enumerators<Traffic>()) exposed.set(name_of(a), Tree(t.exposed[a]));
   all.set("compute_s", std::move(compute));
   all.set("recomputation_s", Tree(t.recomputation));
   all.set("optimizer_s", Tree(t.optimizer));
@@ -149,22 +169,28 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
   const Part& worst =
       *std::max_element(parts.begin() + 1, parts.end(),
                         [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
-  const std::string name = worst.name;
+  const char* const name = kPartNames[worst.kind];
   const auto percent = std::lround(100 * worst.seconds / p.step_s);
   if (p.parts.matrix() > 3 * worst.seconds)
     return fmt::format("the matrix rate: GEMMs reach {:.0f} % of {}",
                        100 * hardware.device.matrix_efficiency,
                        rate_text(p.peak_flops_per_s, "FLOP/s"));
-  if (name == "bubble")
-    return fmt::format("stages that wait for each other: {} % of the step", percent);
-  if (name == "host") return fmt::format("launches: the device waits {} % of the step", percent);
-  if (name.ends_with("comm"))
-    return fmt::format("links: {} takes {} % of the step ({} within a node, {} per node)", name,
-                       percent, rate_text(hardware.node.bytes_per_s, "B/s"),
-                       rate_text(hardware.network.bytes_per_s, "B/s"));
-  if (name == "sweeps")
-    return fmt::format("memory bandwidth: element-wise ops take {} % of the step", percent);
-  return fmt::format("{}: {} % of the step", name, percent);
+  switch (worst.kind) {
+    case StepPart::kBubble:
+      return fmt::format("stages that wait for each other: {} % of the step", percent);
+    case StepPart::kHost:
+      return fmt::format("launches: the device waits {} % of the step", percent);
+    case StepPart::kTensor:
+    case StepPart::kData:
+    case StepPart::kPipeline:
+      return fmt::format("links: {} takes {} % of the step ({} within a node, {} per node)", name,
+                         percent, rate_text(hardware.node.bytes_per_s, "B/s"),
+                         rate_text(hardware.network.bytes_per_s, "B/s"));
+    case StepPart::kSweeps:
+      return fmt::format("memory bandwidth: element-wise ops take {} % of the step", percent);
+    default:
+      return fmt::format("{}: {} % of the step", name, percent);
+  }
 }
 
 // llama2-7b on 64 …   fits: … of … GiB
@@ -191,14 +217,14 @@ std::string page(const Prediction& p, const Hardware& hardware, const Subject& s
     if (share < 0.005)
       rest += part.seconds;
     else
-      out += fmt::format("  {:16} {:5.1f} %  {}\n", part.name, 100 * share, bar(share));
+      out += fmt::format("  {:16} {:5.1f} %  {}\n", kPartNames[part.kind], 100 * share, bar(share));
   }
   if (rest > 0) out += fmt::format("  {:16} {:5.1f} %\n", "rest", 100 * rest / p.step_s);
   out += memory_line(p, hardware) + '\n' + optimizer_line(p);
   return out + fmt::format("limited by: {}\n", limit_of(p, hardware));
 }
 
-Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout) {
+Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layout& layout) {
   Tree t;
   t.set("step_s", Tree(p.step_s));
   t.set("tokens_per_s", Tree(p.tokens_per_s()));
@@ -232,4 +258,4 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -7,8 +7,9 @@
 #include "compile/layout.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
+#include "plan/simulate.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // What is planned, in the run's own words.
 struct Subject {
@@ -28,7 +29,7 @@ std::string page(const Prediction& p, const Hardware& hardware, const Subject& s
 
 // step_s, tokens_per_s, mfu, hfu, memory{…}, bubble, exposed_communication_s,
 // usd_per_million_tokens (null where the price is not known), layout, and the parts of it.
-Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout);
+Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layout& layout);
 
 // What takes most of the time beside the products, as a sentence.
 std::string limit_of(const Prediction& p, const Hardware& hardware);
@@ -39,4 +40,12 @@ std::string peak_text(const Prediction& p);
 
 bool fits(const Prediction& p, const Hardware& hardware);
 
-}  // namespace tessera
+// A simulated step as an image: a row a stage with its calls in time (forward, backward, what is
+// done again, messages and collectives, update), and below it the bytes of its arena that are
+// alive.
+
+// An SVG that stands alone; every bar names itself when pointed at. Neighbouring calls of one kind
+// and micro-batch are one bar.
+std::string draw(const std::vector<Program>& stages, const Timeline& timeline);
+
+}  // namespace tessera::plan

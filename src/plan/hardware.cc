@@ -7,10 +7,11 @@
 
 #include <cmath>
 
+#include "base/real.h"
 #include "ir/communicators.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
@@ -95,7 +96,7 @@ std::string place_of(const Tree& t, const Place& place) {
 
 double positive(const Tree& t, const Place& place) {
   double x = 0;
-  read_value(t, x, place);
+  tessera::read_value(t, x, place);
   if (!(x > 0) || std::isinf(x)) throw Error("{} = {}: wanted more than 0.", place_of(t, place), x);
   return x;
 }
@@ -109,12 +110,8 @@ void check_known(const std::string& name, std::span<const char* const> known, co
 }
 
 // Checks figures that only make sense together.
-void check_together(const Hardware& h, const std::string& source, const Places& places) {
+void check_together(const Hardware& h, const std::string& source) {
   const NodeFigures& n = h.node;
-  if (const std::string& kind = h.device.kind;
-      kind != "gpu" && kind != "cpu" && kind != "accelerator")
-    throw Error("{}: device.kind = '{}': wanted gpu | cpu | accelerator.", places.at("device.kind"),
-                kind);
   if (n.package_devices > 1 && n.package_bytes_per_s == 0)
     throw Error(
         "{}: node.package_devices = {}, but node.package_bytes_per_s is missing: {}. Add it.",
@@ -131,6 +128,8 @@ void check_together(const Hardware& h, const std::string& source, const Places& 
 
 }  // namespace
 
+// Overrides are read after the file and all figures are checked afterwards, so that an override may
+// replace a figure that would be rejected.
 Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides) {
   Hardware h;
@@ -140,7 +139,7 @@ Hardware read_hardware(const Tree& tree, const std::string& source,
   for (const std::string& o : overrides) read_override(fields, parse_override(o), places);
   for (const Bound& b : kRequired) check_figure(fields, b, true, source, places);
   for (const Bound& b : kOptional) check_figure(fields, b, false, source, places);
-  check_together(h, source, places);
+  check_together(h, source);
   return h;
 }
 
@@ -161,8 +160,8 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
       if (found == nullptr) throw Error("{}: a product without '{}'.", place_of(t, place), name);
       return *found;
     };
-    read_value(member("type"), r.type, place);
-    read_value(member("kind"), r.kind, place);
+    tessera::read_value(member("type"), r.type, place);
+    tessera::read_value(member("kind"), r.kind, place);
     check_known(r.type, kTypes, "type", member("type"), place);
     check_known(r.kind, kKinds, "kind", member("kind"), place);
     r.m = static_cast<int64_t>(positive(member("m"), place));
@@ -186,7 +185,7 @@ void read_value(const Tree& tree, OpRates& value, const Place& place) {
 void check_op_name(const std::string& name, const Tree& tree, const Place& place) {
   if (op_kind_named(name)) return;
   std::vector<std::string> names;
-  for (int k = 0; k < kOpKinds; ++k) names.emplace_back(name_of(static_cast<OpKind>(k)));
+  for (const OpKind k : Enumerators<OpKind>()) names.emplace_back(name_of(k));
   const std::string guess = nearest(name, names);
   throw Error("{}: there is no op '{}'.{}", place_of(tree, place), name,
               guess.empty() ? " docs/adding_an_op.md says where ops stand."
@@ -224,7 +223,7 @@ double usable_bytes(const DeviceFigures& d) { return d.memory_bytes * (1 - d.hea
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators) {
   if (communicators == 0) return std::llround(d.outside_bytes);
   return std::llround(d.outside_bytes + d.communication_bytes +
-                      static_cast<double>(communicators) * d.communicator_bytes);
+                      real_product(communicators, d.communicator_bytes));
 }
 
 MemoryNeed memory_need(const Program& program) {
@@ -235,10 +234,10 @@ MemoryNeed memory_need(const Program& program) {
 // unknown, 0).
 bool has_room(const DeviceFigures& d, const MemoryNeed& need) {
   const auto host = static_cast<double>(need.host);
-  const bool one_memory = d.kind == "cpu";
+  const bool one_memory = d.kind == DeviceKind::kCpu;
   const auto here = static_cast<double>(need.arena + outside_bytes(d, need.communicators));
   return here + (one_memory ? host : 0) <= usable_bytes(d) &&
          (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 constexpr double kNotGiven = std::numeric_limits<double>::quiet_NaN();
 
@@ -30,8 +30,12 @@ struct MeasuredProduct {
 // bytes (Cost::moved_bytes) or operations (Flops::hardware) per second.
 struct OpRates : std::map<std::string, double, std::less<>> {};
 
+enum class DeviceKind : uint8_t { kGpu, kCpu, kAccelerator };
+constexpr const char* enum_names(DeviceKind) { return "gpu|cpu|accelerator"; }
+
 struct DeviceFigures {
-  std::string name, kind = "gpu";  // gpu | cpu | accelerator
+  std::string name;
+  DeviceKind kind = DeviceKind::kGpu;
   double memory_bytes = kNotGiven, memory_bytes_per_s = kNotGiven, memory_efficiency = kNotGiven;
   double bf16_flops_per_s = kNotGiven, fp32_flops_per_s = kNotGiven;
   double fp8_flops_per_s = 0;
@@ -45,7 +49,7 @@ struct DeviceFigures {
 
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "what it is called");
-    visit("kind", self.kind, "gpu | cpu | accelerator");
+    visit("kind", self.kind, "what it is");
     visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver reports it");
     visit("memory_bytes_per_s", self.memory_bytes_per_s, "its bandwidth by the specification");
     visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");
@@ -167,4 +171,4 @@ MemoryNeed memory_need(const Program& program);
 // for both.
 bool has_room(const DeviceFigures& d, const MemoryNeed& need);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -13,7 +13,9 @@
 #include <map>
 #include <set>
 
-namespace tessera {
+#include "base/real.h"
+
+namespace tessera::plan {
 namespace {
 
 int64_t node_of(int64_t rank, const Hardware& h) { return rank / h.node.devices; }
@@ -28,9 +30,8 @@ int64_t ranks_of_stage(const Mesh& mesh) { return mesh.ranks() / mesh[AxisKind::
 // Returns the rate of one device over the network while `sharing` devices of its node send at once.
 double network_rate(int64_t sharing, const Hardware& h) {
   const NetworkFigures& n = h.network;
-  const double adapter = n.bytes_per_s / static_cast<double>(std::max<int64_t>(n.adapters, 1));
-  return std::min(adapter, n.bytes_per_s / static_cast<double>(std::max<int64_t>(sharing, 1))) *
-         n.efficiency;
+  const double adapter = ratio(n.bytes_per_s, std::max<int64_t>(n.adapters, 1));
+  return std::min(adapter, ratio(n.bytes_per_s, std::max<int64_t>(sharing, 1))) * n.efficiency;
 }
 
 double node_rate(bool package, const Hardware& h) {
@@ -48,9 +49,9 @@ double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& 
   // The ring of a group leaves the node through one of its members.
   const double rate =
       local ? node_rate(g.package, h) : std::min(node_rate(false, h), network_rate(g.at_once, h));
-  const double inside = (n - static_cast<double>(g.nodes)) * h.node.latency_s;
-  const double hops = local ? (n - 1) * h.node.latency_s
-                            : inside + static_cast<double>(g.nodes - 1) * h.network.latency_s;
+  const double inside = real_product(g.members - g.nodes, h.node.latency_s);
+  const double hops =
+      local ? (n - 1) * h.node.latency_s : inside + real_product(g.nodes - 1, h.network.latency_s);
   return passes * ((n - 1) / n * bytes / rate + hops);
 }
 
@@ -58,8 +59,8 @@ double tree_s(double bytes, const GroupShape& g, const Hardware& h) {
   const bool local = g.nodes == 1;
   const double rate =
       local ? node_rate(g.package, h) : std::min(node_rate(false, h), network_rate(g.at_once, h));
-  const double hops = std::ceil(std::log2(static_cast<double>(g.per_node))) * h.node.latency_s +
-                      std::ceil(std::log2(static_cast<double>(g.nodes))) * h.network.latency_s;
+  const double hops = std::ceil(std::log2(g.per_node)) * h.node.latency_s +
+                      std::ceil(std::log2(g.nodes)) * h.network.latency_s;
   return 2 * (bytes / rate + hops);
 }
 
@@ -132,4 +133,4 @@ double message_s(double bytes, const GroupShape& pair, const Hardware& hardware)
   return bytes / network_rate(pair.at_once, hardware) + hardware.network.latency_s;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -18,7 +18,7 @@
 #include "ir/program.h"
 #include "plan/hardware.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // Where the members of a group stand.
 struct GroupShape {
@@ -41,4 +41,4 @@ GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardw
 double collective_s(WireKind kind, double bytes, const GroupShape& group, const Hardware& hardware);
 double message_s(double bytes, const GroupShape& pair, const Hardware& hardware);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -7,23 +7,25 @@
 #include <optional>
 
 #include "base/error.h"
+#include "compile/passes.h"
+#include "compile/schedule/schedule_passes.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/search_bound.h"
-#include "plan/sparing.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Upper limit on the calls of a program, so that an alternative takes no noticeable time.
 constexpr int64_t kMostCalls = 400'000;
 
-int64_t global_batch(const CompileRequest& r) {
+int64_t global_batch(const compile::CompileRequest& r) {
   return r.sequences * r.layout.data * r.microbatches;
 }
 
 // Sets the micro-batches for the same global batch. Returns false if it is not divisible.
-bool divide(CompileRequest& r, const CompileRequest& from, const std::vector<int64_t>& ramp) {
+bool divide(compile::CompileRequest& r, const compile::CompileRequest& from,
+            const std::vector<int64_t>& ramp) {
   const int64_t together = r.sequences * r.layout.data;
   if (together == 0 || common_batch(global_batch(from), ramp) % together != 0) return false;
   r.microbatches = global_batch(from) / together;
@@ -33,59 +35,61 @@ bool divide(CompileRequest& r, const CompileRequest& from, const std::vector<int
 
 class Neighbours {
  public:
-  Neighbours(const CompileRequest& from, const std::vector<int64_t>& ramp)
+  Neighbours(const compile::CompileRequest& from, const std::vector<int64_t>& ramp)
       : from_(from), ramp_(ramp) {}
 
   template <class Change>
   void add(const std::string& keys, Change change) {
-    CompileRequest r = from_;
+    compile::CompileRequest r = from_;
     change(r);
     if (divide(r, from_, ramp_)) all.push_back({keys, std::move(r)});
   }
 
   // Doubles the ranks of one axis and halves those of another.
-  void exchange(const char* more, int64_t Layout::*up, const char* less, int64_t Layout::*down) {
+  void exchange(const char* more, int64_t compile::Layout::*up, const char* less,
+                int64_t compile::Layout::*down) {
     if (from_.layout.*down % 2 != 0) return;
     const int64_t a = from_.layout.*up * 2, b = from_.layout.*down / 2;
-    add(fmt::format("layout.{}={} layout.{}={}", more, a, less, b), [&](CompileRequest& r) {
-      r.layout.*up = a;
-      r.layout.*down = b;
-    });
+    add(fmt::format("layout.{}={} layout.{}={}", more, a, less, b),
+        [&](compile::CompileRequest& r) {
+          r.layout.*up = a;
+          r.layout.*down = b;
+        });
   }
 
   std::vector<Neighbour> all;
 
  private:
-  const CompileRequest& from_;
+  const compile::CompileRequest& from_;
   const std::vector<int64_t>& ramp_;
 };
 
 // Checks by the proved bounds whether a neighbor may fit and be fast enough.
 class Promise {
  public:
-  Promise(const CompileRequest& request, const Hardware& hardware, const Software& software,
-          const Target& target, double below_s)
+  Promise(const compile::CompileRequest& request, const Hardware& hardware,
+          const Software& software, const Target& target, double below_s)
       : hardware_(hardware), below_s_(below_s) {
     search_.base = as_compiled_by(software, request);
-    search_.devices = mesh_of(request.layout).ranks();
+    search_.devices = compile::mesh_of(request.layout).ranks();
     search_.global = global_batch(request);
     bounds_.emplace(search_, target, hardware, software);
   }
 
   // These throw Error for a layout that the model does not have.
-  bool holds(const CompileRequest& r) {
+  bool holds(const compile::CompileRequest& r) {
     const Bound b = bound(r);
     const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
     return bytes <= usable_bytes(hardware_.device) && is_fast(b);
   }
   // For the variant with less memory, which takes at least as long.
-  bool holds_spared(const CompileRequest& r) { return is_fast(bound(r)); }
+  bool holds_spared(const compile::CompileRequest& r) { return is_fast(bound(r)); }
 
  private:
-  Bound bound(const CompileRequest& r) {
-    const std::string& again = r.layout.recompute;
-    const bool known = again == "none" || again == "selective" || again == "full";
-    if (!known || r.model.encoder_layers > 0) return {};
+  Bound bound(const compile::CompileRequest& r) {
+    const compile::Recompute again =
+        compile::parse_recompute(r.layout.recompute, r.model.all_layers());
+    if (again.counted || r.model.encoder_layers > 0) return {};
     return bounds_->closer({r.layout, r.sequences});
   }
   bool is_fast(const Bound& b) const { return static_cast<double>(b.step_ns) < 1e9 * below_s_; }
@@ -98,7 +102,7 @@ class Promise {
 
 class Trials {
  public:
-  Trials(const CompileRequest& request, const Hardware& hardware, const Software& software,
+  Trials(const compile::CompileRequest& request, const Hardware& hardware, const Software& software,
          const Target& target, double below_s)
       : hardware_(hardware),
         software_(software),
@@ -132,7 +136,7 @@ class Trials {
   }
 
  private:
-  static bool is_long(const CompileRequest& r) {
+  static bool is_long(const compile::CompileRequest& r) {
     return 2 * r.microbatches * (r.model.layers + 2 * r.layout.pipeline) > kMostCalls;
   }
 
@@ -154,50 +158,133 @@ class Trials {
 }  // namespace
 
 // Exchanges between tensor, pipeline and data, then the other knobs one at a time.
-std::vector<Neighbour> neighbours(const CompileRequest& request, const std::vector<int64_t>& ramp) {
+std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
+                                  const std::vector<int64_t>& ramp) {
   Neighbours n(request, ramp);
-  const Layout& l = request.layout;
-  n.exchange("tensor", &Layout::tensor, "data", &Layout::data);
-  n.exchange("tensor", &Layout::tensor, "pipeline", &Layout::pipeline);
-  n.exchange("pipeline", &Layout::pipeline, "data", &Layout::data);
-  n.exchange("pipeline", &Layout::pipeline, "tensor", &Layout::tensor);
-  n.exchange("data", &Layout::data, "tensor", &Layout::tensor);
-  n.exchange("data", &Layout::data, "pipeline", &Layout::pipeline);
+  const compile::Layout& l = request.layout;
+  n.exchange("tensor", &compile::Layout::tensor, "data", &compile::Layout::data);
+  n.exchange("tensor", &compile::Layout::tensor, "pipeline", &compile::Layout::pipeline);
+  n.exchange("pipeline", &compile::Layout::pipeline, "data", &compile::Layout::data);
+  n.exchange("pipeline", &compile::Layout::pipeline, "tensor", &compile::Layout::tensor);
+  n.exchange("data", &compile::Layout::data, "tensor", &compile::Layout::tensor);
+  n.exchange("data", &compile::Layout::data, "pipeline", &compile::Layout::pipeline);
   for (const int64_t micro : {request.sequences * 2, request.sequences / 2})
     if (micro > 0)
-      n.add(fmt::format("batch.micro={}", micro), [&](CompileRequest& r) { r.sequences = micro; });
+      n.add(fmt::format("batch.micro={}", micro),
+            [&](compile::CompileRequest& r) { r.sequences = micro; });
   for (const char* recompute : {"none", "selective", "full"})
     if (l.recompute != recompute)
       n.add(fmt::format("layout.recompute={}", recompute),
-            [&](CompileRequest& r) { r.layout.recompute = recompute; });
+            [&](compile::CompileRequest& r) { r.layout.recompute = recompute; });
   for (const int64_t zero : {0, 1, 2, 3})
     if (l.zero != zero && l.data > 1)
-      n.add(fmt::format("layout.zero={}", zero), [&](CompileRequest& r) { r.layout.zero = zero; });
+      n.add(fmt::format("layout.zero={}", zero),
+            [&](compile::CompileRequest& r) { r.layout.zero = zero; });
   if (l.pipeline > 1 && l.interleave == 1)
-    n.add("layout.pipeline_schedule=interleaved_1f1b layout.interleave=2", [](CompileRequest& r) {
-      r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
-      r.layout.interleave = 2;
+    n.add("layout.pipeline_schedule=interleaved_1f1b layout.interleave=2",
+          [](compile::CompileRequest& r) {
+            r.layout.pipeline_schedule = compile::PipelineSchedule::kInterleaved1F1B;
+            r.layout.interleave = 2;
+          });
+  if (l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::k1F1B)
+    n.add("layout.pipeline_schedule=zero_bubble", [](compile::CompileRequest& r) {
+      r.layout.pipeline_schedule = compile::PipelineSchedule::kZeroBubble;
     });
-  if (l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::k1F1B)
-    n.add("layout.pipeline_schedule=zero_bubble",
-          [](CompileRequest& r) { r.layout.pipeline_schedule = PipelineSchedule::kZeroBubble; });
   if (l.tensor > 1)
     n.add(fmt::format("layout.sequence_parallel={}", !l.sequence_parallel),
-          [](CompileRequest& r) { r.layout.sequence_parallel = !r.layout.sequence_parallel; });
+          [](compile::CompileRequest& r) {
+            r.layout.sequence_parallel = !r.layout.sequence_parallel;
+          });
   return std::move(n.all);
 }
 
-std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
+std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp) {
   Trials trials(request, hardware, software, target, below_s);
   for (const Neighbour& n : neighbours(request, ramp)) trials.one(n);
   trials.spared({"", request});
-  CompileRequest larger = request;
+  compile::CompileRequest larger = request;
   larger.sequences *= 2;
   if (divide(larger, request, ramp))
     trials.spared({fmt::format("batch.micro={}", larger.sequences), larger});
   return trials.fastest_first();
 }
 
-}  // namespace tessera
+// Finds the least number of layers to recompute or offload so that a run fits, by bisection. Each
+// probe compiles the program of every stage, so the memory is exact.
+
+namespace {
+
+struct Knob {
+  std::string compile::Layout::*value;
+  const char* name;
+  const char* all;  // of the layers; with ":N" the first N of each stage
+};
+constexpr Knob kRecompute = {&compile::Layout::recompute, "recompute", "full"};
+constexpr Knob kOffload = {&compile::Layout::offload, "offload", "activations"};
+
+bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s,
+          const Target& target) {
+  const compile::Blocks blocks = compile::compile_blocks(as_compiled_by(s, r), target);
+  for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
+    const Program p = compile::program_of(blocks, stage);
+    if (!has_room(h.device, memory_need(p))) return false;
+  }
+  return true;
+}
+
+// Returns the layers of the stage that has most.
+int64_t layers_of_stage(const compile::CompileRequest& r) {
+  const int64_t stages = r.layout.pipeline;
+  return (r.model.all_layers() + stages - 1) / stages;
+}
+
+Neighbour with(const Neighbour& run, const Knob& knob, const std::string& value) {
+  Neighbour n = run;
+  n.request.layout.*knob.value = value;
+  n.keys += fmt::format("{}layout.{}={}", run.keys.empty() ? "" : " ", knob.name, value);
+  return n;
+}
+
+Neighbour with(const Neighbour& run, const Knob& knob, int64_t layers) {
+  const bool all = layers == layers_of_stage(run.request);
+  return with(run, knob, all ? std::string(knob.all) : fmt::format("{}:{}", knob.all, layers));
+}
+
+}  // namespace
+
+std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
+                               const Software& software, const Target& target) {
+  const auto holds = [&](const Neighbour& n) {
+    return fits(n.request, hardware, software, target);
+  };
+  std::vector<Neighbour> found;
+  if (holds(run)) return found;
+  const bool offloads = compile::parse_offload(run.request.layout.offload).none() &&
+                        hardware.device.host_bytes_per_s > 0;
+  std::vector<Knob> knobs;
+  const compile::Recompute again =
+      compile::parse_recompute(run.request.layout.recompute, run.request.model.all_layers());
+  if (again.full_layers == 0 && !again.counted) knobs.push_back(kRecompute);
+  if (offloads) knobs.push_back(kOffload);
+  for (const Knob& knob : knobs) {
+    // Bisection: the run fits with `enough` layers and does not with `too_few`.
+    int64_t too_few = 0, enough = layers_of_stage(run.request);
+    if (!holds(with(run, knob, enough))) continue;
+    while (enough - too_few > 1) {
+      const int64_t layers = (too_few + enough) / 2;
+      (holds(with(run, knob, layers)) ? enough : too_few) = layers;
+    }
+    found.push_back(with(run, knob, enough));
+  }
+  for (const std::string value : {"optimizer", "activations+optimizer"}) {
+    const Neighbour n = with(run, kOffload, value);
+    if (!offloads || !holds(n)) continue;
+    found.push_back(n);
+    break;
+  }
+  return found;
+}
+
+}  // namespace tessera::plan

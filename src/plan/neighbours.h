@@ -11,18 +11,18 @@
 #include "plan/prediction.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // The request with other keys of the run file: "layout.tensor=4 layout.data=2".
 struct Neighbour {
   std::string keys;
-  CompileRequest request;
+  compile::CompileRequest request;
 };
 
 // One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
 // ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
 // `ramp`: batches of earlier steps, which data × micro of each divides too.
-std::vector<Neighbour> neighbours(const CompileRequest& request,
+std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
                                   const std::vector<int64_t>& ramp = {});
 
 struct Tried {
@@ -35,8 +35,20 @@ struct Tried {
 // whose activations are computed again, or wait in the host's memory, so that they do (sparing.h).
 // Those whose proved bounds (search_bound.h) say that they do not fit or take longer are never
 // compiled.
-std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
+std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp = {});
 
-}  // namespace tessera
+// What makes a run fit that does not: the fewest layers of each stage whose activations are
+// computed again (`layout.recompute=full:N`), or wait in the host's memory
+// (`layout.offload=activations:N`), or optimizer state in the host's memory.
+
+// For each of the first two, the run with the least N that fits, by its compiled programs; none
+// where it fits as it is, or not with all layers. Then the run with `layout.offload=optimizer`, or
+// if that does not fit, `activations+optimizer`. The least is found by halving, so where a packing
+// with more layers happens to need more, another that fits with one layer less may be passed over.
+// The runs with offload only on machines of which host_bytes_per_s is known.
+std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
+                               const Software& software, const Target& target);
+
+}  // namespace tessera::plan

@@ -8,9 +8,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Rows and columns that one processor computes at once, and the fraction of the rate of large tiles
@@ -39,34 +40,26 @@ double sweep_s(double bytes, const DeviceFigures& d) {
   return bytes / (d.memory_bytes_per_s * d.memory_efficiency);
 }
 
-double ceil_div(int64_t a, int64_t b) {
-  const int64_t quotient = (a + b - 1) / b;
-  return static_cast<double>(quotient);
-}
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const DeviceFigures& d) {
-  const auto processors = static_cast<double>(d.processors);
   const double blocks =
-      static_cast<double>(s.batch * split) * ceil_div(s.m, tile.rows) * ceil_div(s.n, tile.columns);
-  const double depth = static_cast<double>(s.k) / static_cast<double>(split) + kTileOverhead;
-  const double one = 2 * static_cast<double>(tile.rows * tile.columns) * depth * processors /
+      real_product(s.batch * split, ceil_div(s.m, tile.rows), ceil_div(s.n, tile.columns));
+  const double depth = ratio(s.k, split) + kTileOverhead;
+  const double one = 2 * real_product(tile.rows * tile.columns, depth, d.processors) /
                      (rate_of(s, d) * d.matrix_efficiency * tile.share);
   // In a last wave that is not full, idle processors leave clock and bandwidth to the others: half
   // of what the wave would cost is counted.
-  const double waves = blocks / processors;
+  const double waves = ratio(blocks, d.processors);
   const double effective = waves < 1 ? 1 : 0.5 * (std::ceil(waves) + waves);
   // Split-k writes and reads f32 partial sums: 8 bytes per element and split.
-  const double sums =
-      split == 1
-          ? 0
-          : sweep_s(8.0 * static_cast<double>(split) * static_cast<double>(s.batch * s.m * s.n), d);
+  const double sums = split == 1 ? 0 : sweep_s(real_product(8, split, s.batch * s.m * s.n), d);
   return effective * one + sums;
 }
 
 double log_distance(const MeasuredProduct& r, const ProductShape& s) {
   const auto part = [](int64_t a, int64_t b) {
-    const double x =
-        std::log(static_cast<double>(a) / static_cast<double>(std::max<int64_t>(b, 1)));
+    const double x = std::log(ratio(a, std::max<int64_t>(b, 1)));
     return x * x;
   };
   return part(r.m, s.m) + part(r.n, s.n) + part(r.k, s.k);
@@ -83,11 +76,6 @@ double measured_rate(const ProductShape& s, const DeviceFigures& d) {
     sum += w * std::log(r.flops_per_s);
   }
   return weights > 0 ? std::exp(sum / weights) : 0;
-}
-
-double kernels_of(std::string_view name, const Software& software) {
-  const auto found = software.kernels.find(name);
-  return found == software.kernels.end() ? 1.0 : static_cast<double>(found->second);
 }
 
 // Returns the rate for the op's type, else for any type; 0 if not measured.
@@ -108,7 +96,7 @@ double moved_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFig
 double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                      double kernels) {
   const ProductShape& product = cost.products.front();
-  const double result = static_cast<double>(values[op.outputs[0]].bytes());
+  const double result = bytes_of(values, op.outputs[0]);
   double rounding = 0;
   if (product.fp8)
     for (const ValueId v : op.inputs) {
@@ -147,11 +135,16 @@ double chunks_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFi
     (p.kind == ProductKind::kWeightGradient ? p.k : p.m) = chunk;
     s += product_s(p, d);
   }
-  s += sweep_s(2.0 * static_cast<double>(chunk * logits.n * size_of(DType::kF32)), d);
-  return s * static_cast<double>(tokens) / static_cast<double>(chunk);
+  s += sweep_s(real_product(2, chunk * logits.n * size_of(DType::kF32)), d);
+  return ratio(real_product(s, tokens), chunk);
 }
 
 }  // namespace
+
+double kernels_of(OpKind kind, const Software& software) {
+  const auto found = software.kernels.find(name_of(kind));
+  return found == software.kernels.end() ? 1.0 : static_cast<double>(found->second);
+}
 
 std::string rate_key(const Op& op, ValueSpan values) {
   for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs})
@@ -165,8 +158,8 @@ std::string rate_key(const Op& op, ValueSpan values) {
 
 double product_s(const ProductShape& s, const DeviceFigures& d) {
   const double operations = s.flops();
-  const double moved = sweep_s(
-      static_cast<double>(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) * size_of(s.type)), d);
+  const double moved =
+      sweep_s(real_product(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n), size_of(s.type)), d);
   if (const double rate = measured_rate(s, d); rate > 0) return operations / rate + d.kernel_s;
   double best = operations / (rate_of(s, d) * d.matrix_efficiency);
   if (d.processors > 0) {
@@ -180,7 +173,7 @@ double product_s(const ProductShape& s, const DeviceFigures& d) {
 double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& hardware,
             const Software& software) {
   const DeviceFigures& d = hardware.device;
-  const double kernels = kernels_of(name_of(op.kind()), software);
+  const double kernels = kernels_of(op.kind(), software);
   switch (cost.work) {
     case Work::kSweep:
       return kernels * (moved_s(op, cost, values, d) + d.kernel_s);
@@ -201,11 +194,11 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
 
 double host_copy_s(double bytes, const DeviceFigures& d) {
   if (d.host_bytes_per_s > 0) return bytes / d.host_bytes_per_s + d.kernel_s;
-  if (d.kind == "cpu") return sweep_s(2 * bytes, d) + d.kernel_s;
+  if (d.kind == DeviceKind::kCpu) return sweep_s(2 * bytes, d) + d.kernel_s;
   throw Error(
       "layout.offload copies between {} and its host, and device.host_bytes_per_s is not in the "
       "machine's file: add what one copy of pinned memory reaches in one direction.",
       d.name);
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -21,7 +21,7 @@
 #include "plan/hardware.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 double product_s(const ProductShape& shape, const DeviceFigures& device);
 
@@ -40,4 +40,7 @@ std::string rate_key(const Op& op, ValueSpan values);
 // Tokens of which the fused head makes logits at once.
 constexpr int64_t kHeadChunk = 512;
 
-}  // namespace tessera
+// How many kernels the software launches for an op of that kind.
+double kernels_of(OpKind kind, const Software& software);
+
+}  // namespace tessera::plan

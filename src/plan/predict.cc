@@ -10,21 +10,22 @@
 #include "compile/compile.h"
 #include "ir/communicators.h"
 #include "model/presets.h"
+#include "plan/op_time.h"
 #include "plan/simulate.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Returns the memory of the fullest stage among the candidates for it: the first and the last hold
 // embedding and head, the first has the most micro-batches in flight, and a stage between them may
 // have one layer more.
-int64_t peak_of(CompileRequest r, const Software& software, const Target& target,
+int64_t peak_of(compile::CompileRequest r, const Software& software, const Target& target,
                 const Hardware& h) {
   int64_t most = 0;
   const int64_t last = r.layout.pipeline - 1;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, last), last / 2, last}) {
     r.stage = stage;
-    const Program p = compile(as_compiled_by(software, r), target);
+    const Program p = compile::compile(as_compiled_by(software, r), target);
     most = std::max(most, p.bytes + outside_bytes(h.device, communicator_count(p)));
   }
   return most;
@@ -32,21 +33,21 @@ int64_t peak_of(CompileRequest r, const Software& software, const Target& target
 
 // Returns whether the devices can hold the weights alone, a necessary condition that needs no
 // compilation.
-bool holds_weights(int64_t devices, const CompileRequest& r, const Hardware& h) {
-  const double bytes = r.precision == Precision::kFp32 ? 4 : 2;
-  return bytes * static_cast<double>(parameter_count(r.model)) <=
+bool holds_weights(int64_t devices, const compile::CompileRequest& r, const Hardware& h) {
+  const double bytes = r.precision == compile::Precision::kFp32 ? 4 : 2;
+  return bytes * static_cast<double>(model::parameter_count(r.model)) <=
          usable_bytes(h.device) * static_cast<double>(devices);
 }
 
 // Tries every division of the model over `devices` into tensor ranks within a node and stages.
-std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& request,
+std::optional<LeastDevices> fit_on(int64_t devices, const compile::CompileRequest& request,
                                    const Hardware& hardware, const Software& software,
                                    const Target& target) {
   std::optional<LeastDevices> best;
   if (!holds_weights(devices, request, hardware)) return best;
   for (int64_t t = 1; t <= std::min(devices, hardware.node.devices); t *= 2) {
     if (devices % t != 0 || devices / t > request.model.layers) continue;
-    CompileRequest r = request;
+    compile::CompileRequest r = request;
     r.layout = {};
     r.layout.tensor = t;
     r.layout.pipeline = devices / t;
@@ -66,13 +67,15 @@ std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& reques
 
 }  // namespace
 
-Prediction predict(const CompileRequest& request, const Hardware& hardware,
+Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target) {
-  return simulate(compile_stages(as_compiled_by(software, request), target), hardware, software);
+  return simulate(compile::compile_stages(as_compiled_by(software, request), target), hardware,
+                  software);
 }
 
-std::optional<LeastDevices> least_devices(const CompileRequest& request, const Hardware& hardware,
-                                          const Software& software, const Target& target) {
+std::optional<LeastDevices> least_devices(const compile::CompileRequest& request,
+                                          const Hardware& hardware, const Software& software,
+                                          const Target& target) {
   const int64_t most = hardware.node.devices * request.model.layers;
   std::optional<LeastDevices> found;
   int64_t enough = 1;
@@ -87,4 +90,24 @@ std::optional<LeastDevices> least_devices(const CompileRequest& request, const H
   return found;
 }
 
-}  // namespace tessera
+namespace {
+
+int64_t workspace(const Op& op, ValueSpan values) {
+  if (is_staged(op)) return staged_bytes(op, values);
+  if (rule_of(op).prepared != Prepared::kHead) return 0;
+  const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
+  const int64_t tokens = x.shape.elements() / w.shape[-1];
+  return std::min(tokens, kHeadChunk) * w.shape[0] * (size_of(DType::kF32) + size_of(w.dtype));
+}
+
+}  // namespace
+
+Target cluster_target() {
+  Target t;
+  t.alignment = 256;           // alignment of device allocators and vector loads
+  t.ordered_transfers = true;  // as NCCL and similar libraries order them
+  t.workspace_bytes = workspace;
+  return t;
+}
+
+}  // namespace tessera::plan

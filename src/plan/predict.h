@@ -9,11 +9,11 @@
 #include "plan/prediction.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // Compiles all stages as the software would and simulates them. Throws Error for a layout that
 // cannot be.
-Prediction predict(const CompileRequest& request, const Hardware& hardware,
+Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target);
 
 // The fewest devices (powers of two and eighths between them) on which the model fits, divided by
@@ -23,7 +23,12 @@ struct LeastDevices {
   int64_t devices = 0, tensor = 1, pipeline = 1;
   int64_t peak_bytes = 0;
 };
-std::optional<LeastDevices> least_devices(const CompileRequest& request, const Hardware& hardware,
-                                          const Software& software, const Target& target);
+std::optional<LeastDevices> least_devices(const compile::CompileRequest& request,
+                                          const Hardware& hardware, const Software& software,
+                                          const Target& target);
 
-}  // namespace tessera
+// Accelerators read weights as they lie (no packing) and make reductions in place; the fused head
+// holds the logits of one chunk of tokens, in f32 and in the weights' type.
+Target cluster_target();
+
+}  // namespace tessera::plan

@@ -1,15 +1,17 @@
 // Derived figures of a prediction: groups of op times, utilization, cost.
 #include "plan/prediction.h"
 
+#include "base/real.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
+// Rules state the group of their op (OpRule::time), so a new op is counted without a change here.
 double sum_of(const TimeParts& t, TimeGroup group) {
   double s = 0;
-  for (int k = 0; k < kOpKinds; ++k)
-    if (rule_of(static_cast<OpKind>(k)).time == group) s += t.compute[k];
+  for (const OpKind k : Enumerators<OpKind>())
+    if (rule_of(k).time == group) s += t.compute[k];
   return s;
 }
 
@@ -40,12 +42,12 @@ void TimeParts::operator*=(double share) {
 
 // MFU and HFU: operations per second and device, divided by the device's specified rate.
 double Prediction::share(double flops) const {
-  return flops / (step_s * static_cast<double>(devices) * peak_flops_per_s);
+  return flops / real_product(step_s, devices, peak_flops_per_s);
 }
 
 double Prediction::usd_per_million_tokens() const {
-  const double usd_per_s = usd_per_device_hour / 3600 * static_cast<double>(devices);
+  const double usd_per_s = real_product(usd_per_device_hour / 3600, devices);
   return usd_per_s / tokens_per_s() * 1e6;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -2,38 +2,39 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/enum_array.h"
+#include "base/real.h"
 #include "compile/memory/memory_plan.h"
 #include "ir/op.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // Who waits for whom: the axis that a message or collective runs over.
 // kHost: copies to and from the host's memory.
 enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
-constexpr int kTraffics = 5;
+constexpr size_t count_of(Traffic) { return 5; }
 std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"
 
 // Where the time of a device goes; the parts add up to the step.
 template <class T>
 struct PartsOf {
-  std::array<T, kOpKinds> compute{};   // forward and backward, by op kind
-  T recomputation = 0;                 // forward work that is done again
-  T optimizer = 0;                     // squares, clip, update
-  std::array<T, kTraffics> exposed{};  // communication that no computation hides
-  T bubble = 0;                        // waiting for another stage's computation
-  T host = 0;                          // the device waits for launches
+  EnumArray<OpKind, T> compute;   // forward and backward, by op kind
+  T recomputation = 0;            // forward work that is done again
+  T optimizer = 0;                // squares, clip, update
+  EnumArray<Traffic, T> exposed;  // communication that no computation hides
+  T bubble = 0;                   // waiting for another stage's computation
+  T host = 0;                     // the device waits for launches
 
   // Calls f(own, other's) for each part.
   template <class U, class F>
   void with(const PartsOf<U>& o, const F& f) {
-    for (size_t i = 0; i < compute.size(); ++i) f(compute[i], o.compute[i]);
-    for (size_t i = 0; i < exposed.size(); ++i) f(exposed[i], o.exposed[i]);
+    for (const OpKind k : Enumerators<OpKind>()) f(compute[k], o.compute[k]);
+    for (const Traffic t : Enumerators<Traffic>()) f(exposed[t], o.exposed[t]);
     f(recomputation, o.recomputation);
     f(optimizer, o.optimizer);
     f(bubble, o.bubble);
@@ -67,7 +68,7 @@ struct OptimizerPart {
 struct StagePrediction {
   TimeParts parts;
   std::vector<OptimizerPart> optimizers;  // of parts.optimizer and memory.optimizer
-  MemoryPlan memory;                      // from the program: exact
+  compile::MemoryPlan memory;             // from the program: exact
   int64_t peak_bytes = 0;                 // the arena and what stands outside it
 };
 
@@ -91,7 +92,7 @@ struct Prediction {
   double hfu() const { return share(hardware_flops); }
   // Of the devices' specified rate.
   double share(double flops) const;
-  double tokens_per_s() const { return static_cast<double>(tokens) / step_s; }
+  double tokens_per_s() const { return ratio(tokens, step_s); }
   double bubble() const { return parts.bubble / step_s; }
   const StagePrediction& fullest() const { return stages[fullest_stage]; }
   // Of the host's memory, with layout.offload: the most that a rank of any stage needs.
@@ -107,4 +108,4 @@ struct Prediction {
   double usd(double token_budget) const { return usd_per_million_tokens() * token_budget / 1e6; }
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

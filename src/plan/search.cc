@@ -15,12 +15,12 @@
 #include <optional>
 #include <queue>
 
+#include "base/count.h"
 #include "base/error.h"
-#include "compile/blocks.h"
+#include "compile/passes.h"
 #include "plan/search_bound.h"
-#include "plan/units.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // How the bound of a candidate's time was obtained: by the formula, by the walk over all actions,
@@ -105,8 +105,8 @@ void Search::look_at_first_stage(const Entry& walked) {
   const Candidate& c = candidates_[walked.index];
   Entry next = {walked.step_ns, walked.index, Known::kAlone};
   if (c.layout.pipeline > 1) {
-    const Blocks blocks = compile_blocks(request_of(request_, c), target_);
-    const std::vector<Program> alone = {program_of(blocks, 0)};
+    const compile::Blocks blocks = compile::compile_blocks(request_of(request_, c), target_);
+    const std::vector<Program> alone = {compile::program_of(blocks, 0)};
     if (!may_fit({0, alone[0].bytes})) return;
     if (!has_room(hardware_.device, memory_need(alone[0]))) {
       ++result_.too_large;
@@ -120,10 +120,10 @@ void Search::look_at_first_stage(const Entry& walked) {
 // Returns nothing if a stage does not fit. Stages are compiled from the last one on: if the first
 // one fits, the last one is the most likely not to.
 std::optional<Prediction> Search::predict(const Candidate& c) const {
-  const Blocks blocks = compile_blocks(request_of(request_, c), target_);
+  const compile::Blocks blocks = compile::compile_blocks(request_of(request_, c), target_);
   std::vector<Program> programs(c.layout.pipeline);
   for (auto stage = programs.size(); stage-- > 0;) {
-    programs[stage] = program_of(blocks, static_cast<int64_t>(stage));
+    programs[stage] = compile::program_of(blocks, stage);
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
   }
   return simulate(programs, hardware_, software_);
@@ -199,9 +199,8 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   add_part(parts, "optimizer", a.optimizer, b.optimizer);
   add_part(parts, "bubble", a.bubble, b.bubble);
   add_part(parts, "host", a.host, b.host);
-  for (int t = 0; t < kTraffics; ++t)
-    add_part(parts, fmt::format("exposed {} traffic", name_of(static_cast<Traffic>(t))),
-             a.exposed[t], b.exposed[t]);
+  for (const Traffic t : Enumerators<Traffic>())
+    add_part(parts, fmt::format("exposed {} traffic", name_of(t)), a.exposed[t], b.exposed[t]);
   std::sort(parts.begin(), parts.end(),
             [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
   const double shown = 0.05 * std::abs(parts[0].first);
@@ -213,4 +212,4 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   return lines;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

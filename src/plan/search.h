@@ -20,10 +20,10 @@
 #include "ir/target.h"
 #include "plan/simulate.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 struct SearchRequest {
-  CompileRequest base;  // model, precision, options; of its layout what is not searched
+  compile::CompileRequest base;  // model, precision, options; of its layout what is not searched
   int64_t devices = 1;
   int64_t global = 1;  // sequences of a step
   // Batches of earlier steps (batch.ramp), which data × micro must divide too.
@@ -39,7 +39,7 @@ struct SearchRequest {
 
 // One layout to look at.
 struct Candidate {
-  Layout layout;
+  compile::Layout layout;
   int64_t micro = 1;
 };
 
@@ -48,7 +48,7 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp);
 
 // In a fixed order.
 std::vector<Candidate> candidates(const SearchRequest& request);
-CompileRequest request_of(const SearchRequest& request, const Candidate& candidate);
+compile::CompileRequest request_of(const SearchRequest& request, const Candidate& candidate);
 // "tensor 8 x pipeline 64 x data 6, micro 1, 1f1b, ZeRO 1, recompute none"
 std::string text_of(const Candidate& candidate);
 
@@ -74,4 +74,4 @@ SearchResult search(const SearchRequest& request, const Target& target, const Ha
 // Why one takes longer than another: the parts that differ, largest first, a line each.
 std::vector<std::string> differences(const Prediction& slower, const Prediction& faster);
 
-}  // namespace tessera
+}  // namespace tessera::plan

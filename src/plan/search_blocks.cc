@@ -7,16 +7,17 @@
 #include <algorithm>
 #include <limits>
 
-#include "compile/blocks.h"
+#include "base/real.h"
+#include "compile/passes.h"
 #include "ir/rule.h"
 #include "plan/segment_time.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 class Measure {
  public:
-  Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
+  Measure(const compile::Blocks& blocks, const Hardware& hardware, const Software& software)
       : request_(blocks.context.request),
         e_(blocks.state.expanded),
         p_(e_.program),
@@ -39,15 +40,14 @@ class Measure {
     // layout puts the group; what may be hidden counts as 0.
     for (const Op& op : s.ops) {
       if (!communicates(op) || runs_beside(s, op)) continue;
-      c.collectives.push_back(
-          {rule_of(op).effects.wire, *over_of(op.attributes),
-           static_cast<double>(p_[whole_operand(op)].bytes()) / op.chunk.count});
+      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
+                               ratio(p_[whole_operand(op)].bytes(), op.chunk.count)});
     }
     return c;
   }
 
   // Bytes per element, so that a layout can divide the elements among its ranks.
-  GroupCost group(const WeightGroup& g) {
+  GroupCost group(const compile::WeightGroup& g) {
     GroupCost c;
     int stack = 0;
     for (const BlockId b : e_.blocks.ids()) {
@@ -73,7 +73,7 @@ class Measure {
         c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
     }
     c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);
-    const bool narrows = request_.options.communication == WireType::kHalf;
+    const bool narrows = request_.options.communication == compile::WireType::kHalf;
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
     c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;
@@ -82,7 +82,7 @@ class Measure {
 
   // What a layer keeps from its forward to its backward, and from there to its weights' part. Its
   // input counts separately, because the layer before it wrote it.
-  StackCosts stack(const Block& block, const BlockSegments& s) {
+  StackCosts stack(const Block& block, const compile::BlockSegments& s) {
     StackCosts c;
     c.layer = cost(s.forward_no_save != kNone ? s.forward_no_save : s.forward);
     c.again = cost(s.recompute);
@@ -114,9 +114,9 @@ class Measure {
   }
 
  private:
-  bool reads_back(const WeightGroup& g) const {
+  bool reads_back(const compile::WeightGroup& g) const {
     return std::any_of(g.blocks.begin(), g.blocks.end(), [&](BlockId b) {
-      const BlockSegments& s = e_.segments[b];
+      const compile::BlockSegments& s = e_.segments[b];
       return reads(s.recompute, g.weights) || reads(s.backward, g.weights) ||
              reads(s.weight_backward, g.weights);
     });
@@ -137,8 +137,8 @@ class Measure {
     return times_.of(call);
   }
 
-  const CompileRequest& request_;
-  const Expanded& e_;
+  const compile::CompileRequest& request_;
+  const compile::Expanded& e_;
   const Program& p_;
   const Software& software_;
   SegmentTimes times_;
@@ -146,25 +146,26 @@ class Measure {
 
 }  // namespace
 
-BlockCosts block_costs(const CompileRequest& asked, const Target& target, const Hardware& hardware,
-                       const Software& software) {
-  CompileRequest request = asked;
-  Layout& l = request.layout;
-  const bool divided = l.pipeline_schedule == PipelineSchedule::kZeroBubble && l.pipeline > 1;
+BlockCosts block_costs(const compile::CompileRequest& asked, const Target& target,
+                       const Hardware& hardware, const Software& software) {
+  compile::CompileRequest request = asked;
+  compile::Layout& l = request.layout;
+  const bool divided =
+      l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble && l.pipeline > 1;
   l.data = l.interleave = 1;
   l.zero = l.zero_group = 0;
   // Two stages suffice to have the divided backward; with one stage all schedules are the same.
   l.offload = "none";  // see CandidateView::offload
   l.pipeline = divided ? 2 : 1;
-  if (!divided) l.pipeline_schedule = PipelineSchedule::k1F1B;
+  if (!divided) l.pipeline_schedule = compile::PipelineSchedule::k1F1B;
   request.microbatches = 1;
-  const Blocks blocks = compile_blocks(request, target);
-  const Expanded& e = blocks.state.expanded;
+  const compile::Blocks blocks = compile::compile_blocks(request, target);
+  const compile::Expanded& e = blocks.state.expanded;
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
   costs.message_bytes = std::numeric_limits<double>::infinity();
   for (const BlockId b : e.blocks.ids()) {
-    const BlockSegments& s = e.segments[b];
+    const compile::BlockSegments& s = e.segments[b];
     const Block& block = e.blocks[b];
     if (block.output == kNone) {
       costs.head = measure.cost(s.backward);
@@ -186,16 +187,16 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   size_t stacks = 0;
   for (const BlockId b : e.blocks.ids())
     if (e.blocks[b].is_stack()) stack[b] = stacks++;
-  for (const Visit& v : model_order(e.blocks)) {
+  for (const compile::Visit& v : compile::model_order(e.blocks)) {
     const Block& block = e.blocks[v.block];
     if (block.is_stack())
       costs.order.push_back(stack[v.block]);
     else if (block.input != kNone && block.output != kNone)
       costs.bridge_before = v.before;
   }
-  for (const WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
-  costs.shares = shares_of(e.blocks, e.program.values);
+  for (const compile::WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
+  costs.shares = compile::shares_of(e.blocks, e.program.values);
   return costs;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

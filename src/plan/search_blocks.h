@@ -14,7 +14,7 @@
 #include "plan/hardware.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 struct InlineCollective {
   WireKind kind = WireKind::kAllReduce;
@@ -65,11 +65,11 @@ struct BlockCosts {
   bool light = false;                   // a layer saves nothing, `again` does before the backward
   double message_bytes = 0;             // of the smallest message between stages
   std::vector<GroupCost> groups;
-  BlockShares shares;
+  compile::BlockShares shares;
 };
 
 // `request`: the layout's data and pipeline are put aside; zero_bubble divides the backward.
-BlockCosts block_costs(const CompileRequest& request, const Target& target,
+BlockCosts block_costs(const compile::CompileRequest& request, const Target& target,
                        const Hardware& hardware, const Software& software);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -6,10 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "base/real.h"
 #include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
@@ -21,8 +22,9 @@ Bounds::Bounds(const SearchRequest& request, const Target& target, const Hardwar
     : request_(request), target_(target), hardware_(hardware), software_(software) {}
 
 const BlockCosts& Bounds::blocks(const Candidate& c) {
-  const Layout& l = c.layout;
-  const bool divided = l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::kZeroBubble;
+  const compile::Layout& l = c.layout;
+  const bool divided =
+      l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
   const BlockKey key{l.tensor, c.micro, l.recompute, l.sequence_parallel, divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
@@ -35,12 +37,12 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
 // same position share one entry. Shapes depend on (tensor, pipeline) alone, since data ranks
 // follow.
-const MeshPlaces& Bounds::places(const Layout& layout) {
+const MeshPlaces& Bounds::places(const compile::Layout& layout) {
   const auto key = std::pair(layout.tensor, layout.pipeline);
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];
-  m.mesh.push_back(mesh_of(layout, head_copies(request_.base.model, layout)));
+  m.mesh.push_back(compile::mesh_of(layout, compile::head_copies(request_.base.model, layout)));
   const Mesh& mesh = m.mesh[0];
   const int64_t stages = layout.pipeline, ranks = mesh.ranks() / stages;
   std::map<int64_t, size_t> like;  // by the position of the first rank within a node
@@ -63,8 +65,8 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
   const auto [known, fresh] = layers_.try_emplace({chunks, b.shares});
   ChunkLayers& l = known->second;
   if (!fresh) return l;
-  const std::vector<int64_t> spread = spread_layers(b.shares, chunks);
-  l.cost = chunk_costs(b.shares, spread);
+  const std::vector<int64_t> spread = compile::spread_layers(b.shares, chunks);
+  l.cost = compile::chunk_costs(b.shares, spread);
   int64_t first = 0;
   for (const int64_t n : spread) {
     const int64_t end = first + n;
@@ -116,7 +118,7 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
     n.stacks.push_back({ns(s.layer, false), ns(s.again, false), both(s.backward), both(s.weights)});
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
-    const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
+    const auto bytes = [&](int64_t each) { return real_product(g.elements, each); };
     const auto moved = [&](WireKind kind, int64_t each) {
       return to_ns(collective_s(kind, bytes(each), shard, hardware_));
     };
@@ -149,7 +151,7 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
                                          GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
                                          stage, hardware_, software_.hierarchical),
                              hardware_));
-  return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
+  return to_ns(message_s(ratio(b.message_bytes, parts), pair, hardware_) + gather);
 }
 
 CandidateView Bounds::view(const Candidate& c) {
@@ -158,7 +160,7 @@ CandidateView Bounds::view(const Candidate& c) {
   v.blocks = &blocks(c);
   v.places = &places(c.layout);
   v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
-  v.offload = parse_offload(c.layout.offload);
+  v.offload = compile::parse_offload(c.layout.offload);
   v.shards = v.places->mesh[0][AxisKind::kShard];
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
@@ -166,9 +168,8 @@ CandidateView Bounds::view(const Candidate& c) {
   for (size_t g = 0; g < v.places->stage.size(); ++g)
     v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
-    const auto at = static_cast<size_t>(s);
-    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[at]));
-    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[at]));
+    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[s]));
+    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[s]));
   }
   return v;
 }
@@ -181,15 +182,15 @@ Bound Bounds::quick(const Candidate& c) {
 // The maximum with the formula keeps the bound monotone from one level to the next.
 Bound Bounds::closer(const Candidate& c) {
   const CandidateView v = view(c);
-  PipelineShape shape;
+  compile::PipelineShape shape;
   shape.schedule = c.layout.pipeline_schedule;
   shape.stages = c.layout.pipeline;
   shape.interleave = c.layout.interleave;
   shape.microbatches = v.microbatches;
   shape.cost = v.layers->cost;
-  const std::vector<std::vector<Action>> actions = pipeline_actions(shape);
+  const std::vector<std::vector<compile::Action>> actions = compile::pipeline_actions(shape);
   return {std::max(v.step_by_formula(), v.step_of(actions)),
           std::max(v.bytes_by_formula(), v.bytes_of(actions))};
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -67,7 +67,7 @@
 #include "plan/search.h"
 #include "plan/search_blocks.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 struct Bound {
   int64_t step_ns = 0;
@@ -126,7 +126,7 @@ class Bounds {
 
  private:
   const BlockCosts& blocks(const Candidate& c);
-  const MeshPlaces& places(const Layout& layout);
+  const MeshPlaces& places(const compile::Layout& layout);
   const ChunkLayers& layers(const BlockCosts& blocks, int64_t chunks);
   CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
   int64_t message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
@@ -140,7 +140,7 @@ class Bounds {
   using BlockKey = std::tuple<int64_t, int64_t, std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
   std::map<std::pair<int64_t, int64_t>, MeshPlaces> places_;
-  std::map<std::pair<int64_t, BlockShares>, ChunkLayers> layers_;
+  std::map<std::pair<int64_t, compile::BlockShares>, ChunkLayers> layers_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

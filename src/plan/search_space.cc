@@ -5,10 +5,11 @@
 
 #include "base/error.h"
 #include "compile/layout_check.h"
+#include "compile/schedule/schedule_passes.h"
 #include "model/hf_names.h"
 #include "plan/search.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // In ascending order: the small divisors, then their counterparts in reverse.
@@ -26,32 +27,32 @@ std::vector<int64_t> divisors(int64_t n) {
 constexpr const char* kOffloaded[] = {"activations", "optimizer", "activations+optimizer"};
 
 struct Order {
-  PipelineSchedule schedule;
+  compile::PipelineSchedule schedule;
   int64_t interleave;
 };
 
 // With one stage all schedules are the same.
 std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
-  std::vector<Order> all = {{PipelineSchedule::k1F1B, 1}};
+  std::vector<Order> all = {{compile::PipelineSchedule::k1F1B, 1}};
   if (pipeline == 1) return all;
-  all.push_back({PipelineSchedule::kGpipe, 1});
-  all.push_back({PipelineSchedule::kZeroBubble, 1});
+  all.push_back({compile::PipelineSchedule::kGpipe, 1});
+  all.push_back({compile::PipelineSchedule::kZeroBubble, 1});
   for (int64_t v = 2; v <= r.most_interleave && v * pipeline <= r.base.model.all_layers(); ++v)
-    all.push_back({PipelineSchedule::kInterleaved1F1B, v});
+    all.push_back({compile::PipelineSchedule::kInterleaved1F1B, v});
   return all;
 }
 
 // Tensor ranks divide the query heads and the inner width. Key/value heads may be replicated.
-bool divides_model(const CompileRequest& r, int64_t tensor) {
-  const ModelConfig& m = r.model;
+bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
+  const model::ModelConfig& m = r.model;
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  const bool copies = key_value_heads(m) % tensor != 0;
+  const bool copies = model::key_value_heads(m) % tensor != 0;
   return m.heads % tensor == 0 && inner % tensor == 0 && m.wide_feed_forward % tensor == 0 &&
-         (!copies || can_copy_heads(r));
+         (!copies || compile::can_copy_heads(r));
 }
 
 // Adds every combination of the remaining choices for these ranks.
-void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& out) {
+void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
   const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
@@ -80,6 +81,9 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
   return std::accumulate(ramp.begin(), ramp.end(), global, std::gcd<int64_t, int64_t>);
 }
 
+// Devices = tensor x pipeline x data: tensor divides the devices, pipeline what is left, and data
+// is the rest. A degree that does not divide what it distributes (heads, layers, the batch) is left
+// out with all layouts below it.
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
@@ -88,7 +92,7 @@ std::vector<Candidate> candidates(const SearchRequest& r) {
       const int64_t data = r.devices / tensor / pipeline;
       if (pipeline > r.base.model.all_layers() || common_batch(r.global, r.ramp) % data != 0)
         continue;
-      Layout ranks = r.base.layout;
+      compile::Layout ranks = r.base.layout;
       ranks.stages.clear();
       ranks.context = ranks.expert = 1;
       if (ranks.zero_group > 0 && data % ranks.zero_group != 0) continue;
@@ -101,8 +105,8 @@ std::vector<Candidate> candidates(const SearchRequest& r) {
   return all;
 }
 
-CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
-  CompileRequest request = r.base;
+compile::CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
+  compile::CompileRequest request = r.base;
   request.layout = c.layout;
   request.sequences = c.micro;
   request.microbatches = r.global / c.layout.data / c.micro;
@@ -110,17 +114,18 @@ CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
 }
 
 std::string text_of(const Candidate& c) {
-  constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
-  const Layout& l = c.layout;
+  constexpr EnumArray<compile::PipelineSchedule, const char*> kSchedules = {
+      "gpipe", "1f1b", "interleaved", "zero_bubble"};
+  const compile::Layout& l = c.layout;
   std::string text = fmt::format("tensor {} x pipeline {} x data {}, micro {}", l.tensor,
                                  l.pipeline, l.data, c.micro);
-  if (l.pipeline > 1)
-    text += fmt::format(", {}", kSchedules[static_cast<size_t>(l.pipeline_schedule)]);
+  if (l.pipeline > 1) text += fmt::format(", {}", kSchedules[l.pipeline_schedule]);
   if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
   if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
   if (l.data > 1) text += fmt::format(", ZeRO {}", l.zero);
   text += fmt::format(", recompute {}", l.recompute);
-  return l.offload == "none" ? text : text + fmt::format(", offload {}", l.offload);
+  return compile::parse_offload(l.offload).none() ? text
+                                                  : text + fmt::format(", offload {}", l.offload);
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 bool CandidateView::reduces_each() const {
-  const Layout& l = candidate->layout;
-  return divides(2) || (divides(1) && l.zero_reduce == ZeroReduce::kEach);
+  const compile::Layout& l = candidate->layout;
+  return divides(2) || (divides(1) && l.zero_reduce == compile::ZeroReduce::kEach);
 }
 
 int64_t CandidateView::layers_on(int64_t stage, size_t stack) const {
@@ -70,7 +70,7 @@ int64_t CandidateView::gathered(int64_t chunk) const {
 bool CandidateView::uses(const GroupCost& g, int64_t stage) const { return copies(g, stage) > 0; }
 
 int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
-  if (g.stack != kNone) return layers_on(stage, static_cast<size_t>(g.stack));
+  if (g.stack != kNone) return layers_on(stage, g.stack);
   const bool here = (g.embed && stage == 0) || (g.head && stage + 1 == stages());
   return here ? 1 : 0;
 }
@@ -221,13 +221,13 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
 }
 
 int64_t CandidateView::bytes_by_formula() const {
-  PipelineShape shape;
+  compile::PipelineShape shape;
   shape.schedule = candidate->layout.pipeline_schedule;
   shape.stages = stages();
   shape.interleave = candidate->layout.interleave;
   shape.microbatches = microbatches;
   // Greedy schedules may have fewer in flight if chunks differ.
-  const bool greedy = shape.schedule == PipelineSchedule::kZeroBubble;
+  const bool greedy = shape.schedule == compile::PipelineSchedule::kZeroBubble;
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t least = std::numeric_limits<int64_t>::max();
@@ -235,10 +235,10 @@ int64_t CandidateView::bytes_by_formula() const {
     int64_t gradients = 0;
     for (const GroupCost& g : blocks->groups)
       if (uses(g, s)) gradients += copies(g, s) * gradient_bytes(g);
-    const int64_t in_flight = offloads() ? 0 : greedy ? 1 : most_in_flight(shape, s);
+    const int64_t in_flight = offloads() ? 0 : greedy ? 1 : compile::most_in_flight(shape, s);
     // In the steady state, the maximum is in flight again after the gradient sums exist.
     const bool steady = candidate->layout.interleave == 1 && microbatches > in_flight &&
-                        shape.schedule == PipelineSchedule::k1F1B;
+                        shape.schedule == compile::PipelineSchedule::k1F1B;
     const int64_t transient =
         steady ? in_flight * least + gradients : std::max(in_flight * least, gradients);
     most = std::max(most, state_bytes(s) + transient);
@@ -252,26 +252,27 @@ bool CandidateView::offloads() const { return offload.layers > 0; }
 
 // Follows the actions of each stage: a forward adds its saved bytes, a backward exchanges them for
 // what its weights' part still needs, and the first backward of a chunk adds its gradient sums.
-int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions) const {
+int64_t CandidateView::bytes_of(const std::vector<std::vector<compile::Action>>& actions) const {
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t alive = state_bytes(s), peak = alive;
     std::vector<bool> begun(chunks(), false);
-    for (const Action& a : actions[s]) {
+    for (const compile::Action& a : actions[s]) {
       const auto left = [&](size_t k) { return blocks->stacks[k].pending_bytes; };
       const int64_t saved = offloads() ? 0 : saved_bytes(a.chunk);
       const int64_t kept = offloads() ? 0 : kept_bytes(a.chunk);
       const int64_t pending = kept == 0 ? 0 : over_layers(a.chunk, left);
-      if (a.kind == ActionKind::kForward) alive += saved;
-      if (a.kind == ActionKind::kBackward) {
+      if (a.kind == compile::ActionKind::kForward) alive += saved;
+      if (a.kind == compile::ActionKind::kBackward) {
         peak = std::max(peak, alive + backward_bytes(a.chunk, begun[size_t(a.chunk)]));
         alive += kept + pending - saved;
       }
-      if (a.kind == ActionKind::kWeights) alive -= kept + pending;
+      if (a.kind == compile::ActionKind::kWeights) alive -= kept + pending;
       peak = std::max(peak, alive);
       // The sums exist from the first call that adds to them until the update.
       const bool divided = weights(a.chunk, false) > 0;
-      const bool adds = a.kind == (divided ? ActionKind::kWeights : ActionKind::kBackward);
+      const bool adds =
+          a.kind == (divided ? compile::ActionKind::kWeights : compile::ActionKind::kBackward);
       if (!adds || begun[size_t(a.chunk)]) continue;
       begun[size_t(a.chunk)] = true;
       alive += over_layers(a.chunk, [&](size_t k) { return layer_gradients(k, true); });
@@ -281,4 +282,4 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
   return most;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

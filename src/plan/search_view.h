@@ -1,18 +1,18 @@
 // One candidate as its bounds see it: the times of its chunks, and what its stages hold.
 #pragma once
 
-#include "compile/schedule/offload.h"
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
+#include "compile/schedule/schedule_passes.h"
 #include "plan/search_bound.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 struct CandidateView {
   const Candidate* candidate = nullptr;
   const BlockCosts* blocks = nullptr;
   const MeshPlaces* places = nullptr;
   const ChunkLayers* layers = nullptr;
-  Offload offload;  // what the layout says
+  compile::Offload offload;  // what the layout says
   int64_t shards = 1, microbatches = 1;
   int64_t begin = 0;                // ns, before the first call of the step
   bool sender_waits = false;        // for the transfer of what it sends
@@ -21,8 +21,8 @@ struct CandidateView {
 
   int64_t step_by_formula() const;
   int64_t bytes_by_formula() const;
-  int64_t step_of(const std::vector<std::vector<Action>>& actions) const;
-  int64_t bytes_of(const std::vector<std::vector<Action>>& actions) const;
+  int64_t step_of(const std::vector<std::vector<compile::Action>>& actions) const;
+  int64_t bytes_of(const std::vector<std::vector<compile::Action>>& actions) const;
 
   int64_t stages() const { return candidate->layout.pipeline; }
   int64_t chunks() const { return std::ssize(layers->chunks); }
@@ -77,4 +77,4 @@ struct CandidateView {
   int64_t backward_bytes(int64_t chunk, bool begun) const;
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

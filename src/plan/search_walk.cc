@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plan/search_view.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -18,15 +18,15 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 class ActionWalk {
  public:
-  using Lists = std::vector<std::vector<Action>>;
+  using Lists = std::vector<std::vector<compile::Action>>;
   ActionWalk(const CandidateView& view, const Lists& lists)
       : view_(view),
         lists_(lists),
         free_(lists.size()),
         computed_(lists.size()),
-        at_(lists.size(), 0),
-        begun_(3, std::vector<bool>(view.chunks(), false)) {
-    const auto actions = static_cast<size_t>(view.chunks() * view.microbatches);
+        at_(lists.size(), 0) {
+    begun_.fill(std::vector<bool>(view.chunks(), false));
+    const int64_t actions = view.chunks() * view.microbatches;
     arrived_.assign(2, std::vector<int64_t>(actions, kNever));
     sent_.assign(2, std::vector<int64_t>(lists.size(), 0));
     for (int64_t s = 0; s < view.stages(); ++s) free_[size_t(s)] = view.gathered(s);
@@ -58,39 +58,40 @@ class ActionWalk {
   }
 
  private:
-  size_t slot(int64_t chunk, int64_t m) const {
-    return static_cast<size_t>(chunk * view_.microbatches + m);
-  }
+  int64_t slot(int64_t chunk, int64_t m) const { return chunk * view_.microbatches + m; }
 
-  int64_t duration(const Action& a) {
-    std::vector<bool>& begun = begun_[static_cast<size_t>(a.kind)];
-    const auto c = static_cast<size_t>(a.chunk);
+  // The first call of a kind on a chunk writes the sums that later ones add to, so it may be
+  // shorter.
+  int64_t duration(const compile::Action& a) {
+    std::vector<bool>& begun = begun_[a.kind];
+    const int64_t c = a.chunk;
     const bool first = !begun[c];
     begun[c] = true;
-    if (a.kind == ActionKind::kForward) return forward_[c];
-    return a.kind == ActionKind::kBackward ? backward_[first][c] : weights_[first][c];
+    if (a.kind == compile::ActionKind::kForward) return forward_[c];
+    return a.kind == compile::ActionKind::kBackward ? backward_[first][c] : weights_[first][c];
   }
 
   // Returns when the action's input has arrived; kNever if it has not been sent yet.
-  int64_t arrival(const Action& a) const {
+  int64_t arrival(const compile::Action& a) const {
     const size_t at = slot(a.chunk, a.microbatch);
     const bool last = a.chunk + 1 == view_.chunks();
-    if (a.kind == ActionKind::kBackward && !last)
+    if (a.kind == compile::ActionKind::kBackward && !last)
       return view_.goes_back(a.chunk) ? arrived_[1][at] : 0;
     // If the last chunk has no layers, only the head reads the forward's message.
-    const bool reads = a.kind == ActionKind::kForward || (a.kind == ActionKind::kBackward && last);
+    const bool reads = a.kind == compile::ActionKind::kForward ||
+                       (a.kind == compile::ActionKind::kBackward && last);
     return reads && a.chunk > 0 ? arrived_[0][at] : 0;
   }
 
-  bool take(size_t s, const Action& a) {
-    const bool backward = a.kind == ActionKind::kBackward;
+  bool take(size_t s, const compile::Action& a) {
+    const bool backward = a.kind == compile::ActionKind::kBackward;
     const int64_t came = arrival(a);
     if (came == kNever) return false;
     const int64_t ns = duration(a), ahead = backward ? ahead_[a.chunk] : 0;
     // An action without calls of its own does not occupy the compute queue.
     int64_t done = came;
     if (ns > 0) done = computed_[s] = free_[s] = std::max(came, free_[s] + ahead) + ns - ahead;
-    if (a.kind == ActionKind::kForward && a.chunk + 1 < view_.chunks())
+    if (a.kind == compile::ActionKind::kForward && a.chunk + 1 < view_.chunks())
       send(s, 0, slot(a.chunk + 1, a.microbatch), done);
     if (backward && a.chunk > 0 && view_.goes_back(a.chunk - 1))
       send(s, 1, slot(a.chunk - 1, a.microbatch), done);
@@ -114,15 +115,15 @@ class ActionWalk {
   std::vector<int64_t> free_;      // of each stage: when its compute queue is free
   std::vector<int64_t> computed_;  // when its last action ended, before its sends
   std::vector<size_t> at_;
-  std::vector<std::vector<bool>> begun_;       // of each kind and chunk
+  EnumArray<compile::ActionKind, std::vector<bool>> begun_;  // by chunk
   std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch
   std::vector<std::vector<int64_t>> sent_;     // of each direction and stage
   std::vector<int64_t> forward_, ahead_;
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };
 
-int64_t CandidateView::step_of(const std::vector<std::vector<Action>>& actions) const {
+int64_t CandidateView::step_of(const std::vector<std::vector<compile::Action>>& actions) const {
   return ActionWalk(*this, actions).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

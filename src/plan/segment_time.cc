@@ -8,11 +8,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "ir/chunk.h"
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
@@ -30,8 +31,9 @@ bool adds_first(const Call& c) {
 }  // namespace
 
 std::string_view name_of(Traffic t) {
-  constexpr std::string_view kNames[] = {"tensor", "data", "pipeline", "world", "host"};
-  return kNames[static_cast<int>(t)];
+  constexpr EnumArray<Traffic, std::string_view> kNames = {"tensor", "data", "pipeline", "world",
+                                                           "host"};
+  return kNames.at(t);
 }
 
 Traffic traffic_of(const GroupRef& group) {
@@ -44,7 +46,7 @@ Traffic traffic_of(const GroupRef& group) {
 
 TimeParts PartsNs::seconds() const {
   TimeParts t;
-  t.with(*this, [](double& s, int64_t ns) { s = static_cast<double>(ns) * 1e-9; });
+  t.with(*this, [](double& s, int64_t ns) { s = seconds_of(ns); });
   return t;
 }
 
@@ -85,13 +87,12 @@ const GroupShape& SegmentTimes::pair_with(int64_t peer) {
 // splits messages sends a part from each of them, and gathers the parts at the receiver.
 double SegmentTimes::message_time(const Op& op, const Call& call) {
   const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
-  const auto bytes = static_cast<double>(v.bytes());
+  const double bytes = bytes_of(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
   const GroupShape& pair = pair_with(call.wire.peer);
-  const auto tensor = static_cast<size_t>(AxisKind::kTensor);
-  const int64_t parts = program_.mesh.size[tensor] * program_.mesh[AxisKind::kTensorKv];
-  if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
+  const int64_t parts = program_.mesh[AxisKind::kTensor] * program_.mesh[AxisKind::kTensorKv];
+  if (!software_.split_messages || parts == 1 || v.sharding.place[AxisKind::kTensor] >= 0)
     return message_s(bytes, pair, hardware_);
-  return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
+  return message_s(ratio(bytes, parts), pair, hardware_) +
          collective_s(WireKind::kAllGather, bytes,
                       group(GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor})), hardware_);
 }
@@ -100,7 +101,7 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
   if (is_message(op)) return message_time(op, call);
   const Value& whole = local_[whole_operand(op)];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements() / op.chunk.count;
-  const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
+  const double sent = real_product(elements, size_of(wire_type(op, whole)));
   return collective_s(rule_of(op).effects.wire, sent, group(*over_of(op.attributes)), hardware_);
 }
 
@@ -118,7 +119,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     const Traffic traffic =
         s.queue >= Queue::kSendForward ? Traffic::kPipeline : traffic_of(*over_of(op.attributes));
     t.ns += ns;
-    t.parts.exposed[static_cast<size_t>(traffic)] += ns;
+    t.parts.exposed[traffic] += ns;
     t.traffic = traffic;
     return;
   }
@@ -129,7 +130,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (cost.work == Work::kHostCopy) {
     const int64_t ns = to_ns(seconds);
     t.ns += ns;
-    t.parts.exposed[static_cast<size_t>(Traffic::kHost)] += ns;
+    t.parts.exposed[Traffic::kHost] += ns;
     t.traffic = Traffic::kHost;
     return;
   }
@@ -137,8 +138,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (adds_product(cost) && !fresh) {
     // The existing sum is read too, which matters for small GEMMs.
     const DeviceFigures& d = hardware_.device;
-    seconds += static_cast<double>(local_[op.outputs[0]].bytes()) /
-               (d.memory_bytes_per_s * d.memory_efficiency);
+    seconds += bytes_of(local_, op.outputs[0]) / (d.memory_bytes_per_s * d.memory_efficiency);
   }
   const int64_t ns = to_ns(seconds);
   const Flops& flops = cost.flops;
@@ -146,7 +146,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (flops.hardware > 0 && t.beside_ns > 0) {
     const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
     t.ns += exposed;
-    t.parts.exposed[static_cast<size_t>(Traffic::kTensor)] += exposed;
+    t.parts.exposed[Traffic::kTensor] += exposed;
     t.beside_ns = 0;
   }
   t.ns += ns;
@@ -160,17 +160,17 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   else if (rule.time == TimeGroup::kOptimizer)
     t.parts.optimizer += ns;
   else
-    t.parts.compute[static_cast<size_t>(op.kind())] += ns;
+    t.parts.compute[op.kind()] += ns;
 }
 
 // Ops with inner queues: each starts when the op before it on its queue and those it waits for are
 // over. What the last of them takes longer than the compute queue computes is exposed.
 void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fresh,
                                      SegmentTime& t) {
-  std::array<int64_t, kQueues> free{};  // when the last op of each queue ends
+  EnumArray<Queue, int64_t> free;  // when the last op of each queue ends
   std::vector<int64_t> finish;
   for (const Op& op : s.ops) {
-    int64_t& clock = free[static_cast<size_t>(queue_of(op, s.queue))];
+    int64_t& clock = free[queue_of(op, s.queue)];
     int64_t start = clock;
     for (const int32_t j : op.after) start = std::max(start, finish[j]);
     int64_t ns = -t.ns;
@@ -186,7 +186,7 @@ void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fr
     finish.push_back(clock);
   }
   const int64_t end = *std::max_element(free.begin(), free.end());
-  t.parts.exposed[static_cast<size_t>(Traffic::kTensor)] += end - t.ns;
+  t.parts.exposed[Traffic::kTensor] += end - t.ns;
   t.ns = end;
 }
 
@@ -201,8 +201,7 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   if (overlaps) add_ops_of_queues(s, call, fresh, t);
   for (const Op& op : s.ops) {
     if (!overlaps) add_op(s, op, call, fresh, t);
-    const auto kernels = software_.kernels.find(name_of(op.kind()));
-    launches += kernels == software_.kernels.end() ? 1.0 : static_cast<double>(kernels->second);
+    launches += kernels_of(op.kind(), software_);
   }
   // The host launches kernels ahead of the device; if launching takes longer, it limits the
   // segment.
@@ -214,4 +213,4 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -9,7 +9,7 @@
 #include "plan/op_time.h"
 #include "plan/prediction.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // In whole nanoseconds.
 struct PartsNs : PartsOf<int64_t> {
@@ -55,4 +55,4 @@ class SegmentTimes {
   IdVector<SegmentId, std::array<bool, 2>> known_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

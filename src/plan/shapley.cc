@@ -7,16 +7,16 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/real.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // Returns a number that is equal for points that agree on the coalition.
 uint64_t group_of(const Space& space, const Point& p, unsigned coalition) {
   uint64_t key = 0;
   for (size_t k = 0; k < p.size(); ++k)
-    if (coalition >> k & 1U)
-      key = key * space.knobs[k].choices.size() + static_cast<uint64_t>(p[k]);
+    if (coalition >> k & 1U) key = key * space.knobs[k].choices.size() + p[k];
   return key;
 }
 
@@ -70,9 +70,8 @@ std::vector<double> importance(const std::vector<std::vector<double>>& shares) {
   if (shares.empty()) return {};
   std::vector<double> mean(shares[0].size(), 0);
   for (const std::vector<double>& point : shares)
-    for (size_t k = 0; k < mean.size(); ++k)
-      mean[k] += std::abs(point[k]) / static_cast<double>(shares.size());
+    for (size_t k = 0; k < mean.size(); ++k) mean[k] += ratio(std::abs(point[k]), shares.size());
   return mean;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

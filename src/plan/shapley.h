@@ -5,7 +5,7 @@
 
 #include "plan/tune_space.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 constexpr size_t kMostShapleyKnobs = 8;  // all 2^k coalitions of them are looked at
 
@@ -21,4 +21,4 @@ std::vector<std::vector<double>> shapley(const Space& space, const std::vector<d
 // Of each knob, the mean over all points of the size of its share.
 std::vector<double> importance(const std::vector<std::vector<double>>& shares);
 
-}  // namespace tessera
+}  // namespace tessera::plan

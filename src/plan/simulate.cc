@@ -12,17 +12,60 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
+#include <vector>
 
 #include "base/error.h"
-#include "plan/optimizer_parts.h"
+#include "base/real.h"
+#include "ir/program.h"
+#include "ir/rule.h"
 #include "plan/segment_time.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
+
+// Adds up the bytes and times of a stage by the optimizer that they belong to.
+
+bool is_optimizer_state(Role r) {
+  return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 || r == Role::kFactor;
+}
+
+// The weights that a kind of frames belongs to; kNone for other kinds.
+FrameKindId weights_of(const FrameKind& kind) {
+  return kind.factors_of != kNone ? kind.factors_of : kind.like;
+}
+
+std::vector<OptimizerPart> optimizer_parts(const Program& p, SegmentTimes& times) {
+  std::map<int64_t, OptimizerPart> parts;
+  const auto part = [&](FrameKindId weights) -> OptimizerPart& {
+    const int64_t group = p[p.kind(weights).values.at(0)].policy;
+    parts[group].group = group;
+    return parts[group];
+  };
+  for (const Frame& f : p.frames) {
+    const FrameKind& kind = p.kind(f.kind);
+    if (kind.values.empty() || !is_optimizer_state(p[kind.values[0]].role)) continue;
+    if (const FrameKindId weights = weights_of(kind)) part(weights).bytes += kind.bytes;
+  }
+  for (const Call& call : p.schedule) {
+    bool counted = false;
+    for (const Op& op : p.segment(call).ops) {
+      const FrameKindId weights = members_of(op.attributes);
+      if (!weights || rule_of(op).time != TimeGroup::kOptimizer) continue;
+      OptimizerPart& own = part(weights);
+      if (!counted) own.seconds += seconds_of(times.of(call).parts.optimizer);
+      counted = true;
+      if (rule_of(op).effects.updates_weights) own.rule = tessera::name_of(op.kind());
+    }
+  }
+  std::vector<OptimizerPart> out;
+  for (const auto& [group, own] : parts) out.push_back(own);
+  return out;
+}
 
 // A call of a stage, or none (kNone).
 struct Event {
-  int32_t stage = kNone;
+  int64_t stage = kNone;
   CallId call = kNone;
 };
 
@@ -43,11 +86,11 @@ class Walk {
   Walk(const std::vector<Program>& stages, const Hardware& h, const Software& software)
       : stages_(stages),
         software_(software),
-        copies_compute_(h.device.kind == "cpu"),
+        copies_compute_(h.device.kind == DeviceKind::kCpu),
         lanes_(stages.size()) {
     for (const Program& p : stages) times_.emplace_back(p, h, software);
     begin_ = std::llround(software.step_s * 1e9);
-    for (size_t s = 0; s < stages.size(); ++s) {
+    for (int64_t s = 0; s < std::ssize(stages); ++s) {
       lanes_[s].times.assign(stages[s].schedule.size(), {0, kPending});
       lanes_[s].blocker.resize(stages[s].schedule.size());
       line_up(s);
@@ -70,23 +113,23 @@ class Walk {
     int64_t free = 0;    // when the previous call ends
   };
   struct Lane {
-    std::array<Line, kQueues> lines;
+    EnumArray<Queue, Line> lines;
     IdVector<CallId, CallTime> times;
     IdVector<CallId, Event> blocker;  // what determined each call's start
   };
 
-  const Program& program(size_t s) const { return stages_[s]; }
+  const Program& program(int64_t s) const { return stages_[s]; }
   const CallTime& time(Event e) const { return lanes_[e.stage].times[e.call]; }
-  void line_up(size_t s);
-  size_t queue_of(size_t s, const Call& c);
-  Meeting* meeting_of(size_t s, const Call& c);
-  bool step(size_t s, Line& line);
-  void advance(size_t s);
-  void finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker);
-  bool meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
-  bool pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
+  void line_up(int64_t s);
+  Queue queue_of(int64_t s, const Call& c);
+  Meeting* meeting_of(int64_t s, const Call& c);
+  bool step(int64_t s, Line& line);
+  void advance(int64_t s);
+  void finish(int64_t s, CallId c, int64_t start, int64_t ns, Event blocker);
+  bool meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
+  bool pass(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
   void wait(int64_t from, int64_t to, Event blocker, PartsNs& parts);
-  PartsNs parts_of(size_t s);
+  PartsNs parts_of(int64_t s);
   void count(Prediction& p);
 
   const std::vector<Program>& stages_;
@@ -96,26 +139,26 @@ class Walk {
   std::vector<Lane> lanes_;
   std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
   std::map<GroupRef, Meeting> groups_;
-  std::vector<size_t> runnable_;
+  std::vector<int64_t> runnable_;
   int64_t begin_ = 0, end_ = 0;
   Event last_;
 };
 
-size_t Walk::queue_of(size_t s, const Call& c) {
+Queue Walk::queue_of(int64_t s, const Call& c) {
   const Queue q = program(s).segment(c).queue;
   // A receive is posted early in any case; the sender waits for the transfer.
-  if (sends(q) && !software_.overlap_pipeline) return 0;
+  if (sends(q) && !software_.overlap_pipeline) return Queue::kCompute;
   const bool moves = q == Queue::kData || q == Queue::kGroups;
-  if (moves && !software_.overlap_data) return 0;
+  if (moves && !software_.overlap_data) return Queue::kCompute;
   const bool copies = q == Queue::kCopyIn || q == Queue::kCopyOut;
-  if (copies && copies_compute_) return 0;
-  return static_cast<size_t>(q);
+  if (copies && copies_compute_) return Queue::kCompute;
+  return q;
 }
 
 // Fills the queues. Software that does not overlap gradient reductions runs them after the last
 // backward of its stage, not between calls that other stages wait for; unless such a call needs the
 // bytes of a sum that is due.
-void Walk::line_up(size_t s) {
+void Walk::line_up(int64_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
   for (const CallId c : program(s).schedule.ids()) {
@@ -127,7 +170,7 @@ void Walk::line_up(size_t s) {
       held.push_back(c);
       continue;
     }
-    std::vector<CallId>& compute = lane.lines[0].calls;
+    std::vector<CallId>& compute = lane.lines[Queue::kCompute].calls;
     const bool needed = std::any_of(call.after.begin(), call.after.end(), [&](CallId a) {
       return std::find(held.begin(), held.end(), a) != held.end();
     });
@@ -137,18 +180,19 @@ void Walk::line_up(size_t s) {
     }
     lane.lines[queue_of(s, call)].calls.push_back(c);
   }
-  lane.lines[0].calls.insert(lane.lines[0].calls.end(), held.begin(), held.end());
+  lane.lines[Queue::kCompute].calls.insert(lane.lines[Queue::kCompute].calls.end(), held.begin(),
+                                           held.end());
   for (Line& line : lane.lines) line.free = begin_;
 }
 
 // Returns the rendezvous of a call, or nullptr if it involves one stage only.
-Meeting* Walk::meeting_of(size_t s, const Call& c) {
+Meeting* Walk::meeting_of(int64_t s, const Call& c) {
   if (stages_.size() == 1) return nullptr;
   const Queue q = program(s).segment(c).queue;
   if (q >= Queue::kSendForward) {
     if (c.wire.peer == kNone) return nullptr;
     const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
-    Meeting& m = messages_[sends(q) ? s : static_cast<size_t>(c.wire.peer)][backward];
+    Meeting& m = messages_[sends(q) ? s : c.wire.peer][backward];
     m.members = 2;
     return &m;
   }
@@ -159,7 +203,7 @@ Meeting* Walk::meeting_of(size_t s, const Call& c) {
   return &m;
 }
 
-void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
+void Walk::finish(int64_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
   Lane& lane = lanes_[s];
   Line& line = lane.lines[queue_of(s, program(s).call(c))];
   lane.times[c] = {start, start + ns};
@@ -169,34 +213,34 @@ void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) 
   ++line.next;
   if (start + ns >= end_) {
     end_ = start + ns;
-    last_ = {static_cast<int32_t>(s), c};
+    last_ = {s, c};
   }
 }
 
 // Adds a member. When the last one has arrived, all of them finish at the same time.
-bool Walk::meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
+bool Walk::meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
   if (m.arrived.empty() || ready > m.ready) {
     m.ready = ready;
     m.blocker = blocker;
   }
-  m.arrived.push_back({static_cast<int32_t>(s), c});
+  m.arrived.push_back({s, c});
   if (m.arrived.size() < m.members) return false;
   for (const Event& e : m.arrived) {
-    finish(static_cast<size_t>(e.stage), e.call, m.ready, ns, m.blocker);
-    if (static_cast<size_t>(e.stage) != s) runnable_.push_back(static_cast<size_t>(e.stage));
+    finish(e.stage, e.call, m.ready, ns, m.blocker);
+    if (e.stage != s) runnable_.push_back(e.stage);
   }
   m.arrived.clear();
   return true;
 }
 
 // Finishes the next call of a queue if possible; returns whether it did.
-bool Walk::step(size_t s, Line& line) {
+bool Walk::step(int64_t s, Line& line) {
   if (line.waits || line.next == line.calls.size()) return false;
   const Lane& lane = lanes_[s];
   const CallId c = line.calls[line.next];
   const Call& call = program(s).call(c);
   int64_t ready = line.free;
-  Event blocker{static_cast<int32_t>(s), line.next == 0 ? CallId() : line.calls[line.next - 1]};
+  Event blocker{s, line.next == 0 ? CallId() : line.calls[line.next - 1]};
   for (const CallId a : call.after) {
     const int64_t t = lane.times[a].finish_ns;
     if (t == kPending) return false;
@@ -219,13 +263,13 @@ bool Walk::step(size_t s, Line& line) {
 }
 
 // A message whose sender waits for the transfer, but not for the receiver.
-bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
-  const auto own = static_cast<int32_t>(s);
+bool Walk::pass(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
+  const int64_t own = s;
   if (sends(program(s).segment(program(s).call(c)).queue)) {
     finish(s, c, ready, ns, blocker);
     m.sent.push_back({own, c});
     if (!m.arrived.empty()) {
-      runnable_.push_back(static_cast<size_t>(m.arrived.front().stage));
+      runnable_.push_back(m.arrived.front().stage);
       m.arrived.clear();
     }
     return true;
@@ -241,7 +285,7 @@ bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, in
   return true;
 }
 
-void Walk::advance(size_t s) {
+void Walk::advance(int64_t s) {
   for (bool moved = true; moved;) {
     moved = false;
     for (Line& line : lanes_[s].lines)
@@ -252,13 +296,13 @@ void Walk::advance(size_t s) {
 void Walk::run() {
   messages_.resize(stages_.size());
   end_ = begin_;
-  for (size_t s = stages_.size(); s-- > 0;) runnable_.push_back(s);
+  for (int64_t s = std::ssize(stages_); s-- > 0;) runnable_.push_back(s);
   while (!runnable_.empty()) {
-    const size_t s = runnable_.back();
+    const int64_t s = runnable_.back();
     runnable_.pop_back();
     advance(s);
   }
-  for (size_t s = 0; s < stages_.size(); ++s)
+  for (int64_t s = 0; s < std::ssize(stages_); ++s)
     for (const Line& line : lanes_[s].lines)
       CHECK(line.next == line.calls.size(), "stage {} waits in {} for what never comes", s,
             call_name(program(s), line.calls[line.next]));
@@ -268,23 +312,23 @@ void Walk::run() {
 // Walks back through communicating blockers, each of which explains the time since its start.
 void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
   while (to > from && blocker.stage != kNone) {
-    const auto stage = static_cast<size_t>(blocker.stage);
+    const int64_t stage = blocker.stage;
     const SegmentTime& t = times_[stage].of(program(stage).call(blocker.call));
     if (!t.communicates) break;
     const int64_t start = std::clamp(time(blocker).start_ns, from, to);
-    parts.exposed[static_cast<size_t>(t.traffic)] += to - start;
+    parts.exposed[t.traffic] += to - start;
     to = start;
     blocker = lanes_[stage].blocker[blocker.call];
   }
   parts.bubble += to - from;
 }
 
-PartsNs Walk::parts_of(size_t s) {
+PartsNs Walk::parts_of(int64_t s) {
   PartsNs parts;
   parts.host = begin_;
   int64_t done = begin_;
   const Program& p = program(s);
-  for (const CallId c : lanes_[s].lines[0].calls) {
+  for (const CallId c : lanes_[s].lines[Queue::kCompute].calls) {
     const Call& call = p.call(c);
     const CallTime& t = lanes_[s].times[c];
     wait(done, t.start_ns, lanes_[s].blocker[c], parts);
@@ -298,11 +342,10 @@ PartsNs Walk::parts_of(size_t s) {
 // Counts the operations and tokens of the step.
 void Walk::count(Prediction& p) {
   const Mesh& mesh = program(0).mesh;
-  const int64_t of_stage = mesh.ranks() / mesh[AxisKind::kPipeline];
-  const auto ranks = static_cast<double>(of_stage);
+  const double ranks = ratio(mesh.ranks(), mesh[AxisKind::kPipeline]);
   bool full = false;
   double head = 0;
-  for (size_t s = 0; s < stages_.size(); ++s)
+  for (int64_t s = 0; s < std::ssize(stages_); ++s)
     for (const Call& c : program(s).schedule) {
       const SegmentTime& t = times_[s].of(c);
       p.model_flops += ranks * t.flops.model;
@@ -322,23 +365,23 @@ void Walk::count(Prediction& p) {
 
 Prediction Walk::prediction(const Hardware& h) {
   Prediction p;
-  p.step_s = static_cast<double>(end_) * 1e-9;
+  p.step_s = seconds_of(end_);
   p.devices = program(0).mesh.ranks();
   DType type = DType::kF32;
-  for (size_t s = 0; s < stages_.size(); ++s) {
+  for (int64_t s = 0; s < std::ssize(stages_); ++s) {
     StagePrediction stage;
     stage.parts = parts_of(s).seconds();
-    stage.memory = memory_plan(program(s));
+    stage.memory = compile::memory_plan(program(s));
     stage.optimizers = optimizer_parts(program(s), times_[s]);
     stage.peak_bytes = stage.memory.arena + outside_bytes(h.device, stage.memory.communicators);
     if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one shared memory
     p.parts += stage.parts;
     p.stages.push_back(stage);
-    if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = static_cast<int64_t>(s);
+    if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = s;
     for (const Value& v : program(s).values)
       if (v.role == Role::kWeight && v.dtype != DType::kF32) type = v.dtype;
   }
-  p.parts *= 1 / static_cast<double>(stages_.size());
+  p.parts *= ratio(1, stages_.size());
   p.peak_dtype = type;
   p.peak_flops_per_s = type == DType::kF32 ? h.device.fp32_flops_per_s : h.device.bf16_flops_per_s;
   p.usd_per_device_hour = h.price.usd_per_device_hour;
@@ -371,4 +414,4 @@ Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardwar
   return std::move(walk).timeline();
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -19,7 +19,7 @@
 #include "plan/prediction.h"
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // One program a stage, in order, as compile_stages() gives them.
 Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
@@ -36,4 +36,4 @@ struct Timeline {
 Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardware,
                      const Software& software);
 
-}  // namespace tessera
+}  // namespace tessera::plan

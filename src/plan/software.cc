@@ -2,7 +2,7 @@
 // and the simulator.
 #include "plan/software.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 void check_time(double s, const char* key, const Places& places) {
@@ -45,7 +45,7 @@ Software on_machine(Software software, const Hardware& hardware) {
 }
 
 // Only the compiler options that the software's file sets replace those of the request.
-CompileRequest as_compiled_by(const Software& software, CompileRequest request) {
+compile::CompileRequest as_compiled_by(const Software& software, compile::CompileRequest request) {
   Software copy = software;
   const std::vector<Field> from = fields_of(copy.compiler, "compiler.");
   const std::vector<Field> to = fields_of(request.options, "compiler.");
@@ -60,7 +60,7 @@ void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
   for (const auto& [name, count] : *tree.as_members()) {
     int64_t n = 0;
     check_op_name(name, count, place);
-    read_value(count, n, place);
+    tessera::read_value(count, n, place);
     if (n < 0) throw Error("{}: {}.{} = {}: wanted 0 or more.", place.at, place.path, name, n);
     value[name] = n;
   }
@@ -74,4 +74,4 @@ Tree write_value(const KernelCounts& x) {
 
 std::string type_name(const KernelCounts&) { return "counts by op"; }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -10,7 +10,7 @@
 #include "compile/request.h"
 #include "plan/hardware.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 // How many kernels the software launches for an op of that name; each reads and writes the operands
 // once. 0: it is part of its neighbour's. 1 where it is not named.
@@ -22,7 +22,7 @@ struct Software {
   bool overlap_data = true, overlap_pipeline = true, overlap_tensor = true;
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
-  CompilerOptions compiler;
+  compile::CompilerOptions compiler;
   Places places;  // which of `compiler` were given
 
   static void fields(auto& self, auto&& visit) {
@@ -58,10 +58,10 @@ Software read_software(const Tree& tree, const std::string& source,
 Software on_machine(Software software, const Hardware& hardware);
 
 // The request with the software's options in place of the run's.
-CompileRequest as_compiled_by(const Software& software, CompileRequest request);
+compile::CompileRequest as_compiled_by(const Software& software, compile::CompileRequest request);
 
 void read_value(const Tree& tree, KernelCounts& value, const Place& place);
 Tree write_value(const KernelCounts& x);
 std::string type_name(const KernelCounts&);
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using Matrix = Eigen::MatrixXd;
@@ -52,14 +52,14 @@ Distances::Distances(const Space& space) {
         squares.push_back(d * d);
       }
     table_.push_back(std::move(squares));
-    choices_.push_back(static_cast<size_t>(n));
+    choices_.push_back(n);
   }
 }
 
 double Distances::squared(const std::vector<double>& length, const Point& a, const Point& b) const {
   double sum = 0;
   for (size_t k = 0; k < table_.size(); ++k) {
-    const size_t at = static_cast<size_t>(a[k]) * choices_[k] + static_cast<size_t>(b[k]);
+    const size_t at = a[k] * choices_[k] + b[k];
     sum += table_[k][at] / (length[k] * length[k]);
   }
   return sum;
@@ -133,4 +133,4 @@ Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::ve
   return best;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,7 +11,7 @@
 
 #include "plan/tune_space.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 struct Kernel {
   double variance = 0.04;      // of f, in squares of the unit of y
@@ -64,4 +64,4 @@ class Surrogate {
 Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::vector<Point>& points,
                   const std::vector<double>& residuals);
 
-}  // namespace tessera
+}  // namespace tessera::plan

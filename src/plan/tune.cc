@@ -10,18 +10,18 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
-constexpr const char* kOutcomes[] = {"ran", "out of memory", "time-out", "failed"};
+constexpr EnumArray<Outcome, const char*> kOutcomes = {"ran", "out of memory", "time-out",
+                                                       "failed"};
 
 }  // namespace
 
-const char* name_of(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }
+const char* name_of(Outcome outcome) { return kOutcomes[outcome]; }
 
 Outcome parse_outcome(const std::string& name) {
-  for (size_t i = 0; i < std::size(kOutcomes); ++i)
-    if (name == kOutcomes[i]) return static_cast<Outcome>(i);
+  if (const auto outcome = enumerator_named(kOutcomes, name)) return *outcome;
   throw Error("'{}' is no outcome of a trial: ran | out of memory | time-out | failed.", name);
 }
 
@@ -156,4 +156,4 @@ std::vector<double> Tuner::expected() const {
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "plan/acquire.h"
 
-namespace tessera {
+namespace tessera::plan {
 
 enum class Outcome : uint8_t { kRan, kOutOfMemory, kTimeOut, kFailed };
+constexpr size_t count_of(Outcome) { return 4; }
 const char* name_of(Outcome outcome);            // "ran", "out of memory", "time-out", "failed"
 Outcome parse_outcome(const std::string& name);  // Throws Error
 
@@ -82,4 +84,4 @@ class Tuner {
   std::vector<size_t> running_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 double number_of(const Knob& k, const std::string& choice) {
@@ -32,9 +32,9 @@ double height(const Knob& k, int choice) {
 
 double range(const Knob& k) {
   double low = height(k, 0), high = low;
-  for (size_t c = 1; c < k.choices.size(); ++c) {
-    low = std::min(low, height(k, static_cast<int>(c)));
-    high = std::max(high, height(k, static_cast<int>(c)));
+  for (int c = 1; c < std::ssize(k.choices); ++c) {
+    low = std::min(low, height(k, c));
+    high = std::max(high, height(k, c));
   }
   return high - low;
 }
@@ -56,6 +56,8 @@ std::string Space::text(const Point& p) const {
   return out;
 }
 
+// The product grows knob by knob: each point so far is continued with each choice, so the last knob
+// varies fastest.
 Space product(std::vector<Knob> knobs) {
   Space space;
   space.points.emplace_back();
@@ -66,9 +68,9 @@ Space product(std::vector<Knob> knobs) {
       throw Error("the knobs have more than {} combinations: give fewer choices.", kMostPoints);
     std::vector<Point> longer;
     for (const Point& p : space.points)
-      for (size_t c = 0; c < k.choices.size(); ++c) {
+      for (int c = 0; c < std::ssize(k.choices); ++c) {
         longer.push_back(p);
-        longer.back().push_back(static_cast<int>(c));
+        longer.back().push_back(c);
       }
     space.points = std::move(longer);
   }
@@ -76,4 +78,4 @@ Space product(std::vector<Knob> knobs) {
   return space;
 }
 
-}  // namespace tessera
+}  // namespace tessera::plan

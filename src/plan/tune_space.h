@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::plan {
 
 struct Knob {
   std::string key;                   // of the run file: "batch.micro"
@@ -33,4 +33,4 @@ constexpr size_t kMostPoints = 50'000;
 // ordered.
 Space product(std::vector<Knob> knobs);
 
-}  // namespace tessera
+}  // namespace tessera::plan

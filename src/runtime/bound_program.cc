@@ -10,7 +10,7 @@
 #include "ir/chunk.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 namespace {
 
@@ -110,7 +110,7 @@ void BoundProgram::take_chunk(const Op& op, PreparedOp& p) const {
 
 void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
   bound.channel = &channels_.of(op, queue, program_);
-  const std::pair<GroupRef, Communicator*> use = {group_of(op), bound.channel};
+  const std::pair<GroupRef, comm::Communicator*> use = {group_of(op), bound.channel};
   if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
 }
 
@@ -187,6 +187,7 @@ ValueId BoundProgram::only(Role role) const {
   return v;
 }
 
+// Several queues may have a communicator of their own for one group; their bytes are added.
 std::map<GroupRef, int64_t> BoundProgram::bytes_sent() const {
   std::map<GroupRef, int64_t> sent;
   for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();
@@ -199,4 +200,4 @@ GroupRef BoundProgram::group_of_call(CallId c) const {
   return {};
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -8,13 +8,43 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "runtime/arenas.h"
+#include "runtime/binding.h"
 #include "runtime/channels.h"
 #include "runtime/prepared_kernels.h"
-#include "runtime/prepared_op.h"
 #include "tensor/arena.h"
 
-namespace tessera {
+namespace tessera::runtime {
+
+struct PreparedOperand {
+  ValueId value = kNone;
+  int parameter = kNone;  // kNone: scratch
+  Chunk chunk = {};       // of an op on a chunk: the part of the value that it takes
+};
+// An op with everything bound except the frame addresses of a call.
+struct PreparedOp {
+  const Op* op = nullptr;
+  const Binding* binding = nullptr;
+  BoundOp bound;
+  // Whether it is a transfer from device to device, enqueued in a stream.
+  bool is_on_stream() const {
+    return bound.channel && bound.channel->is_on_stream() && bound.channel->size() > 1;
+  }
+  std::vector<PreparedOperand> in, out;
+  FlatMembers members;
+  std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
+  PreparedOperand workspace, packed;
+};
+
+// Where the frames of a program lie: in the arena, and those of host kinds in memory of the host,
+// whose offsets count on from the arena's end.
+struct Arenas {
+  std::byte *arena = nullptr, *host = nullptr;
+
+  std::byte* frame(const Program& p, FrameId f) const {
+    const int64_t offset = p.frame(f).offset;
+    return p.kind(p.frame(f).kind).host ? host + (offset - p.bytes) : arena + offset;
+  }
+};
 
 // What a program runs on. All of it outlives the program.
 struct ProgramMemory {
@@ -57,7 +87,7 @@ class BoundProgram {
   bool has(Role role) const { return find(role) != kNone; }
 
   // The groups that this rank communicates with, and by which communicator.
-  const std::vector<std::pair<GroupRef, Communicator*>>& used() const { return used_; }
+  const std::vector<std::pair<GroupRef, comm::Communicator*>>& used() const { return used_; }
   // The bytes that this rank has sent to each group since the communicators were made.
   std::map<GroupRef, int64_t> bytes_sent() const;
   // The group of the first op of the call that communicates.
@@ -78,8 +108,8 @@ class BoundProgram {
   PreparedKernels& kernels_;
   const Channels& channels_;
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
-  std::vector<std::pair<GroupRef, Communicator*>> used_;
+  std::vector<std::pair<GroupRef, comm::Communicator*>> used_;
   IdVector<SegmentId, bool> updates_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::runtime {
 GroupRef group_of(const Op& op) {
   return is_message(op) ? GroupRef::along({AxisKind::kPipeline}) : *over_of(op.attributes);
 }
 
-Channels::Channels(World& world, const std::vector<Program>& programs)
+Channels::Channels(comm::World& world, const std::vector<Program>& programs)
     : messages_(world.takes_turns() ? Messages::kPairs : Messages::kShared) {
   if (!programs.empty()) position_.mesh = programs[0].mesh;
   const Mesh& mesh = position_.mesh;
@@ -24,7 +24,7 @@ Channels::Channels(World& world, const std::vector<Program>& programs)
   }
   for (const CommunicatorUse& use : communicators_of(all, messages_)) {
     auto& channel = channels_[use.name];
-    channel = world.group(group_of(mesh, use.name.over, world.rank()));
+    channel = world.group(tessera::group_of(mesh, use.name.over, world.rank()));
     if (use.reduces) channel->prepare_sums();
   }
 }
@@ -35,15 +35,15 @@ Channels::~Channels() {
   while (!channels_.empty()) channels_.erase(channels_.begin());
 }
 
-Communicator& Channels::of(const Op& op, Queue queue, const Program& program) const {
+comm::Communicator& Channels::of(const Op& op, Queue queue, const Program& program) const {
   return *channels_.at(communicator_of(op, queue, program, messages_));
 }
 
-int64_t Channels::peer(const Communicator& channel, int64_t stage) const {
+int64_t Channels::peer(const comm::Communicator& channel, int64_t stage) const {
   if (messages_ == Messages::kShared) return stage;
   CHECK(channel.size() == 2 && stage != position_.at[AxisKind::kPipeline],
         "a message to stage {} by a communicator of {} ranks", stage, channel.size());
   return 1 - channel.rank();
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -10,7 +10,7 @@
 #include "ir/communicators.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // The ranks of the run, and which of them this is.
 struct Position {
@@ -21,7 +21,7 @@ struct Position {
 class Channels {
  public:
   // Every rank hands in its own programs of the same run; waits for the members of its groups.
-  Channels(World& world, const std::vector<Program>& programs);
+  Channels(comm::World& world, const std::vector<Program>& programs);
 
   ~Channels();
   Channels(const Channels&) = delete;
@@ -29,17 +29,17 @@ class Channels {
 
   const Position& position() const { return position_; }
   // Returns the communicator of an op that communicates, in a segment of that queue of `program`.
-  Communicator& of(const Op& op, Queue queue, const Program& program) const;
+  comm::Communicator& of(const Op& op, Queue queue, const Program& program) const;
   // Returns the index of a stage in a communicator of messages.
-  int64_t peer(const Communicator& channel, int64_t stage) const;
+  int64_t peer(const comm::Communicator& channel, int64_t stage) const;
 
  private:
   Position position_;
   Messages messages_;
-  std::map<CommunicatorName, std::unique_ptr<Communicator>> channels_;
+  std::map<CommunicatorName, std::unique_ptr<comm::Communicator>> channels_;
 };
 
 // The group of an op that communicates; of a message all ranks along the pipeline.
 GroupRef group_of(const Op& op);
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 constexpr int64_t kStride = 64 / sizeof(int64_t);  // one cache line each
@@ -47,4 +47,4 @@ bool DeviceMarks::changed() {
   return std::exchange(seen_, now) != now;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -10,7 +10,7 @@
 #include "tensor/gpu.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class DeviceMarks {
  public:
@@ -41,4 +41,4 @@ class DeviceMarks {
   PinnedPages pinned_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

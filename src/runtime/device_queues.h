@@ -1,4 +1,5 @@
-// The queues of a program as streams of a GPU, and waits of calls and of ops as events.
+// The queues of a program as streams of a GPU, waits of calls and of ops as events, and the times
+// of transfers in these streams.
 #pragma once
 
 #include <array>
@@ -6,9 +7,10 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "runtime/events.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class DeviceQueues {
  public:
@@ -56,4 +58,26 @@ class DeviceQueues {
   std::vector<GpuEvent> joins_;  // one a queue
 };
 
-}  // namespace tessera
+// Times of the transfers of one run on a device, by events with timing around them.
+class TransferTimes {
+ public:
+  enum class What { kTransfer, kWait, kBoth };  // kBoth: a transfer of the compute queue
+
+  void start() { used_ = 0; }  // of a run
+  // Between these two in a stream: a transfer, or a wait of the compute queue for one.
+  void begin(Stream s, What what, const GroupRef& group);
+  void end(Stream s);
+  // After the run: adds the seconds to `time`.
+  void collect(CommunicationTime& time) const;
+
+ private:
+  struct Span {
+    GpuEvent from{GpuEvent::Timing::kOn}, to{GpuEvent::Timing::kOn};
+    What what = What::kTransfer;
+    GroupRef group;
+  };
+  std::vector<Span> spans_;  // kept for the next run that is timed
+  size_t used_ = 0;
+};
+
+}  // namespace tessera::runtime

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class Executor;
+struct PreparedOp;
 
 // An op that has just run, for tracing and for the search of bad numbers.
 struct OpEvent {
@@ -67,4 +68,27 @@ struct Waiting {
   double since_s = 0;
 };
 
-}  // namespace tessera
+// Reports the ops of a run to the hooks of the machine and to the observer of the run.
+class OpReporter {
+ public:
+  // All of them outlive this.
+  OpReporter(const Executor& executor, const RunHooks& hooks)
+      : executor_(executor), hooks_(hooks) {}
+
+  void begin_run(const Observer& observe) { observe_ = &observe; }
+  void end_run() { observe_ = nullptr; }
+  bool running() const { return observe_ != nullptr; }
+  bool observed() const { return running() && *observe_; }
+
+  // Returns the time for finished(); 0 if the run has no observer.
+  double now_s() const { return observed() ? hooks_.time_s() : 0; }
+  void started(CallId c, const PreparedOp& op, bool waits) const;
+  void finished(CallId c, const BoundOp& op, double start_s) const;
+
+ private:
+  const Executor& executor_;
+  const RunHooks& hooks_;
+  const Observer* observe_ = nullptr;
+};
+
+}  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 #include "runtime/bound_program.h"
 #include "runtime/events.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class Executor {
  public:
@@ -45,4 +45,4 @@ class Executor {
   BoundProgram& bound_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 HostExecutor::HostExecutor(BoundProgram& bound, const RunHooks& hooks, bool poison)
     : Executor(bound),
@@ -57,8 +57,8 @@ void HostExecutor::compute(CallId c) {
   for (size_t i = 0; i < ops.size(); ++i) {
     PreparedOp& op = ops[i];
     if (is_inner_op(i)) {
-      queues_.issue(c, static_cast<int64_t>(i));
-      if (report_.observed()) queues_.wait_for(c, static_cast<int64_t>(i));
+      queues_.issue(c, i);
+      if (report_.observed()) queues_.wait_for(c, i);
       continue;
     }
     for (const int32_t j : op.op->after) queues_.wait_for(c, j);
@@ -71,9 +71,10 @@ void HostExecutor::compute(CallId c) {
     report_.finished(c, op.bound, began);
     queues_.poll();
   }
+  // An inner transfer may outlast the ops after it, but not the call, whose buffers it uses.
   for (size_t i = 0; i < ops.size(); ++i)
-    if (is_inner_op(i)) queues_.wait_for(c, static_cast<int64_t>(i));
+    if (is_inner_op(i)) queues_.wait_for(c, i);
   queues_.end_call(c);
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -6,7 +6,7 @@
 
 #include "runtime/transfer_queues.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class HostExecutor : public Executor {
  public:
@@ -35,4 +35,4 @@ class HostExecutor : public Executor {
   TransferQueues queues_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -3,16 +3,13 @@
 #include "runtime/initialise.h"
 
 #include "base/error.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "kernels/initialise.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
-int64_t extent(const Extents& box, int d) {
-  const auto i = static_cast<size_t>(d);
-  return box.end[i] - box.begin[i];
-}
+int64_t extent(const Extents& box, int d) { return box.end[d] - box.begin[d]; }
 
 TensorView range(const TensorView& t, int64_t first, int64_t elements) {
   return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {elements}};
@@ -27,8 +24,7 @@ TensorView range(const TensorView& t, int64_t first, int64_t elements) {
 void each_stretch(const Shape& global, const Shape& local, const Extents& box,
                   const std::function<void(const Stretch&)>& visit) {
   const int rank = global.rank();
-  CHECK(local.rank() == rank && box.begin.size() == static_cast<size_t>(rank) &&
-            box.end.size() == static_cast<size_t>(rank),
+  CHECK(local.rank() == rank && std::ssize(box.begin) == rank && std::ssize(box.end) == rank,
         "a box of {} dimensions in {} and {}", box.begin.size(), to_string(global),
         to_string(local));
   // Dimensions after `cut` are complete on this rank, so rows of dimension `cut` are contiguous:
@@ -75,4 +71,4 @@ void initialise_part(const TensorView& part, const Shape& global, const Extents&
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

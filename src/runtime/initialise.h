@@ -6,7 +6,7 @@
 #include "ir/mesh.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // A stretch of elements that follow each other in the global value and in a rank's part of it.
 struct Stretch {
@@ -22,4 +22,4 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
 void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
                      const Initial& initial, uint64_t key, int threads);
 
-}  // namespace tessera
+}  // namespace tessera::runtime

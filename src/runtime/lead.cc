@@ -9,7 +9,7 @@
 #include "ir/chunk.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 bool ends_with_its_only_transfer(const Segment& s) {
@@ -77,4 +77,4 @@ MayLead::MayLead(const Program& program) : calls(calls_that_may_lead(program)) {
   for (const Segment& s : program.segments) ops.push_back(ops_that_may_lead(program, s));
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

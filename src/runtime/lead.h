@@ -5,7 +5,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // Of each call: it ends with its only transfer, and shares no byte, frames and scratch alike, with
 // the call before it in its queue that either writes. What a queue promises, first in, first out,
@@ -21,4 +21,4 @@ struct MayLead {
   IdVector<SegmentId, std::vector<bool>> ops;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

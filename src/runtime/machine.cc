@@ -6,18 +6,17 @@
 #include <algorithm>
 #include <map>
 
-#include "base/box.h"
 #include "base/error.h"
 #include "base/philox.h"
-#include "comm/nccl.h"
-#include "kernels/cast.h"
-#include "kernels/fill.h"
-#include "runtime/device_sharing.h"
+#include "base/shape.h"
+#include "comm/world.h"
+#include "kernels/elementwise.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"
+#include "runtime/shared_device.h"
 #include "runtime/stream_executor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 int64_t largest(const std::vector<Program>& programs, int64_t Program::*arena) {
@@ -73,7 +72,7 @@ void check_agreement(const Program& a, const Program& b) {
 Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
                  MachineOptions options)
     : kernels_(std::move(kernels)),
-      alone_(options.world ? nullptr : self_world()),
+      alone_(options.world ? nullptr : comm::self_world()),
       devices_(options.world ? device_world(*options.world) : nullptr),
       channels_(devices_        ? *devices_
                 : options.world ? *options.world
@@ -107,7 +106,7 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
 
 // Returns NCCL, unless ranks share a device, which NCCL does not support. Then the host transfers
 // the bytes.
-std::unique_ptr<World> Machine::device_world(World& world) {
+std::unique_ptr<comm::World> Machine::device_world(comm::World& world) {
   transport_ = world.transport();
   const std::string device = kernels_->backend().device_id();
   if (device.empty() || world.size() == 1) return nullptr;
@@ -120,7 +119,7 @@ std::unique_ptr<World> Machine::device_world(World& world) {
         transport_, shared->first, shared->second, devices[shared->second]);
     return nullptr;
   }
-  auto nccl = nccl_world(world);
+  auto nccl = comm::nccl_world(world);
   transport_ = nccl->transport() + "; each rank has a GPU of its own";
   return nccl;
 }
@@ -176,4 +175,4 @@ void Machine::round_weights() {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -7,11 +7,12 @@
 #include "ir/state/pieces.h"
 #include "runtime/executor.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 struct MachineOptions {
-  World* world = nullptr;  // that the programs' mesh is of, outlives the machine; nullptr: one rank
-  bool poison = false;     // see poison.h
+  comm::World* world =
+      nullptr;          // that the programs' mesh is of, outlives the machine; nullptr: one rank
+  bool poison = false;  // see poison.h
   std::function<double()> now_s = {};  // without it, communication takes no time
 };
 
@@ -54,7 +55,7 @@ class Machine {
   void round_weights();
 
  private:
-  std::unique_ptr<World> device_world(World& world);
+  std::unique_ptr<comm::World> device_world(comm::World& world);
   void make_executors(std::vector<Program> programs, bool poison);
   // Returns where the programs have them.
   TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
@@ -62,8 +63,8 @@ class Machine {
 
   std::unique_ptr<PreparedKernels> kernels_;
   std::string transport_ = "one rank";
-  std::unique_ptr<World> alone_;    // where no world was given
-  std::unique_ptr<World> devices_;  // where each rank has a GPU of its own
+  std::unique_ptr<comm::World> alone_;    // where no world was given
+  std::unique_ptr<comm::World> devices_;  // where each rank has a GPU of its own
   Channels channels_;
   Buffer host_arena_;  // of what is offloaded
   std::unique_ptr<Arena> arena_;
@@ -72,4 +73,4 @@ class Machine {
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "runtime/initialise.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 std::vector<MemberStretch> member_stretches(const Program& p, std::span<const MemberRange> members,
                                             const Coordinates& at) {
@@ -77,4 +77,4 @@ std::vector<MemberStretch> part_stretches(const Program& p, FrameKindId table,
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

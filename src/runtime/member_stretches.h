@@ -8,7 +8,7 @@
 #include "ir/program.h"
 #include "ir/state/member_ranges.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // A stretch of a member of a flat value whose elements follow each other in the global weight too.
 struct MemberStretch {
@@ -37,4 +37,4 @@ struct FlatMembers {
   std::vector<FactorPlace> factors;  // by MemberStretch::place
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

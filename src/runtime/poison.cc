@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every integer
@@ -46,4 +46,4 @@ void Poison::spoil(FrameId f) const {
   std::memset(arenas_.frame(program_, f), kPoison, program_.bytes_of(f));
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,9 +1,9 @@
 // Every byte whose value is dead is NaN: a read of it shows in the loss.
 #pragma once
 
-#include "runtime/arenas.h"
+#include "runtime/bound_program.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class Poison {
  public:
@@ -23,4 +23,4 @@ class Poison {
   IdVector<FrameId, int64_t> left_;   // the number of these that are not done
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -10,7 +10,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/gate.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 using kernels::ExpertsShape;
@@ -215,4 +215,4 @@ Target PreparedKernels::target() {
   return t;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,13 +4,33 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ir/program.h"
 #include "ir/target.h"
 #include "kernels/backend.h"
-#include "runtime/shape_cache.h"
 
-namespace tessera {
+namespace tessera::runtime {
+
+// Kernels that are prepared once per shape and shared by all ops of that shape.
+template <class Shape, class T>
+class ShapeCache {
+ public:
+  // Returns the kernel of the shape, which lives as long as the cache. make() returns a new one, as
+  // a unique_ptr; where it returns nullptr, so does this.
+  template <class Make>
+  const T* get(const Shape& shape, const Make& make) {
+    for (const auto& [known, kernel] : all_)
+      if (known == shape) return kernel.get();
+    std::unique_ptr<T> made = make();
+    if (made == nullptr) return nullptr;
+    return all_.emplace_back(shape, std::move(made)).second.get();
+  }
+
+ private:
+  std::vector<std::pair<Shape, std::unique_ptr<T>>> all_;
+};
 
 class PreparedKernels {
  public:
@@ -56,4 +76,4 @@ kernels::ExpertsShape experts_shape(const Op& op, ValueSpan values);
 // biases.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kSleep(500);
@@ -42,4 +42,4 @@ void ProgressThread::loop() {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

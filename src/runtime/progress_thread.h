@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace tessera {
+namespace tessera::runtime {
 
 class ProgressThread {
  public:
@@ -30,4 +30,4 @@ class ProgressThread {
   std::thread thread_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

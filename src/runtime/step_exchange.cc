@@ -5,7 +5,7 @@
 
 #include "ir/state.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 bool is_sent(Role r) { return is_batch(r) || r == Role::kStep; }
@@ -47,7 +47,7 @@ void StepExchange::send(Stream main) {
 // skipped is copied on the device.
 void StepExchange::carry_skip(Stream main) const {
   const auto of_device = [&](Role role, int slot) {
-    return bound_.device_address(bound_.only(role)) + slot * static_cast<int64_t>(sizeof(double));
+    return bound_.device_address(bound_.only(role)) + kernels::bytes_for<double>(slot);
   };
   copy_in_stream(main, of_device(Role::kStep, kSkipBefore), of_device(Role::kReport, kSkip),
                  sizeof(double));
@@ -60,4 +60,4 @@ void StepExchange::fetch(Stream main) {
   fetching_ = true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -7,7 +7,7 @@
 #include "runtime/bound_program.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class StepExchange {
  public:
@@ -40,4 +40,4 @@ class StepExchange {
   bool fetching_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -7,7 +7,7 @@
 
 #include <numeric>
 
-namespace tessera {
+namespace tessera::runtime {
 
 int64_t StepGraphs::nodes() const {
   return std::accumulate(graphs_.begin(), graphs_.end(), int64_t{0},
@@ -48,4 +48,4 @@ std::string StepGraphs::summary(const std::string& program) const {
                      size() > 1 ? "s" : "");
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

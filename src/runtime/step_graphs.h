@@ -8,7 +8,7 @@
 #include "ir/program.h"
 #include "tensor/gpu.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 struct GraphLimits {
   // Nodes of one graph: more take seconds to instantiate at once.
@@ -55,4 +55,4 @@ class StepGraphs {
   bool refused_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

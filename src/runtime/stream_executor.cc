@@ -17,15 +17,15 @@
 #include "comm/idle.h"
 #include "ir/rule.h"
 #include "ir/state.h"
-#include "runtime/host_relay.h"
+#include "runtime/shared_device.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Returns the number of a transfer for DeviceMarks: it rises in issue order.
-int64_t number_of(CallId c, size_t op) {
+int64_t number_of(CallId c, int64_t op) {
   constexpr int64_t kMostOps = 1 << 20;
-  return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
+  return int64_t{c.number()} * kMostOps + op + 1;
 }
 
 // Returns whether a run copies changed state to the host.
@@ -53,10 +53,11 @@ GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
 // abort waits for the graphs that contain its kernels, and these wait for the kernels of all
 // channels. So the caller destroys the graphs first, and all channels are aborted at once.
 void abandon_channels(const BoundProgram& bound) {
-  std::set<Communicator*> channels;
+  std::set<comm::Communicator*> channels;
   for (const auto& use : bound.used()) channels.insert(use.second);
   std::vector<std::jthread> aborts;
-  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+  for (comm::Communicator* channel : channels)
+    aborts.emplace_back([channel] { channel->abandon(); });
 }
 
 // The group of the last transfer of an inner queue.
@@ -113,7 +114,7 @@ int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
   const auto& kernel = kernels_.of<kernels::FirstNonFiniteArgs>();
   const int64_t partials = kernel.workspace_bytes({flat(t), nullptr}, 1);
   const DeviceBuffer memory("the search for the first bad value",
-                            partials + static_cast<int64_t>(sizeof(first)));
+                            partials + int64_t{sizeof(first)});
   std::byte* const found = memory.data() + partials;
   kernel.run({queues_.main(), memory.data()}, {flat(t), reinterpret_cast<int64_t*>(found)});
   copy_in_stream(queues_.main(), &first, found, sizeof(first));
@@ -238,7 +239,7 @@ bool StreamExecutor::cut_full_graph(CallId next) {
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();
-  Idle idle;
+  comm::Idle idle;
   try {
     while (!event.is_over()) {
       for (const auto& use : bound_.used()) use.second->progress();
@@ -267,7 +268,7 @@ void StreamExecutor::report_transfer(double since_s) {
       if (!ops[i].is_on_stream() || !marks_.is_started(queue, number) ||
           marks_.is_done(queue, number))
         continue;
-      const Communicator& channel = *ops[i].bound.channel;
+      const comm::Communicator& channel = *ops[i].bound.channel;
       report_.started(c, ops[i], waits);
       if (!waits) return;
       Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
@@ -334,11 +335,11 @@ void StreamExecutor::enqueue_waits(const GroupRef& group, Enqueue how, const Wai
 }
 
 void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
-  Communicator& channel = *op.bound.channel;
+  comm::Communicator& channel = *op.bound.channel;
   const Stream s = op.bound.launch.stream;
   const Queue queue = queue_of(program(), c, op);
   const bool marked = op.is_on_stream();
-  const int64_t number = number_of(c, static_cast<size_t>(&op - bound_.ops(c).data()));
+  const int64_t number = number_of(c, &op - bound_.ops(c).data());
   if (channel.needs_order()) queues_.before_transfer(s);
   if (marked) marks_.started(s, queue, number);
   if (marked && how == Enqueue::kTimed)
@@ -362,4 +363,4 @@ void StreamExecutor::exchange_on_host(PreparedOp& op) {
   time_.exposed_by[group_of(*op.op)] += took;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,13 +4,12 @@
 
 #include "runtime/device_marks.h"
 #include "runtime/device_queues.h"
-#include "runtime/op_reporter.h"
+#include "runtime/executor.h"
 #include "runtime/step_exchange.h"
 #include "runtime/step_graphs.h"
-#include "runtime/transfer_times.h"
 #include "runtime/wait_report.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // With several ranks, the times of transfers are measured in one run of this many, call by call.
 constexpr int64_t kRunsPerTiming = 100;
@@ -69,4 +68,4 @@ class StreamExecutor : public Executor {
   WaitReport waiting_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -8,7 +8,7 @@
 
 #include "comm/idle.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 TransferQueues::TransferQueues(BoundProgram& bound, const RunHooks& hooks, OpReporter& report,
                                bool poison)
@@ -103,10 +103,8 @@ bool TransferQueues::may_start(const Active& a) const {
   }
   const std::vector<PreparedOp>& ops = bound_.ops(a.call);
   const std::vector<int32_t>& after = ops[a.op].op->after;
-  return std::all_of(after.begin(), after.end(), [&](int32_t j) {
-    const auto at = static_cast<size_t>(j);
-    return !is_inner(ops[at].op->queue) || inner_over_[at];
-  });
+  return std::all_of(after.begin(), after.end(),
+                     [&](int32_t j) { return !is_inner(ops[j].op->queue) || inner_over_[j]; });
 }
 
 // Returns true if any queue advanced.
@@ -229,7 +227,7 @@ void TransferQueues::wait(const Over& over, const Move& move, CallId c, const Pr
   if (over()) return;
   const double since = hooks_.time_s();
   const GroupRef group = op ? group_of(*op->op) : bound_.group_of_call(c);
-  Idle idle;
+  comm::Idle idle;
   while (!over()) {
     if (failed_) std::rethrow_exception(failed_);
     if (move()) {
@@ -265,4 +263,4 @@ void TransferQueues::report_wait(CallId c, const PreparedOp* op, double since_s)
   waiting_.set(std::move(w));
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

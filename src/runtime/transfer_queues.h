@@ -10,13 +10,13 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/executor.h"
 #include "runtime/lead.h"
-#include "runtime/op_reporter.h"
 #include "runtime/poison.h"
 #include "runtime/progress_thread.h"
 #include "runtime/wait_report.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 class TransferQueues {
  public:
@@ -46,7 +46,7 @@ class TransferQueues {
 
  private:
   struct Transfer {
-    Ticket ticket = 0;
+    comm::Ticket ticket = 0;
     double since_s = 0;
     BoundOp bound;  // the prepared op may be bound again before the transfer is done
   };
@@ -96,4 +96,4 @@ class TransferQueues {
   std::optional<ProgressThread> thread_;  // last, so that it stops before the others are destroyed
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

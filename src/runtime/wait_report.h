@@ -6,7 +6,7 @@
 
 #include "runtime/events.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // A wait is reported every kLongWait sleeps (some milliseconds).
 constexpr int64_t kLongWait = 100;
@@ -28,4 +28,4 @@ class WaitReport {
   Waiting waiting_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "tensor/gpu.h"
 #include "tensor/pages.h"
-#include "tensor/stream.h"
 #include "tensor/tensor.h"
 
 namespace tessera {

@@ -19,8 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tensor/control_groups.h"
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 
 namespace tessera {
 namespace {
@@ -43,7 +42,7 @@ uint64_t enabled_state() {
   if (!bit(cpuid(1, 0).c, 27)) return 0;  // no OSXSAVE
   uint32_t low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (static_cast<uint64_t>(high) << 32) | low;
+  return (uint64_t{high} << 32) | low;
 }
 
 // Linux gives AMX tiles only to a process that requests them once before its first tile

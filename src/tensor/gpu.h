@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tensor/pages.h"
-#include "tensor/stream.h"
 
 namespace tessera {
 
@@ -76,6 +75,13 @@ class PinnedPages {
 
  private:
   std::vector<MemoryRange> pages_;
+};
+
+// A queue of work that a device executes in order. The CPU has none: its kernels run in the
+// caller's thread, and its Stream has no handle.
+struct Stream {
+  void* handle = nullptr;  // a gpuStream_t
+  explicit operator bool() const { return handle != nullptr; }
 };
 
 class GpuStream {

@@ -11,8 +11,7 @@ std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges) {
   std::vector<MemoryRange> pages;
   for (const MemoryRange& r : ranges) {
     if (r.bytes == 0) continue;
-    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(r.data) %
-                                             static_cast<uintptr_t>(kPageBytes));
+    const int64_t before = reinterpret_cast<uintptr_t>(r.data) % kPageBytes;
     const int64_t bytes = (before + r.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
     pages.push_back({r.data - before, bytes});
   }

@@ -11,6 +11,22 @@
 
 namespace tessera {
 
+// A number as f32, whichever type stores it, and its rounding to that type.
+inline float as_f32(float x) { return x; }
+inline float as_f32(BF16 x) { return static_cast<float>(x); }
+inline float as_f32(F16 x) { return static_cast<float>(x); }
+inline void store_f32(float x, float& to) { to = x; }
+inline void store_f32(float x, BF16& to) { to = BF16(x); }
+inline void store_f32(float x, F16& to) { to = F16(x); }
+
+// The address of element i of an array.
+inline std::byte* element(void* data, DType type, int64_t i) {
+  return static_cast<std::byte*>(data) + i * size_of(type);
+}
+inline const std::byte* element(const void* data, DType type, int64_t i) {
+  return static_cast<const std::byte*>(data) + i * size_of(type);
+}
+
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -22,6 +38,7 @@ struct TensorView {
   T* as() const {
     return static_cast<T*>(data);
   }
+  std::byte* at(int64_t i) const { return element(data, dtype, i); }
   // The elements as one type. CHECKs that the view has it.
   float* f32() const;
   BF16* bf16() const;

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // The record of one rank, which the values of the layout should equal.
@@ -29,14 +29,14 @@ struct Found {
   std::string told;
   int64_t order = 0;                                   // among the records of its rank
   std::map<std::vector<int64_t>, ValueDigest> copies;  // by coordinates on the axes of copies
-  std::vector<size_t> axes;                            // those
+  std::vector<AxisKind> axes;                          // those
 };
 
 // Returns the axes over which ranks hold the same bytes. Pipeline stages that have a value all have
 // it whole, except for values of which every rank owns a shard.
-std::vector<size_t> copy_axes(const Mesh& mesh, const Sharding& place) {
-  std::vector<size_t> axes;
-  for (size_t a = 0; a < kMaxAxes; ++a)
+std::vector<AxisKind> copy_axes(const Mesh& mesh, const Sharding& place) {
+  std::vector<AxisKind> axes;
+  for (const AxisKind a : Enumerators<AxisKind>())
     if (mesh.size[a] > 1 && (place.place[a] == kReplicated || place.place[a] == kShared))
       axes.push_back(a);
   return axes;
@@ -127,7 +127,7 @@ class Comparison {
         f.axes = copy_axes(rank.mesh, r.place);
       }
       std::vector<int64_t> copy;
-      for (const size_t a : f.axes) copy.push_back(rank.at.at[a]);
+      for (const AxisKind a : f.axes) copy.push_back(rank.at.at[a]);
       add(f.copies[copy], r.digest);
       if (const size_t at = r.key.find("|read|weight|"); at != std::string::npos)
         weights_.try_emplace(r.key.substr(at + 13), axes_text(rank.mesh, r.place));
@@ -174,21 +174,21 @@ class Comparison {
 
   static std::string axes_text(const Mesh& mesh, const Sharding& place) {
     std::string text;
-    for (size_t a = 0; a < kMaxAxes; ++a)
+    for (const AxisKind a : Enumerators<AxisKind>())
       if (place.place[a] == kShared && mesh.size[a] > 1)
-        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(static_cast<AxisKind>(a)));
+        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(a));
     return text;
   }
 
   // Names the coordinates that all wrong copies have in common.
-  static std::string ranks_text(const std::vector<size_t>& axes,
+  static std::string ranks_text(const std::vector<AxisKind>& axes,
                                 const std::vector<std::vector<int64_t>>& wrong) {
     std::string text;
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto same = [&](const std::vector<int64_t>& c) { return c[i] == wrong[0][i]; };
       if (!std::all_of(wrong.begin(), wrong.end(), same)) continue;
-      text += fmt::format("{}{}={}", text.empty() ? "ranks with " : " ",
-                          name_of(static_cast<AxisKind>(axes[i])), wrong[0][i]);
+      text +=
+          fmt::format("{}{}={}", text.empty() ? "ranks with " : " ", name_of(axes[i]), wrong[0][i]);
     }
     return text.empty() ? "some ranks" : text;
   }
@@ -221,23 +221,25 @@ class Comparison {
 
 }  // namespace
 
-double gradient_rounding(const CompileRequest& r) {
-  const bool sums = r.options.gradients == GradientType::kHalf;
-  if (r.precision == Precision::kFp32 || (!sums && r.options.communication == WireType::kSums))
+double gradient_rounding(const compile::CompileRequest& r) {
+  const bool sums = r.options.gradients == compile::GradientType::kHalf;
+  if (r.precision == compile::Precision::kFp32 ||
+      (!sums && r.options.communication == compile::WireType::kSums))
     return 0;
   // Each addition to a sum, and each transfer to other ranks and back, rounds by at most half a
   // unit. Errors of random signs add up like a random walk, hence the square root.
   const double times = 2 + (sums ? static_cast<double>(r.microbatches) : 0);
-  return (r.precision == Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
+  return (r.precision == compile::Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
 }
 
-ValueBounds value_bounds(const CompileRequest& r) {
+ValueBounds value_bounds(const compile::CompileRequest& r) {
   // The error of each layer adds to that of the layers before it, with random signs.
-  const double walk = std::sqrt(static_cast<double>(r.model.layers) + 1);
-  if (r.precision == Precision::kFp32) return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
+  const double walk = std::sqrt(r.model.layers + 1);
+  if (r.precision == compile::Precision::kFp32)
+    return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
   return {.computed = 4e-2 * walk,
           .kept = 1e-1 * walk + gradient_rounding(r),
-          .overflows = r.precision == Precision::kFp16};
+          .overflows = r.precision == compile::Precision::kFp16};
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
@@ -245,4 +247,4 @@ ValueComparison compare_values(const RankRecords& one, std::span<const RankRecor
   return Comparison(one, ranks, bounds).go();
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -11,7 +11,7 @@
 #include "compile/request.h"
 #include "train/value_record.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // How far values of a right layout may be apart, relative to the norm of the value.
 struct ValueBounds {
@@ -27,10 +27,10 @@ struct ValueBounds {
 };
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk.
-ValueBounds value_bounds(const CompileRequest& request);
+ValueBounds value_bounds(const compile::CompileRequest& request);
 // Of that, what rounding sums of gradients (or what ranks send of them) to 16 bits adds, relative
 // to their norm: 0 where all are f32.
-double gradient_rounding(const CompileRequest& request);
+double gradient_rounding(const compile::CompileRequest& request);
 
 struct ValueDifference {
   std::string key, told;
@@ -51,4 +51,4 @@ struct ValueComparison {
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
                                const ValueBounds& bounds);
 
-}  // namespace tessera
+}  // namespace tessera::train

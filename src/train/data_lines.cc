@@ -1,10 +1,10 @@
 // The lines about the data in the log of a run.
-#include "train/data_lines.h"
+#include "train/run_data.h"
 
 #include "base/count.h"
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Repeating text more than about four times teaches little (Muennighoff et al. 2023); fine-tuning
@@ -22,14 +22,15 @@ std::string read_times(double epochs) {
 std::vector<std::string> data_lines(const TrainingRows& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples) {
   const double epochs = rows.epochs(samples);
-  const InstructionData* instructions = rows.instructions();
-  std::vector<std::string> lines = {fmt::format(
-      "data      {} · {}",
-      instructions ? describe(instructions->counts()) : format_count(rows.tokens()) + " tokens",
-      read_times(epochs))};
+  const data::InstructionData* instructions = rows.instructions();
+  std::vector<std::string> lines = {fmt::format("data      {} · {}",
+                                                instructions
+                                                    ? data::describe(instructions->counts())
+                                                    : format_count(rows.tokens()) + " tokens",
+                                                read_times(epochs))};
   for (const auto& [name, data] : validation)
-    if (const InstructionData* set = data->instructions())
-      lines.push_back(fmt::format("validate  {}: {}", name, describe(set->counts())));
+    if (const data::InstructionData* set = data->instructions())
+      lines.push_back(fmt::format("validate  {}: {}", name, data::describe(set->counts())));
   if (epochs >= kManyEpochs)
     lines.push_back(fmt::format(
         "warning   the data is read {:.0f} times: the model will memorize it. Use more data, "
@@ -41,7 +42,7 @@ std::vector<std::string> data_lines(const TrainingRows& rows,
 Tree data_counts(const TrainingRows& rows, int64_t samples) {
   Tree t;
   if (rows.instructions())
-    t = to_tree(rows.instructions()->counts());
+    t = data::to_tree(rows.instructions()->counts());
   else
     t.set("tokens", Tree(rows.tokens()));
   t.set("epochs", Tree(rows.epochs(samples)));
@@ -54,4 +55,4 @@ std::string validation_line(const ValidationMetrics& m) {
                      m.bits_per_byte);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,9 +9,9 @@
 #include "checkpoint/convert.h"
 #include "ir/names.h"
 #include "ir/rule.h"
-#include "train/live_values.h"
+#include "train/value_record.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 struct Bad {
@@ -21,7 +21,7 @@ struct Bad {
 
 std::string kind_of(double x) { return std::isnan(x) ? "NaN" : x > 0 ? "+inf" : "-inf"; }
 
-std::optional<Bad> find_bad(const OpEvent& e, const TensorView& t) {
+std::optional<Bad> find_bad(const runtime::OpEvent& e, const TensorView& t) {
   // The device's search supports the 16-bit types and f32; the few f64 values are tested on the
   // host.
   if (t.dtype == DType::kF64) {
@@ -36,11 +36,12 @@ std::optional<Bad> find_bad(const OpEvent& e, const TensorView& t) {
   if (i < 0) return std::nullopt;
   const TensorView element = e.host({t.as<std::byte>() + i * size_of(t.dtype), t.dtype, {1}});
   double x = 0;
-  convert(element.as<std::byte>(), t.dtype, reinterpret_cast<std::byte*>(&x), DType::kF64, 1);
+  checkpoint::convert(element.as<std::byte>(), t.dtype, reinterpret_cast<std::byte*>(&x),
+                      DType::kF64, 1);
   return Bad{kind_of(x), i};
 }
 
-std::string place(const OpEvent& e) {
+std::string place(const runtime::OpEvent& e) {
   const Segment& s = e.segment;
   std::string text;
   if (e.call.layer != kNone) text = fmt::format("{} {}, ", s.subject, e.call.layer);
@@ -55,12 +56,12 @@ std::string place(const OpEvent& e) {
 
 }  // namespace
 
-std::string first_bad_value(Trainer& trainer, World& world) {
+std::string first_bad_value(Trainer& trainer, comm::World& world) {
   std::string found;
   bool received = false;  // it came from another rank, which knows more
   // Values that no op reads have undefined contents.
   const IdVector<ValueId, bool> live = live_values(trainer.program());
-  trainer.repeat([&](const OpEvent& e) {
+  trainer.repeat([&](const runtime::OpEvent& e) {
     if (!found.empty() || rule_of(*e.op.op).effects.may_be_infinite) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
       if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[v]) continue;
@@ -93,4 +94,4 @@ std::string first_bad_value(Trainer& trainer, World& world) {
   return "none: all values were finite when the step was run again";
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

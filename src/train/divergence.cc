@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr size_t kHistory = 50, kKnown = 20;
@@ -17,7 +18,7 @@ constexpr double kLeastNoise = 0.02;  // of the median
 constexpr const char* kFirstLoss = "first_loss";
 
 double median(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
+  const auto middle = x.begin() + x.size() / 2;
   std::nth_element(x.begin(), middle, x.end());
   if (x.size() % 2 == 1) return *middle;
   // After nth_element all elements before the middle are at most as large, so the other middle
@@ -79,8 +80,7 @@ void DivergenceGuard::restore(const Tree& state) {
   if (state.as_members() == nullptr) return;
   const Tree* found = state.find(kFirstLoss);
   if (found == nullptr) return;
-  if (const auto* x = std::get_if<double>(&found->value)) first_ = *x;
-  if (const auto* n = std::get_if<int64_t>(&found->value)) first_ = static_cast<double>(*n);
+  first_ = number_in(*found);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -23,12 +23,12 @@
 #include "base/tree.h"
 #include "config/run_section.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class DivergenceGuard {
  public:
   // `uniform_loss`: u.
-  DivergenceGuard(const DivergenceSection& rule, double uniform_loss)
+  DivergenceGuard(const config::DivergenceSection& rule, double uniform_loss)
       : rule_(rule), uniform_loss_(uniform_loss) {}
 
   // Adds the finite loss of the next step.
@@ -57,7 +57,7 @@ class DivergenceGuard {
  private:
   void look_for_spike(double loss);
 
-  DivergenceSection rule_;
+  config::DivergenceSection rule_;
   double uniform_loss_;
   std::optional<double> first_;
   std::deque<double> recent_;   // at most `steps` losses after the first
@@ -67,4 +67,4 @@ class DivergenceGuard {
   double median_before_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

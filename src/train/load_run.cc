@@ -1,9 +1,14 @@
 // Reads a run file from disk. If it has no model section, the model is that of checkpoint.from.
 #include "train/load_run.h"
 
-#include "train/origin.h"
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/stored_model.h"
+#include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
@@ -15,18 +20,50 @@ RunFile read_run_file(const Path& path) {
   return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
 }
 
-RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
+config::RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
   return load_run(read_run_file(path), overrides);
 }
 
-RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) {
-  RunConfig config = read_run(file.tree, file.source, overrides);
+config::RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) {
+  config::RunConfig config = config::read_run(file.tree, file.source, overrides);
   const bool has_model =
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
-  const ModelConfig model = origin_model(config);
+  const model::ModelConfig model = origin_model(config);
   // Parsed again on top of that model, so that the keys that are given override it.
-  return read_run(file.tree, file.source, overrides, &model);
+  return config::read_run(file.tree, file.source, overrides, &model);
 }
 
-}  // namespace tessera
+// Resolves the checkpoint that supplies the model and the tokenizer of a run.
+
+Path origin_checkpoint(const config::RunConfig& config) {
+  const std::string& from = config.checkpoint.from;
+  try {
+    return checkpoint::resolve_checkpoint(from);
+  } catch (const Error& e) {
+    // A run that has checkpoints of its own no longer needs the one that it started from.
+    const checkpoint::LatestCheckpoint own =
+        checkpoint::find_latest(Path(config.run.directory) / "checkpoints");
+    if (own.found) return own.found->path;
+    throw Error("checkpoint.from: {}", e.what());
+  }
+}
+
+model::ModelConfig origin_model(const config::RunConfig& config) {
+  const checkpoint::CheckpointReader reader(origin_checkpoint(config));
+  model::ModelConfig model = checkpoint::stored_model(reader);
+  model.preset.clear();
+  return model;
+}
+
+Path tokenizer_of_run(const config::RunConfig& config) {
+  if (!config.data.tokenizer.empty()) return data::tokenizer_file(config.data.tokenizer);
+  if (config.checkpoint.from.empty())
+    throw Error(
+        "{}: data.tokenizer is not given. Name a tokenizer.json or SentencePiece model, or a "
+        "checkpoint that holds one (checkpoint.from).",
+        config.source);
+  return data::tokenizer_file(origin_checkpoint(config));
+}
+
+}  // namespace tessera::train

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct RunFile {
   Tree tree;
@@ -17,7 +17,21 @@ RunFile read_run_file(const Path& path);
 
 // As read_run. With checkpoint.from and without model.preset and model.layers the model section is
 // that of the checkpoint, overridden by the keys that are given.
-RunConfig load_run(const Path& path, std::span<const std::string> overrides);
-RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
+config::RunConfig load_run(const Path& path, std::span<const std::string> overrides);
+config::RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
 
-}  // namespace tessera
+// The checkpoint that supplies what a run file leaves out: the model section and the tokenizer.
+
+// Returns the checkpoint that checkpoint.from names, or, if that one cannot be read any more, the
+// newest checkpoint of the run itself. Throws Error where neither is readable.
+Path origin_checkpoint(const config::RunConfig& config);
+
+// Returns the model of that checkpoint, for a run file without a model section. Its preset is
+// empty, since all values are given.
+model::ModelConfig origin_model(const config::RunConfig& config);
+
+// Returns the tokenizer file of the run: data.tokenizer, or, if that is empty, the tokenizer inside
+// the checkpoint. Throws Error where there is none.
+Path tokenizer_of_run(const config::RunConfig& config);
+
+}  // namespace tessera::train

@@ -6,9 +6,8 @@
 #include "base/error.h"
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
-#include "train/set_aside.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 Tree to_tree(const std::vector<Path>& paths) {
@@ -24,7 +23,7 @@ std::vector<Path> paths_of(const Tree& tree) {
 }
 
 // Returns the message of the first rank that found damage; empty if none did.
-std::string damage_of_any(World& world, const std::string& own) {
+std::string damage_of_any(comm::World& world, const std::string& own) {
   if (world.size() == 1) return own;
   for (const std::string& text : world.all_gather(own))
     if (!text.empty()) return text;
@@ -33,7 +32,7 @@ std::string damage_of_any(World& world, const std::string& own) {
 
 }  // namespace
 
-StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& find) {
+StartingPoint agreed_start(comm::World& world, const std::function<StartingPoint()>& find) {
   StartingPoint start;
   // Rank 0 alone has looked into the folders. Ranks that looked for themselves could see different
   // states of a shared file system and would start from different checkpoints.
@@ -42,21 +41,22 @@ StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& f
   // The starting point is sent as JSON text.
   Tree t;
   t.set("candidates", to_tree(start.candidates));
-  t.set("weights", Tree(start.load == Load::kWeights));
+  t.set("weights", Tree(start.load == config::Load::kWeights));
   t.set("resumes", Tree(start.resumes));
   t.set("goes_back", Tree(start.goes_back));
   std::string text = to_json(t);
   world.broadcast(text, 0);
   const Tree agreed = parse_json(text, "the start of rank 0");
   start.candidates = paths_of(*agreed.find("candidates"));
-  start.load = std::get<bool>(agreed.find("weights")->value) ? Load::kWeights : Load::kAll;
+  start.load =
+      std::get<bool>(agreed.find("weights")->value) ? config::Load::kWeights : config::Load::kAll;
   start.resumes = std::get<bool>(agreed.find("resumes")->value);
   start.goes_back = std::get<bool>(agreed.find("goes_back")->value);
   return start;
 }
 
-LoadedStart load_newest_intact(const StartingPoint& start, World& world,
-                               const std::function<CheckpointHeader(const Path&)>& load,
+LoadedStart load_newest_intact(const StartingPoint& start, comm::World& world,
+                               const std::function<checkpoint::CheckpointHeader(const Path&)>& load,
                                const std::function<void(const std::string&)>& warn) {
   LoadedStart loaded;
   std::string reasons;
@@ -64,7 +64,7 @@ LoadedStart load_newest_intact(const StartingPoint& start, World& world,
     std::string own;
     try {
       loaded.header = load(path);
-    } catch (const DamagedCheckpoint& error) {
+    } catch (const checkpoint::DamagedCheckpoint& error) {
       own = error.what();
     }
     // Collective: if one rank finds damage, all ranks advance to the next checkpoint together.
@@ -87,16 +87,16 @@ LoadedStart load_newest_intact(const StartingPoint& start, World& world,
                     : "name another checkpoint.from");
 }
 
-CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
-                                 const RunConfig& config, Trainer& trainer,
-                                 const std::function<void(const std::string&)>& say) {
-  CheckpointReader reader(checkpoint);
-  const CheckpointHeader& header = reader.header();
+checkpoint::CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
+                                             const config::RunConfig& config, Trainer& trainer,
+                                             const std::function<void(const std::string&)>& say) {
+  checkpoint::CheckpointReader reader(checkpoint);
+  const checkpoint::CheckpointHeader& header = reader.header();
   for (const Change& c : changes_since(config, start, checkpoint, header))
     say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
   try {
     trainer.load(reader, start.load);
-  } catch (const DamagedCheckpoint&) {
+  } catch (const checkpoint::DamagedCheckpoint&) {
     throw;
   } catch (const NumericError&) {
     throw;
@@ -121,12 +121,12 @@ std::vector<std::string> make_way(const Path& run, const StartingPoint& start,
   for (const Path& damaged : loaded.damaged)
     if (is_own(run, damaged))
       lines.push_back(fmt::format("renamed   {} to {}", damaged.string(),
-                                  rename_damaged(damaged).filename().string()));
+                                  checkpoint::rename_damaged(damaged).filename().string()));
   if (!start.goes_back) return lines;
-  const bool own = start.load == Load::kAll && is_own(run, loaded.checkpoint);
+  const bool own = start.load == config::Load::kAll && is_own(run, loaded.checkpoint);
   std::string line = set_aside({run, step, own, wall_s});
   if (!line.empty()) lines.push_back(std::move(line));
   return lines;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -1,39 +1,41 @@
 // Loads the checkpoint that a run starts from, on all ranks the same one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "comm/world.h"
 #include "train/resume.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // Gives rank 0's starting point to all ranks: a network file system may show them different names.
 // Collective; only rank 0 calls `find`.
-StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& find);
+StartingPoint agreed_start(comm::World& world, const std::function<StartingPoint()>& find);
 
 struct LoadedStart {
   Path checkpoint;
-  CheckpointHeader header;
+  checkpoint::CheckpointHeader header;
   std::vector<Path> damaged;  // better candidates that were not used
 };
 
 // Loads one checkpoint into the trainer, and reports what differs from it. Throws
 // DamagedCheckpoint, and Error if the checkpoint is of another run or model. After an error the
 // trainer's state is undefined until the next load.
-CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
-                                 const RunConfig& config, Trainer& trainer,
-                                 const std::function<void(const std::string&)>& say);
+checkpoint::CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
+                                             const config::RunConfig& config, Trainer& trainer,
+                                             const std::function<void(const std::string&)>& say);
 
 // Calls `load` with one candidate after the other until none of the ranks finds damage
 // (DamagedCheckpoint), and returns that one. `warn` gets a line for each that is not used. Any
 // other error, such as one of the system, passes through. Throws Error if all are damaged.
 // Collective.
-LoadedStart load_newest_intact(const StartingPoint& start, World& world,
-                               const std::function<CheckpointHeader(const Path&)>& load,
+LoadedStart load_newest_intact(const StartingPoint& start, comm::World& world,
+                               const std::function<checkpoint::CheckpointHeader(const Path&)>& load,
                                const std::function<void(const std::string&)>& warn);
 
 // On rank 0, once the whole start is known to be good: renames the damaged checkpoints of this run,
@@ -44,4 +46,20 @@ std::vector<std::string> make_way(const Path& run, const StartingPoint& start,
 // Returns whether a checkpoint is one of the run's own.
 bool is_own(const Path& run, const Path& checkpoint);
 
-}  // namespace tessera
+// Sets aside what a run recorded after the step from which it restarts. Nothing is deleted.
+
+struct SetAside {
+  Path run;                // directory
+  int64_t step = 0;        // the new start
+  bool keeps_line = true;  // the start is a checkpoint of this run, so what is up to `step` stays
+  double wall_s = 0;       // seconds since 1970, for the name
+};
+
+// Moves checkpoints of later steps and TensorBoard's files into
+// RUN/set_aside/<UTC time>-after-step-<step>/, and copies the lines of metrics.jsonl after `step`,
+// which RunRecord then cuts. Event files hold earlier steps too, so they are copied if those stay.
+// If checkpoints/ is on another disk, its folders go to checkpoints/set_aside/ there. Returns a
+// line that reports what was moved where; empty if there was nothing. Throws Error.
+std::string set_aside(const SetAside& request);
+
+}  // namespace tessera::train

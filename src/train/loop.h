@@ -12,11 +12,11 @@
 #include "train/run_folder.h"
 #include "train/task_metrics.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // What the program knows of the world around it; nothing below reads it otherwise.
 struct TrainOptions {
-  World* world = nullptr;          // all ranks of the run; nullptr: one
+  comm::World* world = nullptr;    // all ranks of the run; nullptr: one
   std::string version;             // of the program, for run.yaml and checkpoints
   std::function<double()> now_s;   // a steady clock
   std::function<double()> wall_s;  // seconds since 1970
@@ -24,9 +24,9 @@ struct TrainOptions {
   double started_s = 0;            // when the process started, on the steady clock
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
-  Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
-  TaskEvaluation tasks;            // of evaluation.tasks; wanted where the run names some
-  RunOwner owner;                  // of the run directory
+  launch::Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
+  TaskEvaluation tasks;                    // of evaluation.tasks; wanted where the run names some
+  RunOwner owner;                          // of the run directory
 };
 
 struct TrainOutcome {
@@ -39,6 +39,6 @@ struct TrainOutcome {
 };
 
 // Throws Error for what the world got wrong, a loss that is not finite among them.
-TrainOutcome train(RunConfig config, const TrainOptions& options);
+TrainOutcome train(config::RunConfig config, const TrainOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::train

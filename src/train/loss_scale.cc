@@ -6,8 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kFactor = 2;
@@ -21,12 +22,7 @@ constexpr double kMost = 0x1p24;  // of no use to f16, whose gradients then over
 void read(const Tree& state, const char* name, double& value) {
   const Tree* found = state.find(name);
   if (found == nullptr) return;
-  if (const auto* n = std::get_if<int64_t>(&found->value))
-    value = static_cast<double>(*n);
-  else if (const auto* x = std::get_if<double>(&found->value))
-    value = *x;
-  else
-    damaged(name, *found, "a number above 0");
+  value = number_in(*found).value_or(0);
   if (!(std::isfinite(value) && value > 0)) damaged(name, *found, "a number above 0");
 }
 
@@ -76,4 +72,4 @@ void LossScale::restore(const Tree& state) {
   read(state, "skipped", skipped_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

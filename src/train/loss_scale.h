@@ -8,11 +8,11 @@
 #include "base/tree.h"
 #include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class LossScale {
  public:
-  explicit LossScale(const LossScaleSection& rule)
+  explicit LossScale(const config::LossScaleSection& rule)
       : rule_(rule), scale_(rule.initial), patience_(rule.hysteresis) {}
 
   double scale() const { return scale_; }
@@ -29,11 +29,11 @@ class LossScale {
   void restore(const Tree& state);
 
  private:
-  LossScaleSection rule_;
+  config::LossScaleSection rule_;
   double scale_;
   int64_t good_ = 0;  // steps since the last overflow or doubling
   int64_t patience_;  // overflows left before the scale is halved
   int64_t skipped_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 void set(Tree& t, const StepCommunication& c) {
@@ -71,6 +71,8 @@ struct Line {
   std::string problem;    // of a damaged line
 };
 
+// Reads the step of a line. A line that does not parse is returned with its problem, and does not
+// end the cut.
 Line read_line(std::string_view text, const std::string& source, int64_t number) {
   Line line{text, -1, "", ""};
   text.remove_suffix(1);
@@ -103,7 +105,7 @@ Path unused_name(const Path& path) {
 // Truncates the file, which needs no space, so it works on a full disk too.
 void shorten(const Path& path, size_t bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  const bool done = fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 && ::fsync(fd) == 0;
+  const bool done = fd >= 0 && ::ftruncate(fd, bytes) == 0 && ::fsync(fd) == 0;
   const int why = errno;
   if (fd >= 0) ::close(fd);
   if (!done) throw Error("{}: cannot be shortened: {}", path.string(), std::strerror(why));
@@ -111,6 +113,8 @@ void shorten(const Path& path, size_t bytes) {
 
 }  // namespace
 
+// Removes the lines of later steps, which the resumed run writes again. Lines of validations at
+// `step` itself stay, and their names are returned, so that these are not repeated.
 CutBack cut_back(const Path& path, int64_t step) {
   CutBack result;
   if (!std::filesystem::exists(path)) return result;
@@ -153,4 +157,4 @@ CutBack cut_back(const Path& path, int64_t step) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "train/step_communication.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct LossScaleMetrics {
   double scale = 1;      // of the next step
@@ -76,4 +76,4 @@ struct CutBack {
 // file. Throws Error if the file cannot be read or changed.
 CutBack cut_back(const Path& path, int64_t step);
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,11 +9,12 @@
 #include <array>
 #include <cmath>
 
-#include "base/print.h"
-#include "base/printable.h"
+#include "base/log.h"
+#include "base/real.h"
+#include "base/utf8.h"
 #include "train/metrics.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kTerminalPeriod_s = 0.2;
@@ -39,7 +40,7 @@ std::string format_rate(double per_s) {
 
 // Two units at most; seconds only for short times.
 std::string format_duration(double s) {
-  const auto t = static_cast<int64_t>(std::llround(std::max(s, 0.0)));
+  const int64_t t = std::llround(std::max(s, 0.0));
   constexpr int64_t kMinute = 60, kHour = 3600, kDay = 86400;
   if (t < kMinute) return fmt::format("{} s", t);
   if (t < 10 * kMinute) return fmt::format("{} min {} s", t / kMinute, t % kMinute);
@@ -75,8 +76,7 @@ std::string format_bar(double share, int cells) {
 std::string format_progress(const ProgressState& p, int bar_cells) {
   std::string line = fmt::format("step {}/{}", format_count(p.step), format_count(p.steps));
   if (bar_cells > 0) {
-    const double share =
-        p.steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.steps) : 0;
+    const double share = p.steps > 0 ? ratio(p.step, p.steps) : 0;
     line += fmt::format(" {}", format_bar(share, bar_cells));
   }
   line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} tok/s", without_nan_sign(p.loss),
@@ -88,7 +88,7 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
   }
   if (p.exposed_share >= 0) line += fmt::format("  exposed comm {:.0f} %", 100 * p.exposed_share);
   if (p.memory_bytes > 0) {
-    line += fmt::format("  {} GiB", three_digits(static_cast<double>(p.memory_bytes) / 0x1p30));
+    line += fmt::format("  {} GiB", three_digits(ratio(p.memory_bytes, 1 << 30)));
   }
   if (p.left_s >= 0) line += fmt::format(" │ left {}", format_duration(p.left_s));
   return line;
@@ -98,7 +98,7 @@ std::string cut_to_columns(const std::string& line, int columns) {
   size_t at = 0;
   for (int column = 0; at < line.size(); ++at) {
     // Continuation bytes of UTF-8 (10xxxxxx) take no column.
-    const bool continues = (static_cast<uint8_t>(line[at]) & 0xc0u) == 0x80u;
+    const bool continues = (line[at] & 0xc0) == 0x80;
     if (!continues && column++ == columns) break;
   }
   return line.substr(0, at);
@@ -153,4 +153,4 @@ void Progress::finish() {
   shown_.clear();
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

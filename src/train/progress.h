@@ -12,7 +12,7 @@
 
 #include "base/count.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct ProgressState {
   int64_t step = 0, steps = 0;  // done, in all
@@ -71,4 +71,4 @@ class Progress {
   std::string shown_;  // what stands on the rewritten line
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -16,7 +16,7 @@
 #include "model/family.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Returns true for keys that make a run another run: its losses would not continue those before.
@@ -62,16 +62,16 @@ Tree completed(const Tree& saved, const Tree& defaults) {
 
 // Returns a model in a form that can be compared: sizes derived, a head width that follows from
 // other keys left out, and no preset, which is only where the values came from.
-Tree comparable(ModelConfig model) {
-  derive_sizes(model);
+Tree comparable(model::ModelConfig model) {
+  model::derive_sizes(model);
   if (model.heads > 0 && model.head_width == model.hidden / model.heads) model.head_width = 0;
   model.preset.clear();
   return to_tree(model);
 }
 
 // The optimizers of a checkpoint's run: the kind, and of the groups their patterns and kinds.
-OptimizerSection saved_optimizer(const Tree& saved) {
-  OptimizerSection o;
+config::OptimizerSection saved_optimizer(const Tree& saved) {
+  config::OptimizerSection o;
   Places places;
   Tree known = Tree::object();  // other keys do not matter here
   for (const char* key : {"kind", "groups"})
@@ -80,18 +80,19 @@ OptimizerSection saved_optimizer(const Tree& saved) {
   return o;
 }
 
-OptimizerKind kind_for(const OptimizerSection& o, std::string_view weight) {
-  const std::optional<size_t> group = group_of(o, weight);
-  return group ? settings_of(o.groups[*group], o).kind : o.kind;
+OptimizerKind kind_for(const config::OptimizerSection& o, std::string_view weight) {
+  const std::optional<size_t> group = config::group_of(o, weight);
+  return group ? config::settings_of(o.groups[*group], o).kind : o.kind;
 }
 
 // Throws Error with the weights whose optimizer is another one now, which groups can change.
-void require_same_optimizers(const RunConfig& config, const Path& checkpoint, const Tree& saved) {
-  const OptimizerSection before = saved_optimizer(saved);
-  CompileRequest request = compile_request(config, Purpose::kTrain);
+void require_same_optimizers(const config::RunConfig& config, const Path& checkpoint,
+                             const Tree& saved) {
+  const config::OptimizerSection before = saved_optimizer(saved);
+  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
   request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
   std::string changed;
-  for (const std::string& weight : trained_weights(request)) {
+  for (const std::string& weight : compile::trained_weights(request)) {
     const OptimizerKind was = kind_for(before, weight), is = kind_for(config.optimizer, weight);
     if (was != is)
       changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was),
@@ -107,8 +108,8 @@ void require_same_optimizers(const RunConfig& config, const Path& checkpoint, co
 
 // Checks the kind of optimizer: moments of another one have another meaning, although they may have
 // the same names and shapes.
-void require_same_optimizer(const RunConfig& config, const Path& checkpoint,
-                            const CheckpointHeader& header) {
+void require_same_optimizer(const config::RunConfig& config, const Path& checkpoint,
+                            const checkpoint::CheckpointHeader& header) {
   const Tree* optimizer = header.config.as_members() ? header.config.find("optimizer") : nullptr;
   const Tree* kind = optimizer && optimizer->as_members() ? optimizer->find("kind") : nullptr;
   const std::string own = name_of_entry(config.optimizer.kind);
@@ -125,19 +126,20 @@ void require_same_optimizer(const RunConfig& config, const Path& checkpoint,
       checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }
 
-std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
-  ModelConfig saved;
+std::vector<Change> model_differences(const config::RunConfig& config, const Tree& saved_model) {
+  model::ModelConfig saved;
   Places places;
   read_fields(fields_of(saved), saved_model, "the checkpoint's header", places);
   return differences(comparable(saved), comparable(config.model));
 }
 
 // Returns true if a key of the model section changes the shapes of weights or what they compute.
-bool computes(const std::string& path, const FamilyRule& family) {
+bool computes(const std::string& path, const model::FamilyRule& family) {
   if (path.starts_with("rotary")) return family.turns;
   if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
-  if (path == "parallel_residual") return family.family == Family::kNeox;
-  if (path == "gelu") return family.family != Family::kLlama && family.family != Family::kQwen2;
+  if (path == "parallel_residual") return family.family == model::Family::kNeox;
+  if (path == "gelu")
+    return family.family != model::Family::kLlama && family.family != model::Family::kQwen2;
   if (path == "no_rope_layers" || path.starts_with("wide_")) return true;
   return path == "hidden" || path == "feed_forward" || path == "norm_epsilon" || path == "layers" ||
          path == "encoder_layers" || path == "heads" || path == "kv_heads" ||
@@ -145,7 +147,7 @@ bool computes(const std::string& path, const FamilyRule& family) {
          path == "vocabulary";
 }
 
-Path checkpoint_of_step(const CheckpointNames& names, const Path& own, int64_t step) {
+Path checkpoint_of_step(const checkpoint::CheckpointNames& names, const Path& own, int64_t step) {
   std::string steps;
   for (const auto& e : names.finished) {
     if (e.step == step) return e.path;
@@ -157,10 +159,10 @@ Path checkpoint_of_step(const CheckpointNames& names, const Path& own, int64_t s
 
 }  // namespace
 
-StartingPoint find_start(const RunConfig& config, int64_t from_step) {
-  const CheckpointSection& rules = config.checkpoint;
+StartingPoint find_start(const config::RunConfig& config, int64_t from_step) {
+  const config::CheckpointSection& rules = config.checkpoint;
   const Path own = Path(config.run.directory) / "checkpoints";
-  const CheckpointNames names = names_in(own);
+  const checkpoint::CheckpointNames names = checkpoint::names_in(own);
   StartingPoint start;
   start.resumes = true;
   if (from_step >= 0) {
@@ -168,7 +170,7 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
     start.goes_back = true;
     return start;
   }
-  if (rules.resume != Resume::kNever) {
+  if (rules.resume != config::Resume::kNever) {
     // names.finished rises by step; the newest comes first here.
     for (const auto& e : names.finished) start.candidates.insert(start.candidates.begin(), e.path);
     for (const auto& e : names.unfinished) start.unfinished.push_back(e.path);
@@ -179,7 +181,7 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
           "{}: all checkpoints are damaged ({} is the newest). Restore one of them, or set "
           "checkpoint.resume=never to start from scratch: then they are set aside.",
           own.string(), names.damaged.back().path.string());
-    if (rules.resume == Resume::kRequired)
+    if (rules.resume == config::Resume::kRequired)
       throw Error(
           "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
           "checkpoint.resume=auto to start anew.",
@@ -187,20 +189,21 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
   }
   // The run begins, from other weights if checkpoint.from names them.
   start.resumes = false;
-  start.goes_back = rules.resume == Resume::kNever;
+  start.goes_back = rules.resume == config::Resume::kNever;
   if (!rules.from.empty()) {
-    start.candidates = checkpoints_of(rules.from);
+    start.candidates = checkpoint::checkpoints_of(rules.from);
     start.load = rules.load;
   }
   return start;
 }
 
-std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved) {
+std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree& saved) {
   std::vector<Change> told;
   std::string refused;
   bool lora = false;
   const bool adapts = has_adapters(saved) || config.lora.rank > 0;
-  for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config))) {
+  for (const Change& c :
+       differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config))) {
     if (is_housekeeping(c.path)) continue;
     told.push_back(c);
     const bool adapters = adapts && c.path.starts_with("lora.");
@@ -216,17 +219,17 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
   return told;
 }
 
-std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model) {
+std::vector<Change> changed_computation(const config::RunConfig& config, const Tree& saved_model) {
   std::vector<Change> told;
   for (Change& c : model_differences(config, saved_model)) {
-    if (!computes(c.path, rule_of(config.model.family))) continue;
+    if (!computes(c.path, model::rule_of(config.model.family))) continue;
     c.path = "model." + c.path;
     told.push_back(std::move(c));
   }
   return told;
 }
 
-std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
+std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint) {
   std::vector<Change> told = changed_computation(config, saved_model);
   if (config.checkpoint.allow_changes) return told;
@@ -247,10 +250,12 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
       other_shapes ? "" : ", or set checkpoint.allow_changes=true");
 }
 
-void require_adapters_kept(const RunConfig& config, const Tree& saved, const Path& checkpoint) {
+void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
+                           const Path& checkpoint) {
   if (!has_adapters(saved) || config.checkpoint.allow_changes) return;
   std::string lost;
-  for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config)))
+  for (const Change& c :
+       differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config)))
     if (c.path.starts_with("lora.")) lost += there_and_here(c);
   if (!lost.empty())
     throw Error(
@@ -259,25 +264,26 @@ void require_adapters_kept(const RunConfig& config, const Tree& saved, const Pat
         checkpoint.string(), lost, kKeepAdapters);
 }
 
-std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
-                                  const Path& checkpoint, const CheckpointHeader& header) {
+std::vector<Change> changes_since(const config::RunConfig& config, const StartingPoint& start,
+                                  const Path& checkpoint,
+                                  const checkpoint::CheckpointHeader& header) {
   if (!start.resumes) require_adapters_kept(config, header.config, checkpoint);
   std::vector<Change> changes = start.resumes ? accepted_changes(config, header.config)
                                               : accepted_model(config, header.model, checkpoint);
-  if (start.load == Load::kAll) require_same_optimizer(config, checkpoint, header);
+  if (start.load == config::Load::kAll) require_same_optimizer(config, checkpoint, header);
   return changes;
 }
 
-void require_suitable(const RunConfig& config, const StartingPoint& start) {
+void require_suitable(const config::RunConfig& config, const StartingPoint& start) {
   if (start.candidates.empty()) return;
   try {
-    const CheckpointReader reader(start.candidates[0]);
+    const checkpoint::CheckpointReader reader(start.candidates[0]);
     changes_since(config, start, start.candidates[0], reader.header());
-  } catch (const DamagedCheckpoint&) {
+  } catch (const checkpoint::DamagedCheckpoint&) {
   }
 }
 
-std::string other_model(const RunConfig& config, const Tree& saved_model) {
+std::string other_model(const config::RunConfig& config, const Tree& saved_model) {
   std::string text;
   for (const Change& c : model_differences(config, saved_model))
     text += fmt::format("\n    model.{} is {} there, {} in this run", c.path, c.before, c.after);
@@ -286,4 +292,4 @@ std::string other_model(const RunConfig& config, const Tree& saved_model) {
       " holds another model:{}\n  Set the model as it is there, or name another checkpoint.", text);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -10,11 +10,11 @@
 #include "checkpoint/folders.h"
 #include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct StartingPoint {
   std::vector<Path> candidates;  // checkpoints, the best first; empty: fresh weights
-  Load load = Load::kAll;
+  config::Load load = config::Load::kAll;
   bool resumes = false;    // continues this run; false: starts from the weights of another one
   bool goes_back = false;  // what this run has saved after the start is set aside
   std::vector<Path> unfinished;  // saves that were cut off
@@ -23,35 +23,37 @@ struct StartingPoint {
 // Applies checkpoint.resume and checkpoint.from; `from_step` >= 0: the checkpoint of this run at
 // that step. Looks at names alone. Throws Error if there is no such checkpoint, or if a checkpoint
 // is required and there is none.
-StartingPoint find_start(const RunConfig& config, int64_t from_step = -1);
+StartingPoint find_start(const config::RunConfig& config, int64_t from_step = -1);
 
 // What differs between the configuration in a checkpoint and now. Throws Error for changes of
 // model, data, seed or adapters, unless checkpoint.allow_changes.
-std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
+std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree& saved);
 
 // Returns the model keys whose values differ from those that the weights were trained with and
 // change the shapes of weights or what they compute: widths, layers, heads, rotary frequencies,
 // norms and activations.
-std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
+std::vector<Change> changed_computation(const config::RunConfig& config, const Tree& saved_model);
 
 // Returns the same. Throws Error, with both values, for all of them but a smaller vocabulary,
 // unless checkpoint.allow_changes is set.
-std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
+std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
 // Throws Error if the weights of another run, with the configuration `saved`, have adapters that
 // this run would not have, unless checkpoint.allow_changes is set.
-void require_adapters_kept(const RunConfig& config, const Tree& saved, const Path& checkpoint);
+void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
+                           const Path& checkpoint);
 // Returns the changes since the checkpoint that the run starts from, by one of the two rules above.
 // Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
-std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
-                                  const Path& checkpoint, const CheckpointHeader& header);
+std::vector<Change> changes_since(const config::RunConfig& config, const StartingPoint& start,
+                                  const Path& checkpoint,
+                                  const checkpoint::CheckpointHeader& header);
 
 // Throws Error if the newest checkpoint's header does not match the run, before memory is reserved
 // and weights are read. A damaged checkpoint is left to load_newest_intact().
-void require_suitable(const RunConfig& config, const StartingPoint& start);
+void require_suitable(const config::RunConfig& config, const StartingPoint& start);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.
-std::string other_model(const RunConfig& config, const Tree& saved_model);
+std::string other_model(const config::RunConfig& config, const Tree& saved_model);
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -6,35 +6,36 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "data/dataset_about.h"
 #include "data/encode_cache.h"
-#include "data/token_texts.h"
 #include "data/tokenizer.h"
+#include "data/vocabulary.h"
 
-namespace tessera {
+namespace tessera::train {
 
 namespace {
 
-std::vector<WeightedDataset> blend_of(const std::vector<DataSource>& sources) {
-  std::vector<WeightedDataset> blend;
-  for (const DataSource& source : sources) blend.push_back({source.prefix, source.weight});
+std::vector<data::WeightedDataset> blend_of(const std::vector<config::DataSource>& sources) {
+  std::vector<data::WeightedDataset> blend;
+  for (const config::DataSource& source : sources) blend.push_back({source.prefix, source.weight});
   return blend;
 }
 
 // Names the tokenizer in messages.
-std::string tokenizer_name(const RunConfig& config) {
+std::string tokenizer_name(const config::RunConfig& config) {
   return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
 }
 
 // Describes the instructions: counts, and a chained hash of their tokens and of which of them are
 // learned, so a change of the template is noticed too.
-std::string identity_of(const InstructionData& data) {
+std::string identity_of(const data::InstructionData& data) {
   uint64_t hash = 0;
   const auto add = [&](const auto& values) {
     const auto bytes = std::as_bytes(values);
     const uint64_t two[] = {
-        hash, hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})};
-    hash = hash_bytes({reinterpret_cast<const char*>(two), sizeof two});
+        hash, data::hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})};
+    hash = data::hash_bytes({reinterpret_cast<const char*>(two), sizeof two});
   };
   for (int64_t e = 0; e < data.examples(); ++e) {
     add(data.ids(e));
@@ -46,26 +47,27 @@ std::string identity_of(const InstructionData& data) {
 
 }  // namespace
 
-DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary) {
-  DatasetSpec spec;
+data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary) {
+  data::DatasetSpec spec;
   spec.datasets = blend_of(config.data.train);
-  for (const DataStage& stage : config.data.stages) {
+  for (const config::DataStage& stage : config.data.stages) {
     spec.stages.push_back({stage.from_tokens, blend_of(stage.train)});
   }
   spec.size_exponent = config.data.size_exponent;
   spec.documents_apart = config.data.documents_apart;
   spec.split = config.data.split;
   spec.sequence_length = config.data.sequence_length;
-  spec.seed = static_cast<uint64_t>(config.run.seed);
+  spec.seed = config.run.seed;
   spec.vocabulary = vocabulary;
   return spec;
 }
 
-DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer) {
-  DatasetSpec spec = training_spec(config, vocabulary);
-  if (config.data.objective != Objective::kSpanCorruption) return spec;
+data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary,
+                                const data::Tokenizer& tokenizer) {
+  data::DatasetSpec spec = training_spec(config, vocabulary);
+  if (config.data.objective != config::Objective::kSpanCorruption) return spec;
   try {
-    spec.spans = span_objective(tokenizer);
+    spec.spans = data::span_objective(tokenizer);
   } catch (const Error& e) {
     throw Error("data.objective: {} ({})", e.what(), tokenizer_name(config));
   }
@@ -73,24 +75,27 @@ DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tok
   return spec;
 }
 
-InstructionSpec instruction_spec(const RunConfig& config) {
-  InstructionSpec spec;
+data::InstructionSpec instruction_spec(const config::RunConfig& config) {
+  data::InstructionSpec spec;
   spec.files = config.data.instructions;
   spec.form = config.data.form;
   spec.sequence_length = config.data.sequence_length;
-  spec.seed = static_cast<uint64_t>(config.run.seed);
+  spec.seed = config.run.seed;
   spec.long_examples = config.data.long_examples;
   spec.documents_apart = config.data.documents_apart;
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }
 
-TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer)
+// Opens one of the two kinds of data. Instructions count as a single source, whose position is a
+// row number.
+TrainingRows::TrainingRows(const config::RunConfig& config, int64_t vocabulary,
+                           const data::Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
-  if (config.model.encoder_layers > 0) require_padding(tokenizer, tokenizer_name(config));
+  if (config.model.encoder_layers > 0) data::require_padding(tokenizer, tokenizer_name(config));
   if (!config.data.instructions.empty()) {
-    const InstructionSpec spec = instruction_spec(config);
-    instructions_ = std::make_unique<InstructionData>(spec, tokenizer);
+    const data::InstructionSpec spec = instruction_spec(config);
+    instructions_ = std::make_unique<data::InstructionData>(spec, tokenizer);
     start_.order = {spec.sequence_length, spec.seed, ""};
     start_.sources = {{fmt::format("{}", fmt::join(spec.files, ", ")), identity_of(*instructions_),
                        0, 0, instructions_->rows(), 1}};
@@ -100,7 +105,7 @@ TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const To
     }
     return;
   }
-  datasets_ = std::make_unique<TrainingData>(training_spec(config, vocabulary, tokenizer));
+  datasets_ = std::make_unique<data::TrainingData>(training_spec(config, vocabulary, tokenizer));
   tokens_ = datasets_->row_tokens();
   source_ = datasets_->row_source();
 }
@@ -108,23 +113,24 @@ TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const To
 // Samples count from the start of the run; rows of instructions from the start of their files. Both
 // advance in step from (first_sample_, first_row_), which differ if the run trained on other data
 // before.
-void TrainingRows::read_row(int64_t sample, const SampleRow& row) {
+void TrainingRows::read_row(int64_t sample, const data::SampleRow& row) {
   if (instructions_) return instructions_->read_row(first_row_ + sample - first_sample_, row);
   datasets_->read_row(sample, row);
 }
 
-void TrainingRows::continue_from(const DataPosition& saved, bool changes) {
+void TrainingRows::continue_from(const data::DataPosition& saved, bool changes) {
   if (datasets_) return datasets_->continue_from(saved, changes);
-  SourcePosition ours = start_.sources.front();
+  data::SourcePosition ours = start_.sources.front();
   // The files of instructions count as one source with one position.
-  const SourcePosition* then = find_source(saved, ours.name, ours.identity, {ours.name});
-  if (then && !changes) require_same_source(*then, ours.identity);
+  const data::SourcePosition* then =
+      data::find_source(saved, ours.name, ours.identity, {ours.name});
+  if (then && !changes) data::require_same_source(*then, ours.identity);
   const bool same = then && (then->identity.empty() || then->identity == ours.identity) &&
                     saved.order == start_.order;
-  ours.samples = then ? continued_sample(*then, same, ours.epoch_samples) : 0;
+  ours.samples = then ? data::continued_sample(*then, same, ours.epoch_samples) : 0;
   start_.tokens = saved.tokens;
   start_.sources = {ours};
-  for (SourcePosition s : saved.sources) {  // kept, in case they come back
+  for (data::SourcePosition s : saved.sources) {  // kept, in case they come back
     if (then && s.name == then->name) continue;
     s.before = s.samples;
     s.weight = 0;
@@ -134,9 +140,10 @@ void TrainingRows::continue_from(const DataPosition& saved, bool changes) {
   first_row_ = ours.samples;
 }
 
-DataPosition TrainingRows::position(int64_t samples) {
+// The position after `samples` samples: that of the start of this process plus what was read since.
+data::DataPosition TrainingRows::position(int64_t samples) {
   if (datasets_) return datasets_->position(samples);
-  DataPosition p = start_;
+  data::DataPosition p = start_;
   p.samples = p.blend_sample = samples;
   p.tokens += (samples - first_sample_) * p.order.sample_tokens;
   p.sources.front().samples = p.sources.front().before = first_row_ + samples - first_sample_;
@@ -149,25 +156,25 @@ int64_t TrainingRows::tokens() const {
 
 double TrainingRows::epochs(int64_t samples) const {
   if (!instructions_) return datasets_->epochs(samples);
-  return static_cast<double>(first_row_ + samples - first_sample_) /
-         static_cast<double>(instructions_->rows());
+  return ratio(first_row_ + samples - first_sample_, instructions_->rows());
 }
 
-void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
+void require_own_datasets(const config::RunConfig& config, const data::Tokenizer& tokenizer) {
   if (config.data.allow_foreign_tokenizer) return;
   std::set<std::string> prefixes;
-  const auto add = [&](const std::vector<WeightedDataset>& sets) {
-    for (const WeightedDataset& d : sets) prefixes.insert(d.prefix);
+  const auto add = [&](const std::vector<data::WeightedDataset>& sets) {
+    for (const data::WeightedDataset& d : sets) prefixes.insert(d.prefix);
   };
-  const DatasetSpec training = training_spec(config, tokenizer.vocabulary_size());
+  const data::DatasetSpec training = training_spec(config, tokenizer.vocabulary_size());
   add(training.datasets);
-  for (const MixtureStage& stage : training.stages) add(stage.datasets);
+  for (const data::MixtureStage& stage : training.stages) add(stage.datasets);
   if (config.data.instructions.empty())
-    for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
+    for (const config::ValidationSource& source : config.data.validation)
+      prefixes.insert(source.prefix);
   // A set, so that a dataset of several stages is read once.
   for (const std::string& prefix : prefixes) {
     const std::string found =
-        foreign_tokenizer(IndexedDataset(prefix), tokenizer, tokenizer_name(config));
+        data::foreign_tokenizer(data::IndexedDataset(prefix), tokenizer, tokenizer_name(config));
     if (found.empty()) continue;
     throw Error(
         "data: {}. Build the data set with this tokenizer, set data.tokenizer to the one it was "
@@ -176,14 +183,16 @@ void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
   }
 }
 
-std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary) {
+std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, int64_t vocabulary) {
   return validation_specs(config, training_spec(config, vocabulary));
 }
 
-std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training) {
+std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
+                                             data::DatasetSpec training) {
+  // A validation set is read from its start, as one dataset without stages and shares.
   std::vector<ValidationSpec> out;
   training.stages.clear();
-  for (const ValidationSource& source : config.data.validation) {
+  for (const config::ValidationSource& source : config.data.validation) {
     ValidationSpec v{source.name, training};
     v.spec.datasets = {{source.prefix, 1}};
     v.spec.split.clear();
@@ -193,9 +202,9 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpe
   constexpr int64_t kMany = 1'000'000;  // sequences; only whether the share is 0 matters here
   // Without sets in data.validation, the second part of data.split is used, if it is not empty.
   const bool part =
-      !training.split.empty() && split_range(training.split, kValidation, kMany).size() > 0;
+      !training.split.empty() && data::split_range(training.split, kValidation, kMany).size() > 0;
   if (!out.empty() || !part) return out;
-  for (const WeightedDataset& dataset : training.datasets) {
+  for (const data::WeightedDataset& dataset : training.datasets) {
     ValidationSpec v{std::filesystem::path(dataset.prefix).filename().string(), training};
     v.spec.datasets = {dataset};
     v.spec.part = kValidation;
@@ -204,21 +213,21 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpe
   return out;
 }
 
-std::vector<ValidationSet> validation_sets(const RunConfig& config, int64_t vocabulary,
-                                           const Tokenizer& tokenizer) {
+std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
+                                           const data::Tokenizer& tokenizer) {
   std::vector<ValidationSet> out;
   if (config.data.instructions.empty()) {
-    const DatasetSpec training = training_spec(config, vocabulary, tokenizer);
+    const data::DatasetSpec training = training_spec(config, vocabulary, tokenizer);
     for (const ValidationSpec& v : validation_specs(config, training))
-      out.push_back({v.name, std::make_unique<ValidationData>(v.spec)});
+      out.push_back({v.name, std::make_unique<data::ValidationData>(v.spec)});
     return out;
   }
-  for (const ValidationSource& source : config.data.validation) {
-    InstructionSpec spec = instruction_spec(config);
+  for (const config::ValidationSource& source : config.data.validation) {
+    data::InstructionSpec spec = instruction_spec(config);
     spec.files = {source.prefix};
-    out.push_back({source.name, std::make_unique<ValidationData>(spec, tokenizer)});
+    out.push_back({source.name, std::make_unique<data::ValidationData>(spec, tokenizer)});
   }
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

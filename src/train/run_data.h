@@ -8,73 +8,91 @@
 #include "data/data_position.h"
 #include "data/instructions.h"
 #include "data/training_data.h"
+#include "train/metrics.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // `vocabulary`: of the tokenizer; data with other ids is refused where it is read.
-DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary);
+data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary);
 
 // With data.objective: what span corruption needs of the tokenizer. Throws Error for one without
 // sentinels or end-of-text token.
-DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer);
+data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary,
+                                const data::Tokenizer& tokenizer);
 
-InstructionSpec instruction_spec(const RunConfig& config);
+data::InstructionSpec instruction_spec(const config::RunConfig& config);
 
 // The rows that a run trains on, whatever `data` says. Not for several threads at once, except
 // position().
 class TrainingRows {
  public:
   // Throws Error as TrainingData and InstructionData do, and with an encoder as require_padding().
-  TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer);
+  TrainingRows(const config::RunConfig& config, int64_t vocabulary,
+               const data::Tokenizer& tokenizer);
 
   // As those of TrainingData; all instruction files together are one source.
-  void continue_from(const DataPosition& saved, bool changes);
-  DataPosition position(int64_t samples);
+  void continue_from(const data::DataPosition& saved, bool changes);
+  data::DataPosition position(int64_t samples);
   int64_t sources() const { return datasets_ ? datasets_->datasets() : 1; }
 
-  void read_row(int64_t sample, const SampleRow& row);
+  void read_row(int64_t sample, const data::SampleRow& row);
   int64_t row_tokens() const { return tokens_; }  // T of a row
   int64_t row_source() const { return source_; }  // S; 0: no encoder
   int64_t tokens() const;                         // of all data
   double epochs(int64_t samples) const;
 
-  const TrainingData* datasets() const { return datasets_.get(); }             // either this
-  const InstructionData* instructions() const { return instructions_.get(); }  // or that
+  const data::TrainingData* datasets() const { return datasets_.get(); }             // either this
+  const data::InstructionData* instructions() const { return instructions_.get(); }  // or that
 
  private:
-  std::unique_ptr<TrainingData> datasets_;
-  std::unique_ptr<InstructionData> instructions_;
+  std::unique_ptr<data::TrainingData> datasets_;
+  std::unique_ptr<data::InstructionData> instructions_;
   int64_t tokens_ = 0, source_ = 0;
   // For instructions: the run's first sample that these rows give, its row, and the rest of the
   // position.
   int64_t first_sample_ = 0, first_row_ = 0;
-  DataPosition start_;
+  data::DataPosition start_;
 };
 
 // Throws Error, unless data.allow_foreign_tokenizer, if a set of data.train, data.stages or
 // data.validation was built with a tokenizer whose ids stand for other texts than those of
 // `tokenizer`: names the set, both tokenizers and what to do.
-void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer);
+void require_own_datasets(const config::RunConfig& config, const data::Tokenizer& tokenizer);
 
 struct ValidationSpec {
   std::string name;
-  DatasetSpec spec;  // of one dataset: for ValidationData
+  data::DatasetSpec spec;  // of one dataset: for ValidationData
 };
 
 // The sets of data.validation, each as a whole; if there are none, the second part of data.split
 // of each training set; if that is empty too, none.
-std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary);
+std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, int64_t vocabulary);
 // Of what training reads: with span corruption, where it has any.
-std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training);
+std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
+                                             data::DatasetSpec training);
 
 struct ValidationSet {
   std::string name;
-  std::unique_ptr<ValidationData> data;
+  std::unique_ptr<data::ValidationData> data;
 };
 
 // What a run is validated on: those, or beside data.instructions each file of data.validation, read
 // as they are.
-std::vector<ValidationSet> validation_sets(const RunConfig& config, int64_t vocabulary,
-                                           const Tokenizer& tokenizer);
+std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
+                                           const data::Tokenizer& tokenizer);
 
-}  // namespace tessera
+// The log lines of a run about its data.
+
+// Returns the amount of data and how often a run of `samples` samples reads it; of instructions the
+// counts of examples, rows, padding and skipped examples, for each validation set too. A line that
+// starts with "warning" follows where the data is read many times.
+std::vector<std::string> data_lines(const TrainingRows& rows,
+                                    const std::vector<ValidationSet>& validation, int64_t samples);
+
+// Returns the same counts for scripts.
+Tree data_counts(const TrainingRows& rows, int64_t samples);
+
+// Returns the result of validating one set as a line of the log.
+std::string validation_line(const ValidationMetrics& m);
+
+}  // namespace tessera::train

@@ -6,20 +6,22 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/real.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // In rising order, this one among them.
-std::vector<int64_t> ranks_of_host(const World& world) {
+std::vector<int64_t> ranks_of_host(const comm::World& world) {
   std::vector<int64_t> ranks;
   for (int64_t r = 0; r < world.size(); ++r)
     if (world.host(r) == world.host(world.rank())) ranks.push_back(r);
   return ranks;
 }
 
-int64_t number_on_host(const World& world) {
+// Returns the position of this rank among those of its host, which is the number of its GPU.
+int64_t number_on_host(const comm::World& world) {
   const std::vector<int64_t> ranks = ranks_of_host(world);
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
 }
@@ -28,26 +30,30 @@ int64_t number_on_host(const World& world) {
 
 int64_t RunDevice::memory_limit() const { return gpu ? gpu->free_bytes : cpu.memory_bytes; }
 
-int64_t RunDevice::outside_bytes(const MemoryPlan& m) const {
-  return tessera::outside_bytes(gpu ? Device::kCuda : Device::kCpu, m.communicators);
+int64_t RunDevice::outside_bytes(const compile::MemoryPlan& m) const {
+  return train::outside_bytes(gpu ? config::Device::kCuda : config::Device::kCpu, m.communicators);
 }
 
-int64_t RunDevice::need(const MemoryPlan& m) const {
+int64_t RunDevice::need(const compile::MemoryPlan& m) const {
   return m.arena + outside_bytes(m) + (gpu ? 0 : m.host);
 }
 
-std::unique_ptr<PreparedKernels> RunDevice::kernels(int threads) const {
-  return std::make_unique<PreparedKernels>(kernels::backend_of(cpu, threads, gpu, tf32));
+std::unique_ptr<runtime::PreparedKernels> RunDevice::kernels(int threads) const {
+  return std::make_unique<runtime::PreparedKernels>(kernels::backend_of(cpu, threads, gpu, tf32));
 }
 
-int64_t threads_for(const CpuFeatures& cpu, const World& world) {
+int64_t threads_for(const CpuFeatures& cpu, const comm::World& world) {
+  // If the launcher bound this rank to some of the cores, all of them are its own; otherwise the
+  // ranks of a host share the cores.
   const int64_t share = cpu.cores < cpu.online_cores
                             ? cpu.cores
                             : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
   return std::min<int64_t>(share, omp_get_max_threads());  // what OMP_NUM_THREADS allows
 }
 
-std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t threads) {
+// Compares the threads that share a set of cores with the number of cores: those of one rank if it
+// is bound, those of all ranks of the host if not.
+std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t threads) {
   const bool bound = cpu.cores < cpu.online_cores;  // by its launcher, to cores of its own
   const std::vector<int64_t> ranks = ranks_of_host(world);
   const int64_t team = bound ? threads : threads * std::ssize(ranks);
@@ -65,20 +71,22 @@ std::string threads_warning(const CpuFeatures& cpu, World& world, int64_t thread
       !bound && std::ssize(ranks) > cpu.cores ? ", and start fewer ranks on a host" : "");
 }
 
-void require_card_for(const RunConfig& config, const GpuFeatures& card) {
+// FP8 GEMMs need the tensor cores of Ada (sm_89) or later.
+void require_card_for(const config::RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
-  if (config.compiler.products == ProductType::kFp8 && card.architecture < kFirstOfEightBits)
+  if (config.compiler.products == compile::ProductType::kFp8 &&
+      card.architecture < kFirstOfEightBits)
     throw Error(
         "compiler.products=fp8 asks for a card of sm_{} or later; {} is sm_{}. Take "
         "compiler.products=stored.",
         kFirstOfEightBits, card.model, card.architecture);
 }
 
-RunDevice resolve_device(RunConfig& config, const World& world) {
+RunDevice resolve_device(config::RunConfig& config, const comm::World& world) {
   RunDevice d;
   d.cpu = read_cpu_features();
   resolve_machine(config, d.cpu);
-  if (config.run.device == Device::kCuda) {
+  if (config.run.device == config::Device::kCuda) {
     d.gpu = use_gpu(number_on_host(world));
     require_card_for(config, *d.gpu);
   }
@@ -86,7 +94,9 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
   return d;
 }
 
-void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
+// Adds up the needs of the ranks of a host, because each rank alone may fit while all of them do
+// not. Every rank computes the same sum, so all throw or none.
+void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes) {
   const std::vector<std::string> needs = world.all_gather(std::to_string(need));
   const std::vector<int64_t> ranks = ranks_of_host(world);
   int64_t together = 0;
@@ -102,14 +112,13 @@ namespace {
 
 // Formats bytes as GiB, or as MiB below 1 GiB: "1.50 GiB", "340.2 MiB".
 std::string short_bytes(int64_t bytes) {
-  constexpr double kMib = 1 << 20;
   return gib(bytes) >= 1 ? fmt::format("{:.2f} GiB", gib(bytes))
-                         : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / kMib);
+                         : fmt::format("{:.1f} MiB", ratio(bytes, 1 << 20));
 }
 
 }  // namespace
 
-std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machine,
+std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Machine& machine,
                                       const RunDevice& device) {
   std::vector<std::string> lines = {
       fmt::format(
@@ -128,23 +137,21 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
   return lines;
 }
 
-std::vector<std::string> device_lines(const Machine& machine) {
+std::vector<std::string> device_lines(const runtime::Machine& machine) {
   return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
                       machine.kernels().backend().model()),
           fmt::format("transport {}", machine.transport())};
 }
 
-std::string device_memory_line(const Machine& machine, const GpuFeatures& device) {
-  constexpr double kMib = 1 << 20;
-  const auto total = static_cast<double>(device.memory_bytes);
-  const auto arena = static_cast<double>(machine.arena_bytes());
-  const double outside = total - static_cast<double>(free_gpu_bytes()) - arena;
+std::string device_memory_line(const runtime::Machine& machine, const GpuFeatures& device) {
+  constexpr int64_t kMib = 1 << 20;
+  const int64_t outside = device.memory_bytes - free_gpu_bytes() - machine.arena_bytes();
   return fmt::format(
       "memory    of the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
       "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
-      machine.planned_bytes(), machine.arena_bytes(), outside / kMib,
-      (total - static_cast<double>(device.free_bytes)) / kMib);
+      machine.planned_bytes(), machine.arena_bytes(), ratio(outside, kMib),
+      ratio(device.memory_bytes - device.free_bytes, kMib));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -4,15 +4,115 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
 
 #include "base/error.h"
+#include "base/shape.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/safetensors.h"
 #include "comm/agree.h"
-#include "train/gradient_file.h"
+#include "kernels/elementwise.h"
+#include "model/hf_names.h"
+#include "model/model_config.h"
+#include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
+
+// Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for comparisons
+// with PyTorch, or as a checkpoint of any layout, for comparisons between layouts.
+
+constexpr const char* kGradients = "gradients";  // in the state of a dump's header
+
+void write_for_hugging_face(const Path& file, Trainer& trainer, const model::ModelConfig& model) {
+  const std::vector<checkpoint::StateTensor> gradients = trainer.gradients();
+  // The sums of fp16 runs contain the loss scale as a factor.
+  const double tokens = trainer.loss_tokens() * trainer.loss_scale();
+  std::vector<model::HfTensor> tensors = model::hf_tensors(model);
+  std::erase_if(tensors, [&](const model::HfTensor& t) {  // what is frozen has none
+    return std::none_of(gradients.begin(), gradients.end(),
+                        [&](const checkpoint::StateTensor& g) { return g.name == t.ours; });
+  });
+  std::vector<checkpoint::SafetensorsPlan> plan;
+  for (const model::HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
+  checkpoint::write_safetensors(file, plan, [&](size_t i) -> checkpoint::FillPiece {
+    const auto g = std::find_if(gradients.begin(), gradients.end(),
+                                [&](const auto& x) { return x.name == tensors[i].ours; });
+    CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
+    // One tensor at a time: the mean, in a copy that lives until it is written.
+    const Shape part = tensors[i].part();
+    auto mean = std::make_shared<std::vector<float>>(part.elements());
+    const Box box{tensors[i].begin, tensors[i].end()};
+    std::vector<std::byte> sums(part.elements() * size_of(g->data.dtype));
+    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
+             sums.data(), size_of(g->data.dtype));
+    kernels::launch(
+        kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
+        kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
+    for (float& x : *mean) x = static_cast<float>(x / tokens);
+    const checkpoint::FillPiece fill =
+        checkpoint::transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                               model::inverse(tensors[i].axes), DType::kF32);
+    return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
+  });
+}
+
+// Throws Error if something exists at `file` that is not a dump of gradients as a checkpoint.
+void require_place_for_gradients(const Path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return;
+  try {
+    if (file.extension() != ".safetensors" &&
+        checkpoint::CheckpointReader(file).header().state.find(kGradients) != nullptr)
+      return;
+  } catch (const Error&) {  // it is not a checkpoint
+  }
+  throw Error(
+      "run.dump_gradients = {}: exists already and is not replaced. Choose another path, or move "
+      "it "
+      "away.",
+      file.string());
+}
+
+// A name that ends in .safetensors, on one rank: means over the loss tokens, f32, under Hugging
+// Face's names and in its layout: what PyTorch's `.grad` holds after the backward of a mean loss.
+// Any other name, on any layout: sums over the loss tokens as a checkpoint, for `checkpoint diff`.
+void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfig& model,
+                     const checkpoint::SaveGroup& group) {
+  if (file.extension() == ".safetensors") {
+    if (group.ranks > 1)
+      throw Error(
+          "run.dump_gradients = {}: Hugging Face's form is written by one rank. Without "
+          ".safetensors the gradients of any layout are written as a checkpoint.",
+          file.string());
+    return write_for_hugging_face(file, trainer, model);
+  }
+  checkpoint::CheckpointWriter writer(file, group);
+  // Written as f32, whatever the gradients are summed in, so that those of any two layouts can be
+  // compared.
+  // A deque does not move its elements, which the writer's views refer to.
+  std::deque<std::vector<float>> wide;
+  for (checkpoint::StateTensor t : trainer.gradients()) {
+    if (size_of(t.data.dtype) < 4) {
+      wide.emplace_back(t.data.elements());
+      const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
+      kernels::launch(kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
+                      kernels::CastArgs{t.data, to});
+      t.data = to;
+      t.dtype = DType::kF32;
+    }
+    writer.add(t);
+  }
+  checkpoint::CheckpointHeader header;
+  header.model = to_tree(model);
+  header.state.set(kGradients, Tree(true));
+  writer.commit(header);
+}
 
 namespace fs = std::filesystem;
 
@@ -30,8 +130,9 @@ void require_folder(const char* key, const Path& folder) {
 
 }  // namespace
 
-RunDumps::RunDumps(const RunConfig& config, World& world) : config_(config), world_(world) {
-  const RunSection& run = config.run;
+RunDumps::RunDumps(const config::RunConfig& config, comm::World& world)
+    : config_(config), world_(world) {
+  const config::RunSection& run = config.run;
   if (!run.dump_values.empty()) require_folder("run.dump_values", run.dump_values);
   if (run.dump_gradients.empty()) return;
   const Path file = run.dump_gradients;
@@ -52,8 +153,8 @@ void RunDumps::begin(Trainer& trainer) {
 void RunDumps::after_step(Trainer& trainer, bool is_first) {
   if (is_first && !config_.run.dump_gradients.empty())
     write_gradients(config_.run.dump_gradients, trainer, config_.model,
-                    {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
-                     [this](const std::string& own) { require_no_error(world_, own); },
+                    {world_.rank(), world_.size(),
+                     [this](const std::string& own) { comm::require_no_error(world_, own); },
                      [this](std::string& text) { world_.broadcast(text, 0); }});
   if (recorder_) recorder_->finish(trainer.gradients(), trainer.state());
 }
@@ -64,4 +165,4 @@ void RunDumps::finish() const {
              to_text(recorder_->records()));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

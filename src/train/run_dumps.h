@@ -8,24 +8,26 @@
 #include "train/trainer.h"
 #include "train/value_record.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class RunDumps {
  public:
   // Throws Error, before the run starts, if the requested files cannot be written.
-  RunDumps(const RunConfig& config, World& world);
+  RunDumps(const config::RunConfig& config, comm::World& world);
 
   void begin(Trainer& trainer);  // once there is a trainer
   bool values() const { return recorder_.has_value(); }
-  std::function<void(const OpEvent&)> observer(int64_t step) { return recorder_->observer(step); }
+  std::function<void(const runtime::OpEvent&)> observer(int64_t step) {
+    return recorder_->observer(step);
+  }
   // After a step has run, before the next one.
   void after_step(Trainer& trainer, bool is_first);
   void finish() const;  // writes the values
 
  private:
-  const RunConfig& config_;
-  World& world_;
+  const config::RunConfig& config_;
+  comm::World& world_;
   std::optional<ValueRecorder> recorder_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

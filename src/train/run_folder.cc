@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "comm/agree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,9 +106,9 @@ bool RunOwner::owns() const {
 
 bool RunOwner::owns_open_files() const { return owns() || lock_->renamed_folder().has_value(); }
 
-Path RunOwner::place_after_loss(World& world) const {
+Path RunOwner::place_after_loss(comm::World& world) const {
   std::string place;
-  on_all(world, [&] {
+  comm::on_all(world, [&] {
     if (lock_ == nullptr || lock_->lost().empty()) return;
     const std::optional<Path> renamed = lock_->renamed_folder();
     place = (renamed ? *renamed : new_directory_next_to(directory_)).string();
@@ -148,4 +148,25 @@ void RunFolder::not_locked() const noexcept {
   for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
 }
 
-}  // namespace tessera
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFirstLine = "# The whole configuration as it ran, tessera ";
+
+bool may_be_replaced(const Path& path, const std::string& given) {
+  std::error_code error;
+  return !fs::equivalent(path, given, error) && may_replace(path, kFirstLine);
+}
+
+}  // namespace
+
+Path write_run_file(const config::RunConfig& config, const std::string& version) {
+  const Path directory = config.run.directory;
+  Path path = directory / "run.yaml";
+  if (!may_be_replaced(path, config.source)) path = directory / "run.resolved.yaml";
+  write_file(path, fmt::format("{}{}.\n{}", kFirstLine, version, to_yaml(to_tree(config))));
+  return path;
+}
+
+}  // namespace tessera::train

@@ -10,8 +10,9 @@
 #include "base/file.h"
 #include "base/owner_lock.h"
 #include "comm/world.h"
+#include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // Creates the directory and its missing parents. Throws Error, also if log.txt or metrics.jsonl in
 // it is a link or another thing that a run must not write to.
@@ -40,7 +41,7 @@ class RunOwner {
   bool owns_open_files() const;
   // Collective. Returns where the last step may be saved after a loss: in the directory under its
   // new name if it was only renamed, or else in a new one next to it. Empty: nothing was lost.
-  Path place_after_loss(World& world) const;
+  Path place_after_loss(comm::World& world) const;
 
  private:
   OwnerLock* lock_ = nullptr;
@@ -66,4 +67,12 @@ class RunFolder {
   std::vector<Path> absent_;  // it and the folders above it that were not there, the inmost first
 };
 
-}  // namespace tessera
+// The resolved configuration that a run leaves in its directory.
+
+// Writes the configuration to run.yaml in the run directory. A file that a person made is never
+// overwritten: where run.yaml is the run file that was given (config.source), or was not written by
+// this function, the configuration is written to run.resolved.yaml instead. Returns the path.
+// Throws Error.
+Path write_run_file(const config::RunConfig& config, const std::string& version);
+
+}  // namespace tessera::train

@@ -10,12 +10,13 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/tree.h"
 #include "checkpoint/tree_fields.h"
-#include "data/token_texts.h"
+#include "data/vocabulary.h"
 #include "train/run_data.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 60;         // of samples, tokens and steps
@@ -23,24 +24,24 @@ constexpr int64_t kMostEpochs = int64_t{1} << 20;   // of a source
 constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is recounted
 
 int64_t number(const Tree& object, std::string_view name, const std::string& source) {
-  const int64_t n = integer_member(object, name, source);
+  const int64_t n = checkpoint::integer_member(object, name, source);
   if (n < 0 || n > kMost)
-    throw Error("{}: '{}' of the data position is {}, expected 0 to {}", place_of(source, object),
-                name, n, kMost);
+    throw Error("{}: '{}' of the data position is {}, expected 0 to {}",
+                checkpoint::place_of(source, object), name, n, kMost);
   return n;
 }
 
 double weight_of(const Tree& object, const std::string& source) {
-  const Tree& weight = member(object, "weight", source);
-  if (const auto* x = std::get_if<double>(&weight.value)) return *x;
-  if (const auto* n = std::get_if<int64_t>(&weight.value)) return static_cast<double>(*n);
-  throw Error("{}: 'weight' is {}, expected a number", place_of(source, weight), kind_of(weight));
+  const Tree& weight = checkpoint::member(object, "weight", source);
+  if (const std::optional<double> x = number_in(weight)) return *x;
+  throw Error("{}: 'weight' is {}, expected a number", checkpoint::place_of(source, weight),
+              checkpoint::kind_of(weight));
 }
 
-SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
-  SourcePosition s;
-  s.name = text_member(tree, "name", source);
-  s.identity = text_member(tree, "identity", source);
+data::SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
+  data::SourcePosition s;
+  s.name = checkpoint::text_member(tree, "name", source);
+  s.identity = checkpoint::text_member(tree, "identity", source);
   s.samples = number(tree, "samples", source);
   s.before = number(tree, "before", source);
   s.epoch_samples = number(tree, "epoch_samples", source);
@@ -50,30 +51,32 @@ SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
         "{}: '{}' is at sample {} with {} samples per epoch, and its blend began at sample {}: "
         "these "
         "numbers are inconsistent",
-        place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
+        checkpoint::place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
   return s;
 }
 
-BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
-  BatchPeriod p;
+data::BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
+  data::BatchPeriod p;
   p.step = number(tree, "step", source);
   p.sample = number(tree, "sample", source);
   p.tokens = number(tree, "tokens", source);
   p.row_tokens = number(tree, "row_tokens", source);
   p.global = number(tree, "global", source);
-  p.ramp = extents_member(tree, "ramp", source);
+  p.ramp = checkpoint::extents_member(tree, "ramp", source);
   p.ramp_steps = number(tree, "ramp_steps", source);
   const bool ramps = p.ramp.empty() || p.ramp_steps > 0;
   for (const int64_t g : p.ramp)
     if (g < 1)
-      throw Error("{}: the ramp has a batch of {}, expected 1 or more", place_of(source, tree), g);
-  if (!ramps) throw Error("{}: ramp_steps is 0, expected 1 or more", place_of(source, tree));
+      throw Error("{}: the ramp has a batch of {}, expected 1 or more",
+                  checkpoint::place_of(source, tree), g);
+  if (!ramps)
+    throw Error("{}: ramp_steps is 0, expected 1 or more", checkpoint::place_of(source, tree));
   return p;
 }
 
 // Returns true if the tokens of that many steps of the largest batch can be counted without
 // overflow.
-bool countable(const BatchPeriod& p, int64_t steps) {
+bool countable(const data::BatchPeriod& p, int64_t steps) {
   int64_t largest = p.global;
   for (const int64_t g : p.ramp) largest = std::max(largest, g);
   const auto each =
@@ -87,8 +90,8 @@ void check_batches(const RunPosition& p, const std::string& place) {
   const auto wrong = [&](int64_t step) {
     throw Error("{}: the batches of the data position do not add up at step {}", place, step);
   };
-  BatchPeriod last;
-  for (const BatchPeriod& b : p.batches) {
+  data::BatchPeriod last;
+  for (const data::BatchPeriod& b : p.batches) {
     const bool first = &b == p.batches.data();
     if (b.step > p.step || !countable(b, p.step)) wrong(b.step);
     if (first ? b.step != 0 || b.sample != 0 : b.step < last.step) wrong(b.step);
@@ -99,9 +102,9 @@ void check_batches(const RunPosition& p, const std::string& place) {
 }
 
 // The samples that the sources have given to the present blend must add up to what it has consumed.
-void check_sources(const DataPosition& d, const std::string& place) {
+void check_sources(const data::DataPosition& d, const std::string& place) {
   int64_t given = 0;
-  for (const SourcePosition& s : d.sources)
+  for (const data::SourcePosition& s : d.sources)
     if (s.weight != 0 && given <= d.samples) given += s.samples - s.before;
   if (d.blend_sample <= d.samples && given == d.samples - d.blend_sample) return;
   throw Error(
@@ -111,44 +114,45 @@ void check_sources(const DataPosition& d, const std::string& place) {
 }
 
 // Derives the position of a checkpoint of a version that stored none, from its own configuration.
-RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& tokenizer) {
+RunPosition derived_position(const checkpoint::CheckpointHeader& header,
+                             const data::Tokenizer& tokenizer) {
   RunPosition p;
   p.step = header.step;
   // Global batch 0: no sample is consumed; used if the checkpoint has no configuration, as an
   // imported one.
   p.batches.push_back({.global = 0});
   if (!header.config.as_members() || header.config.as_members()->empty()) return p;
-  RunConfig old = read_run(header.config, "its configuration", {});
+  config::RunConfig old = config::read_run(header.config, "its configuration", {});
   resolve_sizes(old);
   TrainingRows rows(old, old.model.vocabulary, tokenizer);
-  const BatchShape shape = with_row_lengths(batch_shape(old, 0), rows);
+  const data::BatchShape shape = with_row_lengths(config::batch_shape(old, 0), rows);
   // Recounting a blend of several sources takes time proportional to the samples.
   const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;
   if (!countable(shape.period(), header.step) || shape.samples_before(header.step) > most)
     throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
                 shape.global);
   p = position_after(header.step, rows.position(shape.samples_before(header.step)), shape);
-  for (SourcePosition& s : p.data.sources) s.identity.clear();  // not known
+  for (data::SourcePosition& s : p.data.sources) s.identity.clear();  // not known
   return p;
 }
 
 }  // namespace
 
-RunPosition position_after(int64_t step, DataPosition data, const BatchShape& shape) {
+RunPosition position_after(int64_t step, data::DataPosition data, const data::BatchShape& shape) {
   RunPosition p{step, std::move(data), shape.past};
   p.batches.push_back(shape.period());
   return p;
 }
 
 Tree to_tree(const RunPosition& position) {
-  const DataPosition& d = position.data;
+  const data::DataPosition& d = position.data;
   Tree order, sources = Tree::list(), batches = Tree::list(), t;
   order.set("sample_tokens", Tree(d.order.sample_tokens));
   // The tree has signed integers only. The reader converts back, which restores the bits of any
   // seed.
   order.set("seed", Tree(static_cast<int64_t>(d.order.seed)));
   order.set("split", Tree(d.order.split));
-  for (const SourcePosition& s : d.sources) {
+  for (const data::SourcePosition& s : d.sources) {
     Tree one;
     one.set("name", Tree(s.name));
     one.set("identity", Tree(s.identity));
@@ -158,7 +162,7 @@ Tree to_tree(const RunPosition& position) {
     one.set("weight", Tree(s.weight));
     sources.push(std::move(one));
   }
-  for (const BatchPeriod& b : position.batches) {
+  for (const data::BatchPeriod& b : position.batches) {
     Tree one;
     one.set("step", Tree(b.step));
     one.set("sample", Tree(b.sample));
@@ -184,23 +188,23 @@ RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string
   p.data.samples = number(tree, "samples", source);
   p.data.tokens = number(tree, "tokens", source);
   p.data.blend_sample = number(tree, "blend_sample", source);
-  const Tree& order = member(tree, "order", source);
+  const Tree& order = checkpoint::member(tree, "order", source);
   p.data.order.sample_tokens = number(order, "sample_tokens", source);
-  p.data.order.seed = static_cast<uint64_t>(integer_member(order, "seed", source));
-  p.data.order.split = text_member(order, "split", source);
-  for (const Tree& s : list_member(tree, "sources", source))
+  p.data.order.seed = checkpoint::integer_member(order, "seed", source);
+  p.data.order.split = checkpoint::text_member(order, "split", source);
+  for (const Tree& s : checkpoint::list_member(tree, "sources", source))
     p.data.sources.push_back(source_from_tree(s, source));
-  for (const Tree& b : list_member(tree, "batches", source))
+  for (const Tree& b : checkpoint::list_member(tree, "batches", source))
     p.batches.push_back(period_from_tree(b, source));
   if (step < 0 || step > kMost)
-    throw Error("{}: step {}, expected 0 to {}", place_of(source, tree), step, kMost);
-  check_batches(p, place_of(source, tree));
-  check_sources(p.data, place_of(source, tree));
+    throw Error("{}: step {}, expected 0 to {}", checkpoint::place_of(source, tree), step, kMost);
+  check_batches(p, checkpoint::place_of(source, tree));
+  check_sources(p.data, checkpoint::place_of(source, tree));
   return p;
 }
 
-RunPosition position_of(const CheckpointHeader& header, const std::string& folder,
-                        const Tokenizer& tokenizer) {
+RunPosition position_of(const checkpoint::CheckpointHeader& header, const std::string& folder,
+                        const data::Tokenizer& tokenizer) {
   const Tree* stored = header.state.as_members() ? header.state.find("data") : nullptr;
   if (stored) return position_from_tree(*stored, header.step, folder);
   try {
@@ -216,9 +220,9 @@ RunPosition position_of(const CheckpointHeader& header, const std::string& folde
 // A period is a range of steps with one rule for batch sizes. If the rule is unchanged, the last
 // period continues, so that all numbers are those of a run without a stop. Otherwise a new period
 // begins at the position. A ramp follows the step of the run in both cases.
-BatchShape resumed(BatchShape shape, const RunPosition& position) {
+data::BatchShape resumed(data::BatchShape shape, const RunPosition& position) {
   CHECK(!position.batches.empty(), "a position without batches");
-  BatchPeriod last = position.batches.back(), now = shape.period();
+  data::BatchPeriod last = position.batches.back(), now = shape.period();
   shape.past = position.batches;
   // Compared as if both had begun at the same point: only the batch sizes and row lengths matter.
   now.step = last.step;
@@ -238,11 +242,11 @@ BatchShape resumed(BatchShape shape, const RunPosition& position) {
   return shape;
 }
 
-void require_same_tokenizer(const RunConfig& config, const Path& checkpoint, bool resumes,
-                            const Tokenizer& tokenizer) {
+void require_same_tokenizer(const config::RunConfig& config, const Path& checkpoint, bool resumes,
+                            const data::Tokenizer& tokenizer) {
   if (config.checkpoint.allow_changes || (!resumes && config.data.allow_foreign_tokenizer)) return;
-  const auto then = load_tokenizer(checkpoint);
-  if (means_the_same(*then, tokenizer)) return;
+  const auto then = data::load_tokenizer(checkpoint);
+  if (data::means_the_same(*then, tokenizer)) return;
   throw Error(
       "data.tokenizer: {} gives other tokens than the tokenizer in {}.\n  then: {} tokens, "
       "fingerprint {:016x}\n  now:  {} tokens, fingerprint {:016x}\n  {}",
@@ -255,4 +259,4 @@ void require_same_tokenizer(const RunConfig& config, const Path& checkpoint, boo
             "data.allow_foreign_tokenizer=true to train these weights for other tokens");
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

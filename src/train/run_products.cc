@@ -10,22 +10,22 @@
 #include "kernels/gpu_backend.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Prepares every GEMM of the run's programs: compiling requests its workspace, which registers it.
-void prepare_products(PreparedKernels& kernels, const RunConfig& config) {
-  for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate})
-    compile_stages(compile_request(config, purpose), kernels.target());
+void prepare_products(runtime::PreparedKernels& kernels, const config::RunConfig& config) {
+  for (const compile::Purpose purpose : {compile::Purpose::kTrain, compile::Purpose::kValidate})
+    compile::compile_stages(config::compile_request(config, purpose), kernels.target());
 }
 
 }  // namespace
 
-void share_products(PreparedKernels& kernels, const RunConfig& config, World& world,
-                    const std::function<double()>& now_s,
+void share_products(runtime::PreparedKernels& kernels, const config::RunConfig& config,
+                    comm::World& world, const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
   kernels::GpuBackend* const gpu = kernels.backend().gpu();
-  if (gpu == nullptr || config.run.products == ProductChoosing::kProposed) return;
+  if (gpu == nullptr || config.run.products == config::ProductChoosing::kProposed) return;
   gpu->choose_attention(say);
   kernels::ProductChoices& choices = gpu->choices();
   std::string text;
@@ -52,4 +52,4 @@ void share_products(PreparedKernels& kernels, const RunConfig& config, World& wo
   if (world.rank() != 0) choices.read(text, "what rank 0 chose");
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

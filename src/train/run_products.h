@@ -9,7 +9,7 @@
 #include "config/run_config.h"
 #include "runtime/prepared_kernels.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // All ranks call it before they prepare anything else in `kernels`. Rank 0 reads products.txt in
 // the run's directory, measures the products and the attention of the run's programs that it lacks,
@@ -17,8 +17,8 @@ namespace tessera {
 // bits, and so has a run that goes on after a stop. With run.products = proposed, or on the CPU,
 // nothing happens. `say` hears what was found, of each damaged line of the file, and why cuDNN is
 // not taken for attention.
-void share_products(PreparedKernels& kernels, const RunConfig& config, World& world,
-                    const std::function<double()>& now_s,
+void share_products(runtime::PreparedKernels& kernels, const config::RunConfig& config,
+                    comm::World& world, const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say);
 
-}  // namespace tessera
+}  // namespace tessera::train

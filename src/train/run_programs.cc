@@ -8,20 +8,20 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "compile/compile.h"
 #include "data/tokenizer.h"
 #include "ir/communicators.h"
 #include "tensor/gpu.h"
-#include "train/origin.h"
+#include "train/load_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Returns the bytes in the memory that the device computes on; on a CPU the host's buffers are in
 // it too.
-int64_t bytes_of(const Program& p, const RunConfig& config) {
-  return p.bytes + (config.run.device == Device::kCuda ? 0 : p.host_bytes);
+int64_t bytes_of(const Program& p, const config::RunConfig& config) {
+  return p.bytes + (config.run.device == config::Device::kCuda ? 0 : p.host_bytes);
 }
 
 int64_t host_state_bytes(const Program& p) {
@@ -32,14 +32,15 @@ int64_t host_state_bytes(const Program& p) {
 }
 
 // Compiles the run with `change` and adds its bytes to `found`, unless that run is not valid.
-void try_keys(const RunConfig& config, const Target& target, const std::string& keys,
-              const std::function<void(RunConfig&)>& change,
+void try_keys(const config::RunConfig& config, const Target& target, const std::string& keys,
+              const std::function<void(config::RunConfig&)>& change,
               std::vector<std::pair<std::string, int64_t>>& found) {
-  RunConfig other = config;
+  config::RunConfig other = config;
   change(other);
   try {
-    validate(other);
-    const Program program = compile(compile_request(other, Purpose::kTrain), target);
+    config::validate(other);
+    const Program program =
+        compile::compile(config::compile_request(other, compile::Purpose::kTrain), target);
     found.emplace_back(keys, bytes_of(program, other));
   } catch (const Error&) {
     return;
@@ -48,30 +49,33 @@ void try_keys(const RunConfig& config, const Target& target, const std::string& 
 
 void try_offload(const auto& try_run) {
   for (const std::string what : {"activations", "optimizer", "activations+optimizer"})
-    try_run("layout.offload=" + what, [&](RunConfig& c) { c.layout.offload = what; });
+    try_run("layout.offload=" + what, [&](config::RunConfig& c) { c.layout.offload = what; });
 }
 
 // Lists runs that train the same and need less memory, as (keys to add, arena bytes), smallest
 // change first.
-std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& config,
+std::vector<std::pair<std::string, int64_t>> smaller_runs(const config::RunConfig& config,
                                                           const Target& target) {
   std::vector<std::pair<std::string, int64_t>> found;
   const auto try_run = [&](const std::string& keys, auto change) {
     try_keys(config, target, keys, change, found);
   };
-  if (config.run.device == Device::kCuda && config.layout.offload == "none") try_offload(try_run);
+  if (config.run.device == config::Device::kCuda && config.layout.offload == "none")
+    try_offload(try_run);
   if (config.layout.recompute == "none")
-    try_run("layout.recompute=selective", [](RunConfig& c) { c.layout.recompute = "selective"; });
+    try_run("layout.recompute=selective",
+            [](config::RunConfig& c) { c.layout.recompute = "selective"; });
   if (config.layout.recompute != "full")
-    try_run("layout.recompute=full", [](RunConfig& c) { c.layout.recompute = "full"; });
+    try_run("layout.recompute=full", [](config::RunConfig& c) { c.layout.recompute = "full"; });
   // The largest smaller micro-batch that divides the global batch.
   for (int64_t micro = config.batch.micro - 1; micro >= 1; --micro)
     if (config.batch.global % micro == 0) {
-      try_run(fmt::format("batch.micro={}", micro), [&](RunConfig& c) { c.batch.micro = micro; });
+      try_run(fmt::format("batch.micro={}", micro),
+              [&](config::RunConfig& c) { c.batch.micro = micro; });
       break;
     }
   if (config.batch.micro > 2)
-    try_run("batch.micro=1 layout.recompute=full", [](RunConfig& c) {
+    try_run("batch.micro=1 layout.recompute=full", [](config::RunConfig& c) {
       c.batch.micro = 1;
       c.layout.recompute = "full";
     });
@@ -80,31 +84,33 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
 
 // Returns runs that train differently and need less: fewer bytes per weight, adapters, more ranks
 // until they need at most `available` bytes.
-std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
+std::vector<std::pair<std::string, int64_t>> other_runs(const config::RunConfig& config,
                                                         const Target& target, int64_t available) {
   std::vector<std::pair<std::string, int64_t>> found;
   const auto try_run = [&](const std::string& keys, auto change) {
     try_keys(
         config, target, keys + " layout.recompute=full batch.micro=1",
-        [&](RunConfig& c) {
+        [&](config::RunConfig& c) {
           c.layout.recompute = "full";
           c.batch.micro = 1;
           change(c);
         },
         found);
   };
-  if (config.run.device == Device::kCuda && config.layout.offload == "none") try_offload(try_run);
-  try_run("precision=bf16_sr", [](RunConfig& c) { c.precision = Precision::kBf16Sr; });
+  if (config.run.device == config::Device::kCuda && config.layout.offload == "none")
+    try_offload(try_run);
+  try_run("precision=bf16_sr",
+          [](config::RunConfig& c) { c.precision = compile::Precision::kBf16Sr; });
   if (config.lora.rank == 0)
-    try_run("precision=bf16 lora.rank=16", [](RunConfig& c) {
-      c.precision = Precision::kBf16;
+    try_run("precision=bf16 lora.rank=16", [](config::RunConfig& c) {
+      c.precision = compile::Precision::kBf16;
       c.lora.rank = 16;
     });
   // ZeRO 3 divides weights, gradients and optimizer state by the number of data-parallel ranks.
   for (int64_t ranks = 2; ranks <= 64; ranks *= 2) {
-    const Layout& l = config.layout;
+    const compile::Layout& l = config.layout;
     if (config.batch.global % (l.data * ranks) != 0) break;
-    try_run(fmt::format("layout.data={} layout.zero=3", l.data * ranks), [&](RunConfig& c) {
+    try_run(fmt::format("layout.data={} layout.zero=3", l.data * ranks), [&](config::RunConfig& c) {
       c.layout.data = l.data * ranks;
       c.layout.zero = 3;
     });
@@ -115,46 +121,47 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
 
 }  // namespace
 
-Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
-  if (asked != Precision::kAuto) return asked;
+compile::Precision resolve_precision(compile::Precision asked, const CpuFeatures& cpu) {
+  if (asked != compile::Precision::kAuto) return asked;
   // Without bf16 dot products in hardware, bf16 GEMMs are slower than f32.
-  return cpu.bf16_products() ? Precision::kBf16 : Precision::kFp32;
+  return cpu.bf16_products() ? compile::Precision::kBf16 : compile::Precision::kFp32;
 }
 
-void resolve_machine(RunConfig& config, const CpuFeatures& cpu) {
-  Device& device = config.run.device;
-  if (device == Device::kAuto) device = why_no_gpu().empty() ? Device::kCuda : Device::kCpu;
-  if (device == Device::kCuda && config.precision == Precision::kAuto)
-    config.precision = Precision::kBf16;
+void resolve_machine(config::RunConfig& config, const CpuFeatures& cpu) {
+  config::Device& device = config.run.device;
+  if (device == config::Device::kAuto)
+    device = why_no_gpu().empty() ? config::Device::kCuda : config::Device::kCpu;
+  if (device == config::Device::kCuda && config.precision == compile::Precision::kAuto)
+    config.precision = compile::Precision::kBf16;
   config.precision = resolve_precision(config.precision, cpu);
 }
 
-void resolve_sizes(RunConfig& config) {
+void resolve_sizes(config::RunConfig& config) {
   if (config.model.vocabulary == 0 && config.data.tokenizer.empty())
     throw Error(
         "{}: model.vocabulary = 0 means that of data.tokenizer, which is not given. Give either, "
         "or model.preset.",
         config.source);
   if (config.model.vocabulary == 0)
-    config.model.vocabulary = load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
-  DataSection& data = config.data;
+    config.model.vocabulary = data::load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
+  config::DataSection& data = config.data;
   if (data.sequence_length == 0) data.sequence_length = config.model.context;
-  data.target_length = target_tokens(data);
+  data.target_length = config::target_tokens(data);
 }
 
-int64_t outside_bytes(Device device, int64_t communicators) {
-  static_assert(kCommunicatorBytes > kNcclStagingBytes);
-  if (device != Device::kCuda) return kOutsideBytes;
+int64_t outside_bytes(config::Device device, int64_t communicators) {
+  static_assert(kCommunicatorBytes > comm::kNcclStagingBytes);
+  if (device != config::Device::kCuda) return kOutsideBytes;
   return kGpuOutsideBytes + (communicators > 0 ? kNcclBytes : 0) +
          communicators * kCommunicatorBytes;
 }
 
-void require_memory(const RunConfig& config, const Program& program, int64_t limit,
+void require_memory(const config::RunConfig& config, const Program& program, int64_t limit,
                     const Target& target) {
   const int64_t outside = outside_bytes(config.run.device, communicator_count(program));
   const int64_t need = bytes_of(program, config) + outside;
   if (need <= limit) return;
-  const MemoryPlan m = memory_plan(program);
+  const compile::MemoryPlan m = compile::memory_plan(program);
   std::string text = fmt::format(
       "this run needs {:.2f} GiB; this process may use {:.2f}.\n  activations {:.2f} · optimizer "
       "{:.2f} · weights {:.2f} · gradients {:.2f} · outside the arena {:.2f}",
@@ -176,7 +183,7 @@ void require_memory(const RunConfig& config, const Program& program, int64_t lim
         "\n  No smaller micro-batch or recomputation fits: weights and optimizer "
         "alone take {:.2f} GiB.",
         gib(program.state_bytes + m.gradients +
-            (config.run.device == Device::kCuda ? 0 : host_state_bytes(program))));
+            (config.run.device == config::Device::kCuda ? 0 : host_state_bytes(program))));
     const std::string others = fitting(other_runs(config, target, limit - outside));
     fits += others.empty() ? " Use a smaller model, more memory or more ranks."
                            : others +
@@ -187,4 +194,4 @@ void require_memory(const RunConfig& config, const Program& program, int64_t lim
   throw Error("{}", text + fits);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::train {
 
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)), path_(options_.folder / "metrics.jsonl") {
@@ -62,4 +62,4 @@ void RunRecord::add(int64_t step, const TaskMetrics& m) {
   report();
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

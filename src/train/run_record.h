@@ -10,7 +10,7 @@
 #include "train/task_metrics.h"
 #include "train/tensorboard.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct RunRecordOptions {
   Path folder;             // of the run
@@ -48,4 +48,4 @@ class RunRecord {
   std::optional<TensorBoardFile> tensorboard_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

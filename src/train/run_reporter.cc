@@ -1,10 +1,34 @@
 #include "train/run_reporter.h"
 
-#include "train/data_lines.h"
-#include "train/doing.h"
+#include <iterator>
+#include <string>
 
-namespace tessera {
+#include "base/error.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+#include "runtime/executor.h"
+#include "train/run_data.h"
+
+namespace tessera::train {
 namespace {
+
+// "backward.layer of layer 11, micro-batch 3: reduce_scatter of mlp.down over tensor"
+std::string describe(const runtime::OpStart& at) {
+  std::string out;
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "{}", at.segment.name());
+  if (at.call.layer != kNone) fmt::format_to(to, " of layer {}", at.call.layer);
+  if (at.call.microbatch != kNone) fmt::format_to(to, ", micro-batch {}", at.call.microbatch);
+  fmt::format_to(to, ": {}", name_of(at.op.kind()));
+  if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
+  const GroupRef* const group = over_of(at.op.attributes);
+  const std::string over = group != nullptr ? to_string(*group) : partners_of(at.call.wire);
+  if (!at.op.chunk.is_whole())
+    fmt::format_to(to, ", chunk {} of {}", at.op.chunk.index + 1, at.op.chunk.count);
+  if (is_inner(at.op.queue)) fmt::format_to(to, " on queue {}", name_of(at.op.queue));
+  if (at.waits && !over.empty()) fmt::format_to(to, " over {}", over);
+  return out;
+}
 
 LogTerminal terminal_of(const TrainOptions& options, bool is_rank0) {
   if (!is_rank0) return LogTerminal::kOff;
@@ -13,7 +37,7 @@ LogTerminal terminal_of(const TrainOptions& options, bool is_rank0) {
 
 }  // namespace
 
-RunReporter::RunReporter(const TrainOptions& options, const World& world)
+RunReporter::RunReporter(const TrainOptions& options, const comm::World& world)
     : options_(options),
       is_rank0_(world.rank() == 0),
       log_(terminal_of(options, is_rank0_)),
@@ -34,13 +58,16 @@ void RunReporter::doing(int64_t step, std::string_view what) {
   if (options_.heartbeat) options_.heartbeat->say(step, what);
 }
 
-void RunReporter::doing(const OpStart& at, int64_t saving) const {
+// Formats what the heartbeat reports while an op runs: the op, and a save that is under way at the
+// same time.
+void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
   options_.heartbeat->say(
       step_,
       saving < 0 ? describe(at) : fmt::format("{}, saving {} meanwhile", describe(at), saving),
       at.waits);
 }
 
+// Rank 0 alone writes; figures are computed for every step, and recorded steps go to the files.
 void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
                       bool recorded) {
   if (!is_rank0_) return;
@@ -61,4 +88,4 @@ void RunReporter::add(int64_t step, const TaskMetrics& m) {
   say(fmt::format("step {} {}", format_count(step), text_of(m)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

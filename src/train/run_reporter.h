@@ -13,11 +13,11 @@
 #include "train/run_record.h"
 #include "train/step_figures.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class RunReporter {
  public:
-  RunReporter(const TrainOptions& options, const World& world);
+  RunReporter(const TrainOptions& options, const comm::World& world);
 
   bool is_rank0() const { return is_rank0_; }
   void open_log(const Path& file) { log_.open(file); }
@@ -28,7 +28,7 @@ class RunReporter {
   void doing(int64_t step, std::string_view what);
   void doing(std::string_view what) { doing(step_, what); }
   // The same for a call of the step under way; `saving`: the step that is being saved, or -1.
-  void doing(const OpStart& at, int64_t saving) const;
+  void doing(const runtime::OpStart& at, int64_t saving) const;
 
   // Opens the metrics. Rank 0 calls it once, when the run is about to change its directory.
   void begin_record(RunRecordOptions options) { record_.emplace(std::move(options)); }
@@ -51,4 +51,4 @@ class RunReporter {
   int64_t step_ = 0;  // under way
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -1,25 +1,79 @@
 // The start of a run: opens its inputs, compiles, loads or initializes the weights.
 #include "train/run_start.h"
 
+#include <fmt/format.h>
 #include <array>
+#include <set>
+#include <span>
+#include <string>
 
+#include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/index.h"
-#include "train/data_lines.h"
-#include "train/layout_line.h"
-#include "train/origin.h"
-#include "train/run_file_copy.h"
+#include "config/run_config.h"
+#include "data/dataset_about.h"
+#include "data/tokenizer.h"
+#include "data/vocabulary.h"
+#include "train/load_run.h"
+#include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/trained_part.h"
-#include "train/vocabulary_check.h"
 
-namespace tessera {
+namespace tessera::train {
+namespace {
 
-const Tokenizer& RunStart::tokenizer() {
-  if (!tokenizer_) tokenizer_ = load_tokenizer(tokenizer_of_run(config_));
+// Called before training. If PREFIX.json of a data set of data.train, data.stages or
+// data.validation states a larger vocabulary than the model's, or the tokenizer of instructions has
+// one, reads the whole set. Throws Error that names the first id beyond the model's vocabulary;
+// returns where there is none. A set without PREFIX.json is checked row by row as it is read.
+void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& tokenizer,
+                        const TrainingRows& rows, std::span<const ValidationSet> validation) {
+  const int64_t vocabulary = config.model.vocabulary;
+  if (rows.instructions()) {
+    if (tokenizer.vocabulary_size() <= vocabulary) return;
+    data::require_vocabulary(*rows.instructions(), vocabulary);
+    for (const ValidationSet& set : validation)
+      if (const data::InstructionData* data = set.data->instructions())
+        data::require_vocabulary(*data, vocabulary);
+    return;
+  }
+  std::set<std::string> prefixes;
+  for (int i = 0; i < rows.datasets()->datasets(); ++i) prefixes.insert(rows.datasets()->prefix(i));
+  for (const config::ValidationSource& source : config.data.validation)
+    prefixes.insert(source.prefix);
+  for (const std::string& prefix : prefixes) {
+    const data::IndexedDataset data(prefix);
+    const auto about = data::read_about(data);
+    if (about && about->vocabulary > vocabulary) data::require_vocabulary(data, vocabulary);
+  }
+}
+
+// "layout    4 ranks = data 2 × tensor 2 · 1 thread each · ZeRO 1 · recompute none".
+std::string layout_line(const config::RunConfig& c) {
+  const compile::Layout& l = c.layout;
+  std::string axes;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
+  for (const auto& [name, n] : sizes)
+    if (n > 1) axes += fmt::format("{}{} {}", axes.empty() ? " = " : " × ", name, n);
+  const int64_t ranks = l.data * l.tensor * l.pipeline;
+  std::string line =
+      fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
+                  c.run.threads, c.run.threads > 1 ? "s" : "");
+  if (l.expert > 1) line += fmt::format(" · experts over {}", l.expert);
+  if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
+  if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
+  if (l.offload != "none") line += fmt::format(" · offload {}", l.offload);
+  return line + fmt::format(" · recompute {}", l.recompute);
+}
+
+}  // namespace
+
+const data::Tokenizer& RunStart::tokenizer() {
+  if (!tokenizer_) tokenizer_ = data::load_tokenizer(tokenizer_of_run(config_));
   return *tokenizer_;
 }
 
@@ -60,22 +114,24 @@ void RunStart::prepare() {
 }
 
 // Compiles the programs, allocates their memory, and reports both.
-void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels> kernels) {
+void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::PreparedKernels> kernels) {
   const double began = options_.now_s();
   parts_.trainer = std::make_unique<Trainer>(config_, std::move(kernels), device.memory_limit(),
                                              world_, options_.now_s);
   const double compiled = since(began);
-  Machine& machine = parts_.trainer->machine();
+  runtime::Machine& machine = parts_.trainer->machine();
   machine.hooks().captured = [this](const std::string& line) { say(line); };
   report_model();
   if (device.gpu)
     for (const std::string& line : device_lines(machine)) say(line);
   say(layout_line(config_));
-  const MemoryPlan m = memory_plan(parts_.trainer->program());
+  const compile::MemoryPlan m = compile::memory_plan(parts_.trainer->program());
   for (const std::string& line : memory_lines(m, machine, device)) say(line);
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
+  // Touching every page now shows a lack of memory before the first step, and places pages near the
+  // threads that use them.
   const double touching = options_.now_s();
   machine.touch();
   say(fmt::format(
@@ -89,23 +145,25 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<PreparedKernels>
 void RunStart::report_model() {
   // All, trained, and of the trained those of the optimizer itself and of each of its groups.
   std::vector<double> parameters(3 + config_.optimizer.groups.size());
-  for (const StateTensor& t : parts_.trainer->state()) {
+  for (const checkpoint::StateTensor& t : parts_.trainer->state()) {
     if (t.name.find('|') != std::string::npos) continue;
     parameters[0] += static_cast<double>(t.data.elements());
     if (!trains(config_, t.name)) continue;
     parameters[1] += static_cast<double>(t.data.elements());
     parameters[2 + optimizer_number(config_, t.name)] += static_cast<double>(t.data.elements());
   }
-  world_.all_reduce(parameters, Reduction::kSum);
+  world_.all_reduce(parameters, comm::Reduction::kSum);
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters[0] / 1e6, name_of_entry(config_.precision),
-                  format_count(config_.batch.global * row_tokens(config_))));
+                  format_count(config_.batch.global * config::row_tokens(config_))));
   if (parameters[1] < parameters[0]) say(trained_line(config_, parameters[1], parameters[0]));
   if (!config_.optimizer.groups.empty())
     say(optimizer_line(config_, std::span(parameters).subspan(2)));
 }
 
+// Loads the newest checkpoint that is whole on every rank. With all of its state the run continues
+// at the step after it; with its weights alone it begins at step 1.
 LoadedStart RunStart::resume() {
   reporter_.doing(0, "reading the checkpoint");
   const double began = options_.now_s();
@@ -116,8 +174,8 @@ LoadedStart RunStart::resume() {
                                [this](auto& line) { say(line); });
       },
       [this](const std::string& line) { reporter_.warn(line); });
-  const CheckpointHeader& header = loaded.header;
-  const bool all = start_.load == Load::kAll;
+  const checkpoint::CheckpointHeader& header = loaded.header;
+  const bool all = start_.load == config::Load::kAll;
   if (!header.tokenizer.empty())
     require_same_tokenizer(config_, loaded.checkpoint, start_.resumes, tokenizer());
   parts_.saves->begin_from(header, all && is_own(directory(), loaded.checkpoint));
@@ -133,6 +191,8 @@ LoadedStart RunStart::resume() {
   return loaded;
 }
 
+// Connects the saves with the rest of the run: metrics reach the disk before a checkpoint becomes
+// visible, so that no checkpoint is newer than its metrics.
 void RunStart::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
@@ -148,7 +208,7 @@ void RunStart::make_saves() {
   o.warn = [this](const std::string& line) { reporter_.warn(line); };
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
-  parts_.trainer->before_update([this] { parts_.saves->before_update(); });
+  parts_.trainer->machine().hooks().before_update = [this] { parts_.saves->before_update(); };
   if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 
@@ -172,12 +232,13 @@ void RunStart::start() {
        data_lines(parts_.input->rows(), parts_.validation->sets(), samples))
     say(line);
   parts_.data = data_counts(parts_.input->rows(), samples);
-  parts_.schedule = make_schedule(config_.schedule, config_.optimizer.learning_rate);
+  parts_.schedule = config::make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (reporter_.is_rank0()) begin_record(loaded);
   if (parts_.first_step > parts_.last_step) return;
   int64_t bytes = int64_t{1} << 20;  // for the index and the rounding of file sizes
-  for (const StateTensor& t : parts_.trainer->state()) bytes += t.data.bytes() + kPieceAlignment;
+  for (const checkpoint::StateTensor& t : parts_.trainer->state())
+    bytes += t.data.bytes() + checkpoint::kPieceAlignment;
   parts_.saves->reserve(bytes + std::ssize(parts_.tokenizer_bytes));
 }
 
@@ -209,4 +270,4 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -17,22 +17,22 @@
 #include "train/trainer.h"
 #include "train/training_input.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // What a started run consists of. The parts refer to each other, so it is never moved.
 struct RunParts {
-  explicit RunParts(RunConfig c) : config(std::move(c)) {}
+  explicit RunParts(config::RunConfig c) : config(std::move(c)) {}
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
 
-  RunConfig config;  // resolved: no auto, no zero sizes
+  config::RunConfig config;  // resolved: no auto, no zero sizes
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<TrainingInput> input;
   std::optional<RunValidation> validation;
   std::optional<StepJudge> judge;
   std::optional<RunDumps> dumps;
   std::optional<Saves> saves;
-  Schedule schedule;
+  config::Schedule schedule;
   std::string tokenizer_bytes;  // for checkpoints; on rank 0
   int64_t first_step = 1, last_step = 0;
   int64_t tokens = 0;  // trained on before the first step
@@ -41,7 +41,7 @@ struct RunParts {
 
 class RunStart {
  public:
-  RunStart(RunParts& parts, const TrainOptions& options, World& world, RunReporter& reporter)
+  RunStart(RunParts& parts, const TrainOptions& options, comm::World& world, RunReporter& reporter)
       : parts_(parts),
         config_(parts.config),
         options_(options),
@@ -55,24 +55,24 @@ class RunStart {
 
  private:
   void open_inputs();
-  void compile(const RunDevice& device, std::unique_ptr<PreparedKernels> kernels);
+  void compile(const RunDevice& device, std::unique_ptr<runtime::PreparedKernels> kernels);
   void report_model();
   void make_saves();
   LoadedStart resume();
   void begin_record(const LoadedStart& loaded);
-  const Tokenizer& tokenizer();
+  const data::Tokenizer& tokenizer();
   void say(const std::string& line) { reporter_.say(line); }
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
 
   RunParts& parts_;
-  RunConfig& config_;  // of the parts
+  config::RunConfig& config_;  // of the parts
   const TrainOptions& options_;
-  World& world_;
+  comm::World& world_;
   RunReporter& reporter_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
   StartingPoint start_;                  // the same on all ranks
   std::optional<RunPosition> position_;  // of the checkpoint that the run continues
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

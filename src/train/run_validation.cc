@@ -7,17 +7,18 @@
 
 #include "comm/agree.h"
 
-namespace tessera {
+namespace tessera::train {
 
-RunValidation::RunValidation(const RunConfig& config, const Tokenizer& tokenizer,
-                             const World& world)
+RunValidation::RunValidation(const config::RunConfig& config, const data::Tokenizer& tokenizer,
+                             const comm::World& world)
     : limit_(config.metrics.validate_sequences),
       sets_(validation_sets(config, config.model.vocabulary, tokenizer)) {
   for (const auto& [name, data] : sets_)
     text_bytes_.push_back(world.rank() == 0 ? static_cast<double>(data->text_bytes(tokenizer)) : 0);
 }
 
-std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& world, int64_t step,
+std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, comm::World& world,
+                                                      int64_t step,
                                                       const OnProgress& on_progress) const {
   std::vector<ValidationMetrics> out;
   for (size_t i = 0; i < sets_.size(); ++i) {
@@ -25,7 +26,7 @@ std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& w
     const int64_t samples = limit_ > 0 ? std::min(limit_, data->samples()) : data->samples();
     const ValidationResult r = trainer.validate(
         *data, samples, [&, &set = name](int64_t done) { on_progress(set, done, samples); });
-    require_no_error(world, r.error);
+    comm::require_no_error(world, r.error);
     // A limited validation covers a share of the tokens; the bytes of text are taken in proportion.
     const double bytes = text_bytes_[i] * r.tokens / static_cast<double>(data->predicted_tokens());
     // The loss is in nats; ln 2 converts it to bits.
@@ -34,4 +35,4 @@ std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& w
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -10,20 +10,21 @@
 #include "train/run_data.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class RunValidation {
  public:
   // Opens the sets and, on rank 0, counts the bytes of text that bits per byte divide by. Throws
   // Error for a set that cannot be read or has ids beyond the vocabulary.
-  RunValidation(const RunConfig& config, const Tokenizer& tokenizer, const World& world);
+  RunValidation(const config::RunConfig& config, const data::Tokenizer& tokenizer,
+                const comm::World& world);
 
   // Reports the progress of a validation: the name of the set, its samples done and their total.
   using OnProgress = std::function<void(const std::string& name, int64_t done, int64_t samples)>;
 
   // Collective. One result per set, in the order of the sets. Throws the same SharedError on all
   // ranks where one of them could not read its rows.
-  std::vector<ValidationMetrics> measure(Trainer& trainer, World& world, int64_t step,
+  std::vector<ValidationMetrics> measure(Trainer& trainer, comm::World& world, int64_t step,
                                          const OnProgress& on_progress) const;
 
   const std::vector<ValidationSet>& sets() const { return sets_; }
@@ -34,4 +35,4 @@ class RunValidation {
   std::vector<double> text_bytes_;  // of rank 0
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -2,51 +2,43 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/hf_folder.h"
 #include "comm/agree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kRetryPause_s = 30;
 
-// For a disk that is full: removes what the prune after this save would remove. One checkpoint at
-// least stays. Returns what was removed, or an empty path.
-Path give_up_oldest(const Path& folder, std::optional<KeepRule> rule) {
+// For a disk that is full: removes the oldest checkpoint that checkpoint.keep does not keep
+// forever, but never the last one. Returns what was removed, or an empty path.
+Path give_up_oldest(const Path& folder, std::optional<checkpoint::KeepRule> rule) {
   if (!rule || rule->keep <= 0) return {};
   rule->saved.pop_back();  // the save that failed
-  rule->keep = std::max<int64_t>(1, rule->keep - 1);
   try {
-    const std::vector<Path> removed = prune(folder, *rule);
-    return removed.empty() ? Path() : removed.front();
+    // An earlier call may have removed some, so fewer than `keep` may be there.
+    const int64_t there = std::ssize(checkpoint::names_in(folder).finished);
+    for (rule->keep = std::min(rule->keep, there) - 1; rule->keep > 0; --rule->keep)
+      if (const std::vector<Path> removed = checkpoint::prune(folder, *rule); !removed.empty())
+        return removed.front();
   } catch (const Error&) {  // the save is tried again all the same
-    return {};
   }
+  return {};
 }
 
 }  // namespace
 
 std::string Saves::last_path() const {
-  return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
-}
-
-std::string Saves::path_before(int64_t step) const {
-  std::vector<int64_t> steps = saved_;
-  steps.push_back(started_from_);
-  std::sort(steps.rbegin(), steps.rend());
-  for (const int64_t s : steps) {
-    const Path path = options_.folder / std::to_string(s);
-    std::error_code error;
-    if (s >= 0 && s < step && std::filesystem::exists(path, error)) return path.string();
-  }
-  return "";
+  return last() < 0 ? "" : (options_.folder / std::to_string(last())).string();
 }
 
 bool Saves::due(int64_t step) const {
-  const CheckpointSection& c = options_.rules;
+  const config::CheckpointSection& c = options_.rules;
   const auto& at = c.at_steps;
   return (c.every_steps > 0 && step % c.every_steps == 0) ||
          (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
@@ -60,25 +52,24 @@ bool Saves::passes_tokens(int64_t step) const {
 }
 
 void Saves::reserve(int64_t bytes) {
-  World& world = *options_.world;
-  if (world.rank() == 0) remove_old_reserves(options_.folder);
+  comm::World& world = *options_.world;
+  if (world.rank() == 0) checkpoint::remove_old_reserves(options_.folder);
   world.barrier();
   if (!options_.rules.reserve) return;
-  reserve_.emplace(options_.folder, static_cast<int>(world.rank()), bytes);
+  reserve_.emplace(options_.folder, world.rank(), bytes);
   take_reserve();
 }
 
+// A folder that was lost takes its checkpoints with it: what was saved there no longer counts.
 void Saves::move_to(Path folder) {
   CHECK(!saving_, "a save is under way");
   reserve_.reset();
   options_.folder = std::move(folder);
   options_.before_visible = nullptr;
   // The reserve is there, too, if the folder was only renamed.
-  if (options_.world->rank() == 0) remove_old_reserves(options_.folder);
-  started_ = last_ = -1;
-  saved_.clear();
-  failure_.clear();
-  lasting_ = false;
+  if (options_.world->rank() == 0) checkpoint::remove_old_reserves(options_.folder);
+  steps_.forget();
+  failure_.forget();
 }
 
 void Saves::take_reserve() {
@@ -91,35 +82,41 @@ void Saves::take_reserve() {
       options_.folder.string(), failed));
 }
 
-SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
-  World& world = *options_.world;
-  const CheckpointSection& c = options_.rules;
-  SaveRequest request;
+// Assembles what the thread of a save needs. Collective calls are passed as functions, since only
+// the training thread may communicate.
+checkpoint::SaveRequest Saves::request(checkpoint::CheckpointHeader header,
+                                       std::vector<checkpoint::StateTensor> tensors, bool prunes) {
+  comm::World& world = *options_.world;
+  const config::CheckpointSection& c = options_.rules;
+  checkpoint::SaveRequest request;
   request.checkpoints = options_.folder;
-  if (origin_) keep_text_rules(*origin_, header);
+  if (origin_) checkpoint::keep_text_rules(*origin_, header);
   request.header = std::move(header);
   request.tensors = std::move(tensors);
-  request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
-                   [&world](const std::string& own) { require_no_error(world, own); },
+  request.group = {world.rank(), world.size(),
+                   [&world](const std::string& own) { comm::require_no_error(world, own); },
                    [&world](std::string& text) { world.broadcast(text, 0); }};
-  std::vector<int64_t> saved = saved_;
+  std::vector<int64_t> saved = steps_.saved();
   saved.push_back(request.header.step);
   if (prunes)
-    request.keep = KeepRule{
-        c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); },
-        saved,  started_from_,      &seen_};
+    request.keep = checkpoint::KeepRule{
+        c.keep, c.keep_every_steps,    c.at_steps, [this](int64_t s) { return passes_tokens(s); },
+        saved,  steps_.started_from(), &seen_};
   request.before_visible = options_.before_visible;
   request.make_space = [this] { return reserve_ && reserve_->release(); };
   request.now_s = options_.now_s;
   return request;
 }
 
-void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
-  if (started_ == header.step) return;
+// Opening the folder may fail on one rank alone, so all ranks agree after it whether the save goes
+// on.
+void Saves::start(checkpoint::CheckpointHeader header, std::vector<checkpoint::StateTensor> tensors,
+                  bool prunes) {
+  if (is_saved(header.step)) return;
   options_.waits("saving the checkpoint");
   const double began = options_.now_s();
   finish();
-  started_ = header.step;
+  steps_.start(header.step);
   published_ = false;
   std::string failed;
   try {
@@ -128,7 +125,7 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, boo
     failed = e.what();
   }
   double any = failed.empty() ? 0 : 1;
-  options_.world->all_reduce({&any, 1}, Reduction::kMax);
+  options_.world->all_reduce({&any, 1}, comm::Reduction::kMax);
   paused_s_ = options_.now_s() - began;
   if (any > 0) fail(failed);
 }
@@ -146,22 +143,23 @@ void Saves::refuse_non_finite() {
   for (const std::string& own : options_.world->all_gather(saving_->non_finite()))
     if (message.empty()) message = own;
   abandon();
-  started_ = last_;
+  steps_.give_up();
   throw NumericError("{}", message);
 }
 
 // One step of the agreement of all ranks: all have written; then rank 0 has published.
 void Saves::advance() {
-  const SaveState state = saving_->state();
-  std::array<double, 5> any = {
-      state == SaveState::kFailed ? 1.0 : 0, state == SaveState::kWriting ? 1.0 : 0,
-      state != SaveState::kOver ? 1.0 : 0, paused_s_, saving_->non_finite().empty() ? 0.0 : 1.0};
-  options_.world->all_reduce(any, Reduction::kMax);
+  const checkpoint::SaveState state = saving_->state();
+  std::array<double, 5> any = {state == checkpoint::SaveState::kFailed ? 1.0 : 0,
+                               state == checkpoint::SaveState::kWriting ? 1.0 : 0,
+                               state != checkpoint::SaveState::kOver ? 1.0 : 0, paused_s_,
+                               saving_->non_finite().empty() ? 0.0 : 1.0};
+  options_.world->all_reduce(any, comm::Reduction::kMax);
   if (any[4] > 0) refuse_non_finite();
   if (any[0] > 0) {
     std::string own;
     try {
-      if (state == SaveState::kFailed) saving_->wait();
+      if (state == checkpoint::SaveState::kFailed) saving_->wait();
     } catch (const std::exception& e) {
       own = e.what();
     }
@@ -182,11 +180,9 @@ void Saves::between_steps() {
 
 void Saves::settle() {
   saving_->wait();
-  last_ = saving_->step();
-  saved_.push_back(last_);
-  failure_.clear();
-  warned_failure_.clear();
-  options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last_),
+  steps_.complete(saving_->step());
+  failure_.overcome();
+  options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last()),
                            saving_->seconds(), paused_s_));
   if (const std::string& w = saving_->warning(); !w.empty() && warned_.insert(w).second)
     options_.warn(w);
@@ -198,17 +194,17 @@ void Saves::settle() {
 void Saves::fail(const std::string& own) {
   const bool own_lasts = saving_ && saving_->failure_is_lasting();
   const bool own_full = saving_ && saving_->disk_was_full();
-  const std::optional<KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
-  World& world = *options_.world;
-  failure_.clear();
+  const std::optional<checkpoint::KeepRule> rule = saving_ ? saving_->keep() : std::nullopt;
+  comm::World& world = *options_.world;
+  std::string why;
   const std::vector<std::string> all = world.all_gather(own);
-  for (size_t rank = 0; rank < all.size() && failure_.empty(); ++rank)
+  for (size_t rank = 0; rank < all.size() && why.empty(); ++rank)
     if (!all[rank].empty())
-      failure_ = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
+      why = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
   abandon();  // from here on no thread of the save uses the reserve
   std::array<double, 3> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0,
                                own_full ? 1.0 : 0};
-  world.all_reduce(any, Reduction::kMax);
+  world.all_reduce(any, comm::Reduction::kMax);
   double has_space = any[1];
   if (any[1] == 0 && any[2] > 0 && world.rank() == 0)
     if (const Path removed = give_up_oldest(options_.folder, rule); !removed.empty()) {
@@ -216,27 +212,25 @@ void Saves::fail(const std::string& own) {
       options_.warn(fmt::format(
           "the disk is full: {} is removed before a newer checkpoint is saved", removed.string()));
     }
-  world.all_reduce({&has_space, 1}, Reduction::kMax);
-  started_ = last_;
-  lasting_ = any[0] > 0;
-  retry_at_s_ = options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s);
-  // A retry that fails for the same reason is not reported again.
-  if (std::exchange(warned_failure_, failure_) != failure_) options_.warn(failure_);
+  world.all_reduce({&has_space, 1}, comm::Reduction::kMax);
+  steps_.give_up();
+  failure_.set(std::move(why), any[0] > 0, options_.now_s() + (has_space > 0 ? 0 : kRetryPause_s));
+  if (failure_.is_news()) options_.warn(failure());
 }
 
 // Rank 0 removes the folder, so the others go first.
 void Saves::abandon() {
-  World& world = *options_.world;
+  comm::World& world = *options_.world;
   if (world.rank() != 0) saving_.reset();
   world.barrier();
   saving_.reset();
   world.barrier();
 }
 
-bool Saves::retry_due() const {
-  return !failure_.empty() && !saving_ && options_.now_s() >= retry_at_s_;
-}
+bool Saves::retry_due() const { return !saving_ && failure_.retry_due(options_.now_s()); }
 
+// Waits in two stages, as advance() agrees in two: until all ranks have written, then until rank 0
+// has published.
 void Saves::finish() {
   while (saving_) {
     const double began = options_.now_s();
@@ -249,4 +243,31 @@ void Saves::finish() {
   }
 }
 
-}  // namespace tessera
+// Repeats the last save of a run until it succeeds. All ranks decide together, by an all-reduce
+// after each attempt, because a save is collective.
+
+void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start,
+                    comm::World& world, const StopSignals& signals, double retry_s,
+                    const std::function<double()>& now_s) {
+  const double until_s = now_s() + retry_s;
+  const int requests = signals.requests();
+  const auto ends = [&] {
+    return now_s() >= until_s || signals.requests() > requests || saves.failure_is_lasting();
+  };
+  for (;;) {
+    start();
+    saves.finish();
+    if (saves.last() == step) return;
+    std::array<double, 2> any = {ends() ? 1.0 : 0, saves.retry_due() ? 1.0 : 0};
+    world.all_reduce(any, comm::Reduction::kMax);
+    // The reserve was released: the next attempt has more space and need not wait.
+    if (any[1] > 0) continue;
+    if (any[0] > 0) throw comm::SharedError(saves.failure());
+    // Sleeps in short pieces, so that a signal ends the wait.
+    constexpr int kPieces = 10;
+    for (int i = 0; i < kPieces && !ends(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kPieces));
+  }
+}
+
+}  // namespace tessera::train

@@ -1,7 +1,7 @@
 // Moves later checkpoints, metrics and event files of a run to a folder of their own. Copies are
 // written before anything is moved, and checkpoints are moved by rename, so a crash at any point
 // loses nothing.
-#include "train/set_aside.h"
+#include "train/load_start.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include "checkpoint/durable.h"
 #include "checkpoint/folders.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,14 +29,14 @@ std::string utc(double wall_s) {
 
 // Creates a new folder in `parent`, named `name` or `name`-2, `name`-3, ….
 Path new_folder(const Path& parent, const std::string& name) {
-  make_folder(parent);
+  checkpoint::make_folder(parent);
   Path folder = parent / name;
   std::error_code error;
   for (int n = 2; !fs::create_directory(folder, error); ++n) {
     if (error) throw FileError(folder, "cannot be created", error.value());
     folder = parent / fmt::format("{}-{}", name, n);
   }
-  sync_folder(parent);
+  checkpoint::sync_folder(parent);
   return folder;
 }
 
@@ -84,8 +84,8 @@ class Mover {
 
   std::string move() {
     const Path metrics = r_.run / "metrics.jsonl";
-    const CheckpointNames names = names_in(r_.run / "checkpoints");
-    std::vector<CheckpointNames::Entry> later;
+    const checkpoint::CheckpointNames names = checkpoint::names_in(r_.run / "checkpoints");
+    std::vector<checkpoint::CheckpointNames::Entry> later;
     for (const auto* list : {&names.finished, &names.damaged})
       for (const auto& e : *list)
         if (e.step > last_) later.push_back(e);
@@ -124,9 +124,9 @@ class Mover {
   void move_checkpoint(const Path& checkpoint) {
     if (elsewhere_.empty()) {
       const Path to = folder_ / "checkpoints";
-      make_folder(to);
+      checkpoint::make_folder(to);
       try {
-        return move_folder(checkpoint, to / checkpoint.filename());
+        return checkpoint::move_folder(checkpoint, to / checkpoint.filename());
       } catch (const FileError& error) {
         // EXDEV: checkpoints/ is on another file system, to which rename() cannot move; they are
         // set aside there.
@@ -135,7 +135,7 @@ class Mover {
         elsewhere_ = new_folder(r_.run / "checkpoints" / "set_aside", name_);
       }
     }
-    move_folder(checkpoint, elsewhere_ / checkpoint.filename());
+    checkpoint::move_folder(checkpoint, elsewhere_ / checkpoint.filename());
   }
 
   const SetAside& r_;
@@ -148,4 +148,4 @@ class Mover {
 
 std::string set_aside(const SetAside& request) { return Mover(request).move(); }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // People and batch systems send the first ones. The others, and real-time signals, may have a
@@ -85,4 +85,4 @@ StopSignals::~StopSignals() {
 int StopSignals::requests() const { return request_count; }
 int StopSignals::signal() const { return caught_signal; }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,7 +8,7 @@
 // for one of the less usual signals stays in place.
 #pragma once
 
-namespace tessera {
+namespace tessera::train {
 
 enum class SecondRequest { kEndsProcess, kIsCounted };
 
@@ -27,4 +27,4 @@ class StopSignals {
   int signal() const;  // the first one; 0: none
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr size_t kData = 0, kTensor = 1, kPipeline = 2, kSeveral = 3;
@@ -31,12 +31,13 @@ size_t traffic_axis(const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kWorld) return kSeveral;
   if (group.kind == GroupRef::Kind::kStages) return kPipeline;
   std::set<size_t> all;
-  for (int a = 0; a < kMaxAxes; ++a)
-    if (const auto axis = static_cast<AxisKind>(a); group.has(axis)) all.insert(traffic_of(axis));
+  for (const AxisKind axis : Enumerators<AxisKind>())
+    if (group.has(axis)) all.insert(traffic_of(axis));
   return all.size() == 1 ? *all.begin() : kSeveral;
 }
 
-StepCommunication gather_communication(World& world, const CommunicationTime& own, double step_s) {
+StepCommunication gather_communication(comm::World& world, const runtime::CommunicationTime& own,
+                                       double step_s) {
   // The time without waiting. In a synchronous step all ranks take equally long, but the slowest
   // one waits least.
   const double busy = step_s - own.exposed_s;
@@ -48,11 +49,11 @@ StepCommunication gather_communication(World& world, const CommunicationTime& ow
     if (traffic_axis(group) == kPipeline) sums[kBubble] += seconds / step_s;
   for (const auto& [group, bytes] : own.bytes_sent)
     sums[kBytes + traffic_axis(group)] += static_cast<double>(bytes);
-  world.all_reduce(sums, Reduction::kSum);
+  world.all_reduce(sums, comm::Reduction::kSum);
   // The rank is reversed, so that of equal times the lowest rank wins the maximum.
   double slowest =
       std::floor(busy * 1e6) * kMaxRanks + static_cast<double>(kMaxRanks - 1 - world.rank());
-  world.all_reduce({&slowest, 1}, Reduction::kMax);
+  world.all_reduce({&slowest, 1}, comm::Reduction::kMax);
 
   StepCommunication all;
   const auto n = static_cast<double>(world.size());
@@ -60,11 +61,11 @@ StepCommunication gather_communication(World& world, const CommunicationTime& ow
   all.exposed_s = sums[kExposed] / n;
   all.bubble_share = sums[kBubble] / n;
   for (size_t i = 0; i < all.bytes_sent.size(); ++i)
-    all.bytes_sent[i] = static_cast<int64_t>(sums[kBytes + i]);
+    all.bytes_sent[i] = std::llrint(sums[kBytes + i]);
   const double most_us = std::floor(slowest / kMaxRanks);
   all.slowest_rank = kMaxRanks - 1 - static_cast<int64_t>(slowest - most_us * kMaxRanks);
   all.slowest_over_mean = most_us / 1e6 / (sums[kBusy] / n);
   return all;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,7 +8,7 @@
 #include "comm/world.h"
 #include "runtime/executor.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // What bytes are counted by. `several`: groups along more than one axis, as of the loss and the
 // norm.
@@ -28,6 +28,7 @@ struct StepCommunication {
 };
 
 // Collective: each rank gives its own step.
-StepCommunication gather_communication(World& world, const CommunicationTime& own, double step_s);
+StepCommunication gather_communication(comm::World& world, const runtime::CommunicationTime& own,
+                                       double step_s);
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,16 +9,18 @@
 #include "train/run_device.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 
-void StepFigures::measure(const RunConfig& config, PreparedKernels& kernels, int64_t ranks,
-                          const std::function<double()>& now_s) {
-  const DType type = config.precision == Precision::kBf16 || config.precision == Precision::kBf16Sr
+void StepFigures::measure(const config::RunConfig& config, runtime::PreparedKernels& kernels,
+                          int64_t ranks, const std::function<double()>& now_s) {
+  const DType type = config.precision == compile::Precision::kBf16 ||
+                             config.precision == compile::Precision::kBf16Sr
                          ? DType::kBF16
                          : DType::kF32;  // halves are widened
   // Per sequence; the batch-size warm-up gives the number of sequences per step.
-  sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
-                    static_cast<double>(config.batch.micro * ranks);
+  sequence_flops_ =
+      compile::model_flops(config::compile_request(config, compile::Purpose::kTrain)) /
+      static_cast<double>(config.batch.micro * ranks);
   if (kernels.backend().has_streams()) {
     matrix_rate_ = kernels.backend().matrix_rate(type, now_s);
     return;
@@ -52,4 +54,4 @@ ProgressState StepFigures::progress(const StepMetrics& m, double tokens, int64_t
   return p;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

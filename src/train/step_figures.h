@@ -10,13 +10,13 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class StepFigures {
  public:
   // Measures the machine's matrix rate. For the first rank, after the first step, which need not
   // wait for it. `ranks`: of the run.
-  void measure(const RunConfig& config, PreparedKernels& kernels, int64_t ranks,
+  void measure(const config::RunConfig& config, runtime::PreparedKernels& kernels, int64_t ranks,
                const std::function<double()>& now_s);
 
   // Sets the rates of `m`, a step of that many sequences, from its time; `tokens` have a loss.
@@ -33,4 +33,4 @@ class StepFigures {
   std::deque<double> seconds_;  // of the last steps
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

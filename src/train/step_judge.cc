@@ -8,7 +8,7 @@
 
 #include "base/count.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // The number of gradient norms before a bad step that its message lists.
@@ -17,13 +17,12 @@ constexpr int64_t kZeroGradients = 5;
 
 }  // namespace
 
-StepJudge::StepJudge(const RunConfig& config)
+StepJudge::StepJudge(const config::RunConfig& config)
     : run_(config.source.empty() ? "RUN" : config.source),
       rule_(config.divergence),
-      scales_(config.precision == Precision::kFp16),
+      scales_(config.precision == compile::Precision::kFp16),
       scale_(config.loss_scale),
-      guard_(config.divergence,
-             std::log(static_cast<double>(std::max<int64_t>(config.model.vocabulary, 1)))) {}
+      guard_(config.divergence, std::log(std::max<int64_t>(config.model.vocabulary, 1))) {}
 
 StepVerdict StepJudge::judge(const StepResult& r) {
   if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;
@@ -113,4 +112,4 @@ void StepJudge::restore(const Tree& state) {
   guard_.restore(state);
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

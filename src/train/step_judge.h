@@ -16,13 +16,13 @@
 #include "train/loss_scale.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 
 enum class StepVerdict : uint8_t { kGood, kSkipped, kBadNumber, kDiverged };
 
 class StepJudge {
  public:
-  explicit StepJudge(const RunConfig& config);
+  explicit StepJudge(const config::RunConfig& config);
 
   StepVerdict judge(const StepResult& r);
 
@@ -58,7 +58,7 @@ class StepJudge {
   void count_zero_gradient(const StepResult& r);
 
   std::string run_;  // the run file, as people gave it
-  DivergenceSection rule_;
+  config::DivergenceSection rule_;
   bool scales_;
   LossScale scale_;
   DivergenceGuard guard_;
@@ -68,4 +68,4 @@ class StepJudge {
   bool stopped_learning_ = false, stop_told_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

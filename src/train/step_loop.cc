@@ -15,12 +15,13 @@
 #include "comm/agree.h"
 #include "kernels/gpu_backend.h"
 #include "train/diagnose.h"
-#include "train/last_save.h"
+#include "train/loop.h"
 #include "train/run_device.h"
+#include "train/saves.h"
 #include "train/step_trace.h"
-#include "train/update_count.h"
+#include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kValidationLineS = 30;  // seconds between lines about a long validation
@@ -29,7 +30,7 @@ bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every
 
 }  // namespace
 
-StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, World& world,
+StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& world,
                    const StopSignals& signals, RunReporter& reporter)
     : parts_(parts),
       config_(parts.config),
@@ -41,7 +42,7 @@ StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, World& world,
   outcome_.step = parts.first_step - 1;
   outcome_.data = parts.data;
   if (options.heartbeat)
-    parts.trainer->machine().hooks().started = [this](const OpStart& at) {
+    parts.trainer->machine().hooks().started = [this](const runtime::OpStart& at) {
       reporter_.doing(at, parts_.saves->under_way());
     };
 }
@@ -59,7 +60,7 @@ void StepLoop::catch_up() {
     for (const std::string& name : options_.tasks.names)
       lacks[1] += reporter_.record()->has_line_before_start(name) ? 0 : 1;
   // Rank 0 knows the metrics; all ranks must repeat the same ones.
-  world_.all_reduce(lacks, Reduction::kMax);
+  world_.all_reduce(lacks, comm::Reduction::kMax);
   if (lacks[0] > 0) validate(step);
   if (lacks[1] > 0) evaluate(step);
 }
@@ -75,7 +76,7 @@ void StepLoop::stop_at_bad_number(const StepResult& r, bool updated) {
   try {
     if (!updated && std::isfinite(r.loss) && outcome_.step >= parts_.first_step) save_last(false);
     parts_.saves->finish();
-  } catch (const SharedError& e) {
+  } catch (const comm::SharedError& e) {
     failed = std::string("\n  ") + e.what();
   }
   const int64_t bad =
@@ -137,9 +138,9 @@ bool StepLoop::begin_step(int64_t step) {
   std::string failed;
   try {
     options_.owner.require();
-    parts_.trainer->prepare_step(step,
-                                 learning_rate(parts_.schedule, parts_.trainer->next_update()),
-                                 parts_.input->batches(), parts_.judge->loss_scale());
+    parts_.trainer->prepare_step(
+        step, config::learning_rate(parts_.schedule, parts_.trainer->next_update()),
+        parts_.input->batches(), parts_.judge->loss_scale());
   } catch (const std::exception& e) {
     failed = e.what();
   }
@@ -147,11 +148,11 @@ bool StepLoop::begin_step(int64_t step) {
       signals_.requested() || (options_.heartbeat && options_.heartbeat->asked_to_stop());
   std::array<double, 3> any = {asked_to_stop ? 1.0 : 0, failed.empty() ? 0 : 1.0,
                                parts_.saves->retry_due() ? 1.0 : 0};
-  if (world_.size() > 1) world_.all_reduce(any, Reduction::kMax);
+  if (world_.size() > 1) world_.all_reduce(any, comm::Reduction::kMax);
   retry_save_ = any[2] > 0;
   outcome_.interrupted = any[0] > 0;
   // A stop request takes precedence: the run ends with a save and needs no further batch.
-  if (any[0] == 0 && any[1] > 0) require_no_error(world_, failed);
+  if (any[0] == 0 && any[1] > 0) comm::require_no_error(world_, failed);
   return !outcome_.interrupted;
 }
 
@@ -178,7 +179,7 @@ void StepLoop::finish_steps(int64_t left) {
 
 void StepLoop::watched_step(int64_t step) {
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
-  std::function<void(const OpEvent&)> observe = trace.observer(parts_.trainer->program());
+  std::function<void(const runtime::OpEvent&)> observe = trace.observer(parts_.trainer->program());
   if (parts_.dumps->values() && !trace.wanted()) observe = parts_.dumps->observer(step);
   whole_ = false;
   const StepResult r = parts_.trainer->run_step(observe);
@@ -203,7 +204,7 @@ void StepLoop::watched_step(int64_t step) {
 void StepLoop::complete(const StepResult& r) {
   outcome_.step = r.step;
   outcome_.loss = r.loss;
-  tokens_ += static_cast<int64_t>(r.tokens);
+  tokens_ += std::llrint(r.tokens);
 }
 
 // Counts a finished step. From here on it is completed: whatever fails, it is saved.
@@ -213,7 +214,7 @@ void StepLoop::count_step(const StepResult& r) {
 }
 
 void StepLoop::measure() {
-  PreparedKernels& kernels = parts_.trainer->machine().kernels();
+  runtime::PreparedKernels& kernels = parts_.trainer->machine().kernels();
   if (const kernels::GpuBackend* const gpu = kernels.backend().gpu())
     reporter_.say(device_memory_line(parts_.trainer->machine(), gpu->features()));
   reporter_.figures().measure(config_, kernels, world_.size(), options_.now_s);
@@ -283,19 +284,19 @@ void StepLoop::save_checkpoint(int64_t step, bool prunes) {
       stop_at_bad_number({.step = step, .loss = loss}, true);
     prunes = prunes && parts_.judge->may_prune(loss);
   }
-  CheckpointHeader header;
+  checkpoint::CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
   parts_.judge->save(header.state);
   save_updates(parts_.trainer->updates(), header.state);
   // The position in the data belongs to the step, whatever has been read ahead.
   header.state.set("data", parts_.input->position_after(step));
-  header.config = to_tree(config_);
-  header.model = to_tree(config_.model);
+  header.config = tessera::to_tree(config_);
+  header.model = tessera::to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = parts_.tokenizer_bytes;
-  if (const InstructionData* data = parts_.input->rows().instructions())
-    set_ends(data->stops(), header);
+  if (const data::InstructionData* data = parts_.input->rows().instructions())
+    checkpoint::set_ends(data->stops(), header);
   parts_.saves->start(std::move(header), parts_.trainer->state(), prunes);
 }
 
@@ -336,14 +337,14 @@ void StepLoop::run_steps() {
 // Saves first: nothing after it can lose the last step.
 void StepLoop::finish() {
   reporter_.finish_progress();
-  on_all(world_, [this] { options_.owner.require(); });
+  comm::on_all(world_, [this] { options_.owner.require(); });
   if (config_.checkpoint.save_at_end && (outcome_.step > 0 || parts_.last_step == 0)) save_last();
   if (!outcome_.interrupted && parts_.judge->ends_diverged()) stop_diverged();
   if (!outcome_.interrupted && parts_.first_step <= parts_.last_step) {
     validate(outcome_.step);
     if (!config_.evaluation.tasks.empty()) evaluate(outcome_.step);
   }
-  on_all(world_, [this] { parts_.dumps->finish(); });
+  comm::on_all(world_, [this] { parts_.dumps->finish(); });
 }
 
 // Called after an error: saves the last completed step, if the state is that step's and all ranks
@@ -351,7 +352,8 @@ void StepLoop::finish() {
 void StepLoop::end_with(const std::exception& error) {
   if (dynamic_cast<const NumericError*>(&error) != nullptr) throw;  // what may be saved is saved
   // A SharedError was thrown on every rank, so all of them arrive here and can save together.
-  const bool all_here = world_.size() == 1 || dynamic_cast<const SharedError*>(&error) != nullptr;
+  const bool all_here =
+      world_.size() == 1 || dynamic_cast<const comm::SharedError*>(&error) != nullptr;
   if (!all_here || outcome_.step < parts_.first_step || !config_.checkpoint.save_at_end) throw;
   // The state is in the middle of an update, and no step under way can complete it.
   if (!whole_ && parts_.trainer->under_way() == 0) throw;
@@ -377,7 +379,7 @@ void StepLoop::end_with(const std::exception& error) {
   }
   if (saved.empty()) throw;
   const std::string text = fmt::format("{}\n  {}", error.what(), saved);
-  if (world_.size() > 1) throw SharedError(text);
+  if (world_.size() > 1) throw comm::SharedError(text);
   throw Error(text);
 }
 
@@ -396,4 +398,16 @@ TrainOutcome StepLoop::go() {
   return outcome_;
 }
 
-}  // namespace tessera
+TrainOutcome train(config::RunConfig config, const TrainOptions& options) {
+  const StopSignals signals;  // from now on, a signal asks the run to save and stop
+  const std::unique_ptr<comm::World> alone = options.world ? nullptr : comm::self_world();
+  comm::World& world = options.world ? *options.world : *alone;
+  RunReporter reporter(options, world);
+  RunParts parts(std::move(config));
+  RunStart start(parts, options, world, reporter);
+  start.prepare();
+  start.start();
+  return StepLoop(parts, options, world, signals, reporter).go();
+}
+
+}  // namespace tessera::train

@@ -9,13 +9,13 @@
 #include "train/run_start.h"
 #include "train/signals.h"
 
-namespace tessera {
+namespace tessera::train {
 
 class StepLoop {
  public:
   // The run is started (RunStart), and its parts outlive this.
-  StepLoop(RunParts& parts, const TrainOptions& options, World& world, const StopSignals& signals,
-           RunReporter& reporter);
+  StepLoop(RunParts& parts, const TrainOptions& options, comm::World& world,
+           const StopSignals& signals, RunReporter& reporter);
 
   // Trains to the last step, to a signal or to an error. Collective.
   TrainOutcome go();
@@ -48,9 +48,9 @@ class StepLoop {
   Path last_checkpoint() const;
 
   RunParts& parts_;
-  const RunConfig& config_;  // of the parts
+  const config::RunConfig& config_;  // of the parts
   const TrainOptions& options_;
-  World& world_;
+  comm::World& world_;
   const StopSignals& signals_;
   RunReporter& reporter_;
   TrainOutcome outcome_;
@@ -63,4 +63,4 @@ class StepLoop {
   bool whole_ = true;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

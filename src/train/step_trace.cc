@@ -11,7 +11,7 @@
 #include "ir/rule.h"
 #include "train/run_folder.h"
 
-namespace tessera {
+namespace tessera::train {
 
 Path write_trace(const Path& directory, int64_t step, const std::string& json) {
   Path path = directory / "trace.json";
@@ -23,9 +23,9 @@ Path write_trace(const Path& directory, int64_t step, const std::string& json) {
   return path;
 }
 
-std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) {
+std::function<void(const runtime::OpEvent&)> StepTrace::observer(const Program& program) {
   if (!wanted_) return {};
-  return [this, values = local_values(program.values)](const OpEvent& e) {
+  return [this, values = local_values(program.values)](const runtime::OpEvent& e) {
     const Cost cost = cost_of(*e.op.op, values);
     TraceEvent t;
     t.op = name_of(e.op.op->kind());
@@ -41,7 +41,7 @@ std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) 
   };
 }
 
-std::string StepTrace::json(World& world, const std::string& title, double matrix_rate) {
+std::string StepTrace::json(comm::World& world, const std::string& title, double matrix_rate) {
   world.barrier();
   const double together = now_s_();
   double earliest = 0;  // of all ranks, before the barrier
@@ -51,7 +51,7 @@ std::string StepTrace::json(World& world, const std::string& title, double matri
   }
   // A maximum also gives all ranks rank 0's matrix rate, since the others have 0.
   std::array<double, 2> most = {earliest, matrix_rate};
-  world.all_reduce(most, Reduction::kMax);
+  world.all_reduce(most, comm::Reduction::kMax);
   for (TraceEvent& e : events_)
     if (e.flops > 0 && e.duration_s > 0) e.share_of_limit = e.flops / most[1] / e.duration_s;
   TraceProcess process{title, world.rank(), -most[0]};
@@ -67,4 +67,4 @@ std::string StepTrace::json(World& world, const std::string& title, double matri
   return world.rank() == 0 ? chrome_trace(all) : "";
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

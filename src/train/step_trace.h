@@ -10,7 +10,7 @@
 #include "runtime/executor.h"
 #include "train/trace.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // Writes the document to DIRECTORY/trace.json, or to trace-STEP.json if a user has a file of that
 // name. Returns the path. Throws Error.
@@ -24,11 +24,11 @@ class StepTrace {
 
   bool wanted() const { return wanted_; }
   // What to give to the trainer; empty where no trace is wanted.
-  std::function<void(const OpEvent&)> observer(const Program& program);
+  std::function<void(const runtime::OpEvent&)> observer(const Program& program);
   // Chrome's format, on rank 0; the others return nothing. A process is a rank. The ranks' clocks
   // are laid on each other where all of them come to the same barrier. Collective; shares are of
   // rank 0's `matrix_rate` (operations a second).
-  std::string json(World& world, const std::string& title, double matrix_rate);
+  std::string json(comm::World& world, const std::string& title, double matrix_rate);
 
  private:
   std::function<double()> now_s_;
@@ -36,4 +36,4 @@ class StepTrace {
   std::vector<TraceEvent> events_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -4,8 +4,9 @@
 #include "base/error.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 
+// Each figure has its standard error next to it, under its name with "_error".
 std::string to_json_line(int64_t step, const TaskMetrics& m) {
   Tree t = Tree::object();
   t.set("step", Tree(step));
@@ -42,4 +43,4 @@ void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
       gib(bytes), gib(need), gib(limit));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

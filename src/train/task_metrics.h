@@ -10,7 +10,7 @@
 #include "config/run_config.h"
 #include "train/tensorboard.h"
 
-namespace tessera {
+namespace tessera::train {
 
 struct TaskMetrics {
   struct Figure {
@@ -28,9 +28,9 @@ struct TaskMetrics {
 struct TaskEvaluation {
   std::vector<std::string> names;  // of the tasks
   // Bytes that the run of the tasks takes beside the arena.
-  std::function<int64_t(const RunConfig& config)> bytes;
-  std::function<std::vector<TaskMetrics>(const Path& checkpoint, const RunConfig& config,
-                                         World& world)>
+  std::function<int64_t(const config::RunConfig& config)> bytes;
+  std::function<std::vector<TaskMetrics>(const Path& checkpoint, const config::RunConfig& config,
+                                         comm::World& world)>
       run;
 };
 
@@ -44,4 +44,4 @@ void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, cons
 // Throws Error where the tasks' `bytes` do not fit beside a run that needs `need` of `limit`.
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit);
 
-}  // namespace tessera
+}  // namespace tessera::train

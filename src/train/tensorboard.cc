@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/wire_message.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
@@ -48,14 +48,14 @@ constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2;
 std::string event_at(int64_t step, double wall_time_s) {
   std::string e;
   append_wire_double(e, event::kWallTime, wall_time_s);
-  append_wire_varint(e, event::kStep, static_cast<uint64_t>(step));
+  append_wire_varint(e, event::kStep, step);
   return e;
 }
 
 // Returns a number of seconds for the file's name that sorts after those of the existing files,
 // whatever the clock shows.
 int64_t next_second(const Path& folder, double wall_time_s) {
-  auto second = static_cast<int64_t>(wall_time_s);
+  int64_t second = static_cast<int64_t>(wall_time_s);
   std::error_code ignored;  // a folder that cannot be read makes opening the file fail
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
@@ -86,7 +86,7 @@ uint32_t masked_crc32c(std::string_view bytes) {
 
 std::string tfrecord(std::string_view payload) {
   std::string out;
-  append_little_endian(out, static_cast<uint64_t>(payload.size()));
+  append_little_endian(out, payload.size());
   append_little_endian(out, masked_crc32c(out));
   out.append(payload);
   append_little_endian(out, masked_crc32c(payload));
@@ -123,4 +123,4 @@ void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scal
   file_.append(tfrecord(e));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -17,7 +17,7 @@
 
 #include "base/append_file.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // CRC-32C (Castagnoli), and in the masked form that TFRecord stores: rotated right by 15, plus a
 // constant.
@@ -46,4 +46,4 @@ class TensorBoardFile {
   AppendFile file_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,7 +8,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Returns the record that names the process or one of its rows.
@@ -74,4 +74,4 @@ std::string chrome_trace(std::span<const std::string> records) {
   return document + "]}";
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

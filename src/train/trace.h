@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::train {
 
 struct TraceEvent {
   std::string op;      // "matmul"
@@ -32,4 +32,4 @@ std::string chrome_records(std::span<const TraceEvent> events, const TraceProces
 std::string chrome_trace(std::span<const std::string> records);
 constexpr std::string_view kTraceBegin = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
-}  // namespace tessera
+}  // namespace tessera::train

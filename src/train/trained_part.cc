@@ -6,7 +6,7 @@
 
 #include "compile/graph/name_patterns.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Removes the number of the layer: "layer3.mlp.up.weight" becomes "layer.mlp.up.weight", because
@@ -20,41 +20,41 @@ std::string without_layer(std::string_view weight) {
 
 }  // namespace
 
-size_t optimizer_number(const RunConfig& config, std::string_view weight) {
-  const std::optional<size_t> group = group_of(config.optimizer, without_layer(weight));
+size_t optimizer_number(const config::RunConfig& config, std::string_view weight) {
+  const std::optional<size_t> group = config::group_of(config.optimizer, without_layer(weight));
   return group ? *group + 1 : 0;
 }
 
-OptimizerSection optimizer_of(const RunConfig& config, std::string_view weight) {
-  const OptimizerSection& o = config.optimizer;
+config::OptimizerSection optimizer_of(const config::RunConfig& config, std::string_view weight) {
+  const config::OptimizerSection& o = config.optimizer;
   const size_t number = optimizer_number(config, weight);
   if (number == 0) return o;
-  const OptimizerGroupSection& group = o.groups[number - 1];
-  OptimizerSection own = settings_of(group, o);
+  const config::OptimizerGroupSection& group = o.groups[number - 1];
+  config::OptimizerSection own = config::settings_of(group, o);
   own.learning_rate *= group.learning_rate_multiplier;
   return own;
 }
 
-bool trains(const RunConfig& config, std::string_view weight) {
+bool trains(const config::RunConfig& config, std::string_view weight) {
   if (config.lora.rank > 0) return weight.find(".lora_") != std::string_view::npos;
   const auto& frozen = config.optimizer.freeze;
-  return !matches_any(frozen, without_layer(weight));
+  return !compile::matches_any(frozen, without_layer(weight));
 }
 
-std::string trained_line(const RunConfig& config, double trained, double all) {
+std::string trained_line(const config::RunConfig& config, double trained, double all) {
   return fmt::format("trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
                      config.lora.rank > 0 ? fmt::format("LoRA of rank {}", config.lora.rank)
                                           : "the others are frozen");
 }
 
-std::string optimizer_line(const RunConfig& config, std::span<const double> elements) {
-  const OptimizerSection& o = config.optimizer;
+std::string optimizer_line(const config::RunConfig& config, std::span<const double> elements) {
+  const config::OptimizerSection& o = config.optimizer;
   std::string line =
       fmt::format("optimizer {} ({:.3g} M parameters)", name_of_entry(o.kind), elements[0] / 1e6);
   for (size_t i = 0; i < o.groups.size(); ++i) {
-    const OptimizerGroupSection& group = o.groups[i];
-    line += fmt::format(", group {} {} ({:.3g} M", i + 1, name_of_entry(settings_of(group, o).kind),
-                        elements[i + 1] / 1e6);
+    const config::OptimizerGroupSection& group = o.groups[i];
+    line += fmt::format(", group {} {} ({:.3g} M", i + 1,
+                        name_of_entry(config::settings_of(group, o).kind), elements[i + 1] / 1e6);
     if (group.learning_rate_multiplier != 1)
       line += fmt::format(", learning rate x {}", group.learning_rate_multiplier);
     line += ')';
@@ -62,4 +62,4 @@ std::string optimizer_line(const RunConfig& config, std::span<const double> elem
   return line;
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

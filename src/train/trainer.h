@@ -14,8 +14,9 @@
 #include "data/batches.h"
 #include "data/training_data.h"
 #include "runtime/machine.h"
+#include "train/batch_memory.h"
 
-namespace tessera {
+namespace tessera::train {
 
 // What the routers of a mixture of experts did in a step.
 struct RouterResult {
@@ -30,8 +31,8 @@ struct StepResult {
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
   double learning_rate = 0;
-  double began_s = 0;  // on the trainer's clock
-  double data_s = 0;   // from then until the batch was there
+  double began_s = 0;                       // on the trainer's clock
+  double data_s = 0;                        // from then until the batch was there
   std::optional<RouterResult> router = {};  // of a model with experts
 };
 
@@ -45,23 +46,24 @@ class Trainer {
  public:
   // Compiles, proves the whole mesh's step (rank 0), checks the memory and takes it. `config` is
   // resolved (no auto, no zero sizes). Every rank of `world` makes its own at the same time.
-  Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kernels, int64_t limit,
-          World& world, std::function<double()> now_s);
+  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
+          int64_t limit, comm::World& world, std::function<double()> now_s);
 
   // Of programs that were made elsewhere: of training and of validation, over the same state.
-  Trainer(const RunConfig& config, std::unique_ptr<Machine> machine)
+  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Machine> machine)
       : config_(config), machine_(std::move(machine)) {}
 
   const Program& program() const { return machine_->program(); }
   // Which of the data ranks this is: who reads which sequences.
   int64_t data_rank() const;
-  Machine& machine() { return *machine_; }
+  // Its hook before_update is called before a step changes what state() views.
+  runtime::Machine& machine() { return *machine_; }
 
   void initialise();
   // From a checkpoint: all state, or the weights alone (moments start at zero).
-  void load(CheckpointReader& checkpoint, Load what);
+  void load(checkpoint::CheckpointReader& checkpoint, config::Load what);
   // What this rank owns of the state, as a checkpoint stores it: views into the arena.
-  std::vector<StateTensor> state();
+  std::vector<checkpoint::StateTensor> state();
 
   // The number of updates (steps that were not skipped) since initialise(), or since the start of
   // the run whose state load() read. The optimizer's t and the learning-rate schedule count these.
@@ -69,14 +71,15 @@ class Trainer {
   int64_t next_update() const { return updates_ + under_way() + 1; }
 
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
-  StepResult step(int64_t step, double learning_rate, BatchSource& batches,
-                  const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
+  StepResult step(int64_t step, double learning_rate, data::BatchSource& batches,
+                  const std::function<void(const runtime::OpEvent&)>& observe = {},
+                  double loss_scale = 1);
   // step() in two: reading the batch, which may throw an Error on one rank alone and communicates
   // nothing, and the computation, which every rank begins together. Between the two may come
   // finish_step() of steps before it.
-  void prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+  void prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
                     double loss_scale = 1);
-  StepResult run_step(const std::function<void(const OpEvent&)>& observe = {});
+  StepResult run_step(const std::function<void(const runtime::OpEvent&)>& observe = {});
   // run_step() in two, where the device can go from one step to the next without waiting for the
   // host (Executor::start): finish_step() is of the oldest that was started, and comes before
   // anything else is asked. At most two are under way; after one that is not finite nothing is
@@ -86,11 +89,9 @@ class Trainer {
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
-  const CommunicationTime& communication() const;
-  // From now on called before a step changes what state() views.
-  void before_update(const std::function<void()>& wait) { machine_->hooks().before_update = wait; }
+  const runtime::CommunicationTime& communication() const;
   // The last finished step's programs once more, on the same batch and weights.
-  void repeat(const std::function<void(const OpEvent&)>& observe);
+  void repeat(const std::function<void(const runtime::OpEvent&)>& observe);
 
   // The loss of the weights as they are now, on the first micro-batch that was read last (of each
   // data rank). A save checks it: an update can leave finite weights whose loss is not finite.
@@ -102,46 +103,45 @@ class Trainer {
   // `sequences` samples of a set from its start (at most all of it). `on_progress` is called after
   // each batch with the number of samples done. Never throws for a row that cannot be read: see
   // ValidationResult::error.
-  ValidationResult validate(const ValidationData& data, int64_t sequences,
+  ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 
   // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
   // owns of them, by the names of their weights.
-  std::vector<StateTensor> gradients();
+  std::vector<checkpoint::StateTensor> gradients();
   double loss_tokens();  // of the last step
   double loss_scale();
 
  private:
-  // A copy of a micro-batch: programs share the memory of their batches with activations.
-  struct KeptBatch {
-    std::vector<int32_t> tokens, labels, positions, documents, source;
-    std::vector<int64_t> samples;
-  };
   // What the host gives a step.
   struct StepInput {
     int64_t step = 0;
     int64_t update = 0;
     double learning_rate = 0;
     double loss_scale = 1;
-    BatchSource* batches = nullptr;
+    data::BatchSource* batches = nullptr;
     double began_s = 0, data_s = 0;
   };
-  size_t program_of(int64_t step) const;
   void write(StepInput& input);
   StepResult result_of(const StepInput& input);
-  BatchView batch_view(Executor& executor, int64_t microbatch);
 
-  std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces, size_t program) const;
-
-  const RunConfig& config_;
+  const config::RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
-  size_t last_ = 0;                // the program of the last step that was started
-  StepInput next_, finished_;      // next_: prepared
-  int64_t written_ = 0;            // the step whose batch is in the arena; 0: none is
-  KeptBatch kept_;                 // the first micro-batch that was read last
+  size_t last_ = 0;            // the program of the last step that was started
+  StepInput next_, finished_;  // next_: prepared
+  BatchMemory batch_;
   std::deque<StepInput> started_;  // and not finished
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<runtime::Machine> machine_;
 };
 
-}  // namespace tessera
+// The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped
+// are not updates.
+
+// Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
+// the number of skipped steps instead.
+int64_t updates_before(const checkpoint::CheckpointHeader& header);
+
+void save_updates(int64_t updates, Tree& state);
+
+}  // namespace tessera::train

@@ -3,28 +3,29 @@
 
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
-const RunConfig& checked(const RunConfig& config, const Tokenizer& tokenizer) {
+const config::RunConfig& checked(const config::RunConfig& config,
+                                 const data::Tokenizer& tokenizer) {
   require_own_datasets(config, tokenizer);
   return config;
 }
 
 }  // namespace
 
-TrainingInput::TrainingInput(const RunConfig& config, const Tokenizer& tokenizer)
+TrainingInput::TrainingInput(const config::RunConfig& config, const data::Tokenizer& tokenizer)
     : rows_(checked(config, tokenizer), config.model.vocabulary, tokenizer) {}
 
-void TrainingInput::begin(const RunConfig& config, int64_t data_rank,
+void TrainingInput::begin(const config::RunConfig& config, int64_t data_rank,
                           const std::optional<RunPosition>& from) {
-  BatchShape shape = with_row_lengths(batch_shape(config, data_rank), rows_);
+  data::BatchShape shape = with_row_lengths(config::batch_shape(config, data_rank), rows_);
   if (from) {
     rows_.continue_from(from->data, config.checkpoint.allow_changes);
     shape = resumed(std::move(shape), *from);
   }
-  batches_ = std::make_unique<BatchSource>(
-      shape, [this](int64_t sample, const SampleRow& row) { rows_.read_row(sample, row); });
+  batches_ = std::make_unique<data::BatchSource>(
+      shape, [this](int64_t sample, const data::SampleRow& row) { rows_.read_row(sample, row); });
 }
 
 int64_t TrainingInput::sequences_of(int64_t step) const {
@@ -40,8 +41,8 @@ int64_t TrainingInput::tokens_after(int64_t steps) const {
 }
 
 Tree TrainingInput::position_after(int64_t step) {
-  const BatchShape& shape = batches_->shape();
-  return to_tree(tessera::position_after(step, rows_.position(shape.samples_before(step)), shape));
+  const data::BatchShape& shape = batches_->shape();
+  return to_tree(train::position_after(step, rows_.position(shape.samples_before(step)), shape));
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -14,9 +14,8 @@
 #include "base/philox.h"
 #include "ir/names.h"
 #include "ir/rule.h"
-#include "train/live_values.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // The finalizer of splitmix64: one 64-bit hash gives the signs of all sums of an element.
@@ -31,7 +30,7 @@ template <class T>
 void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
   for (int64_t i = 0; i < n; ++i) {
     // The index is that of the global value, so shards on different ranks use the same signs.
-    const uint64_t signs = mixed(first + static_cast<uint64_t>(i));
+    const uint64_t signs = mixed(first + i);
     const auto value = static_cast<double>(static_cast<float>(x[i]));
     for (size_t k = 0; k < kDigestSums; ++k) d.sums[k] += ((signs >> k) & 1u) != 0 ? value : -value;
     d.squares += value * value;
@@ -83,8 +82,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
                       std::span<const int64_t> end, uint64_t name) {
   const int rank = global.rank();
   const uint64_t key = mixed(name);
-  const int64_t row =
-      rank == 0 ? 1 : end[static_cast<size_t>(rank) - 1] - begin[static_cast<size_t>(rank) - 1];
+  const int64_t row = rank == 0 ? 1 : end[rank - 1] - begin[rank - 1];
   if (row <= 0) return;
   // Walks the box row by row: `to` counts elements of the global value, `from` those of the local
   // one.
@@ -94,7 +92,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
         to = to * global[d] + begin[d];
         from *= part.shape[d];
       }
-      const uint64_t first = key + static_cast<uint64_t>(to);
+      const uint64_t first = key + to;
       if (part.dtype == DType::kF32)
         add_row(*this, part.f32() + from, row, first);
       else if (part.dtype == DType::kF16)
@@ -103,14 +101,14 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
         add_row(*this, part.bf16() + from, row, first);
       return;
     }
-    const auto i = static_cast<size_t>(d);
+    const size_t i = d;
     for (int64_t k = begin[i]; k < end[i]; ++k)
       walk(d + 1, to * global[d] + k, from * part.shape[d] + k - begin[i]);
   };
   walk(0, 0, 0);
 }
 
-ValueRecorder::ValueRecorder(const Program& program, const Position& position)
+ValueRecorder::ValueRecorder(const Program& program, const runtime::Position& position)
     : program_(program),
       live_(live_values(program)),
       position_(position),
@@ -120,16 +118,16 @@ ValueRecorder::ValueRecorder(const Program& program, const Position& position)
       if (op.is<JoinHeads>()) copied_heads_ = program[op.outputs[0]].shape;
 }
 
-std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
+std::function<void(const runtime::OpEvent&)> ValueRecorder::observer(int64_t step) {
   step_ = step;
   call_ = nullptr;
   made_.clear();
-  return [this](const OpEvent& e) { observe(e); };
+  return [this](const runtime::OpEvent& e) { observe(e); };
 }
 
 // Returns the name of an op's output. Sums of terms of gradients have one name in all blocks and
 // layers, so their last term is added, which is a term of one sum only.
-std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
+std::string ValueRecorder::name_of(const runtime::OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_, v, e.call);
   const Op& op = *e.op.op;
   if (!is_gradient_sum(program_, op, v)) return name;
@@ -137,7 +135,7 @@ std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   return last == known_.end() ? name : name + " with " + last->second.name;
 }
 
-ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string& what,
+ValueRecorder::Known ValueRecorder::known_of(const runtime::OpEvent& e, const std::string& what,
                                              ValueId v) const {
   const bool all = program_[v].role == Role::kWeight;  // one for all micro-batches
   const std::string name = name_of(e, v);
@@ -148,15 +146,16 @@ ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string
 
 // Returns the key of an output. Forward and backward of a head, which are one call, may have two
 // ops of one name, so repeated keys are numbered.
-ValueRecorder::Known ValueRecorder::made_of(const OpEvent& e, const std::string& what, ValueId v) {
+ValueRecorder::Known ValueRecorder::made_of(const runtime::OpEvent& e, const std::string& what,
+                                            ValueId v) {
   Known known = known_of(e, what, v);
   if (const int64_t before = times_made_[known.key]++; before > 0)
     known.key += fmt::format("|{}", before + 1);
   return known;
 }
 
-void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
-                           const std::string& what) {
+void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorView& view,
+                           Known known, const std::string& what) {
   const Value& value = program_[v];
   known_[v] = known;
   if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
@@ -171,12 +170,13 @@ void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, 
 }
 
 // All sequences of a value of which an op takes a chunk.
-TensorView ValueRecorder::all_of(const OpEvent& e, ValueId v, const TensorView& view) const {
-  return view.shape == program_[v].local() ? view : whole_of(view, e.op.op->chunk);
+TensorView ValueRecorder::all_of(const runtime::OpEvent& e, ValueId v,
+                                 const TensorView& view) const {
+  return view.shape == program_[v].local() ? view : runtime::whole_of(view, e.op.op->chunk);
 }
 
 // Records what comes from other calls: hidden states, and weights as they are read.
-void ValueRecorder::arrivals(const OpEvent& e) {
+void ValueRecorder::arrivals(const runtime::OpEvent& e) {
   for (size_t i = 0; i < e.op.op->inputs.size(); ++i) {
     const ValueId v = e.op.op->inputs[i];
     if (v == kNone || known_.contains(v)) continue;
@@ -199,7 +199,7 @@ bool ValueRecorder::sums_adapters(const Op& op) const {
   });
 }
 
-void ValueRecorder::output(const OpEvent& e, size_t i) {
+void ValueRecorder::output(const runtime::OpEvent& e, size_t i) {
   const Op& op = *e.op.op;
   const ValueId v = op.outputs[i];
   if (v == kNone) return;
@@ -220,7 +220,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
     record(e, v, e.host(all_of(e, v, e.op.outputs[i])), root->second, what);
 }
 
-void ValueRecorder::observe(const OpEvent& e) {
+void ValueRecorder::observe(const runtime::OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
   // A value's id names another value in every other call (another layer or micro-batch).
   if (call_ != &e.call) known_.clear(), times_made_.clear(), chunks_made_.clear();
@@ -230,11 +230,11 @@ void ValueRecorder::observe(const OpEvent& e) {
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 
-void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& what) {
+void ValueRecorder::own(std::span<const checkpoint::StateTensor> pieces, const std::string& what) {
   std::map<std::string, ValueRecord> by_name;
   // Ordered as the ops computed the gradients, so that the first difference is the earliest one.
   std::vector<std::pair<int64_t, std::string>> order;  // as the ops made them
-  for (const StateTensor& t : pieces) {
+  for (const checkpoint::StateTensor& t : pieces) {
     const auto [at, first] = by_name.try_emplace(t.name);
     ValueRecord& r = at->second;
     if (first) {
@@ -256,8 +256,8 @@ void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& 
   for (const auto& [at, name] : order) all_.records.push_back(std::move(by_name.at(name)));
 }
 
-void ValueRecorder::finish(std::span<const StateTensor> gradients,
-                           std::span<const StateTensor> state) {
+void ValueRecorder::finish(std::span<const checkpoint::StateTensor> gradients,
+                           std::span<const checkpoint::StateTensor> state) {
   own(gradients, "gradient");
   made_.clear();
   own(state, "state");
@@ -267,7 +267,7 @@ void ValueRecorder::finish(std::span<const StateTensor> gradients,
 // doubles in the shortest form that reads back exactly.
 std::string to_text(const RankRecords& all) {
   std::string text;
-  for (size_t a = 0; a < kMaxAxes; ++a)
+  for (const AxisKind a : Enumerators<AxisKind>())
     text += fmt::format("{} {} ", all.mesh.size[a], all.at.at[a]);
   text += "\n";
   for (const ValueRecord& r : all.records) {
@@ -286,7 +286,7 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
   std::string line;
   std::getline(lines, line);
   std::istringstream mesh(line);
-  for (size_t a = 0; a < kMaxAxes; ++a) mesh >> all.mesh.size[a] >> all.at.at[a];
+  for (const AxisKind a : Enumerators<AxisKind>()) mesh >> all.mesh.size[a] >> all.at.at[a];
   bool good = static_cast<bool>(mesh);
   while (good && std::getline(lines, line)) {
     const size_t key = line.find('\t'), told = line.find('\t', key + 1);
@@ -311,4 +311,16 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
   return all;
 }
 
-}  // namespace tessera
+// A value is live if some op reads it or if it is in a buffer that outlives its segment.
+
+IdVector<ValueId, bool> live_values(const Program& program) {
+  IdVector<ValueId, bool> live(program.values.size(), false);
+  for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      for (const ValueId v : op.inputs)
+        if (v != kNone) live[v] = true;
+  return live;
+}
+
+}  // namespace tessera::train

@@ -17,9 +17,10 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "ir/program.h"
 #include "runtime/executor.h"
 
-namespace tessera {
+namespace tessera::train {
 
 constexpr size_t kDigestSums = 8;
 
@@ -50,34 +51,35 @@ struct RankRecords {
 // Keeps the records of one rank, step by step.
 class ValueRecorder {
  public:
-  ValueRecorder(const Program& program, const Position& position);
+  ValueRecorder(const Program& program, const runtime::Position& position);
 
   // What to run step `step` with.
-  std::function<void(const OpEvent&)> observer(int64_t step);
+  std::function<void(const runtime::OpEvent&)> observer(int64_t step);
   // After it: what this rank owns of the gradients and of the state.
-  void finish(std::span<const StateTensor> gradients, std::span<const StateTensor> state);
+  void finish(std::span<const checkpoint::StateTensor> gradients,
+              std::span<const checkpoint::StateTensor> state);
   const RankRecords& records() const { return all_; }
 
  private:
-  void observe(const OpEvent& e);
-  void arrivals(const OpEvent& e);
-  void output(const OpEvent& e, size_t i);
+  void observe(const runtime::OpEvent& e);
+  void arrivals(const runtime::OpEvent& e);
+  void output(const runtime::OpEvent& e, size_t i);
   // Identifies a value: the key of its record, and its name among all layers.
   struct Known {
     std::string key, name;
   };
-  void record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
+  void record(const runtime::OpEvent& e, ValueId v, const TensorView& view, Known known,
               const std::string& what);
-  TensorView all_of(const OpEvent& e, ValueId v, const TensorView& view) const;
-  void own(std::span<const StateTensor> pieces, const std::string& what);
-  Known known_of(const OpEvent& e, const std::string& what, ValueId v) const;
-  Known made_of(const OpEvent& e, const std::string& what, ValueId v);
-  std::string name_of(const OpEvent& e, ValueId v) const;
+  TensorView all_of(const runtime::OpEvent& e, ValueId v, const TensorView& view) const;
+  void own(std::span<const checkpoint::StateTensor> pieces, const std::string& what);
+  Known known_of(const runtime::OpEvent& e, const std::string& what, ValueId v) const;
+  Known made_of(const runtime::OpEvent& e, const std::string& what, ValueId v);
+  std::string name_of(const runtime::OpEvent& e, ValueId v) const;
   bool sums_adapters(const Op& op) const;
 
   const Program& program_;
   IdVector<ValueId, bool> live_;
-  Position position_;
+  runtime::Position position_;
   RankRecords all_;
   int64_t step_ = 0;
   // Of packed heads where key/value heads have copies: no other layout has values like these.
@@ -97,4 +99,11 @@ class ValueRecorder {
 std::string to_text(const RankRecords& records);
 RankRecords parse_records(const std::string& text, const std::string& source);
 
-}  // namespace tessera
+// Which values of a program have a meaning after the op that writes them.
+
+// Returns true for each value that some op reads or that outlives its segment. What an op writes in
+// addition to the requested output, such as the gradient of a frozen bias, is neither: nothing
+// clears its bytes before an op adds to them, so its contents are undefined.
+IdVector<ValueId, bool> live_values(const Program& program);
+
+}  // namespace tessera::train

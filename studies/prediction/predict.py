@@ -146,7 +146,7 @@ def choice(t, values):
 ABLATIONS = {
     "host's launches": {"software.launch_s": 0},
     "tiles and waves": {"device.processors": 0},
-    "sweeps of memory": {"device.memory_bytes_per_s": 1e18},
+    "memory-bound ops": {"device.memory_bytes_per_s": 1e18},
     "links within nodes": {"node.bytes_per_s": 1e18, "node.latency_s": 0},
     "network": {"network.bytes_per_s": 1e18, "network.latency_s": 0},
 }

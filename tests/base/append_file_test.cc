@@ -1,13 +1,16 @@
 // A file that is written as a best effort.
 #include "base/append_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
 
-#include "base/print.h"
+#include "base/log.h"
 
 namespace tessera {
 namespace {
@@ -82,6 +85,35 @@ TEST_F(AppendFileTest, APlaceThatCannotBeIsReportedOnce) {
   fs::remove(folder_ / "a");
   file.append("second\n");
   EXPECT_EQ(read_file(path_), "first\nsecond\n");
+}
+
+// Someone replaces the file while it is in use.
+TEST_F(AppendFileTest, L13_OnlyARegularFileIsAppendedTo) {
+  write_file(folder_ / "other", "");
+  const std::function<void()> changes[] = {[&] { EXPECT_EQ(::mkfifo(path_.c_str(), 0600), 0); },
+                                           [&] { fs::create_symlink(folder_ / "other", path_); },
+                                           [&] { fs::create_symlink("/dev/null", path_); }};
+  for (const auto& change : changes) {
+    fs::remove(path_);
+    AppendFile file(path_, "head\n");
+    fs::remove(path_);
+    change();
+    file.append("first\n");
+    EXPECT_NE(file.take_report().value_or("none").find("b.txt: cannot be opened"),
+              std::string::npos);
+    file.append("second\n");
+    fs::remove(path_);
+    file.append("third\n");
+    EXPECT_EQ(read_file(path_), "head\nfirst\nsecond\nthird\n");
+  }
+  EXPECT_EQ(read_file(folder_ / "other"), "");
+  // A FIFO with a reader opens.
+  fs::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+  AppendFile file(path_);
+  EXPECT_NE(file.take_report().value_or("none").find("not a regular file"), std::string::npos);
+  ::close(reader);
 }
 
 TEST(Print, M8_APipeWithoutAReaderDropsText) {

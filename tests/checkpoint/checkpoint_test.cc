@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/box.h"
+#include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
@@ -16,7 +16,7 @@
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 using testing::Test;
@@ -314,4 +314,4 @@ TEST(Convert, F16IsExactAndRoundsToEven) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

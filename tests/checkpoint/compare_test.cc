@@ -5,7 +5,7 @@
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 TEST(Compare, EqualUpToHowTheyArePut) {
@@ -53,4 +53,4 @@ TEST(Compare, SaysWhatDiffersAndByHowMuch) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

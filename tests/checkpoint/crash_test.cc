@@ -115,7 +115,7 @@ extern "C" int mkdir(const char* path, mode_t mode) {
   return next(path, mode);
 }
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr uint64_t kOld = 1, kNew = 2;  // what step 10 and step 20 hold
@@ -240,4 +240,4 @@ TEST(Crash, AFullDiskIsAnErrorThatSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -10,7 +10,7 @@
 #include "checkpoint/saving.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -79,4 +79,4 @@ TEST(Finite, M2_SuchAStateIsNotSaved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -9,7 +9,7 @@
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ TEST(Folders, AnArgumentMayBeACheckpointItsFolderOrTheRun) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -17,11 +17,11 @@
 #include "model/presets.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
-inline ModelConfig small(Family family) {
-  ModelConfig m;
-  apply_family(family, m);
+inline model::ModelConfig small(model::Family family) {
+  model::ModelConfig m;
+  model::apply_family(family, m);
   m.layers = 2;
   m.hidden = 24;
   m.heads = 3;
@@ -29,9 +29,9 @@ inline ModelConfig small(Family family) {
   m.vocabulary = 30;
   m.vocabulary_multiple = 1;
   m.context = 16;
-  m.tied_embeddings = family == Family::kGpt2;
-  if (rule_of(family).encodes) m.encoder_layers = 3;
-  if (!rule_of(family).groups_heads) return m;
+  m.tied_embeddings = family == model::Family::kGpt2;
+  if (model::rule_of(family).encodes) m.encoder_layers = 3;
+  if (!model::rule_of(family).groups_heads) return m;
   m.heads = 4;
   m.kv_heads = 2;
   return m;
@@ -53,13 +53,13 @@ struct FolderFault {
   bool without_prefix = false;
 };
 
-inline void write_folder(const Path& folder, const ModelConfig& model, DType type,
+inline void write_folder(const Path& folder, const model::ModelConfig& model, DType type,
                          const FolderFault& change = {}) {
   std::filesystem::create_directories(folder);
   std::vector<SafetensorsPlan> plans;
-  for (const HfTensor& t : hf_tensors(model)) {
+  for (const model::HfTensor& t : model::hf_tensors(model)) {
     SafetensorsPlan p{t.theirs, type, t.their_shape};
-    const std::string prefix(hf_prefix(model.family));
+    const std::string prefix(model::hf_prefix(model.family));
     if (t.theirs == change.leave_out) continue;
     if (t.theirs == change.rename_from) p.name = change.rename_to;
     if (t.theirs == change.reshape) p.shape[0] += 1;
@@ -70,7 +70,8 @@ inline void write_folder(const Path& folder, const ModelConfig& model, DType typ
   write_safetensors(folder / "model.safetensors", plans, [&](size_t i) {
     return pattern(i, plans[i].dtype == type ? type : DType::kF32);
   });
-  write_file(folder / "config.json", to_json(hf_config_of_model(model, std::nullopt, type), 2));
+  write_file(folder / "config.json",
+             to_json(model::hf_config_of_model(model, std::nullopt, type), 2));
 }
 
 // All tensors of a checkpoint in f32, to be saved again.
@@ -98,4 +99,4 @@ class HfFolder : public testing::Test {
   TemporaryFolder temporary_{TemporaryFolder::quick()};
 };
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -7,13 +7,13 @@
 #include "checkpoint/hf_source.h"
 #include "tests/every_family.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
-  for (const Family family : every_family())
+  for (const model::Family family : every_family())
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
       write_folder(at("hf"), small(family), type);
@@ -33,7 +33,7 @@ TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
 // Any box of a folder's tensors is what it is of the checkpoint that is made of it, GPT-2's
 // transposed matrices too: so each rank can read its part.
 TEST_F(HfFolder, BoxesAreReadWithoutImport) {
-  for (const Family family : every_family()) {
+  for (const model::Family family : every_family()) {
     for (const char* name : {"hf", "checkpoint"}) fs::remove_all(at(name));
     write_folder(at("hf"), small(family), DType::kBF16);
     import_hf(at("hf"), at("checkpoint"), "0.1.0");
@@ -63,7 +63,7 @@ TEST_F(HfFolder, BoxesAreReadWithoutImport) {
 }
 
 TEST_F(HfFolder, ImportedWeightsLieAsTheModelReadsThem) {
-  write_folder(at("hf"), small(Family::kGpt2), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kGpt2), DType::kF32);
   import_hf(at("hf"), at("checkpoint"), "0.1.0");
   CheckpointReader reader(at("checkpoint"));
   std::vector<float> up(40 * 24);
@@ -87,7 +87,7 @@ float element(const SafetensorsFolder& folder, const std::string& name, size_t r
 }
 
 TEST_F(HfFolder, TensorsThatLieApartAreJoined) {
-  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kLlama), DType::kF32);
   const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
   CheckpointReader reader(at("checkpoint"));
   EXPECT_EQ(made.tensors, 2 * 9 + 3);
@@ -117,24 +117,26 @@ TEST_F(HfFolder, TensorsThatLieApartAreJoined) {
 TEST_F(HfFolder, NamesWithoutPrefixAndMasksAreAccepted) {
   FolderFault bare;
   bare.without_prefix = true;
-  write_folder(at("hf"), small(Family::kGpt2), DType::kF32, bare);
+  write_folder(at("hf"), small(model::Family::kGpt2), DType::kF32, bare);
   const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
   EXPECT_EQ(made.skipped, std::vector<std::string>{"h.0.attn.bias"});
-  EXPECT_EQ(made.tensors, static_cast<int64_t>(hf_tensors(small(Family::kGpt2)).size()));
+  EXPECT_EQ(made.tensors,
+            static_cast<int64_t>(model::hf_tensors(small(model::Family::kGpt2)).size()));
 }
 
 // A second embedding, which versions of transformers use or not.
 TEST_F(HfFolder, CopiesOfTheEmbeddingMustBeCopies) {
-  const ModelConfig m = small(Family::kGpt2);
+  const model::ModelConfig m = small(model::Family::kGpt2);
   for (const bool same : {true, false}) {
     fs::create_directories(at("hf"));
     std::vector<SafetensorsPlan> plans;
-    for (const HfTensor& t : hf_tensors(m)) plans.push_back({t.theirs, DType::kF32, t.their_shape});
+    for (const model::HfTensor& t : model::hf_tensors(m))
+      plans.push_back({t.theirs, DType::kF32, t.their_shape});
     plans.push_back({"lm_head.weight", DType::kF32, plans[0].shape});
     write_safetensors(at("hf") / "model.safetensors", plans, [&](size_t i) {
       return pattern(i + 1 == plans.size() && same ? 0 : i, DType::kF32);
     });
-    write_file(at("hf") / "config.json", to_json(hf_config_of_model(m, {}, DType::kF32), 2));
+    write_file(at("hf") / "config.json", to_json(model::hf_config_of_model(m, {}, DType::kF32), 2));
     if (same)
       EXPECT_EQ(open_hf(at("hf")).skipped, std::vector<std::string>{"lm_head.weight"});
     else
@@ -144,21 +146,21 @@ TEST_F(HfFolder, CopiesOfTheEmbeddingMustBeCopies) {
 }
 
 TEST_F(HfFolder, ADecoderThatBeginsOtherwiseIsRefused) {
-  write_folder(at("hf"), small(Family::kT5), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kT5), DType::kF32);
   write_file(at("hf") / "generation_config.json", R"({"decoder_start_token_id": 9})");
   EXPECT_NE(import_error().find("generation_config.json:1:28: decoder_start_token_id is 9"),
             std::string::npos);
 }
 
 TEST_F(HfFolder, AnExportHasNoPaddingOfTheVocabulary) {
-  for (const Family family : every_family()) {
+  for (const model::Family family : every_family()) {
     for (const char* name : {"hf", "checkpoint", "changed", "back", "again"})
       fs::remove_all(at(name));
     write_folder(at("hf"), small(family), DType::kF32);
     import_hf(at("hf"), at("checkpoint"), "0.1.0");
     CheckpointReader reader(at("checkpoint"));
     CheckpointHeader header = reader.header();
-    ModelConfig model = small(family);
+    model::ModelConfig model = small(family);
     model.vocabulary = 27;
     model.vocabulary_multiple = 10;  // 30 rows, as before
     header.model = to_tree(model);
@@ -184,7 +186,7 @@ TEST_F(HfFolder, AnExportHasNoPaddingOfTheVocabulary) {
 
 // As transformers 5 writes T5 and mT5 that it made itself.
 TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
-  ModelConfig m = small(Family::kT5);
+  model::ModelConfig m = small(model::Family::kT5);
   m.tied_embeddings = true;
   m.scaled_head = false;
   write_folder(at("hf"), m, DType::kF32);
@@ -199,14 +201,15 @@ TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
 
 // Families have fewer keys for dropout than the model has.
 TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
-  const auto unsaid = [&](Family family, double outputs, double attention, double embeddings) {
+  const auto unsaid = [&](model::Family family, double outputs, double attention,
+                          double embeddings) {
     for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
-    const ModelConfig plain = small(family);
+    const model::ModelConfig plain = small(family);
     write_folder(at("hf"), plain, DType::kF32);
     import_hf(at("hf"), at("checkpoint"), "0.1.0");
     CheckpointReader reader(at("checkpoint"));
     CheckpointHeader header = reader.header();
-    ModelConfig model = plain;
+    model::ModelConfig model = plain;
     model.dropout = outputs;
     model.attention_dropout = attention;
     model.embedding_dropout = embeddings;
@@ -217,18 +220,18 @@ TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
     return export_hf(at("changed") / "0", at("back"), {}).unsaid;
   };
   using Lines = std::vector<std::string>;
-  EXPECT_EQ(unsaid(Family::kGpt2, 0.25, 0.5, 0.125), Lines());
-  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, -1), Lines());
-  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, 0),
+  EXPECT_EQ(unsaid(model::Family::kGpt2, 0.25, 0.5, 0.125), Lines());
+  EXPECT_EQ(unsaid(model::Family::kNeox, 0.25, 0.5, -1), Lines());
+  EXPECT_EQ(unsaid(model::Family::kNeox, 0.25, 0.5, 0),
             Lines{"model.embedding_dropout = 0, which transformers takes for 0.25"});
-  EXPECT_EQ(unsaid(Family::kLlama, 0.25, 0.5, -1),
+  EXPECT_EQ(unsaid(model::Family::kLlama, 0.25, 0.5, -1),
             Lines{"model.dropout = 0.25, which transformers takes for 0"});
-  EXPECT_EQ(unsaid(Family::kT5, 0.25, 0, -1),
+  EXPECT_EQ(unsaid(model::Family::kT5, 0.25, 0, -1),
             Lines{"model.attention_dropout = 0, which transformers takes for 0.25"});
 }
 
 TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF32);
   import_hf(at("hf"), at("checkpoint"), "0.1.0");
   CheckpointReader reader(at("checkpoint"));
   StoredState state(reader);
@@ -249,7 +252,7 @@ TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
 TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
   FolderFault change{"gpt_neox.layers.0.mlp.dense_h_to_4h.bias", "embed_out.weight", "head.weight",
                      "gpt_neox.layers.1.input_layernorm.bias", false};
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32, change);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF32, change);
   const std::string said = import_error();
   for (const char* words :
        {"gpt_neox.layers.0.mlp.dense_h_to_4h.bias: missing, wanted [40]",
@@ -261,12 +264,12 @@ TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
 }
 
 TEST_F(HfFolder, OtherTypesAreRefusedByName) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF64);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF64);
   EXPECT_NE(import_error().find("is stored as F64, wanted F32, BF16 or F16"), std::string::npos);
 }
 
 TEST_F(HfFolder, NothingIsOverwritten) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF32);
   fs::create_directories(at("checkpoint"));
   write_file(at("checkpoint") / "mine.txt", "keep");
   EXPECT_NE(import_error().find("exists already"), std::string::npos);
@@ -277,7 +280,7 @@ TEST_F(HfFolder, NothingIsOverwritten) {
 }
 
 TEST_F(HfFolder, APointerToAFileIsNotTheFile) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF32);
   write_file(at("hf") / "model.safetensors",
              "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n");
   EXPECT_NE(import_error().find("model.safetensors: is a Git LFS pointer"), std::string::npos);
@@ -286,8 +289,9 @@ TEST_F(HfFolder, APointerToAFileIsNotTheFile) {
 TEST_F(HfFolder, WhatIsMissingIsNamed) {
   EXPECT_NE(import_error().find("has no config.json"), std::string::npos);
   fs::create_directories(at("hf"));
-  write_file(at("hf") / "config.json",
-             to_json(hf_config_of_model(small(Family::kNeox), std::nullopt, DType::kF32)));
+  write_file(
+      at("hf") / "config.json",
+      to_json(model::hf_config_of_model(small(model::Family::kNeox), std::nullopt, DType::kF32)));
   EXPECT_NE(import_error().find("neither model.safetensors nor"), std::string::npos);
 }
 
@@ -301,4 +305,4 @@ TEST_F(HfFolder, ACheckpointOfNoModelCannotBeExported) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

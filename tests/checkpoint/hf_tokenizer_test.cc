@@ -5,13 +5,13 @@
 #include "checkpoint/hf_source.h"
 #include "tests/checkpoint/hf_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
 TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kNeox), DType::kF32);
   const std::string tokenizer =
       R"({"added_tokens": [{"id": 5, "content": "<pad>"}, {"id": 7, "content": "<|endoftext|>"}]})";
   write_file(at("hf") / "tokenizer.json", tokenizer);
@@ -25,7 +25,7 @@ TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
 
 // generation_config.json counts before config.json; what it says comes back.
 TEST_F(HfFolder, TheEndsOfTextsGoAlong) {
-  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kLlama), DType::kF32);
   const auto stops = [&] { return hf_text_rules(open_hf(at("hf")).header).stops; };
   EXPECT_EQ(stops(), std::vector<int32_t>());
   Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
@@ -44,7 +44,7 @@ TEST_F(HfFolder, TheEndsOfTextsGoAlong) {
 
 // A token before each text, where the folder says that a SentencePiece model's class puts it there.
 TEST_F(HfFolder, WhatBeginsTextsGoesAlong) {
-  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kLlama), DType::kF32);
   Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
   config.set("bos_token_id", Tree(int64_t{1}));
   config.set("eos_token_id", parse_json("[2, 3]", "ids"));
@@ -103,7 +103,7 @@ TEST_F(HfFolder, WhatIsPutAroundTextsIsKeptWithTheTokenizer) {
 }
 
 TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {
-  write_folder(at("hf"), small(Family::kT5), DType::kF32);
+  write_folder(at("hf"), small(model::Family::kT5), DType::kF32);
   const std::string pieces = "\n\x03piece";
   write_file(at("hf") / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
   write_file(at("hf") / "spiece.model", pieces);
@@ -124,4 +124,4 @@ TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -9,7 +9,7 @@
 #include "checkpoint/checksum.h"
 #include "tests/base/tree_mutator.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 class IndexMutator {
  public:
@@ -43,4 +43,4 @@ class IndexMutator {
   TreeMutator mutator_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <numeric>
 
-#include "checkpoint/permute.h"
+#include "checkpoint/convert.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 std::string with_length(const std::string& header, uint64_t length) {
@@ -176,4 +176,4 @@ TEST(Permute, EveryStretchOfATransposedArray) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -8,7 +8,7 @@
 #include "base/philox.h"
 #include "checkpoint/saving.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 // Owns the values that StateTensors view.
 struct SampleState {
@@ -71,4 +71,4 @@ inline bool holds_sample(const Path& folder, uint64_t seed) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -11,7 +11,7 @@
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 namespace {
 
 SaveRequest request_of(const Path& folder, int64_t step, SampleState& state) {
@@ -184,4 +184,4 @@ TEST_F(TwoRanks, WhatIsGivenUpLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint

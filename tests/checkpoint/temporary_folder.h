@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::checkpoint {
 
 class TemporaryFolder {
  public:
@@ -47,4 +47,4 @@ std::string error_of(Act&& act) {
   return "no error";
 }
 
-}  // namespace tessera
+}  // namespace tessera::checkpoint

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 struct Line {
@@ -98,4 +98,4 @@ TEST(Arguments, HelpShowsUsageDefaultsAndAnExample) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -4,7 +4,7 @@
 #include "plan/hardware.h"
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class BenchProgram : public ProgramFolder {
@@ -37,12 +37,13 @@ TEST_F(BenchProgram, TwoRanksWriteAFileWithLinksThatPlanReads) {
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("2 ranks of 1 thread measured at once"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("links within a host: "), std::string::npos) << r.out;
-  const Hardware h = load_hardware(folder_ / "two.yaml");
+  const plan::Hardware h = plan::load_hardware(folder_ / "two.yaml");
   EXPECT_EQ(h.node.devices, 2);
   EXPECT_TRUE(h.node.by_processor);
-  EXPECT_EQ(h.device.kind, "cpu");
+  EXPECT_EQ(h.device.kind, plan::DeviceKind::kCpu);
   std::set<std::string> types, kinds;
-  for (const MeasuredProduct& p : h.device.products) types.insert(p.type), kinds.insert(p.kind);
+  for (const plan::MeasuredProduct& p : h.device.products)
+    types.insert(p.type), kinds.insert(p.kind);
   EXPECT_EQ(types, (std::set<std::string>{"bf16", "f32"}));
   EXPECT_EQ(kinds, (std::set<std::string>{"forward", "input gradient", "weight gradient"}));
   for (const char* op : {"attention.f32", "attention_grad.bf16", "linear_cross_entropy.f32"})
@@ -64,4 +65,4 @@ TEST_F(BenchProgram, WhatItCanNotDoIsToldBeforeItMeasures) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

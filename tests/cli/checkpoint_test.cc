@@ -8,14 +8,14 @@
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class CheckpointVerb : public testing::Test {
  protected:
   CheckpointVerb() {
-    save_sample(dir(), 10, 1);
-    save_sample(dir(), 20, 2);
+    checkpoint::save_sample(dir(), 10, 1);
+    checkpoint::save_sample(dir(), 20, 2);
   }
   Path run_directory() const { return temporary_.path() / "run"; }
   Path dir() const { return run_directory() / "checkpoints"; }
@@ -38,7 +38,7 @@ class CheckpointVerb : public testing::Test {
   std::string out_, err_;
 
  private:
-  TemporaryFolder temporary_{TemporaryFolder::quick()};
+  checkpoint::TemporaryFolder temporary_{checkpoint::TemporaryFolder::quick()};
 };
 
 TEST_F(CheckpointVerb, ListsARunInWordsAndAsJson) {
@@ -82,4 +82,4 @@ TEST_F(CheckpointVerb, WhatCannotBeDoneIsSaidAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

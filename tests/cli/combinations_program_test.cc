@@ -2,7 +2,7 @@
 // weights and adapters, a ramp of batches.
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class Defects : public ProgramFolder {
@@ -155,4 +155,4 @@ TEST_F(Defects, A3_VerifyAgreesOnARampOfBatches) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

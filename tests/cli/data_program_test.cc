@@ -14,7 +14,7 @@
 #include "base/tree.h"
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 using Result = ProgramResult;
@@ -215,4 +215,4 @@ TEST_F(DataProgram, WrongCommandLines) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

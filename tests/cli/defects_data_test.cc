@@ -5,7 +5,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kRun =
@@ -237,4 +237,4 @@ TEST_F(Defects, L9_ARampIsBounded) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -4,7 +4,7 @@
 
 #include "tests/cli/held_program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class Edges : public TinyRun {
@@ -175,4 +175,4 @@ TEST_F(Edges, E5_MoreThreadsThanCoresAreReportedOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

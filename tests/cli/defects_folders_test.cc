@@ -10,7 +10,7 @@
 
 #include "tests/cli/held_program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kTwoRanks = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
@@ -353,4 +353,4 @@ TEST_F(Defects, B14_AnInterruptedBuildSaysSoAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -7,7 +7,7 @@
 #include "tests/checkpoint/mutated_index.h"
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kTiny = R"(
@@ -47,9 +47,9 @@ class Defects : public ProgramFolder {
   // Applies `change` to the index of a checkpoint and updates its checksum.
   void change_index(const std::string& checkpoint, const auto& change) {
     const std::string name = checkpoint + "/index.json";
-    CheckpointIndex index = parse_index(get(name), name);
+    checkpoint::CheckpointIndex index = checkpoint::parse_index(get(name), name);
     change(index);
-    put(name, to_text(index));
+    put(name, checkpoint::to_text(index));
   }
 };
 
@@ -80,7 +80,8 @@ TEST_F(Defects, L5_TheHeadersModelIsThatOfItsTensors) {
   const std::string whole = get(checkpoint + "/index.json");
   const auto with = [&](const char* key, Tree value) {
     put(checkpoint + "/index.json", whole);
-    change_index(checkpoint, [&](CheckpointIndex& i) { i.header.model.set(key, value); });
+    change_index(checkpoint,
+                 [&](checkpoint::CheckpointIndex& i) { i.header.model.set(key, value); });
   };
   const std::string verbs[] = {"generate runs/a --prompt the --max-tokens 2", "eval runs/a d",
                                "checkpoint export runs/a --to hf"};
@@ -117,7 +118,7 @@ TEST_F(Defects, L5_MutatedHeadersEndInAMessage) {
   for (Start& s : starts) s.index = get(s.run + "/checkpoints/2/index.json");
   const char* const asked = std::getenv("TESSERA_MUTATIONS");
   const int count = asked != nullptr ? std::atoi(asked) : 150;
-  IndexMutator mutator(17);
+  checkpoint::IndexMutator mutator(17);
   int accepted = 0;
   for (int i = 0; i < count; ++i) {
     const Start& start = starts[static_cast<size_t>(i) % 2];
@@ -253,7 +254,8 @@ TEST_F(Defects, L12_NamesReachTheTerminalEscaped) {
   const std::string evil =
       "\x1b]0;pwned\x07\x1b[2J \xc2\x9b"
       "31m \xff";
-  change_index("runs/a/checkpoints/2", [&](CheckpointIndex& i) { i.header.version = evil; });
+  change_index("runs/a/checkpoints/2",
+               [&](checkpoint::CheckpointIndex& i) { i.header.version = evil; });
   for (const std::string& verb :
        {std::string("checkpoint ls runs/a"), std::string("checkpoint ls runs/a --json"),
         "generate '" + evil + "' --prompt a", "train '" + evil + "'"}) {
@@ -303,4 +305,4 @@ TEST_F(Defects, L14_TooLittleMemoryIsAnError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -4,7 +4,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kRun =
@@ -401,6 +401,19 @@ TEST_F(DefectsLoop, E2_AFullDiskGivesUpTheCheckpointThatWouldBeRemovedNext) {
   }
 }
 
+// The space of one checkpoint is not enough, since something else has taken it.
+TEST_F(DefectsLoop, E2_AFullDiskGivesUpAllButTheLastCheckpoint) {
+  const std::string second = (folder_ / "run/checkpoints/6").string();
+  const ProgramResult r =
+      run("train n.yaml checkpoint.keep=3 checkpoint.every_steps=3 checkpoint.reserve=false",
+          failing("write", "/checkpoints/12.", ENOSPC, "FAIL_WHILE=" + second));
+  EXPECT_EQ(r.code, 0) << r.err;
+  expect_text(r.out, {"run/checkpoints/3 is removed before a newer checkpoint is saved",
+                      "run/checkpoints/6 is removed before a newer checkpoint is saved"});
+  for (const int64_t step : {3, 6, 9, 12}) EXPECT_EQ(saved(step), step > 6) << step;
+  EXPECT_EQ(run("checkpoint verify run").code, 0);
+}
+
 TEST_F(DefectsLoop, F8_FoldersOfDumpsAreMadeOrRefusedBeforeTheRun) {
   EXPECT_EQ(run("train n.yaml run.dump_values=new/values run.dump_gradients=more/g").code, 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "new/values/values-0.txt"));
@@ -415,4 +428,4 @@ TEST_F(DefectsLoop, F8_FoldersOfDumpsAreMadeOrRefusedBeforeTheRun) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

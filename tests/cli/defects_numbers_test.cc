@@ -7,7 +7,7 @@
 #include "checkpoint/index.h"
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kRun =
@@ -54,19 +54,20 @@ class Defects : public ProgramFolder {
   // Writes `value` over elements of a tensor, with the checksums that belong to it.
   void forge(const std::string& checkpoint, const std::string& tensor, float value,
              const std::vector<int64_t>& elements) const {
-    CheckpointIndex index = parse_index(get(checkpoint + "/index.json"), "index");
-    for (StoredTensor& t : index.tensors) {
+    checkpoint::CheckpointIndex index =
+        checkpoint::parse_index(get(checkpoint + "/index.json"), "index");
+    for (checkpoint::StoredTensor& t : index.tensors) {
       if (t.name != tensor) continue;
-      StoredPiece& p = t.pieces.at(0);
+      checkpoint::StoredPiece& p = t.pieces.at(0);
       const std::string file = checkpoint + "/" + index.files.at(static_cast<size_t>(p.file)).name;
       std::string bytes = get(file);
       for (const int64_t e : elements)
         std::memcpy(bytes.data() + p.offset + e * 4, &value, sizeof(value));
       const std::string_view piece(bytes.data() + p.offset, static_cast<size_t>(p.bytes));
-      p.checksum = checksum_of(piece);
+      p.checksum = checkpoint::checksum_of(piece);
       put(file, bytes);
     }
-    put(checkpoint + "/index.json", to_text(index));
+    put(checkpoint + "/index.json", checkpoint::to_text(index));
   }
 };
 
@@ -217,4 +218,4 @@ TEST_F(Defects, L10_ExtremeNumbersAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -3,7 +3,7 @@
 
 #include "tests/cli/held_program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class Defects : public TinyRun {};
@@ -158,4 +158,4 @@ TEST_F(Defects, M7_OfTwoBuildsOfAPrefixASetIsNeverMixed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -2,7 +2,7 @@
 // without a model section, scaled-down recipes, and the messages on the way.
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // The byte tokenizer with ChatML's two tokens, 257 and 258.
@@ -453,4 +453,4 @@ TEST_F(Defects, C_ProposalsForLittleMemory) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

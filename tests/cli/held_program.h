@@ -6,7 +6,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 namespace fs = std::filesystem;
 
@@ -92,4 +92,4 @@ class Held {
   FILE* pipe_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // Changes to a new, empty directory, and back at its end.
@@ -32,7 +32,7 @@ class EmptyDirectory {
 
 TEST(MachineFiles, B10_NamesWorkInEveryDirectory) {
   const EmptyDirectory here;
-  EXPECT_EQ(open_cluster("h100").device.kind, "gpu");
+  EXPECT_EQ(open_cluster("h100").device.kind, plan::DeviceKind::kGpu);
   EXPECT_NO_THROW(open_software("megatron-2022"));
 }
 
@@ -47,4 +47,4 @@ TEST(MachineFiles, B10_AnUnknownNameIsAnsweredWithTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -4,7 +4,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 // A group that may use so much; none where the machine does not let us make one.
@@ -79,4 +79,4 @@ TEST_F(MemoryLimit, LessIsRefusedBeforeTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -2,7 +2,7 @@
 // looked for, what a run directory has.
 #include "tests/cli/held_program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class FirstLook : public TinyRun {};
@@ -80,4 +80,4 @@ TEST_F(FirstLook, ExplainListsThePresetsOfEachFamily) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::cli {
 
 // As built, or where the environment says that it was moved to.
 inline std::string tessera_program() {
@@ -104,4 +104,4 @@ class ProgramFolder : public testing::Test {
   std::filesystem::path folder_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::cli

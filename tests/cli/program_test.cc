@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 struct Result {
@@ -229,4 +229,4 @@ TEST_F(Program, AFullDiskIsNoticed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -3,7 +3,7 @@
 #include "tests/cli/program.h"
 #include "train/load_run.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 std::vector<Path> recipes() {
@@ -38,7 +38,7 @@ Machine machine_of(const std::string& name) {
 TEST_F(Recipes, ArePlannedOnTheirMachines) {
   for (const Path& path : recipes()) {
     SCOPED_TRACE(path.string());
-    const RunConfig c = load_run(path, {});
+    const config::RunConfig c = train::load_run(path, {});
     const Machine m = machine_of(c.run.name);
     const int64_t together = c.batch.micro * c.layout.data;
     const int64_t global = std::min(c.batch.global, together * m.most_microbatches);
@@ -65,8 +65,8 @@ TEST_F(Recipes, SmallTwinsTrain) {
       0);
   ASSERT_EQ(run("data build --tokenizer t.model --out p a.txt").code, 0);
   for (const Path& path : recipes()) {
-    const RunConfig c = load_run(path, {});
-    const bool spans = c.data.objective == Objective::kSpanCorruption;
+    const config::RunConfig c = train::load_run(path, {});
+    const bool spans = c.data.objective == config::Objective::kSpanCorruption;
     const ProgramResult r = run(fmt::format(
         "train {} --small {} data.validation=[] data.split= run.threads=1 schedule.steps=30",
         path.string(),
@@ -79,4 +79,4 @@ TEST_F(Recipes, SmallTwinsTrain) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

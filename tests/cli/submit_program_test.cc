@@ -2,7 +2,7 @@
 // run as a command.
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class Submit : public ProgramFolder {
@@ -71,4 +71,4 @@ TEST_F(Submit, ARejectedScriptIsAnError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

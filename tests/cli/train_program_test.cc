@@ -5,7 +5,7 @@
 #include "base/wire_message.h"
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kRun =
@@ -362,4 +362,4 @@ TEST_F(TrainProgram, ASignalSavesAndTheRunGoesOnBitForBit) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 constexpr const char* kTune =
@@ -150,4 +150,4 @@ TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

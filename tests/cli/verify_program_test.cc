@@ -1,7 +1,7 @@
 // `tessera verify`: right layouts agree with one rank.
 #include "tests/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli {
 namespace {
 
 class VerifyProgram : public ProgramFolder {
@@ -52,4 +52,4 @@ TEST_F(VerifyProgram, FaultsOfTheRunFileAreTold) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli

@@ -19,8 +19,8 @@ Tensor input(DType type, int64_t n, int64_t rank, int64_t salt) {
   return std::move(Tensor(type, n).draw(key_of(rank, salt)));
 }
 
-double reduced(double a, double b, Reduction r) {
-  if (r == Reduction::kSum) return a + b;
+double reduced(double a, double b, comm::Reduction r) {
+  if (r == comm::Reduction::kSum) return a + b;
   return a > b || std::isnan(a) ? a : b;
 }
 
@@ -36,7 +36,7 @@ double element(const Tensor& t, int64_t i) {
 }
 
 // The definition, element by element, in f32 or f64.
-Tensor expected(DType type, int64_t n, int64_t salt, Reduction r, DType out_type) {
+Tensor expected(DType type, int64_t n, int64_t salt, comm::Reduction r, DType out_type) {
   std::vector<Tensor> terms;
   for (int64_t k = 0; k < ranks().size(); ++k) terms.push_back(input(type, n, k, salt));
   Tensor out(out_type, n);
@@ -50,7 +50,7 @@ Tensor expected(DType type, int64_t n, int64_t salt, Reduction r, DType out_type
   }
   return out;
 }
-Tensor expected(DType type, int64_t n, int64_t salt, Reduction r = Reduction::kSum) {
+Tensor expected(DType type, int64_t n, int64_t salt, comm::Reduction r = comm::Reduction::kSum) {
   return expected(type, n, salt, r, type);
 }
 
@@ -62,7 +62,7 @@ TEST(Communicator, AllReduceIsTheSumInRankOrder) {
   const auto all = everyone();
   for (const DType type : kSummed)
     for (const int64_t n : kSizes)
-      for (const Reduction r : {Reduction::kSum, Reduction::kMax}) {
+      for (const comm::Reduction r : {comm::Reduction::kSum, comm::Reduction::kMax}) {
         const Tensor want = expected(type, n, n, r);
         const Tensor in = input(type, n, ranks().rank(), n);
         Tensor out(type, n);
@@ -79,7 +79,7 @@ TEST(Communicator, TheMaximumKeepsNoNumbers) {
   Tensor x(DType::kF32, 3);
   for (int64_t i = 0; i < 3; ++i)
     x.set(i, i == ranks().rank() ? std::nan("") : static_cast<double>(ranks().rank()));
-  finish(*all, all->all_reduce(x.view, x.view, Reduction::kMax));
+  finish(*all, all->all_reduce(x.view, x.view, comm::Reduction::kMax));
   for (int64_t i = 0; i < 3; ++i)
     EXPECT_EQ(std::isnan(x.view.f32()[i]), i < ranks().size()) << "element " << i;
 }
@@ -106,7 +106,7 @@ TEST(Communicator, ReduceScatterLeavesTheOwnPart) {
 TEST(Communicator, ReduceScatterAddsToF32) {
   const auto all = everyone();
   const int64_t n = 70'001, share = share_of(n), begin = own_begin(n), count = own_count(n);
-  const Tensor want = expected(DType::kBF16, n, 3, Reduction::kSum, DType::kF32);
+  const Tensor want = expected(DType::kBF16, n, 3, comm::Reduction::kSum, DType::kF32);
   const Tensor in = input(DType::kBF16, n, ranks().rank(), 3);
   Tensor part(DType::kF32, share);
   part.draw(8);
@@ -156,7 +156,7 @@ TEST(Communicator, MessagesArriveInOrder) {
   const int64_t next = (ranks().rank() + 1) % ranks().size();
   const int64_t before = (ranks().rank() + ranks().size() - 1) % ranks().size();
   std::vector<Tensor> out, in;
-  std::vector<Ticket> tickets;
+  std::vector<comm::Ticket> tickets;
   for (int64_t k = 0; k < 12; ++k) {
     const DType type = kCarried[k % 6];
     const int64_t n = k == 5 ? 2'500'000 : 1 + 997 * k;  // one in several pieces
@@ -180,10 +180,11 @@ TEST(Communicator, LinesDoNotWaitForEachOther) {
   if (ranks().size() < 2) return;
   const auto all = everyone();
   Tensor x = input(DType::kF32, 100'000, ranks().rank(), 30), y(DType::kF32, 100'000);
-  const Ticket sum = ranks().rank() == 0 ? 0 : all->all_reduce(x.view, x.view, Reduction::kSum);
+  const comm::Ticket sum =
+      ranks().rank() == 0 ? 0 : all->all_reduce(x.view, x.view, comm::Reduction::kSum);
   if (ranks().rank() == 0) {
     finish(*all, all->receive(y.view, 1));  // rank 1 is in the sum that this rank has not begun
-    finish(*all, all->all_reduce(x.view, x.view, Reduction::kSum));
+    finish(*all, all->all_reduce(x.view, x.view, comm::Reduction::kSum));
   } else if (ranks().rank() == 1) {
     const Tensor own = input(DType::kF32, 100'000, 1, 30);
     finish(*all, all->send(own.view, 0));
@@ -198,18 +199,18 @@ TEST(Communicator, LinesDoNotWaitForEachOther) {
 // Communicators of the same ranks, started in another order on every rank, moved on in another one.
 TEST(Communicator, CommunicatorsNeverMix) {
   constexpr size_t kMany = 5;
-  std::vector<std::unique_ptr<Communicator>> groups;
+  std::vector<std::unique_ptr<comm::Communicator>> groups;
   std::vector<Tensor> x;
   for (size_t g = 0; g < kMany; ++g) {
     groups.push_back(everyone());
     x.push_back(input(DType::kF32, 50'000, ranks().rank(), 40 + static_cast<int64_t>(g)));
   }
-  std::vector<Ticket> tickets(kMany);
+  std::vector<comm::Ticket> tickets(kMany);
   const auto turn = [](size_t k) { return (k + static_cast<size_t>(ranks().rank())) % kMany; };
   for (size_t k = 0; k < kMany; ++k)
     tickets[turn(k)] =
-        groups[turn(k)]->all_reduce(x[turn(k)].view, x[turn(k)].view, Reduction::kSum);
-  Idle idle;
+        groups[turn(k)]->all_reduce(x[turn(k)].view, x[turn(k)].view, comm::Reduction::kSum);
+  comm::Idle idle;
   for (bool over = false; !over; idle.pause()) {
     over = true;
     for (size_t k = 0; k < kMany; ++k) {
@@ -230,7 +231,7 @@ TEST(Communicator, GroupsOfSomeRanks) {
   ASSERT_EQ(group->ranks(), mine);
   EXPECT_EQ(group->ranks()[static_cast<size_t>(group->rank())], own);
   Tensor x = input(DType::kF32, n, own, 50);
-  finish(*group, group->all_reduce(x.view, x.view, Reduction::kSum));
+  finish(*group, group->all_reduce(x.view, x.view, comm::Reduction::kSum));
   Tensor want = input(DType::kF32, n, mine[0], 50);
   for (size_t k = 1; k < mine.size(); ++k) {
     const Tensor term = input(DType::kF32, n, mine[k], 50);
@@ -245,7 +246,7 @@ TEST(Communicator, KnowsWhomItWaitsFor) {
   Tensor x = input(DType::kF32, 100'000, ranks().rank(), 60);
   const int64_t late = ranks().size() - 1;
   if (ranks().rank() != late) {
-    const Ticket t = all->all_reduce(x.view, x.view, Reduction::kSum);
+    const comm::Ticket t = all->all_reduce(x.view, x.view, comm::Reduction::kSum);
     for (int k = 0; k < 2000; ++k) all->progress();
     EXPECT_FALSE(all->done(t));
     const auto missing = all->missing();
@@ -254,7 +255,7 @@ TEST(Communicator, KnowsWhomItWaitsFor) {
     finish(*all, t);
   } else {
     ranks().barrier();
-    finish(*all, all->all_reduce(x.view, x.view, Reduction::kSum));
+    finish(*all, all->all_reduce(x.view, x.view, comm::Reduction::kSum));
   }
   EXPECT_TRUE(all->missing().empty());
   EXPECT_EQ(x, expected(DType::kF32, 100'000, 60));
@@ -276,13 +277,13 @@ TEST(Communicator, RepeatsBitForBit) {
   const Tensor want = expected(DType::kF32, 200'003, 80);
   for (int k = 0; k < 20; ++k) {
     Tensor x = input(DType::kF32, 200'003, ranks().rank(), 80);
-    finish(*all, all->all_reduce(x.view, x.view, Reduction::kSum));
+    finish(*all, all->all_reduce(x.view, x.view, comm::Reduction::kSum));
     ASSERT_EQ(x, want) << "run " << k;
   }
 }
 
 TEST(World, SetsUp) {
-  World& world = ranks();
+  comm::World& world = ranks();
   const std::vector<std::string> words =
       world.all_gather(std::string(static_cast<size_t>(world.rank()), 'x'));
   ASSERT_EQ(static_cast<int64_t>(words.size()), world.size());
@@ -295,9 +296,9 @@ TEST(World, SetsUp) {
     EXPECT_FALSE(world.host(r).empty());
   }
   std::vector<double> x = {1.0, static_cast<double>(world.rank())};
-  world.all_reduce(x, Reduction::kSum);
+  world.all_reduce(x, comm::Reduction::kSum);
   EXPECT_EQ(x[0], static_cast<double>(world.size()));
-  world.all_reduce({x.data() + 1, 1}, Reduction::kMax);
+  world.all_reduce({x.data() + 1, 1}, comm::Reduction::kMax);
   world.barrier();
 }
 

@@ -5,14 +5,14 @@
 
 namespace tessera::testing {
 namespace {
-World* all_ranks = nullptr;
+comm::World* all_ranks = nullptr;
 }
-World& ranks() { return *all_ranks; }
+comm::World& ranks() { return *all_ranks; }
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  const auto world = tessera::mpi_world();
+  const auto world = tessera::comm::mpi_world();
   tessera::testing::all_ranks = world.get();
   return RUN_ALL_TESTS();
 }

@@ -11,16 +11,16 @@
 
 namespace tessera::testing {
 
-World& ranks();  // made by main
+comm::World& ranks();  // made by main
 
-inline std::unique_ptr<Communicator> everyone() {
+inline std::unique_ptr<comm::Communicator> everyone() {
   std::vector<int64_t> all(static_cast<size_t>(ranks().size()));
   std::iota(all.begin(), all.end(), 0);
   return ranks().group(all);
 }
 
-inline void finish(Communicator& c, Ticket t) {
-  Idle idle;
+inline void finish(comm::Communicator& c, comm::Ticket t) {
+  comm::Idle idle;
   while (!c.done(t)) c.progress() ? idle.moved() : idle.pause();
 }
 

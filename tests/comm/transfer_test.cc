@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 // The report of a step, summed over all ranks of a large world, as rank `rank` receives it.
@@ -45,4 +45,4 @@ TEST(Transfer, F9_ReportsAreSummedOverAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::comm

@@ -7,7 +7,7 @@
 #include "model/forward.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::each_rank;
@@ -37,7 +37,7 @@ TEST(CheckLayouts, LayersOfSeveralKindsHaveNoFinding) {
   for (int i = 0; i < 120; ++i) {
     const CompileRequest r = draw.request(16);
     SCOPED_TRACE(testing::text_of(r));
-    const bool kinds = r.model.encoder_layers == 0 && layer_kinds(r.model).size() > 1;
+    const bool kinds = r.model.encoder_layers == 0 && model::layer_kinds(r.model).size() > 1;
     several += kinds;
     pipelines += kinds && r.layout.pipeline > 1;
     EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
@@ -66,10 +66,10 @@ TEST(CheckLayouts, TransfersThatBlockEachOtherCannotHang) {
 
 CompileRequest four_llama_layers(LayoutDraw& draw) {
   CompileRequest r = draw.request(1);
-  apply_family(Family::kLlama, r.model);
+  model::apply_family(model::Family::kLlama, r.model);
   r.model.layers = 4;
   r.model.encoder_layers = r.source = 0;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   return r;
 }
 
@@ -148,4 +148,4 @@ TEST(CheckLayouts, ARankCompilesTheProgramOfItsStage) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -18,7 +18,7 @@
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::each_rank;
@@ -248,7 +248,7 @@ class Mutator {
 };
 
 std::string found_in(std::vector<const Program*> ranks, size_t rank, const Program& mutant) {
-  const std::vector<std::string> faults = verify(mutant);
+  const std::vector<std::string> faults = tessera::verify(mutant);
   if (!faults.empty()) return "verify: " + faults[0];
   ranks[rank] = &mutant;
   const std::vector<Finding> findings = check(ranks);
@@ -281,10 +281,10 @@ Count expect_caught(const CompileRequest& r, int mutants, LayoutDraw& draw) {
 CompileRequest interleaved_hybrid() {
   LayoutDraw draw(1);
   CompileRequest r = draw.request(16);
-  apply_family(Family::kGpt2, r.model);
+  model::apply_family(model::Family::kGpt2, r.model);
   r.model.layers = 4;
   r.model.tied_embeddings = true;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.microbatches = 4;
   r.layout = Layout();
   r.layout.data = 4;
@@ -363,4 +363,4 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -22,7 +22,7 @@
 #include "ir/print.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::LayoutDraw;
@@ -72,6 +72,7 @@ class NumberFinder {
                             text_[at] == '\''))
           ++at;
         if (!quoted && at < end && text_[at] == '=') key_ = text_.substr(word, at - word);
+        if (at < end && text_[at] == ':') axis_ = text_.substr(word, at - word);
         continue;
       }
       if (is_digit(c) || (c == '-' && at + 1 < end && is_digit(text_[at + 1]))) {
@@ -93,6 +94,7 @@ class NumberFinder {
     std::string field = section_ + " " + (op_.empty() ? "" : op_ + ".") + key_;
     if (in_brackets && key_.empty()) field += last_key_ == "whole" ? "whole" : "shape";
     if (typed) field = section_ + " type";
+    if (key_ == "mesh") field += "." + axis_;
     const char before = at > 0 ? text_[at - 1] : ' ';
     if (std::string_view("%$@#").find(before) != std::string_view::npos) field += before;
     numbers_.push_back({at, end - at, field});
@@ -100,7 +102,7 @@ class NumberFinder {
   }
 
   const std::string& text_;
-  std::string section_, op_, key_, last_key_;
+  std::string section_, op_, key_, last_key_, axis_;
   std::vector<Number> numbers_;
 };
 
@@ -159,7 +161,7 @@ class Mutations {
  public:
   Mutations(std::vector<Program> stages, LayoutDraw& draw)
       : stages_(std::move(stages)), draw_(draw) {
-    for (const Program& p : stages_) texts_.push_back(print(p));
+    for (const Program& p : stages_) texts_.push_back(tessera::print(p));
     for (const std::string& text : texts_) numbers_.push_back(NumberFinder(text).find());
   }
 
@@ -258,11 +260,16 @@ constexpr Legal kLegal[] = {
     {"segments attention.whole", "where no gradient says otherwise"},
     {"segments *.%", "reads or writes another value of the same type that is there"},
     {"segments *.workspace%", "another workspace, where no target says how large it is"},
+    {"segments sum.terms", "a term may count as a bias that has all dimensions"},
+    {"program mesh.replica", "any number of replicas computes the same"},
+    {"kinds %", "another value of the same bytes, where no op uses either"},
     {"values policy", "of a gradient, whose weight says which optimizer updates it"},
     {"values shape", "of a workspace, where no target says how large it is, or of no op"},
     {"values offset", "other bytes of the frame or scratch that nothing else uses at the time"},
     {"frames layer", "a frame that is the only one of its kind needs no layer"},
+    {"frames mb", "a frame that is the only one of its kind needs no micro-batch"},
     {"frames offset", "other bytes that nothing else uses at the time"},
+    {"calls layer", "a call that is the only one of its segment needs no layer"},
     {"calls after#", "another wait that still orders what touches the same bytes"},
     {"calls before_step#", "another wait that still orders what touches the same bytes"},
     {"program state", "padding at the end, less than kScratchAlignment"},
@@ -306,4 +313,4 @@ TEST(CheckNumbers, AChangedNumberIsFound) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,13 +8,13 @@
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 CompileRequest trillion() {
   CompileRequest r;
-  EXPECT_TRUE(apply_preset("frontier-1t", r.model));
-  derive_sizes(r.model);
+  EXPECT_TRUE(model::apply_preset("frontier-1t", r.model));
+  model::derive_sizes(r.model);
   r.layout.data = 6;
   r.layout.tensor = 8;
   r.layout.pipeline = 64;
@@ -29,7 +29,7 @@ double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 TEST(CheckScale, ATrillionParametersOn3072RanksWithinFiveSeconds) {
   const CompileRequest r = trillion();
-  EXPECT_GT(parameter_count(r.model), 1'000'000'000'000);
+  EXPECT_GT(model::parameter_count(r.model), 1'000'000'000'000);
   EXPECT_EQ(mesh_of(r.layout).ranks(), 3072);
   const double start = seconds();
   const std::vector<Program> stages = compile_stages(r, {});
@@ -58,4 +58,4 @@ TEST(CheckScale, RandomRanksCompileTheProgramOfTheirStage) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

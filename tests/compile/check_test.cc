@@ -11,7 +11,7 @@
 #include "tests/compile/training_program.h"
 #include "tests/ir/small_request.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::SymbolicMachine;
@@ -303,4 +303,4 @@ TEST(CheckText, SpeaksInTheNamesOfTheModel) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -16,32 +16,32 @@
 #include "model/presets.h"
 #include "tests/every_family.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-ModelConfig tiny(Family family) {
-  ModelConfig m;
-  apply_family(family, m);
+model::ModelConfig tiny(model::Family family) {
+  model::ModelConfig m;
+  model::apply_family(family, m);
   m.layers = 3;
   m.hidden = 32;
   m.heads = 4;
   m.vocabulary = 96;
   m.vocabulary_multiple = 32;
   m.context = 16;
-  if (family == Family::kGpt2) m.tied_embeddings = true;
-  if (rule_of(family).groups_heads) m.kv_heads = 2;
-  if (rule_of(family).encodes) m.encoder_layers = 2;
-  derive_sizes(m);
+  if (family == model::Family::kGpt2) m.tied_embeddings = true;
+  if (model::rule_of(family).groups_heads) m.kv_heads = 2;
+  if (model::rule_of(family).encodes) m.encoder_layers = 2;
+  model::derive_sizes(m);
   return m;
 }
 
-CompileRequest request(Family family, Purpose purpose) {
+CompileRequest request(model::Family family, Purpose purpose) {
   CompileRequest r;
   r.model = tiny(family);
   r.purpose = purpose;
   r.sequences = 2;
   r.tokens = purpose == Purpose::kDecode ? 1 : 16;
-  if (rule_of(family).encodes) r.source = 24;
+  if (model::rule_of(family).encodes) r.source = 24;
   r.microbatches = purpose == Purpose::kTrain ? 3 : 1;
   return r;
 }
@@ -56,7 +56,7 @@ Target demanding() {
 
 void expect_sound(const CompileRequest& r, const Target& target) {
   const Program p = compile(r, target);
-  for (const std::string& finding : verify(p)) ADD_FAILURE() << finding;
+  for (const std::string& finding : tessera::verify(p)) ADD_FAILURE() << finding;
   for (const Finding& f : check({&p})) ADD_FAILURE() << f.kind << ": " << f.text;
   EXPECT_GE(p.bytes, p.live_bytes);
   EXPECT_LE(static_cast<double>(p.bytes), 1.05 * static_cast<double>(p.live_bytes));
@@ -134,31 +134,31 @@ const Option kOptions[] = {
 };
 
 TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
-  for (const Family family : every_family())
+  for (const model::Family family : every_family())
     for (const Option& option : kOptions) {
       SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
       CompileRequest r = request(family, Purpose::kTrain);
       option.set(r);
-      if (rule_of(family).encodes) r.options.attention = AttentionKind::kFused;
+      if (model::rule_of(family).encodes) r.options.attention = AttentionKind::kFused;
       expect_sound(r, Target());
       expect_sound(r, demanding());
     }
 }
 
 TEST(Compile, EveryPurposeIsSound) {
-  for (const Family family : every_decoder())
+  for (const model::Family family : every_decoder())
     for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
       SCOPED_TRACE(
           fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
       expect_sound(request(family, purpose), demanding());
     }
   for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
-    expect_sound(request(Family::kT5, purpose), demanding());
+    expect_sound(request(model::Family::kT5, purpose), demanding());
 }
 
 // Behind its encoder a decoder finds all state, caches too, where the encoder's program has it.
 TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
-  CompileRequest r = request(Family::kT5, Purpose::kDecode);
+  CompileRequest r = request(model::Family::kT5, Purpose::kDecode);
   const Program first = compile(r, demanding());
   r.encoded = true;
   expect_sound(r, demanding());
@@ -170,14 +170,14 @@ TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
 }
 
 TEST(Compile, TextReadsBack) {
-  const Program p = compile(request(Family::kGpt2, Purpose::kTrain), demanding());
-  const std::string text = print(p);
-  EXPECT_EQ(print(parse_program(text, "program")), text);
+  const Program p = compile(request(model::Family::kGpt2, Purpose::kTrain), demanding());
+  const std::string text = tessera::print(p);
+  EXPECT_EQ(tessera::print(parse_program(text, "program")), text);
 }
 
 TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
-  CompileRequest train = request(Family::kNeox, Purpose::kTrain);
-  CompileRequest validate = request(Family::kNeox, Purpose::kValidate);
+  CompileRequest train = request(model::Family::kNeox, Purpose::kTrain);
+  CompileRequest validate = request(model::Family::kNeox, Purpose::kValidate);
   validate.optimizer_state = true;
   const Program a = compile(train, Target()), b = compile(validate, Target());
   int shared = 0;
@@ -192,17 +192,17 @@ TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
 }
 
 // Large enough that activations decide, not scratch.
-CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t sequences,
+CompileRequest sizable(model::Family family, int64_t layers, int64_t hidden, int64_t sequences,
                        int64_t tokens) {
   CompileRequest r;
-  apply_family(family, r.model);
+  model::apply_family(family, r.model);
   r.model.layers = layers;
   r.model.hidden = hidden;
   r.model.heads = 4;
   r.model.vocabulary = 4096;
   r.model.context = tokens;
-  r.model.tied_embeddings = family == Family::kGpt2;
-  derive_sizes(r.model);
+  r.model.tied_embeddings = family == model::Family::kGpt2;
+  model::derive_sizes(r.model);
   r.sequences = sequences;
   r.tokens = tokens;
   return r;
@@ -224,7 +224,7 @@ TEST(Compile, TheArenaIsHardlyLargerThanTheLiveSet) {
                                    {12, 128, 16, 128},
                                    {24, 128, 1, 1024},
                                    {12, 512, 4, 256}};
-  for (const Family family : every_decoder())
+  for (const model::Family family : every_decoder())
     for (const auto& [layers, hidden, sequences, tokens] : kSizes)
       for (const char* recompute : {"none", "selective", "full", "full:2"})
         for (const int64_t microbatches : {1, 3})
@@ -240,7 +240,7 @@ TEST(Compile, TheArenaIsHardlyLargerThanTheLiveSet) {
 }
 
 TEST(Compile, FullRecomputationKeepsOnlyInputs) {
-  CompileRequest r = sizable(Family::kNeox, 12, 64, 8, 64);
+  CompileRequest r = sizable(model::Family::kNeox, 12, 64, 8, 64);
   const Program none = compile(r, Target());
   r.layout.recompute = "selective";
   const Program selective = compile(r, Target());
@@ -252,7 +252,7 @@ TEST(Compile, FullRecomputationKeepsOnlyInputs) {
 
 // Layers of a decoder cost more than an encoder's, so the decoder's stage gets fewer.
 TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
-  CompileRequest r = request(Family::kT5, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kT5, Purpose::kTrain);
   r.model.encoder_layers = r.model.layers = 6;
   r.tokens = r.source = 16;
   r.layout.pipeline = 2;
@@ -270,7 +270,7 @@ TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
 
 // The first layers cost more than the others, so the first stage gets fewer.
 TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
-  CompileRequest r = request(Family::kLlama, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kLlama, Purpose::kTrain);
   r.model.layers = 8;
   r.model.wide_layers = {0, 1};
   r.model.wide_feed_forward = 8 * r.model.feed_forward;
@@ -290,19 +290,19 @@ TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
 }
 
 TEST(Compile, RefusesWhatItCannotRun) {
-  CompileRequest r = request(Family::kNeox, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kNeox, Purpose::kTrain);
   r.layout.tensor = 3;
   EXPECT_THROW(compile(r, Target()), Error);
   r.layout.tensor = 1;
   r.layout.recompute = "full:9";
   EXPECT_THROW(compile(r, Target()), Error);
-  r = request(Family::kT5, Purpose::kTrain);
+  r = request(model::Family::kT5, Purpose::kTrain);
   r.options.attention = AttentionKind::kMaterialised;
   EXPECT_THROW(compile(r, Target()), Error);
 }
 
 // The layer's forward after all passes, as a person reads it.
-std::string layer_forward(Family family) {
+std::string layer_forward(model::Family family) {
   const Program p = compile(request(family, Purpose::kTrain), Target());
   std::string ops;
   for (const Segment& s : p.segments)
@@ -312,9 +312,9 @@ std::string layer_forward(Family family) {
 }
 
 TEST(Compile, LayersAreFused) {
-  EXPECT_EQ(layer_forward(Family::kNeox),
+  EXPECT_EQ(layer_forward(model::Family::kNeox),
             "norm matmul sum rotary attention matmul norm matmul gelu matmul sum ");
-  EXPECT_EQ(layer_forward(Family::kLlama),
+  EXPECT_EQ(layer_forward(model::Family::kLlama),
             "rms_norm matmul rotary attention matmul rms_norm matmul gated_activation matmul sum ");
 }
 
@@ -335,7 +335,7 @@ std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
 }
 
 TEST(EightBits, GradientsHaveTheWiderRange) {
-  CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
   r.options.products = ProductType::kFp8;
   const auto all = formats_of(r);
   EXPECT_EQ(all.at(kind_of<Matmul>()), std::set<std::string>{"e4m3"});
@@ -344,7 +344,7 @@ TEST(EightBits, GradientsHaveTheWiderRange) {
 }
 
 TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
-  CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
   r.options.products = ProductType::kFp8;
   r.options.cross_entropy = CrossEntropyKind::kUnfused;  // the head's product is one, too
   EXPECT_EQ(formats_of(r).at(kind_of<Matmul>()), (std::set<std::string>{"e4m3", "stored"}));
@@ -355,4 +355,4 @@ TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

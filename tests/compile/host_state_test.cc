@@ -1,6 +1,6 @@
 // layout.offload: optimizer. Master weights and moments are in the host's memory, and on the device
 // around their update alone.
-#include "compile/schedule/host_state.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -12,22 +12,21 @@
 #include "compile/compile.h"
 #include "compile/memory/memory_plan.h"
 #include "compile/memory/place.h"
-#include "compile/schedule/offload.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/state/pieces.h"
 #include "tests/compile/random_layout.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::LayoutDraw;
 
 CompileRequest request(const std::string& offload, Precision precision = Precision::kBf16) {
   CompileRequest r;
-  EXPECT_TRUE(apply_preset("pythia-14m", r.model));
+  EXPECT_TRUE(model::apply_preset("pythia-14m", r.model));
   r.model.layers = 3;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.sequences = 1;
   r.tokens = 128;
   r.microbatches = 2;
@@ -148,7 +147,7 @@ TEST(HostState, ProgramsAgreeOnOffsets) {
 
 TEST(HostState, TextIsReadBackAndPlacedAgain) {
   Program p = compile(request("activations+optimizer"), {});
-  EXPECT_EQ(parse_program(print(p), "text"), p);
+  EXPECT_EQ(parse_program(tessera::print(p), "text"), p);
   const Program before = p;
   place(p, {});
   EXPECT_EQ(p, before);
@@ -207,4 +206,4 @@ TEST(HostState, PartsOfTheKey) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "compile/compile.h"
-#include "compile/lower/op_waits.h"
 #include "compile/lower/scratch.h"
 #include "ir/op_order.h"
 #include "ir/parse.h"
@@ -15,7 +14,7 @@
 #include "model/presets.h"
 #include "tests/compile/segment_machine.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::DataFlow;
@@ -159,15 +158,15 @@ TEST(InnerQueues, ALayoutWithoutClocksIsWrongOnTwoQueues) {
   EXPECT_EQ(missed, 0);
 }
 
-CompileRequest overlapped_request(Family family) {
+CompileRequest overlapped_request(model::Family family) {
   CompileRequest r;
-  apply_family(family, r.model);
+  model::apply_family(family, r.model);
   r.model.layers = 1;
   r.model.hidden = 32;
   r.model.heads = 4;
   r.model.vocabulary = r.model.vocabulary_multiple = 32;
   r.model.context = 8;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.tokens = 8;
   r.sequences = 4;
   r.layout.tensor = 2;
@@ -184,9 +183,10 @@ Target target() {
 }
 
 TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
+  for (const model::Family family :
+       {model::Family::kGpt2, model::Family::kNeox, model::Family::kLlama}) {
     const Program p = compile(overlapped_request(family), target());
-    EXPECT_EQ(verify(p), std::vector<std::string>());
+    EXPECT_EQ(tessera::verify(p), std::vector<std::string>());
     int overlapped = 0;
     for (const Segment& s : p.segments) {
       if (!uses_inner_queues(s.ops)) continue;
@@ -195,7 +195,7 @@ TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
       EXPECT_EQ(wrong_reads(p, s, flow, in_order(s.ops.size()), 20, 1), 0) << s.name();
     }
     EXPECT_EQ(overlapped, 2);
-    EXPECT_EQ(print(parse_program(print(p), "printed")), print(p));
+    EXPECT_EQ(tessera::print(parse_program(tessera::print(p), "printed")), tessera::print(p));
   }
 }
 
@@ -273,7 +273,7 @@ class Mutator {
 
 TEST(InnerQueues, NoMutantOfALayerIsMissed) {
   std::array<int64_t, 4> made{}, harmful{};
-  for (const Family family : {Family::kGpt2, Family::kLlama}) {
+  for (const model::Family family : {model::Family::kGpt2, model::Family::kLlama}) {
     const Program p = compile(overlapped_request(family), target());
     for (const SegmentId id : p.segments.ids()) {
       const Segment& s = p.segment(id);
@@ -284,7 +284,7 @@ TEST(InnerQueues, NoMutantOfALayerIsMissed) {
         Mutator m(p, id, seed);
         if (!m.make(kind)) continue;
         ++made[static_cast<size_t>(kind)];
-        const bool found = !verify(m.program).empty();
+        const bool found = !tessera::verify(m.program).empty();
         // Waits are the fewest, so each one orders something.
         if (kind == 0) {
           EXPECT_TRUE(found) << s.name() << " seed " << seed;
@@ -307,4 +307,4 @@ TEST(InnerQueues, NoMutantOfALayerIsMissed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/schedule/model_order.h"
+#include "compile/schedule/stage_share.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -23,7 +23,7 @@ using Array = std::vector<double>;
 
 class Lockstep {
  public:
-  Lockstep(const Graph& graph, PreparedKernels& kernels) : g_(graph), kernels_(kernels) {
+  Lockstep(const Graph& graph, runtime::PreparedKernels& kernels) : g_(graph), kernels_(kernels) {
     for (const Value& v : g_.values) {
       local_.push_back(v);
       local_.back().shape = v.local();
@@ -46,7 +46,7 @@ class Lockstep {
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const Coordinates at = coordinates_of(g_.mesh, r);
       bool counts = true;  // once where the bytes are the same
-      for (size_t a = 0; a < kMaxAxes; ++a) {
+      for (const AxisKind a : Enumerators<AxisKind>()) {
         const int8_t p = g_[v].sharding.place[a];
         if ((p == kReplicated || p == kShared) && at.at[a] > 0) counts = false;
       }
@@ -70,8 +70,8 @@ class Lockstep {
   void run() {
     ValueId stream = kNone;
     int64_t at = kNone;
-    const std::vector<Visit> order = model_order(g_.blocks);
-    for (const Visit& v : order) {
+    const std::vector<compile::Visit> order = compile::model_order(g_.blocks);
+    for (const compile::Visit& v : order) {
       const Block& b = g_.blocks[v.block];
       if (b.loss) continue;
       const int64_t l = std::max<int64_t>(v.layer, 0);
@@ -184,8 +184,8 @@ class Lockstep {
   }
 
   void run_on(const Op& op, int64_t layer, int64_t rank) {
-    const Position position = {g_.mesh, coordinates_of(g_.mesh, rank)};
-    BoundOp b;
+    const runtime::Position position = {g_.mesh, coordinates_of(g_.mesh, rank)};
+    runtime::BoundOp b;
     b.op = &op;
     b.position = &position;
     b.values = g_.values;
@@ -202,15 +202,15 @@ class Lockstep {
     b.prepared = kernels_.prepared(op, local_);
     if (kernels_.backend().has_streams())
       run_on_gpu(b);
-    else if (const auto run = binding_of(op.kind()).run)
+    else if (const auto run = runtime::binding_of(op.kind()).run)
       run(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
-  void run_on_gpu(const BoundOp& given) {
+  void run_on_gpu(const runtime::BoundOp& given) {
     const GpuStream stream;
     std::map<void*, DeviceBuffer> buffers;
-    BoundOp b = given;
+    runtime::BoundOp b = given;
     b.kernels = &kernels_.table();
     b.launch.stream = stream.get();
     const auto bring = [&](TensorView& t) {
@@ -226,7 +226,7 @@ class Lockstep {
     const DeviceBuffer workspace("a workspace",
                                  kernels_.target().workspace_bytes(*b.op, local_) + 64);
     b.launch.workspace = workspace.data();
-    binding_of(b.op->kind()).run(b);
+    runtime::binding_of(b.op->kind()).run(b);
     for (size_t i = 0; i < b.outputs.size(); ++i)
       copy_in_stream(b.launch.stream, given.outputs[i].data, b.outputs[i].data,
                      given.outputs[i].bytes());
@@ -261,7 +261,7 @@ class Lockstep {
 
   Graph g_;
   ValueVector local_;  // whose shapes are one rank's
-  PreparedKernels& kernels_;
+  runtime::PreparedKernels& kernels_;
   std::vector<std::map<std::pair<ValueId, int64_t>, Bytes>> ranks_;
 };
 

@@ -1,5 +1,5 @@
 // layout.offload: what a forward leaves to its backward waits in the host's memory.
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -15,14 +15,14 @@
 #include "ir/print.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 CompileRequest request(const std::string& offload, int64_t layers = 12) {
   CompileRequest r;
-  EXPECT_TRUE(apply_preset("pythia-14m", r.model));
+  EXPECT_TRUE(model::apply_preset("pythia-14m", r.model));
   r.model.layers = layers;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.sequences = 1;
   r.tokens = 128;
   r.microbatches = 2;
@@ -65,7 +65,7 @@ TEST(Offload, CallsBeforeAndAfter) {
 TEST(Offload, TextBeforeAndAfter) {
   const auto lines = [](const Program& p) {
     std::string out;
-    std::istringstream text(print(p));
+    std::istringstream text(tessera::print(p));
     for (std::string line; std::getline(text, line);)
       for (const char* with : {"hidden.host bytes", "offload.hidden", "fetch.hidden", "copy (%8)",
                                "copy (%83)", " hidden.host\n"})
@@ -90,7 +90,7 @@ TEST(Offload, TextBeforeAndAfter) {
 
 TEST(Offload, TextIsReadBack) {
   const Program p = program("activations", 6);
-  const Program again = parse_program(print(p), "text");
+  const Program again = parse_program(tessera::print(p), "text");
   EXPECT_EQ(again, p);
   EXPECT_GT(p.host_bytes, 0);
 }
@@ -190,4 +190,4 @@ TEST(Offload, WhatIsNotKnownIsSaid) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

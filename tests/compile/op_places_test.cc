@@ -65,7 +65,7 @@ class Soundness {
 
   // Whether the rule allows the combination: on every axis one of its signatures.
   bool allowed(const Places& places) const {
-    for (const size_t a : divided_axes(mesh_)) {
+    for (const AxisKind a : divided_axes(mesh_)) {
       bool found = false;
       for (const Signature& s : signatures(rule())) {
         bool fit = true;
@@ -125,7 +125,7 @@ class Soundness {
   // What a rank holds of an element: all of it, or its term where the value is partial.
   double term(const Graph& g, ValueId v, const Coordinates& at, int64_t element) const {
     double total = truth_.at(v)[static_cast<size_t>(element)];
-    for (const size_t a : divided_axes(mesh_)) {
+    for (const AxisKind a : divided_axes(mesh_)) {
       if (g[v].sharding.place[a] != kPartial) continue;
       // The first rank of the axis holds what the others, who draw theirs, leave.
       uint64_t key = 77 * static_cast<uint64_t>(v.number() + 1) + a;
@@ -162,11 +162,12 @@ class Soundness {
       if (std::isfinite(t)) scale = std::max(scale, std::abs(t));
     Array all = machine.read(v, 0);
     bool maximum = false, same = true;
-    for (size_t a = 0; a < kMaxAxes; ++a) maximum |= g[v].sharding.place[a] == kPartialMax;
+    for (const AxisKind a : Enumerators<AxisKind>())
+      maximum |= g[v].sharding.place[a] == kPartialMax;
     if (maximum) std::fill(all.begin(), all.end(), -1e30);
     for (int64_t r = 0; r < mesh_.ranks(); ++r) {
       Coordinates first = coordinates_of(mesh_, r);
-      for (size_t a = 0; a < kMaxAxes; ++a) {
+      for (const AxisKind a : Enumerators<AxisKind>()) {
         const int8_t p = g[v].sharding.place[a];
         if (p == kReplicated || p == kShared || p == kPartialMax) first.at[a] = 0;
       }
@@ -189,7 +190,7 @@ class Soundness {
   const Case& case_;
   Built built_;
   Mesh mesh_;
-  PreparedKernels kernels_{CpuFeatures(), 1};
+  runtime::PreparedKernels kernels_{CpuFeatures(), 1};
   std::vector<ValueId> operands_;
   std::map<ValueId, Array> truth_;
 };
@@ -200,7 +201,7 @@ Mesh two_ranks() {
   return m;
 }
 
-std::string text(const Soundness& s, const Places& places, size_t axis) {
+std::string text(const Soundness& s, const Places& places, AxisKind axis) {
   std::string t;
   for (size_t i = 0; i < places.size(); ++i)
     t += fmt::format("{}{}", i == s.op().inputs.size() ? " -> " : " ", places[i].place[axis]);
@@ -208,7 +209,7 @@ std::string text(const Soundness& s, const Places& places, size_t axis) {
 }
 
 // Calls visit for every combination of candidates on one axis.
-void each_combination(const Soundness& s, size_t axis,
+void each_combination(const Soundness& s, AxisKind axis,
                       const std::function<void(const Places&)>& visit) {
   Places places(s.operands().size());
   const std::function<void(size_t)> choose = [&](size_t i) {
@@ -223,7 +224,7 @@ void each_combination(const Soundness& s, size_t axis,
 
 void expect_exact(const Case& c) {
   Soundness s(c, two_ranks());
-  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind axis = AxisKind::kTensor;
   int sound = 0;
   each_combination(s, axis, [&](const Places& places) {
     const bool is = s.sound(places), may = s.allowed(places);
@@ -251,8 +252,7 @@ TEST(OpPlaces, SoundBackwardsAreTheSignatures) {
 TEST(OpPlaces, AxesAreIndependent) {
   Mesh mesh;
   mesh[AxisKind::kShard] = mesh[AxisKind::kTensor] = 2;
-  const auto outer = static_cast<size_t>(AxisKind::kShard),
-             inner = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind outer = AxisKind::kShard, inner = AxisKind::kTensor;
   const Case c = {"matmul", Matmul{}, {x({4, 4, 8}), weight({4, 8})}};
   Soundness both(c, mesh);
   std::vector<Places> some;

@@ -6,7 +6,7 @@
 
 #include "compile/check/check.h"
 #include "compile/compile.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/rule.h"
@@ -14,7 +14,7 @@
 #include "model/presets.h"
 #include "tests/ir/small_request.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // AdamW for all but the embedding (Adafactor), norms (SGD without a moment) and MLPs (SGD with
@@ -101,7 +101,7 @@ TEST(OptimizerGroups, TextComesBack) {
     r.layout.data = 2;
     r.layout.zero = zero;
     const Program p = compile(r, {});
-    const std::string text = print(p);
+    const std::string text = tessera::print(p);
     EXPECT_TRUE(parse_program(text, "text") == p);
     EXPECT_NE(text.find("policy=3"), text.npos);
   }
@@ -110,16 +110,17 @@ TEST(OptimizerGroups, TextComesBack) {
 // Every group under every ZeRO stage, with tensor and pipeline ranks and tied embeddings, which
 // two stages hold.
 TEST(OptimizerGroups, ProgramsOfAllLayoutsAreProven) {
-  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kT5})
+  for (const model::Family family :
+       {model::Family::kGpt2, model::Family::kLlama, model::Family::kT5})
     for (const int64_t zero : {0, 1, 2, 3}) {
       CompileRequest r = grouped();
-      apply_family(family, r.model);
-      r.model.tied_embeddings = family == Family::kGpt2;
-      if (rule_of(family).encodes) {
+      model::apply_family(family, r.model);
+      r.model.tied_embeddings = family == model::Family::kGpt2;
+      if (model::rule_of(family).encodes) {
         r.model.encoder_layers = 2;
         r.source = 32;
       }
-      derive_sizes(r.model);
+      model::derive_sizes(r.model);
       r.layout.data = 2;
       r.layout.tensor = 2;
       r.layout.pipeline = 2;
@@ -138,4 +139,4 @@ TEST(OptimizerGroups, FrozenWeightsKeepNoState) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

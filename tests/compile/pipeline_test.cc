@@ -11,9 +11,9 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "compile/schedule/spread_layers.h"
+#include "compile/schedule/block_shares.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using Lists = std::vector<std::vector<Action>>;
@@ -237,4 +237,4 @@ TEST(SpreadLayers, EqualWhereEndsCostNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 #include "tests/compile/random_program.h"
 #include "tests/compile/training_program.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using testing::random_program;
@@ -314,4 +314,4 @@ TEST(PlaceByHandDeathTest, AFrameNobodyTouchesIsABug) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

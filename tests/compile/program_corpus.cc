@@ -15,7 +15,7 @@
 #include "train/load_run.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr int kLayouts = 200;
@@ -64,10 +64,10 @@ std::vector<NamedRequest> corpus() {
     recipes.push_back(entry.path());
   std::sort(recipes.begin(), recipes.end());
   for (const Path& path : recipes) {
-    RunConfig c = load_run(path, {});
+    config::RunConfig c = train::load_run(path, {});
     c.precision = c.precision == Precision::kAuto ? Precision::kBf16 : c.precision;
-    resolve_sizes(c);
-    all.push_back({path.stem().string() + ".train", compile_request(c, Purpose::kTrain)});
+    train::resolve_sizes(c);
+    all.push_back({path.stem().string() + ".train", config::compile_request(c, Purpose::kTrain)});
   }
   testing::LayoutDraw draw(kSeed);
   for (int i = 0; i < kLayouts; ++i) {
@@ -92,8 +92,8 @@ void print_all() {
   for (const NamedRequest& n : corpus()) {
     const std::vector<Program> stages = compile_stages(n.request, {});
     for (const size_t stage : shown_stages(stages.size())) {
-      const std::string text = print(stages[stage]);
-      fmt::print("{}.stage{} {:016x}\n", n.name, stage, checksum_of(text));
+      const std::string text = tessera::print(stages[stage]);
+      fmt::print("{}.stage{} {:016x}\n", n.name, stage, checkpoint::checksum_of(text));
     }
   }
 }
@@ -102,7 +102,7 @@ int print_one(const std::string& name) {
   for (const NamedRequest& n : corpus()) {
     if (!name.starts_with(n.name + ".stage")) continue;
     const size_t stage = std::stoul(name.substr(n.name.size() + 6));
-    fmt::print("{}", print(compile_stages(n.request, {}).at(stage)));
+    fmt::print("{}", tessera::print(compile_stages(n.request, {}).at(stage)));
     return 0;
   }
   fmt::print(stderr, "there is no program '{}' in the corpus\n", name);
@@ -110,12 +110,12 @@ int print_one(const std::string& name) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile
 
 int main(int argc, char** argv) {
   try {
-    if (argc > 1) return tessera::print_one(argv[1]);
-    tessera::print_all();
+    if (argc > 1) return tessera::compile::print_one(argv[1]);
+    tessera::compile::print_all();
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());

@@ -32,14 +32,14 @@ class LayoutDraw {
   }
 
   // A run that the layout check accepts, of at most so many ranks.
-  CompileRequest request(int64_t most_ranks) {
+  compile::CompileRequest request(int64_t most_ranks) {
     for (;;) {
-      CompileRequest r = any();
+      compile::CompileRequest r = any();
       const int64_t ranks = r.layout.data * r.layout.tensor * r.layout.pipeline;
       if (ranks > most_ranks) continue;
       try {
-        check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
-        check_head_copies(r);
+        compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
+        compile::check_head_copies(r);
         return r;
       } catch (const Error&) {
       }
@@ -47,11 +47,11 @@ class LayoutDraw {
   }
 
  private:
-  CompileRequest any() {
-    CompileRequest r;
-    apply_family(one_of<Family>(every_family()), r.model);
+  compile::CompileRequest any() {
+    compile::CompileRequest r;
+    model::apply_family(one_of<model::Family>(every_family()), r.model);
     r.model.layers = number(1, 6);
-    if (rule_of(r.model.family).encodes) {
+    if (model::rule_of(r.model.family).encodes) {
       r.model.encoder_layers = number(1, 3);
       r.model.layers = number(1, 3);
       r.source = 24;
@@ -63,14 +63,15 @@ class LayoutDraw {
     r.model.context = 16;
     r.model.tied_embeddings = number(0, 1) == 1;
     if (number(0, 3) == 0) r.model.dropout = 0.1;
-    derive_sizes(r.model);
+    model::derive_sizes(r.model);
     r.sequences = number(1, 2);
     r.tokens = 16;
     r.microbatches = number(1, 5);
-    if (rule_of(r.model.family).groups_heads) r.model.kv_heads = r.microbatches % 3 + 1;
+    if (model::rule_of(r.model.family).groups_heads) r.model.kv_heads = r.microbatches % 3 + 1;
     if (r.model.kv_heads == 3) r.model.kv_heads = 4;
-    r.precision = one_of<Precision>(
-        {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16});
+    r.precision =
+        one_of<compile::Precision>({compile::Precision::kFp32, compile::Precision::kBf16,
+                                    compile::Precision::kBf16Sr, compile::Precision::kFp16});
     std::vector<OptimizerKind> kinds = {OptimizerKind::kAdamW};  // twice as often as others
     for (const OptimizerTraits& o : kOptimizers) kinds.push_back(o.kind);
     r.optimizer.kind = one_of<OptimizerKind>(kinds);
@@ -82,28 +83,34 @@ class LayoutDraw {
     layout(r.layout);
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
-    r.options.gradients = one_of<GradientType>({GradientType::kF32, GradientType::kHalf});
-    r.options.communication = one_of<WireType>({WireType::kSums, WireType::kHalf});
-    r.options.accumulate = one_of<AccumulateKind>({AccumulateKind::kFused, AccumulateKind::kApart});
-    r.options.masks = one_of<MaskKind>({MaskKind::kDrawn, MaskKind::kKept});
+    r.options.gradients =
+        one_of<compile::GradientType>({compile::GradientType::kF32, compile::GradientType::kHalf});
+    r.options.communication =
+        one_of<compile::WireType>({compile::WireType::kSums, compile::WireType::kHalf});
+    r.options.accumulate = one_of<compile::AccumulateKind>(
+        {compile::AccumulateKind::kFused, compile::AccumulateKind::kApart});
+    r.options.masks =
+        one_of<compile::MaskKind>({compile::MaskKind::kDrawn, compile::MaskKind::kKept});
     r.options.bucket_bytes = one_of<int64_t>({0, 0, 1 << 10, 1 << 14});
-    r.options.sent = one_of<SentKind>({SentKind::kDropped, SentKind::kKept});
-    r.options.products = one_of<ProductType>({ProductType::kStored, ProductType::kFp8});
+    r.options.sent =
+        one_of<compile::SentKind>({compile::SentKind::kDropped, compile::SentKind::kKept});
+    r.options.products =
+        one_of<compile::ProductType>({compile::ProductType::kStored, compile::ProductType::kFp8});
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     if (kinds_) kinds_of_layers(r.model);
     return r;
   }
 
   // Optimizers of their own, for names that every family has.
-  static std::vector<OptimizerGroup> groups(const OptimizerPolicy& base) {
-    std::vector<OptimizerPolicy> one_pass;
+  static std::vector<compile::OptimizerGroup> groups(const compile::OptimizerPolicy& base) {
+    std::vector<compile::OptimizerPolicy> one_pass;
     for (const OptimizerKind kind : kOnePassOptimizers)
       if (kind != base.kind) one_pass.emplace_back(base).kind = kind;
     return {{{"*norm*"}, one_pass.front()}, {{"*.mlp.*", "embed.*"}, one_pass.back()}};
   }
 
-  void kinds_of_layers(ModelConfig& m) {
-    const FamilyRule& family = rule_of(m.family);
+  void kinds_of_layers(model::ModelConfig& m) {
+    const model::FamilyRule& family = model::rule_of(m.family);
     for (int64_t l = 0; l < m.layers; ++l) {
       if (family.turns && number(0, 2) == 0) m.no_rope_layers.push_back(l);
       if (!family.encodes && number(0, 1) == 0) m.wide_layers.push_back(l);
@@ -111,16 +118,17 @@ class LayoutDraw {
     if (!m.wide_layers.empty()) m.wide_feed_forward = one_of<int64_t>({32, 64, 128, 256});
   }
 
-  void layout(Layout& l) {
+  void layout(compile::Layout& l) {
     l.data = number(1, 4);
     l.tensor = one_of<int64_t>({1, 1, 2, 4});
     l.pipeline = number(1, 4);
     l.sequence_parallel = number(0, 1) == 1;
-    l.pipeline_schedule = static_cast<PipelineSchedule>(number(0, 3));
-    if (l.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) l.interleave = number(1, 3);
+    l.pipeline_schedule = static_cast<compile::PipelineSchedule>(number(0, 3));
+    if (l.pipeline_schedule == compile::PipelineSchedule::kInterleaved1F1B)
+      l.interleave = number(1, 3);
     l.zero = number(0, 3);
     l.zero_group = number(0, 2);
-    l.zero_reduce = number(0, 1) ? ZeroReduce::kLast : ZeroReduce::kEach;
+    l.zero_reduce = number(0, 1) ? compile::ZeroReduce::kLast : compile::ZeroReduce::kEach;
     l.overlap = number(0, 3);
     l.recompute = one_of<std::string>({"none", "none", "selective", "full", "full:1"});
   }
@@ -136,8 +144,8 @@ class LayoutDraw {
   bool kinds_;
 };
 
-inline std::string text_of(const CompileRequest& r) {
-  const Layout& l = r.layout;
+inline std::string text_of(const compile::CompileRequest& r) {
+  const compile::Layout& l = r.layout;
   return fmt::format(
       "family {} key/value heads {} layers {}+{} tied {} dropout {} precision {} micro-batches {} "
       "| data {} tensor {} "
@@ -150,7 +158,7 @@ inline std::string text_of(const CompileRequest& r) {
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
-      l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
+      l.interleave, l.zero, l.zero_group, l.zero_reduce == compile::ZeroReduce::kEach, l.overlap,
       l.recompute, l.offload, name_of_entry(r.options.products), static_cast<int>(r.optimizer.kind),
       r.adapters.rank, fmt::join(r.frozen, " "), name_of_entry(r.options.gradients),
       name_of_entry(r.options.communication), name_of_entry(r.options.accumulate),

@@ -9,15 +9,15 @@
 #include "compile/memory/memory_plan.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr int64_t kStages = 3, kTensor = 2, kMicrobatches = 5;
 
 CompileRequest request(SentKind sent) {
   CompileRequest r;
-  EXPECT_TRUE(apply_preset("pythia-14m", r.model));
-  derive_sizes(r.model);
+  EXPECT_TRUE(model::apply_preset("pythia-14m", r.model));
+  model::derive_sizes(r.model);
   r.layout.pipeline = kStages;
   r.layout.tensor = kTensor;
   r.layout.sequence_parallel = false;
@@ -73,4 +73,4 @@ TEST(KeptSent, TheProgramsAreRight) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

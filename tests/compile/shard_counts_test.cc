@@ -10,20 +10,20 @@
 #include "model/presets.h"
 #include "tests/every_family.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-ModelConfig tiny(Family family) {
-  ModelConfig m;
-  apply_family(family, m);
+model::ModelConfig tiny(model::Family family) {
+  model::ModelConfig m;
+  model::apply_family(family, m);
   m.layers = 2;
   m.hidden = 32;
   m.heads = 4;
   m.vocabulary = 50;
   m.vocabulary_multiple = 1;
   m.context = 8;
-  if (rule_of(family).encodes) m.encoder_layers = 1;
-  derive_sizes(m);
+  if (model::rule_of(family).encodes) m.encoder_layers = 1;
+  model::derive_sizes(m);
   return m;
 }
 
@@ -56,7 +56,7 @@ std::string counts(const Graph& g, const std::string& name) {
 }
 
 TEST(ShardCounts, Gpt2) {
-  const Graph whole = forward(tiny(Family::kGpt2), 4, 8);
+  const Graph whole = model::forward(tiny(model::Family::kGpt2), 4, 8);
   const Graph g = compiled(whole, false), sp = compiled(whole, true);
   EXPECT_EQ(counts(g, "layer"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
   EXPECT_EQ(counts(sp, "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
@@ -69,28 +69,28 @@ TEST(ShardCounts, Gpt2) {
 }
 
 TEST(ShardCounts, NeoxAddsBeforeItReduces) {
-  const Graph whole = forward(tiny(Family::kNeox), 4, 8);
+  const Graph whole = model::forward(tiny(model::Family::kNeox), 4, 8);
   EXPECT_EQ(counts(compiled(whole, false), "layer"), "1 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
   EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 1 RS | 0 AR 1 AG 2 RS");
 }
 
 TEST(ShardCounts, SequentialResidualIsAsGpt2) {
-  ModelConfig m = tiny(Family::kNeox);
+  model::ModelConfig m = tiny(model::Family::kNeox);
   m.parallel_residual = false;
-  const Graph whole = forward(m, 4, 8);
+  const Graph whole = model::forward(m, 4, 8);
   EXPECT_EQ(counts(compiled(whole, false), "layer"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
   EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
 }
 
 TEST(ShardCounts, LlamaIsAsGpt2) {
-  const Graph whole = forward(tiny(Family::kLlama), 4, 8);
+  const Graph whole = model::forward(tiny(model::Family::kLlama), 4, 8);
   EXPECT_EQ(counts(compiled(whole, false), "layer"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
   EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
 }
 
 // The decoder reads the encoder's output, too, and gives it its gradient.
 TEST(ShardCounts, T5) {
-  const Graph whole = forward(tiny(Family::kT5), 4, 8);
+  const Graph whole = model::forward(tiny(model::Family::kT5), 4, 8);
   const Graph g = compiled(whole, false), sp = compiled(whole, true);
   EXPECT_EQ(counts(g, "encoder"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
   EXPECT_EQ(counts(sp, "encoder"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
@@ -102,8 +102,8 @@ TEST(ShardCounts, T5) {
 
 // Attention and MLP read one norm and are added at once (as in GPT-J).
 TEST(ShardCounts, OneNormIsGatheredOnce) {
-  const ModelConfig m = tiny(Family::kNeox);
-  Graph g = forward(m, 4, 8);
+  const model::ModelConfig m = tiny(model::Family::kNeox);
+  Graph g = model::forward(m, 4, 8);
   const BlockId layer(1);
   // The MLP reads what attention reads.
   std::vector<Op>& ops = g.blocks[layer].forward;
@@ -119,8 +119,8 @@ TEST(ShardCounts, OneNormIsGatheredOnce) {
 
 // Where the model divides nothing, tensor ranks that hold parts of the sequence still agree.
 TEST(ShardCounts, DataAloneCommunicatesNothing) {
-  for (const Family f : every_family()) {
-    Graph g = forward(tiny(f), 4, 8);
+  for (const model::Family f : every_family()) {
+    Graph g = model::forward(tiny(f), 4, 8);
     g.mesh[AxisKind::kReplica] = g.mesh[AxisKind::kShard] = 2;
     shard(g, Layout());
     differentiate(g);
@@ -131,7 +131,7 @@ TEST(ShardCounts, DataAloneCommunicatesNothing) {
     for (const Value& v : g.values) {
       if (v.role != Role::kGradient || v.name == "d_memory") continue;
       for (const AxisKind a : {AxisKind::kReplica, AxisKind::kShard})
-        EXPECT_EQ(v.sharding.place[static_cast<size_t>(a)], kPartial) << v.name;
+        EXPECT_EQ(v.sharding.place[a], kPartial) << v.name;
     }
   }
 }
@@ -141,11 +141,10 @@ TEST(ShardCounts, DataAloneCommunicatesNothing) {
 TEST(ShardCounts, GradientsSayWhatIsLeftToReduce) {
   const auto place = [](const Graph& g, const std::string& name) -> int {
     for (const Value& v : g.values)
-      if (v.name == name + ".gradient")
-        return v.sharding.place[static_cast<size_t>(AxisKind::kTensor)];
+      if (v.name == name + ".gradient") return v.sharding.place[AxisKind::kTensor];
     return -100;
   };
-  const Graph whole = forward(tiny(Family::kGpt2), 4, 8);
+  const Graph whole = model::forward(tiny(model::Family::kGpt2), 4, 8);
   const Graph g = compiled(whole, false), sp = compiled(whole, true);
   for (const char* name : {"layer.norm1.gain", "layer.norm2.bias", "layer.attn.out.bias",
                            "layer.mlp.down.bias", "embed.position.weight", "head.norm.gain"}) {
@@ -163,4 +162,4 @@ TEST(ShardCounts, GradientsSayWhatIsLeftToReduce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

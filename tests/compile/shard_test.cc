@@ -21,21 +21,21 @@ namespace tessera::testing {
 namespace {
 
 struct Trial {
-  ModelConfig model;
+  model::ModelConfig model;
   int64_t replica = 1, shard = 1, tensor = 1;
   bool sequence_parallel = true, selective = false;
-  CompilerOptions options;
+  compile::CompilerOptions options;
   DType type = DType::kF32;
   std::string name;
 };
 
 constexpr int64_t kSequences = 4, kTokens = 8;
-const std::vector<Family> kFamilies = every_family();
+const std::vector<model::Family> kFamilies = every_family();
 
-ModelConfig tiny(Family family) {
-  ModelConfig m;
-  apply_family(family, m);
-  const bool grouped = rule_of(family).groups_heads;
+model::ModelConfig tiny(model::Family family) {
+  model::ModelConfig m;
+  model::apply_family(family, m);
+  const bool grouped = model::rule_of(family).groups_heads;
   m.layers = 2;
   m.hidden = grouped ? 64 : 32;
   m.heads = grouped ? 8 : 4;
@@ -43,24 +43,24 @@ ModelConfig tiny(Family family) {
   m.vocabulary = 53;  // divides by nothing
   m.vocabulary_multiple = 1;
   m.context = kTokens;
-  m.tied_embeddings = family == Family::kGpt2;
-  m.init = m.output_init = Initialiser::kNormal;
+  m.tied_embeddings = family == model::Family::kGpt2;
+  m.init = m.output_init = model::Initialiser::kNormal;
   m.init_std = 0.1;
-  if (rule_of(family).encodes) m.encoder_layers = 2;
-  derive_sizes(m);
+  if (model::rule_of(family).encodes) m.encoder_layers = 2;
+  model::derive_sizes(m);
   return m;
 }
 
 int64_t copies_in(const Trial& s) {
-  Layout layout;
+  compile::Layout layout;
   layout.tensor = s.tensor;
-  return head_copies(s.model, layout);
+  return compile::head_copies(s.model, layout);
 }
 
 Mesh mesh_of(const Trial& s) {
-  Layout layout;
+  compile::Layout layout;
   layout.tensor = s.tensor;
-  Mesh m = tessera::mesh_of(layout, copies_in(s));
+  Mesh m = compile::mesh_of(layout, copies_in(s));
   m[AxisKind::kReplica] = s.replica;
   m[AxisKind::kShard] = s.shard;
   return m;
@@ -69,22 +69,24 @@ Mesh mesh_of(const Trial& s) {
 // As compile() does before it lays anything out.
 Graph built(const Trial& s) {
   const int64_t source = s.model.encoder_layers > 0 ? kTokens : 0;
-  Graph g = forward(s.model, {kSequences, kTokens, source, false, copies_in(s)});
+  Graph g = model::forward(s.model, {kSequences, kTokens, source, false, copies_in(s)});
   g.mesh = mesh_of(s);
-  if (s.options.cross_entropy == CrossEntropyKind::kUnfused) unfuse_cross_entropy(g);
-  if (s.options.attention == AttentionKind::kMaterialised) materialise_attention(g);
-  if (s.type == DType::kBF16) apply_precision(g, Precision::kBf16);
-  Layout layout;
+  if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
+    compile::unfuse_cross_entropy(g);
+  if (s.options.attention == compile::AttentionKind::kMaterialised)
+    compile::materialise_attention(g);
+  if (s.type == DType::kBF16) compile::apply_precision(g, compile::Precision::kBf16);
+  compile::Layout layout;
   layout.sequence_parallel = s.sequence_parallel;
-  shard(g, layout);
+  compile::shard(g, layout);
   for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
-  if (s.options.fuse_bias_gelu) fuse_bias_gelu(g);
-  differentiate(g);
+  if (s.options.fuse_bias_gelu) compile::fuse_bias_gelu(g);
+  compile::differentiate(g);
   for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
-  remove_shares(g);
-  if (s.selective) recompute_selective(g);
-  if (s.options.fuse_residual_norm) fuse_residual_norm(g);
-  remove_dead_ops(g);
+  compile::remove_shares(g);
+  if (s.selective) compile::recompute_selective(g);
+  if (s.options.fuse_residual_norm) compile::fuse_residual_norm(g);
+  compile::remove_dead_ops(g);
   return g;
 }
 
@@ -99,13 +101,15 @@ std::vector<int64_t> known_elements(const Value& v) {
   std::vector<int64_t> elements;
   const Box box = whole_box(v.shape);
   for (const KnownBox& k : known_boxes(v, {box.begin, box.end}, box))
-    each_stretch(known_shape(v), k.part.extents(), k.known, [&](const Stretch& s) {
-      for (int64_t i = 0; i < s.elements; ++i) elements.push_back(s.global + i);
-    });
+    runtime::each_stretch(known_shape(v), k.part.extents(), k.known,
+                          [&](const runtime::Stretch& s) {
+                            for (int64_t i = 0; i < s.elements; ++i)
+                              elements.push_back(s.global + i);
+                          });
   return elements;
 }
 
-Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
+Array contents(const Value& v, int64_t layer, const model::ModelConfig& m) {
   Array a(static_cast<size_t>(v.shape.elements()));
   const std::string name = known_name(v, layer);
   const std::vector<int64_t> known = known_elements(v);
@@ -148,7 +152,7 @@ void join_parts(const Graph& g, int64_t layers, Results& out) {
 }
 
 Results run(const Trial& s, const Graph& g) {
-  PreparedKernels kernels(CpuFeatures(), 1);
+  runtime::PreparedKernels kernels(CpuFeatures(), 1);
   Lockstep machine(g, kernels);
   std::map<ValueId, int64_t> layers;  // that a value has
   for (const ValueId i : g.values.ids()) {
@@ -224,39 +228,40 @@ void on_all_meshes(Trial s) {
     }
 }
 
-Trial of(Family family) {
+Trial of(model::Family family) {
   Trial s;
   s.model = tiny(family);
   return s;
 }
 
-class EveryFamily : public ::testing::TestWithParam<Family> {};
+class EveryFamily : public ::testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Shard, EveryFamily, ::testing::ValuesIn(every_family()),
                          [](const auto& f) { return name_of_entry(f.param); });
 TEST_P(EveryFamily, ComputesTheSameOnAllMeshes) { on_all_meshes(of(GetParam())); }
 
 TEST(Shard, UntiedAndSequentialResidual) {
-  Trial s = of(Family::kGpt2);
+  Trial s = of(model::Family::kGpt2);
   s.model.tied_embeddings = false;
   on_all_meshes(s);
-  s = of(Family::kNeox);
+  s = of(model::Family::kNeox);
   s.model.tied_embeddings = true;
   s.model.parallel_residual = false;
   on_all_meshes(s);
-  s = of(Family::kLlama);
+  s = of(model::Family::kLlama);
   s.model.tied_embeddings = true;
   s.model.rotary_scale = {8, 1, 4, kTokens};
   on_all_meshes(s);
 }
 
 // Only causal attention is ever materialised.
-AttentionKind unfused_attention(Family f) {
-  return rule_of(f).encodes ? AttentionKind::kFused : AttentionKind::kMaterialised;
+compile::AttentionKind unfused_attention(model::Family f) {
+  return model::rule_of(f).encodes ? compile::AttentionKind::kFused
+                                   : compile::AttentionKind::kMaterialised;
 }
 
 TEST(Shard, Dropout) {
-  for (const Family f : kFamilies)
-    for (const AttentionKind a : {AttentionKind::kFused, unfused_attention(f)}) {
+  for (const model::Family f : kFamilies)
+    for (const compile::AttentionKind a : {compile::AttentionKind::kFused, unfused_attention(f)}) {
       Trial s = of(f);
       s.model.dropout = s.model.attention_dropout = 0.2;
       s.options.attention = a;
@@ -265,17 +270,17 @@ TEST(Shard, Dropout) {
 }
 
 TEST(Shard, UnfusedParts) {
-  for (const Family f : kFamilies) {
+  for (const model::Family f : kFamilies) {
     Trial s = of(f);
     s.options.attention = unfused_attention(f);
-    s.options.cross_entropy = CrossEntropyKind::kUnfused;
+    s.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
     s.options.fuse_bias_gelu = s.options.fuse_residual_norm = false;
     on_all_meshes(s);
   }
 }
 
 TEST(Shard, RecomputeSelective) {
-  for (const Family f : kFamilies) {
+  for (const model::Family f : kFamilies) {
     Trial s = of(f);
     s.model.dropout = 0.1;
     s.selective = true;
@@ -284,7 +289,7 @@ TEST(Shard, RecomputeSelective) {
 }
 
 TEST(Shard, Bf16) {
-  for (const Family f : kFamilies) {
+  for (const model::Family f : kFamilies) {
     Trial s = of(f);
     s.type = DType::kBF16;
     on_all_meshes(s);
@@ -292,9 +297,9 @@ TEST(Shard, Bf16) {
 }
 
 TEST(Shard, ThreeAndSixRanks) {
-  for (const Family f : kFamilies) {
+  for (const model::Family f : kFamilies) {
     Trial s = of(f);
-    s.model.hidden = rule_of(f).groups_heads ? 96 : 48;
+    s.model.hidden = model::rule_of(f).groups_heads ? 96 : 48;
     s.model.heads = s.model.hidden / 8;
     s.model.kv_heads = 6;
     s.model.feed_forward = 96;
@@ -315,7 +320,7 @@ TEST(Shard, CopiesOfKeyValueHeads) {
   struct Heads {
     int64_t heads, kv_heads, tensor;
   };
-  for (const Family f : {Family::kLlama, Family::kQwen2})
+  for (const model::Family f : {model::Family::kLlama, model::Family::kQwen2})
     for (const Heads h :
          {Heads{8, 1, 2}, {8, 2, 4}, {8, 1, 8}, {8, 4, 8}, {12, 2, 6}, {12, 6, 4}, {12, 4, 6}})
       for (const bool sp : {false, true}) {
@@ -329,7 +334,8 @@ TEST(Shard, CopiesOfKeyValueHeads) {
         s.shard = h.tensor < 6 ? 2 : 1;
         s.sequence_parallel = sp && kTokens % h.tensor == 0;
         s.selective = sp;
-        s.options.attention = sp ? AttentionKind::kMaterialised : AttentionKind::kFused;
+        s.options.attention =
+            sp ? compile::AttentionKind::kMaterialised : compile::AttentionKind::kFused;
         s.name = fmt::format("{} of {} heads, {}", h.heads, h.kv_heads, text(s));
         expect_equal(s);
       }
@@ -338,7 +344,7 @@ TEST(Shard, CopiesOfKeyValueHeads) {
 // With any one collective left out, the loss or a gradient is wrong: none is there for nothing, and
 // the comparison above would see it.
 TEST(Shard, EveryCollectiveMatters) {
-  for (const Family f : {Family::kGpt2, Family::kNeox})
+  for (const model::Family f : {model::Family::kGpt2, model::Family::kNeox})
     for (const bool sp : {false, true}) {
       Trial s = of(f);
       s.tensor = 2;
@@ -364,10 +370,10 @@ TEST(Shard, EveryCollectiveMatters) {
 }
 
 TEST(Shard, OneRankChangesNothing) {
-  for (const Family f : kFamilies) {
-    Graph g = forward(tiny(f), kSequences, kTokens);
+  for (const model::Family f : kFamilies) {
+    Graph g = model::forward(tiny(f), kSequences, kTokens);
     const Graph before = g;
-    shard(g, Layout());
+    compile::shard(g, compile::Layout());
     ASSERT_EQ(g.values.size(), before.values.size());
     for (const BlockId b : g.blocks.ids()) EXPECT_EQ(g.blocks[b], before.blocks[b]);
     for (const Value& v : g.values) {

@@ -10,11 +10,11 @@
 #include "model/forward.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-Graph tiny(Family family) {
-  ModelConfig m;
+Graph tiny(model::Family family) {
+  model::ModelConfig m;
   m.family = family;
   m.layers = 2;
   m.hidden = 32;
@@ -22,8 +22,8 @@ Graph tiny(Family family) {
   m.vocabulary = 50;
   m.vocabulary_multiple = 1;
   m.context = 8;
-  derive_sizes(m);
-  return forward(m, 4, 8);
+  model::derive_sizes(m);
+  return model::forward(m, 4, 8);
 }
 
 // The block's part of the graph's text, and after it the values' places.
@@ -61,7 +61,7 @@ Graph sharded(Graph g, bool sequence_parallel) {
 }
 
 TEST(ShardText, LayerBeforeAndAfter) {
-  const Graph whole = tiny(Family::kNeox);
+  const Graph whole = tiny(model::Family::kNeox);
   EXPECT_EQ(block_text(whole, "layer"), golden("neox_layer"));
   EXPECT_EQ(block_text(sharded(whole, false), "layer"), golden("neox_layer_tensor2"));
   Graph g = sharded(whole, true);
@@ -72,7 +72,7 @@ TEST(ShardText, LayerBeforeAndAfter) {
 }
 
 TEST(ShardText, EmbeddingAndHead) {
-  Graph g = sharded(tiny(Family::kGpt2), true);
+  Graph g = sharded(tiny(model::Family::kGpt2), true);
   EXPECT_EQ(block_text(g, "embed"), golden("gpt2_embed_tensor2_sequence"));
   differentiate(g);
   remove_shares(g);
@@ -80,4 +80,4 @@ TEST(ShardText, EmbeddingAndHead) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

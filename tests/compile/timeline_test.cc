@@ -6,7 +6,7 @@
 #include "ir/summary.h"
 #include "model/presets.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 int count(const std::string& text, const std::string& what) {
@@ -51,7 +51,7 @@ TEST(Timeline, TheImageHasEachActionOnce) {
 
 TEST(StagesSummary, SaysWhereStagesDiffer) {
   CompileRequest r;
-  apply_preset("pythia-14m", r.model);
+  model::apply_preset("pythia-14m", r.model);
   r.model.layers = 4;
   r.microbatches = 1;
   r.layout.pipeline = 2;
@@ -66,4 +66,4 @@ TEST(StagesSummary, SaysWhereStagesDiffer) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

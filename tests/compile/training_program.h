@@ -49,7 +49,7 @@ class TrainingProgram {
             {g + ".moments", Access::kUpdate}},
            l);
     });
-    place(p_, {});
+    compile::place(p_, {});
     return std::move(p_);
   }
 

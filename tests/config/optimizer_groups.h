@@ -6,7 +6,7 @@
 
 #include "config/optimizer_section.h"
 
-namespace tessera {
+namespace tessera::config {
 
 inline std::vector<OptimizerGroupSection> groups_of(const std::string& yaml) {
   std::vector<OptimizerGroupSection> groups;
@@ -14,4 +14,4 @@ inline std::vector<OptimizerGroupSection> groups_of(const std::string& yaml) {
   return groups;
 }
 
-}  // namespace tessera
+}  // namespace tessera::config

@@ -4,7 +4,7 @@
 #include "config/run_request.h"
 #include "tests/config/optimizer_groups.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 constexpr const char* kRun =
@@ -36,16 +36,16 @@ std::string refusal(const std::string& groups) {
 
 TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
   const RunConfig c = read(kRun);
-  const CompileRequest r = compile_request(c, Purpose::kTrain);
+  const compile::CompileRequest r = compile_request(c, compile::Purpose::kTrain);
   ASSERT_EQ(r.groups.size(), 2u);
-  const OptimizerPolicy& embed = r.groups[0].policy;
+  const compile::OptimizerPolicy& embed = r.groups[0].policy;
   EXPECT_EQ(embed.kind, OptimizerKind::kAdamW);
   EXPECT_EQ(embed.beta1, 0.8);
   EXPECT_EQ(embed.beta2, 0.5);
   EXPECT_EQ(embed.weight_decay, 0.3);
   EXPECT_EQ(embed.rate_multiplier, 0.5);
   EXPECT_FALSE(embed.decays_vectors);
-  const OptimizerPolicy& norms = r.groups[1].policy;  // of another kind: its own defaults
+  const compile::OptimizerPolicy& norms = r.groups[1].policy;  // of another kind: its own defaults
   EXPECT_EQ(norms.kind, OptimizerKind::kSgd);
   EXPECT_EQ(norms.beta1, optimizer_defaults(OptimizerKind::kSgd).beta1);
   EXPECT_EQ(norms.weight_decay, 0);
@@ -56,7 +56,7 @@ TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
 // The section's keys may come after its groups, and from the command line.
 TEST(OptimizerGroups, InheritWhatAnOverrideGives) {
   const RunConfig c = read(kRun, {"optimizer.beta1=0.7", "optimizer.moments=bf16"});
-  const CompileRequest r = compile_request(c, Purpose::kTrain);
+  const compile::CompileRequest r = compile_request(c, compile::Purpose::kTrain);
   EXPECT_EQ(r.groups[0].policy.beta1, 0.7);
   EXPECT_TRUE(r.groups[0].policy.bf16_moments);
   EXPECT_TRUE(r.groups[1].policy.bf16_moments);  // of the whole run, whatever the kind
@@ -116,4 +116,4 @@ TEST(OptimizerGroups, WrongOnesAreRefusedWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::config

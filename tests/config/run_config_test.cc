@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 const std::string kRun =
@@ -43,7 +43,7 @@ TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
       "metrics:    { every_steps: 1, validate_every_steps: 100, tensorboard: true }\n");
   validate(c);
   EXPECT_EQ(c.optimizer.learning_rate, 1e-3);
-  EXPECT_EQ(c.precision, Precision::kBf16);
+  EXPECT_EQ(c.precision, compile::Precision::kBf16);
   EXPECT_EQ(c.model.layers, 6);
   EXPECT_EQ(c.schedule.warmup_steps, 10);
 }
@@ -273,7 +273,7 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
   EXPECT_DOUBLE_EQ(c.model.rotary_share, 1);
-  EXPECT_EQ(c.model.output_init, Initialiser::kScaledNormal);
+  EXPECT_EQ(c.model.output_init, model::Initialiser::kScaledNormal);
   EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_share=0.5"}).model.rotary_share,
                    0.5);
   EXPECT_EQ(error_of(kRun, {"model.family=llama", "model.kv_heads=2"}), "no error");
@@ -346,4 +346,4 @@ TEST(RunConfig, EveryRuleHasAMessage) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::config

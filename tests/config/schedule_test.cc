@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace tessera {
+namespace tessera::config {
 namespace {
 
 Schedule of(ScheduleKind kind, FloorRule rule = FloorRule::kBlend) {
@@ -137,4 +137,4 @@ TEST(Schedule, T5sIsAnInverseRootBehindAConstantWarmUp) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::config

@@ -2,7 +2,6 @@
 // installed: what it lacks would be taken from the rooms, and the linker refuses to have both.
 #include <gtest/gtest.h>
 
-#include "comm/nccl.h"
 #include "comm/world.h"
 #include "kernels/gpu_products.h"
 #include "tests/train/tiny_run.h"
@@ -14,19 +13,19 @@ namespace {
 TEST(WithoutCuda, RunsTakeTheCpu) {
   EXPECT_NE(why_no_gpu().find("built without CUDA"), std::string::npos);
   EXPECT_EQ(compiled_gpu_architectures(), "");
-  RunConfig config = tiny(Family::kLlama);
-  config.run.device = Device::kAuto;
-  EXPECT_FALSE(resolve_device(config, *self_world()).gpu);
-  EXPECT_EQ(config.run.device, Device::kCpu);
-  config.run.device = Device::kCuda;
-  EXPECT_THROW(resolve_device(config, *self_world()), Error);
+  config::RunConfig config = train::tiny(model::Family::kLlama);
+  config.run.device = config::Device::kAuto;
+  EXPECT_FALSE(train::resolve_device(config, *comm::self_world()).gpu);
+  EXPECT_EQ(config.run.device, config::Device::kCpu);
+  config.run.device = config::Device::kCuda;
+  EXPECT_THROW(train::resolve_device(config, *comm::self_world()), Error);
 }
 
 TEST(WithoutCudaDeathTest, NothingElseIsThere) {
-  const auto world = self_world();
+  const auto world = comm::self_world();
   EXPECT_DEATH(kernels::gpu_kernels(), "without CUDA");
   EXPECT_DEATH(kernels::GpuBlas(), "without CUDA");
-  EXPECT_DEATH(nccl_world(*world), "without CUDA");
+  EXPECT_DEATH(comm::nccl_world(*world), "without CUDA");
 }
 
 }  // namespace

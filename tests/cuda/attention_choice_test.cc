@@ -220,39 +220,39 @@ class AttentionRuns : public AttentionChoosing {
  protected:
   void SetUp() override {
     AttentionChoosing::SetUp();
-    config_ = tiny(Family::kLlama);
-    config_.precision = Precision::kBf16;
+    config_ = train::tiny(model::Family::kLlama);
+    config_.precision = compile::Precision::kBf16;
     config_.run.directory = folder_.path().string();
-    config_.run.device = Device::kCuda;
+    config_.run.device = config::Device::kCuda;
   }
-  Curve train(std::string* log = nullptr) {
-    const auto world = self_world();
+  train::Curve train(std::string* log = nullptr) {
+    const auto world = comm::self_world();
     auto kernels = gpu_prepared();
-    share_products(
+    train::share_products(
         *kernels, config_, *world, [&] { return now_s(); },
         [&](const std::string& s) {
           if (log) *log += s + "\n";
         });
-    Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
-    const Curve curve = curve_of(trainer, config_, 3);
+    train::Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
+    const train::Curve curve = train::curve_of(trainer, config_, 3);
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
     return curve;
   }
   Path file() const { return folder_.path() / "products.txt"; }
 
-  TemporaryFolder folder_;
-  RunConfig config_;
+  checkpoint::TemporaryFolder folder_;
+  config::RunConfig config_;
 };
 
 TEST_F(AttentionRuns, TrainAndResumeByTheirFile) {
   std::string log;
-  const Curve first = train(&log);
+  const train::Curve first = train(&log);
   EXPECT_NE(log.find("attention  2 of 2 shapes by cuDNN"), std::string::npos) << log;
-  expect_same(first, run(config_, 3), 2e-3);
+  train::expect_same(first, train::run(config_, 3), 2e-3);
   const std::string text = read_file(file());
   EXPECT_NE(text.find("attention cuDNN 1 b=2 t=24 s=24 kv=2 g=2 d=8"), std::string::npos) << text;
   const int64_t before = dnn_conduct.runs;
-  const Curve again = train();
+  const train::Curve again = train();
   EXPECT_EQ(again.losses, first.losses);
   EXPECT_EQ(again.norms, first.norms);
   EXPECT_GT(dnn_conduct.runs, before);
@@ -262,7 +262,7 @@ TEST_F(AttentionRuns, TrainAndResumeByTheirFile) {
 TEST_F(AttentionRuns, WithoutTheLibraryGoOn) {
   dnn_conduct.absent = true;
   std::string log;
-  expect_same(train(&log), run(config_, 3), 2e-3);
+  train::expect_same(train(&log), train::run(config_, 3), 2e-3);
   EXPECT_NE(log.find("attention by our own kernels: cuDNN 9 is not installed"), std::string::npos)
       << log;
   EXPECT_EQ(log.find("by our own"), log.rfind("by our own")) << log;
@@ -270,17 +270,17 @@ TEST_F(AttentionRuns, WithoutTheLibraryGoOn) {
 }
 
 TEST_F(AttentionRuns, ProposedAndF32AskForNothing) {
-  config_.run.products = ProductChoosing::kProposed;
+  config_.run.products = config::ProductChoosing::kProposed;
   train();
-  config_.run.products = ProductChoosing::kMeasured;
-  config_.precision = Precision::kFp32;
+  config_.run.products = config::ProductChoosing::kMeasured;
+  config_.precision = compile::Precision::kFp32;
   train();
   EXPECT_EQ(dnn_conduct.runs, 0);
 }
 
 TEST_F(AttentionRuns, DocumentsToo) {
   config_.data.documents_apart = true;
-  expect_same(train(), run(config_, 3), 2e-3);
+  train::expect_same(train(), train::run(config_, 3), 2e-3);
   EXPECT_NE(read_file(file()).find("documents"), std::string::npos);
 }
 

@@ -14,10 +14,10 @@ double now_s() {
 }
 
 void expect_all_kernels(const kernels::Backend& device) {
-  const KernelSizes small = {
+  const measure::KernelSizes small = {
       .sequences = 2, .length = 16, .hidden = 24, .heads = 3, .vocabulary = 50, .logit_rows = 5};
   std::set<std::string> names;
-  for (const KernelRate& r : measure_kernels(device, small, now_s, 0)) {
+  for (const measure::KernelRate& r : measure::measure_kernels(device, small, now_s, 0)) {
     EXPECT_TRUE(names.insert(r.name + std::string(name_of(r.type))).second) << r.name;
     EXPECT_GT(r.seconds, 0) << r.name;
     EXPECT_TRUE((r.bytes > 0) != (r.flops > 0)) << r.name;
@@ -25,7 +25,7 @@ void expect_all_kernels(const kernels::Backend& device) {
   // cuDNN's attention is there where it is faster than ours.
   std::erase_if(names, [](const std::string& n) { return n.find("by cuDNN") != n.npos; });
   EXPECT_EQ(names.size(), 26u);
-  EXPECT_GT(measure_copy(device, 1 << 16, now_s, 0), 0);
+  EXPECT_GT(measure::measure_copy(device, 1 << 16, now_s, 0), 0);
 }
 
 class CudaBench : public OnGpu {};

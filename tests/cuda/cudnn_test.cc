@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernels/gpu/dnn_parts.h"
+#include "kernels/gpu/cudnn.h"
 
 namespace tessera {
 namespace {

@@ -16,8 +16,9 @@ class OnGpu : public ::testing::Test {
     if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
     features_ = use_gpu(0);
   }
-  std::unique_ptr<PreparedKernels> gpu_prepared() const {
-    return std::make_unique<PreparedKernels>(kernels::backend_of(CpuFeatures(), 1, features_));
+  std::unique_ptr<runtime::PreparedKernels> gpu_prepared() const {
+    return std::make_unique<runtime::PreparedKernels>(
+        kernels::backend_of(CpuFeatures(), 1, features_));
   }
   GpuFeatures features_;
 };

@@ -25,13 +25,13 @@ class CudaEmulated : public testing::OnGpu {
   void TearDown() override { device_conduct = {}; }
 
   // The host is one step ahead where that is possible.
-  Curve ahead(const RunConfig& c, int steps) const {
-    const auto world = self_world();
-    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-    BatchSource source = batches(c);
+  train::Curve ahead(const config::RunConfig& c, int steps) const {
+    const auto world = comm::self_world();
+    train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+    data::BatchSource source = train::batches(c);
     trainer.initialise();
-    Curve got;
-    const auto keep = [&](const StepResult& r) {
+    train::Curve got;
+    const auto keep = [&](const train::StepResult& r) {
       got.losses.push_back(r.loss);
       got.norms.push_back(r.grad_norm);
     };
@@ -51,30 +51,30 @@ class CudaEmulated : public testing::OnGpu {
 
 // The results of a step are read after finish(); nothing that runs early may write over them.
 TEST_F(CudaEmulated, D_B4_ResultsStayUntilTheyAreRead) {
-  const RunConfig c = tiny(Family::kLlama);
-  const Curve want = run(c, 7);
+  const config::RunConfig c = train::tiny(model::Family::kLlama);
+  const train::Curve want = train::run(c, 7);
   device_conduct.early = true;
-  const Curve got = ahead(c, 7);
+  const train::Curve got = ahead(c, 7);
   ASSERT_EQ(got.losses.size(), 7u);
-  expect_same(got, want, 1e-5);
+  train::expect_same(got, want, 1e-5);
 }
 
 // The executor's own promise, without a trainer between.
 TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
-  const RunConfig c = tiny(Family::kGpt2);
-  const Curve want = run(c, 5);
+  const config::RunConfig c = train::tiny(model::Family::kGpt2);
+  const train::Curve want = train::run(c, 5);
   device_conduct.early = true;
-  const auto world = self_world();
-  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-  BatchSource source = batches(c);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+  data::BatchSource source = train::batches(c);
   trainer.initialise();
   for (int step = 1; step <= 3; ++step) trainer.step(step, 1e-3, source);
   trainer.prepare_step(4, 1e-3, source);
   trainer.start_step();
   trainer.prepare_step(5, 1e-3, source);
   trainer.start_step();
-  const StepResult fourth = trainer.finish_step();
-  Executor& e = trainer.machine().executor(0);
+  const train::StepResult fourth = trainer.finish_step();
+  runtime::Executor& e = trainer.machine().executor(0);
   const auto* const report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   EXPECT_EQ(report[kLossSum] / report[kLossTokens], fourth.loss);
   EXPECT_NEAR(fourth.loss, want.losses[3], 1e-5 * want.losses[3]);
@@ -142,14 +142,14 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
   EXPECT_EQ(kernels->target().alignment, kernels::kBlasWorkspaceAlignment);
   for (const int64_t layers : {1, 3})
     for (const int64_t hidden : {20, 36}) {
-      RunConfig c = tiny(Family::kGpt2);
+      config::RunConfig c = train::tiny(model::Family::kGpt2);
       c.model.layers = layers;
       c.model.hidden = hidden;
       c.model.heads = 2;
       c.model.kv_heads = c.model.feed_forward = 0;
-      derive_sizes(c.model);
-      const auto world = self_world();
-      Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+      model::derive_sizes(c.model);
+      const auto world = comm::self_world();
+      train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
       const Program& p = trainer.program();
       EXPECT_EQ(p.scratch_offset % kernels::kBlasWorkspaceAlignment, 0);
       for (const Segment& s : p.segments)
@@ -157,7 +157,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
           if (op.workspace == kNone) continue;
           EXPECT_EQ(p[op.workspace].offset % kernels::kBlasWorkspaceAlignment, 0) << op.origin;
         }
-      expect_same(curve_of(trainer, c, 2), run(c, 2), 1e-5);
+      train::expect_same(train::curve_of(trainer, c, 2), train::run(c, 2), 1e-5);
     }
 }
 

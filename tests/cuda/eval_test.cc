@@ -11,8 +11,8 @@ constexpr double kRounding = 2e-5;  // of logits, whose sums differ in their ord
 
 class CudaEval : public testing::OnGpu {
  protected:
-  ModelOptions there() const { return {.gpu = features_}; }
-  TemporaryFolder folder_;
+  eval::ModelOptions there() const { return {.gpu = features_}; }
+  checkpoint::TemporaryFolder folder_;
 };
 
 std::vector<int32_t> some_tokens(int32_t n) {
@@ -21,19 +21,20 @@ std::vector<int32_t> some_tokens(int32_t n) {
   return tokens;
 }
 
-std::vector<int32_t> some_source(Family family) {
-  if (!rule_of(family).encodes) return {};
+std::vector<int32_t> some_source(model::Family family) {
+  if (!model::rule_of(family).encodes) return {};
   return {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
 }
 
 TEST_F(CudaEval, LogitsAreTheCpus) {
-  for (const Family family : every_family()) {
-    CheckpointReader reader(fresh_model(folder_.path() / name_of_entry(family), tiny(family)));
+  for (const model::Family family : every_family()) {
+    checkpoint::CheckpointReader reader(
+        eval::fresh_model(folder_.path() / name_of_entry(family), train::tiny(family)));
     const std::vector<int32_t> tokens = some_tokens(40), rows = some_source(family);
     std::vector<int32_t> source = rows;
     source.insert(source.end(), rows.begin(), rows.end());
     const auto length = static_cast<int64_t>(rows.size());
-    LogitsModel here(reader, 2, 20, {}, length), device(reader, 2, 20, there(), length);
+    eval::LogitsModel here(reader, 2, 20, {}, length), device(reader, 2, 20, there(), length);
     const std::span<const float> want = here.read(tokens, source);
     // The second reading becomes a graph, the third is its launch.
     for (int times = 0; times < 3; ++times) {
@@ -46,10 +47,11 @@ TEST_F(CudaEval, LogitsAreTheCpus) {
 }
 
 TEST_F(CudaEval, TokenByToken) {
-  for (const Family family : every_family()) {
-    CheckpointReader reader(fresh_model(folder_.path() / name_of_entry(family), tiny(family)));
+  for (const model::Family family : every_family()) {
+    checkpoint::CheckpointReader reader(
+        eval::fresh_model(folder_.path() / name_of_entry(family), train::tiny(family)));
     const std::vector<int32_t> tokens = some_tokens(20), source = some_source(family);
-    Decoder here(reader, {}, source), device(reader, there(), source);
+    eval::Decoder here(reader, {}, source), device(reader, there(), source);
     for (const size_t prompt : {1u, 18u}) {
       here.forget();
       device.forget();
@@ -64,12 +66,14 @@ TEST_F(CudaEval, TokenByToken) {
 }
 
 TEST_F(CudaEval, WritesTheSameText) {
-  CheckpointReader reader(fresh_model(folder_.path(), tiny(Family::kLlama)));
-  GenerateOptions o;
+  checkpoint::CheckpointReader reader(
+      eval::fresh_model(folder_.path(), train::tiny(model::Family::kLlama)));
+  eval::GenerateOptions o;
   o.max_tokens = 12;
   o.sampling.temperature = 0;
-  Decoder here(reader, {}), device(reader, there());
-  EXPECT_EQ(generate(here, some_tokens(5), o, {}), generate(device, some_tokens(5), o, {}));
+  eval::Decoder here(reader, {}), device(reader, there());
+  EXPECT_EQ(eval::generate(here, some_tokens(5), o, {}),
+            eval::generate(device, some_tokens(5), o, {}));
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 namespace tessera::testing {
 
-inline StreamExecutor& stream_executor(Trainer& trainer) {
-  return dynamic_cast<StreamExecutor&>(trainer.machine().executor(0));
+inline runtime::StreamExecutor& stream_executor(train::Trainer& trainer) {
+  return dynamic_cast<runtime::StreamExecutor&>(trainer.machine().executor(0));
 }
 
 }  // namespace tessera::testing

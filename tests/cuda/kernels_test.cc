@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ir/state.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "tests/cuda/device.h"
 
 namespace tessera::testing {
@@ -34,7 +34,7 @@ class CudaKernels : public OnGpu {
 TEST_F(CudaKernels, ProductsInEightBits) {
   using kernels::Fp8;
   constexpr int64_t kM = 80, kN = 48, kK = 112;
-  PreparedKernels here(read_cpu_features(), 1);
+  runtime::PreparedKernels here(read_cpu_features(), 1);
   const auto there = gpu_prepared();
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
     for (const bool ta : {false, true})

@@ -20,7 +20,7 @@ constexpr const char* kRun =
     "checkpoint: { every_steps: 5, keep: 9 }\n"
     "run: { seed: 1, threads: 1, products: proposed }\n";
 
-class CudaLoop : public ProgramFolder {
+class CudaLoop : public cli::ProgramFolder {
  protected:
   void SetUp() override {
     if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
@@ -36,14 +36,14 @@ class CudaLoop : public ProgramFolder {
   std::map<std::string, Tree> train_in(const std::string& folder,
                                        std::vector<std::string> more) const {
     more.push_back("run.directory=" + folder);
-    TrainOptions o;
+    train::TrainOptions o;
     o.now_s = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
           .count();
     };
     o.wall_s = [] { return 1.0; };
     o.terminal.file = stderr;
-    train(load_run("run.yaml", more), o);
+    train::train(train::load_run("run.yaml", more), o);
     std::map<std::string, Tree> lines;
     const std::string text = get(folder + "/metrics.jsonl");
     for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {

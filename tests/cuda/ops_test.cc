@@ -13,7 +13,7 @@ class CudaOps : public OnGpu {
  protected:
   void expect_same(const Case& c) {
     const Built built(c);
-    PreparedKernels cpu(CpuFeatures(), 1);
+    runtime::PreparedKernels cpu(CpuFeatures(), 1);
     const auto gpu = gpu_prepared();
     Lockstep here(built.graph, cpu), there(built.graph, *gpu);
     for (const ValueId v : built.given) {

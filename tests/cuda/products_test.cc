@@ -19,24 +19,24 @@ class CudaProducts : public testing::OnGpu {
  protected:
   void SetUp() override {
     OnGpu::SetUp();
-    config_ = tiny(Family::kLlama);
+    config_ = train::tiny(model::Family::kLlama);
     config_.run.directory = folder_.path().string();
-    config_.run.device = Device::kCuda;
+    config_.run.device = config::Device::kCuda;
   }
   // Of a start: what it takes, and what it says.
   std::string start(std::vector<std::string>& said) {
-    const std::unique_ptr<PreparedKernels> kernels =
-        resolve_device(config_, *self_world()).kernels(1);
-    const auto world = self_world();
+    const std::unique_ptr<runtime::PreparedKernels> kernels =
+        train::resolve_device(config_, *comm::self_world()).kernels(1);
+    const auto world = comm::self_world();
     said.clear();
-    share_products(*kernels, config_, *world, now_s,
-                   [&](const std::string& line) { said.push_back(line); });
+    train::share_products(*kernels, config_, *world, now_s,
+                          [&](const std::string& line) { said.push_back(line); });
     return kernels->backend().gpu()->choices().text();
   }
   Path file() const { return folder_.path() / "products.txt"; }
 
-  TemporaryFolder folder_;
-  RunConfig config_;
+  checkpoint::TemporaryFolder folder_;
+  config::RunConfig config_;
 };
 
 TEST_F(CudaProducts, AreMeasuredOnce) {
@@ -83,7 +83,7 @@ TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
 }
 
 TEST_F(CudaProducts, ProposedOnesAreNotKept) {
-  config_.run.products = ProductChoosing::kProposed;
+  config_.run.products = config::ProductChoosing::kProposed;
   std::vector<std::string> said;
   start(said);
   EXPECT_TRUE(said.empty());
@@ -91,11 +91,11 @@ TEST_F(CudaProducts, ProposedOnesAreNotKept) {
 }
 
 TEST_F(CudaProducts, MeasuredOnesTrainTheSame) {
-  const auto world = self_world();
+  const auto world = comm::self_world();
   auto kernels = gpu_prepared();
-  share_products(*kernels, config_, *world, now_s, [](const std::string&) {});
-  Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
-  expect_same(curve_of(trainer, config_, 3), run(config_, 3), 1e-5);
+  train::share_products(*kernels, config_, *world, now_s, [](const std::string&) {});
+  train::Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
+  train::expect_same(train::curve_of(trainer, config_, 3), train::run(config_, 3), 1e-5);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "tests/comm/ranks.h"
 #include "tests/cuda/emulator/nccl.h"
 #include "tests/cuda/emulator/streams.h"
@@ -35,11 +35,12 @@ class CudaRanks : public ::testing::Test {
     device_conduct = {};
     device_conduct.number = 1 + static_cast<int>(ranks().rank());
   }
-  static std::unique_ptr<PreparedKernels> kernels() {
-    return std::make_unique<PreparedKernels>(kernels::backend_of(CpuFeatures(), 1, use_gpu(0)));
+  static std::unique_ptr<runtime::PreparedKernels> kernels() {
+    return std::make_unique<runtime::PreparedKernels>(
+        kernels::backend_of(CpuFeatures(), 1, use_gpu(0)));
   }
-  static RunConfig config(const std::string& layout) {
-    RunConfig c = tiny(Family::kLlama);
+  static config::RunConfig config(const std::string& layout) {
+    config::RunConfig c = train::tiny(model::Family::kLlama);
     c.model.layers = 4;
     c.model.kv_heads = 4;
     c.data.sequence_length = 12;
@@ -51,7 +52,7 @@ class CudaRanks : public ::testing::Test {
     if (layout == "pipeline") {
       c.layout.pipeline = 2;
       c.layout.interleave = 2;
-      c.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+      c.layout.pipeline_schedule = compile::PipelineSchedule::kInterleaved1F1B;
     }
     if (layout == "all") c.layout.pipeline = 2, c.layout.tensor = 2;
     if (layout == "four") c.layout.pipeline = 4;
@@ -62,20 +63,21 @@ class CudaRanks : public ::testing::Test {
     if (ranks().size() == 2) return {"data", "zero", "tensor", "pipeline"};
     return {"all", "four", "wide"};
   }
-  static BatchSource source_of(const RunConfig& c, int64_t data_rank) {
-    return BatchSource(batch_shape(c, data_rank), [](int64_t sample, std::span<int32_t> out) {
-      for (size_t t = 0; t < out.size(); ++t)
-        out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
-      return static_cast<int64_t>(out.size());
-    });
+  static data::BatchSource source_of(const config::RunConfig& c, int64_t data_rank) {
+    return data::BatchSource(
+        config::batch_shape(c, data_rank), [](int64_t sample, std::span<int32_t> out) {
+          for (size_t t = 0; t < out.size(); ++t)
+            out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
+          return static_cast<int64_t>(out.size());
+        });
   }
   // Trains on all ranks, one step ahead where that is possible.
-  static Curve train(Trainer& trainer, const RunConfig& c, int steps,
-                     std::vector<CommunicationTime>* times = nullptr) {
+  static train::Curve train(train::Trainer& trainer, const config::RunConfig& c, int steps,
+                            std::vector<runtime::CommunicationTime>* times = nullptr) {
     trainer.initialise();
-    BatchSource source = source_of(c, trainer.data_rank());
-    Curve curve;
-    const auto keep = [&](const StepResult& r) {
+    data::BatchSource source = source_of(c, trainer.data_rank());
+    train::Curve curve;
+    const auto keep = [&](const train::StepResult& r) {
       curve.losses.push_back(r.loss);
       curve.norms.push_back(r.grad_norm);
       if (times) times->push_back(trainer.communication());
@@ -93,17 +95,17 @@ class CudaRanks : public ::testing::Test {
     while (trainer.under_way() > 0) keep(trainer.finish_step());
     return curve;
   }
-  static Curve on_cpu(const RunConfig& c, int steps) {
-    Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
-                    ranks(), {});
+  static train::Curve on_cpu(const config::RunConfig& c, int steps) {
+    train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
+                           INT64_MAX, ranks(), {});
     return train(trainer, c, steps);
   }
-  void expect_trains(const RunConfig& c, const std::string& transport) {
+  void expect_trains(const config::RunConfig& c, const std::string& transport) {
     constexpr int kSteps = 5;
-    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+    train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     EXPECT_NE(trainer.machine().transport().find(transport), std::string::npos)
         << trainer.machine().transport();
-    expect_same(train(trainer, c, kSteps), on_cpu(c, kSteps), 1e-5);
+    train::expect_same(train(trainer, c, kSteps), on_cpu(c, kSteps), 1e-5);
   }
 };
 
@@ -129,13 +131,13 @@ TEST_F(CudaRanks, D_B5_AUsersChoiceIsKept) {
 // The stand-in detects two communicators in two streams that nothing orders.
 TEST_F(CudaRanks, D_B5_OperationsWithoutOrderAreSeen) {
   nccl_conduct.version = NCCL_VERSION(2, 25, 1);
-  const auto world = nccl_world(ranks());
+  const auto world = comm::nccl_world(ranks());
   std::vector<int64_t> all(static_cast<size_t>(ranks().size()));
   std::iota(all.begin(), all.end(), 0);
   const auto first = world->group(all), second = world->group(all);
   const GpuStream one, two;
   const DeviceBuffer a("a", 64 * ranks().size()), b("b", 64 * ranks().size());
-  const auto gather = [&](Communicator& c, const DeviceBuffer& to, Stream s) {
+  const auto gather = [&](comm::Communicator& c, const DeviceBuffer& to, Stream s) {
     c.use(s);
     const TensorView whole = {to.data(), DType::kF32, {16 * ranks().size()}};
     const TensorView part = {to.data() + 64 * ranks().rank(), DType::kF32, {16}};
@@ -157,9 +159,9 @@ TEST_F(CudaRanks, D_B1_RanksOnOneDeviceGoThroughTheHost) {
 TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
   for (const std::string& layout : layouts()) {
     SCOPED_TRACE(layout);
-    const RunConfig c = config(layout);
-    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
-    std::vector<CommunicationTime> times;
+    const config::RunConfig c = config(layout);
+    train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+    std::vector<runtime::CommunicationTime> times;
     train(trainer, c, 4, &times);
     ASSERT_EQ(times.size(), 4u);
     EXPECT_GT(stream_executor(trainer).graphs().size(), 0);
@@ -177,12 +179,12 @@ TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
 
 // The rank that is late is named, with the transfer that waits for it.
 TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
-  const RunConfig c = config(ranks().size() == 2 ? "data" : "four");
-  Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
-  const Executor& e = trainer.machine().executor(0);
-  Waiting seen;
+  const config::RunConfig c = config(ranks().size() == 2 ? "data" : "four");
+  train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+  const runtime::Executor& e = trainer.machine().executor(0);
+  runtime::Waiting seen;
   std::string doing;
-  trainer.machine().hooks().started = [&](const OpStart& at) {
+  trainer.machine().hooks().started = [&](const runtime::OpStart& at) {
     if (at.waits) doing = at.op.origin;
   };
   // Rank 1 comes when rank 0 has seen that it waits, or after a minute. All ranks have one parent.
@@ -192,7 +194,7 @@ TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   std::jthread look([&](const std::stop_token& stop) {
     while (!stop.stop_requested() && !late) {
-      if (const Waiting w = e.waiting(); w.call != kNone) {
+      if (const runtime::Waiting w = e.waiting(); w.call != kNone) {
         seen = w;
         if (ranks().rank() == 0) std::ofstream(told).put('\n');
       }
@@ -216,13 +218,13 @@ TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
 TEST_F(CudaRanks, D_B9_SeveralGraphsAreTheSame) {
   for (const std::string& layout : layouts()) {
     SCOPED_TRACE(layout);
-    const RunConfig c = config(layout);
-    Trainer whole(c, kernels(), INT64_MAX, ranks(), now_s);
-    const Curve want = train(whole, c, 4);
-    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
-    StepGraphs& graphs = stream_executor(trainer).graphs();
+    const config::RunConfig c = config(layout);
+    train::Trainer whole(c, kernels(), INT64_MAX, ranks(), now_s);
+    const train::Curve want = train(whole, c, 4);
+    train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+    runtime::StepGraphs& graphs = stream_executor(trainer).graphs();
     graphs.limits.graph_nodes = 40 + 13 * ranks().rank();  // cut at another call on every rank
-    const Curve got = train(trainer, c, 4);
+    const train::Curve got = train(trainer, c, 4);
     EXPECT_GT(graphs.size(), 2);
     EXPECT_EQ(got.losses, want.losses);
     EXPECT_EQ(got.norms, want.norms);
@@ -231,7 +233,7 @@ TEST_F(CudaRanks, D_B9_SeveralGraphsAreTheSame) {
 
 // An Error in the middle of a group leaves none open, or an abort would become part of it.
 TEST_F(CudaRanks, D_B10_NoGroupStaysOpen) {
-  const auto world = nccl_world(ranks());
+  const auto world = comm::nccl_world(ranks());
   std::vector<int64_t> all(static_cast<size_t>(ranks().size()));
   std::iota(all.begin(), all.end(), 0);
   {
@@ -251,9 +253,9 @@ TEST_F(CudaRanks, D_B10_NoGroupStaysOpen) {
 }
 
 TEST_F(CudaRanks, D_B11_ANormalEndFinishesWithThePeers) {
-  const RunConfig c = config(layouts()[0]);
+  const config::RunConfig c = config(layouts()[0]);
   {
-    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+    train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     train(trainer, c, 2);
   }
   EXPECT_GT(nccl_conduct.joined, 0);
@@ -266,12 +268,12 @@ TEST_F(CudaRanks, D_B11_ANormalEndFinishesWithThePeers) {
 // not fail in its first sum.
 TEST_F(CudaRanks, D_B6_StepsTakeNoMemory) {
   for (const std::string& layout : layouts()) {
-    const RunConfig c = config(layout);
-    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
+    const config::RunConfig c = config(layout);
+    train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     const int64_t before = free_gpu_bytes();
     train(trainer, c, 4);
     EXPECT_EQ(free_gpu_bytes(), before) << layout;
-    const MemoryPlan m = memory_plan(trainer.program());
+    const compile::MemoryPlan m = compile::memory_plan(trainer.program());
     EXPECT_EQ(nccl_conduct.joined, m.communicators) << layout;
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
     nccl_conduct.joined = 0;

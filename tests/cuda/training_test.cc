@@ -12,46 +12,47 @@ namespace {
 
 class CudaTraining : public testing::OnGpu {
  protected:
-  Curve on_gpu(const RunConfig& c, int steps) {
-    const auto world = self_world();
-    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-    return curve_of(trainer, c, steps);
+  train::Curve on_gpu(const config::RunConfig& c, int steps) {
+    const auto world = comm::self_world();
+    train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+    return train::curve_of(trainer, c, steps);
   }
 };
 
 // Of four steps the first is enqueued, the second becomes a graph, the others are its launches.
 TEST_F(CudaTraining, FamiliesInF32) {
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
-    const RunConfig c = tiny(family);
-    expect_same(on_gpu(c, 4), run(c, 4), 1e-5);
+  for (const model::Family family :
+       {model::Family::kGpt2, model::Family::kNeox, model::Family::kLlama}) {
+    const config::RunConfig c = train::tiny(family);
+    train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
   }
 }
 
 TEST_F(CudaTraining, PoliciesOfPrecision) {
-  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr}) {
-    RunConfig c = tiny(Family::kLlama);
+  for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
+    config::RunConfig c = train::tiny(model::Family::kLlama);
     c.precision = p;
-    expect_same(on_gpu(c, 3), run(c, 3), 2e-3);
+    train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
   }
 }
 
 // A sum in another order may turn a rounding to eight bits, so bounds are those of 16 bits.
 TEST_F(CudaTraining, ProductsInEightBits) {
-  RunConfig c = tiny(Family::kLlama);
+  config::RunConfig c = train::tiny(model::Family::kLlama);
   c.model.layers = 1;
-  c.compiler.products = ProductType::kFp8;
-  expect_same(on_gpu(c, 3), run(c, 3), 2e-3);
+  c.compiler.products = compile::ProductType::kFp8;
+  train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
 }
 
 TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
-  RunConfig c = tiny(Family::kLlama);
+  config::RunConfig c = train::tiny(model::Family::kLlama);
   GpuFeatures card;
   card.model = "an older card";
   card.architecture = 80;
-  EXPECT_NO_THROW(require_card_for(c, card));
-  c.compiler.products = ProductType::kFp8;
+  EXPECT_NO_THROW(train::require_card_for(c, card));
+  c.compiler.products = compile::ProductType::kFp8;
   try {
-    require_card_for(c, card);
+    train::require_card_for(c, card);
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
@@ -60,55 +61,58 @@ TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
   }
   for (const int later : {89, 90, 100}) {
     card.architecture = later;
-    EXPECT_NO_THROW(require_card_for(c, card));
+    EXPECT_NO_THROW(train::require_card_for(c, card));
   }
 }
 
 // Its bias table has a gradient of its own, of 16 bits here.
 TEST_F(CudaTraining, EncoderAndDecoderInSixteenBits) {
-  RunConfig c = tiny(Family::kT5);
+  config::RunConfig c = train::tiny(model::Family::kT5);
   c.model.layers = c.model.encoder_layers = 1;
-  c.precision = Precision::kBf16Sr;
-  expect_same(on_gpu(c, 2), run(c, 2), 2e-3);
+  c.precision = compile::Precision::kBf16Sr;
+  train::expect_same(on_gpu(c, 2), train::run(c, 2), 2e-3);
 }
 
 TEST_F(CudaTraining, ArenasAreAsPlanned) {
-  const RunConfig c = tiny(Family::kGpt2);
-  const auto world = self_world();
-  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+  const config::RunConfig c = train::tiny(model::Family::kGpt2);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
-  const std::string line = device_memory_line(trainer.machine(), features_);
+  const std::string line = train::device_memory_line(trainer.machine(), features_);
   const std::string bytes = std::to_string(trainer.program().bytes);
   EXPECT_NE(line.find(bytes + " bytes planned, " + bytes + " allocated"), std::string::npos)
       << line;
 }
 
 TEST_F(CudaTraining, RecomputedLayers) {
-  RunConfig c = tiny(Family::kNeox);
+  config::RunConfig c = train::tiny(model::Family::kNeox);
   c.layout.recompute = "full";
-  expect_same(on_gpu(c, 3), run(c, 3), 1e-5);
+  train::expect_same(on_gpu(c, 3), train::run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, OffloadedActivations) {
-  RunConfig c = tiny(Family::kNeox);
+  config::RunConfig c = train::tiny(model::Family::kNeox);
   c.model.layers = 3;
-  const Curve kept = on_gpu(c, 3);
+  const train::Curve kept = on_gpu(c, 3);
   c.layout.offload = "activations";
-  EXPECT_GT(Trainer(c, gpu_prepared(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
-  const Curve offloaded = on_gpu(c, 3);
+  EXPECT_GT(
+      train::Trainer(c, gpu_prepared(), INT64_MAX, *comm::self_world(), {}).program().host_bytes,
+      0);
+  const train::Curve offloaded = on_gpu(c, 3);
   EXPECT_EQ(offloaded.losses, kept.losses);
   EXPECT_EQ(offloaded.norms, kept.norms);
-  expect_same(offloaded, run(c, 3), 1e-5);
+  train::expect_same(offloaded, train::run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, OffloadedOptimizer) {
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    RunConfig c = tiny(Family::kNeox);
+  for (const compile::Precision precision :
+       {compile::Precision::kFp32, compile::Precision::kBf16}) {
+    config::RunConfig c = train::tiny(model::Family::kNeox);
     c.model.layers = 3;
     c.precision = precision;
-    const Curve kept = on_gpu(c, 4);
+    const train::Curve kept = on_gpu(c, 4);
     c.layout.offload = "activations+optimizer";
-    const Curve offloaded = on_gpu(c, 4);
+    const train::Curve offloaded = on_gpu(c, 4);
     EXPECT_EQ(offloaded.losses, kept.losses);
     EXPECT_EQ(offloaded.norms, kept.norms);
   }
@@ -116,15 +120,15 @@ TEST_F(CudaTraining, OffloadedOptimizer) {
 
 // A save reads state on the host where it is, so every run waits for it, graphs too.
 TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
-  RunConfig c = tiny(Family::kGpt2);
+  config::RunConfig c = train::tiny(model::Family::kGpt2);
   for (const char* offload : {"none", "optimizer"}) {
     c.layout.offload = offload;
-    const auto world = self_world();
-    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+    const auto world = comm::self_world();
+    train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     trainer.initialise();
-    BatchSource source = batches(c);
+    data::BatchSource source = train::batches(c);
     int64_t waits = 0;
-    trainer.before_update([&] { ++waits; });
+    trainer.machine().hooks().before_update = [&] { ++waits; };
     for (int s = 1; s <= 3; ++s) {
       const int64_t before = waits;
       trainer.step(s, 1e-3, source);
@@ -134,30 +138,30 @@ TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
 }
 
 TEST_F(CudaTraining, AttentionInParts) {
-  RunConfig c = tiny(Family::kLlama);
-  c.compiler.attention = AttentionKind::kMaterialised;
-  expect_same(on_gpu(c, 3), run(c, 3), 1e-5);
+  config::RunConfig c = train::tiny(model::Family::kLlama);
+  c.compiler.attention = compile::AttentionKind::kMaterialised;
+  train::expect_same(on_gpu(c, 3), train::run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, Adafactor) {
-  RunConfig c = tiny(Family::kGpt2);
+  config::RunConfig c = train::tiny(model::Family::kGpt2);
   c.optimizer.kind = OptimizerKind::kAdafactor;
   c.optimizer.beta1 = 0.9;
-  expect_same(on_gpu(c, 4), run(c, 4), 1e-5);
+  train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
 }
 
 // A run in several graphs gives the same results; one with too many nodes uses no graph.
 TEST_F(CudaTraining, D_B9_GraphsAreCut) {
-  const RunConfig c = tiny(Family::kLlama);
-  const Curve want = on_gpu(c, 4);
+  const config::RunConfig c = train::tiny(model::Family::kLlama);
+  const train::Curve want = on_gpu(c, 4);
   std::vector<std::string> said;
   for (const int64_t most : {INT64_MAX, int64_t{100}}) {
-    const auto world = self_world();
-    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+    const auto world = comm::self_world();
+    train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     trainer.machine().hooks().captured = [&](const std::string& line) { said.push_back(line); };
-    StepGraphs& graphs = testing::stream_executor(trainer).graphs();
+    runtime::StepGraphs& graphs = testing::stream_executor(trainer).graphs();
     graphs.limits = {.graph_nodes = 30, .nodes = most};
-    const Curve got = curve_of(trainer, c, 4);
+    const train::Curve got = train::curve_of(trainer, c, 4);
     EXPECT_EQ(got.losses, want.losses);
     EXPECT_EQ(got.norms, want.norms);
     if (most == INT64_MAX) {
@@ -175,14 +179,14 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
 
 // The host starts a step while the one before is under way: the same bits.
 TEST_F(CudaTraining, TheHostIsAhead) {
-  const RunConfig c = tiny(Family::kLlama);
-  const Curve want = on_gpu(c, 7);
-  const auto world = self_world();
-  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-  BatchSource source = batches(c);
+  const config::RunConfig c = train::tiny(model::Family::kLlama);
+  const train::Curve want = on_gpu(c, 7);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+  data::BatchSource source = train::batches(c);
   trainer.initialise();
-  Curve got;
-  const auto keep = [&](const StepResult& r) {
+  train::Curve got;
+  const auto keep = [&](const train::StepResult& r) {
     got.losses.push_back(r.loss);
     got.norms.push_back(r.grad_norm);
   };
@@ -206,35 +210,35 @@ TEST_F(CudaTraining, TheHostIsAhead) {
 // leaves the weights alone, and the bad step can be looked at again.
 TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
   constexpr int kBad = 4;
-  const RunConfig c = tiny(Family::kLlama);
-  const BatchShape shape = batch_shape(c, 0);
+  const config::RunConfig c = train::tiny(model::Family::kLlama);
+  const data::BatchShape shape = config::batch_shape(c, 0);
   const auto source = [&] {
-    return BatchSource(shape, [&](int64_t sample, std::span<int32_t> out) {
+    return data::BatchSource(shape, [&](int64_t sample, std::span<int32_t> out) {
       for (size_t t = 0; t < out.size(); ++t)
         out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
       if (sample == shape.samples_before(kBad - 1) + 1) out[5] = 1'000'000;
       return static_cast<int64_t>(out.size());
     });
   };
-  const auto world = self_world();
-  const auto begin = [&](Trainer& t, BatchSource& s) {
+  const auto world = comm::self_world();
+  const auto begin = [&](train::Trainer& t, data::BatchSource& s) {
     t.initialise();
     for (int step = 1; step < kBad; ++step) EXPECT_TRUE(t.step(step, 1e-3, s).finite);
   };
-  Trainer until(c, gpu_prepared(), INT64_MAX, *world, {});
-  BatchSource its = source();
+  train::Trainer until(c, gpu_prepared(), INT64_MAX, *world, {});
+  data::BatchSource its = source();
   begin(until, its);
-  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-  BatchSource ours = source();
+  train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
+  data::BatchSource ours = source();
   begin(trainer, ours);
   trainer.prepare_step(kBad, 1e-3, ours);
   trainer.start_step();
   trainer.prepare_step(kBad + 1, 1e-3, ours);
   trainer.start_step();
   EXPECT_FALSE(trainer.finish_step().finite);
-  const std::string found = first_bad_value(trainer, *world);
+  const std::string found = train::first_bad_value(trainer, *world);
   EXPECT_NE(found.find("(embedding): NaN at element"), std::string::npos) << found;
-  const std::vector<StateTensor> want = until.state(), got = trainer.state();
+  const std::vector<checkpoint::StateTensor> want = until.state(), got = trainer.state();
   ASSERT_EQ(want.size(), got.size());
   for (size_t i = 0; i < want.size(); ++i)
     EXPECT_EQ(
@@ -245,16 +249,17 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
 
 // What is saved is what was trained.
 TEST_F(CudaTraining, StateComesBackToTheHost) {
-  const RunConfig c = tiny(Family::kGpt2);
-  const auto world = self_world();
-  Trainer here(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world, {});
-  Trainer there(c, gpu_prepared(), INT64_MAX, *world, {});
-  BatchSource source = batches(c);
-  for (Trainer* t : {&here, &there}) {
+  const config::RunConfig c = train::tiny(model::Family::kGpt2);
+  const auto world = comm::self_world();
+  train::Trainer here(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
+                      INT64_MAX, *world, {});
+  train::Trainer there(c, gpu_prepared(), INT64_MAX, *world, {});
+  data::BatchSource source = train::batches(c);
+  for (train::Trainer* t : {&here, &there}) {
     t->initialise();
     t->step(1, 1e-3, source);
   }
-  const std::vector<StateTensor> want = here.state(), got = there.state();
+  const std::vector<checkpoint::StateTensor> want = here.state(), got = there.state();
   ASSERT_EQ(want.size(), got.size());
   for (size_t i = 0; i < want.size(); ++i) {
     ASSERT_EQ(want[i].name, got[i].name);

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 constexpr int64_t kT = 3;
@@ -216,4 +216,4 @@ TEST(BatchesTest, RowsCarryDocumentsAndTheEncodersSource) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -6,7 +6,7 @@
 
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 std::vector<int> first(const std::vector<double>& weights, int n) {
@@ -64,4 +64,4 @@ TEST(BlendTest, AnySampleInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Rules = std::map<std::pair<int32_t, int32_t>, Merge>;
@@ -72,4 +72,4 @@ TEST(MergeTable, LetsALaterPairReplaceAnEarlierOne) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

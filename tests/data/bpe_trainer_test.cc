@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 BpeDescription train(WordCounts& counts, int32_t vocabulary) {
@@ -127,4 +127,4 @@ TEST(WordCounts, KeepsLineEnds) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

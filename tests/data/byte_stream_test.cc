@@ -5,7 +5,7 @@
 
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 std::string gzip(const std::string& text) {
@@ -100,4 +100,4 @@ TEST_F(ByteStreamTest, RefusesWhatIsNoFile) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

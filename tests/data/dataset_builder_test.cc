@@ -8,7 +8,7 @@
 #include "data/indexed_dataset.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 class DatasetBuilderTest : public DatasetFixture {
@@ -203,4 +203,4 @@ TEST_F(DatasetBuilderTest, AFullDiskLeavesTheOldDatasetAlone) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -14,7 +14,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 
 class DatasetFixture : public testing::Test {
  protected:
@@ -100,4 +100,4 @@ class ByteTokenizer : public Tokenizer {
   uint64_t fingerprint() const override { return 42; }
 };
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,9 +1,9 @@
 #include "data/documents.h"
 
-#include "data/json_scan.h"
+#include "data/json_line.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 class DocumentsTest : public DatasetFixture {
@@ -145,4 +145,4 @@ TEST_F(DocumentsTest, RefusesWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 TEST(EncodeCache, FindsWhatWasInsertedAndNothingElse) {
@@ -66,4 +66,4 @@ TEST(EncodeCache, LeavesOutLongWords) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -11,7 +11,7 @@
 #include "data/samples.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using IndexedDatasetTest = DatasetFixture;
@@ -284,4 +284,4 @@ TEST_F(IndexedDatasetTest, APipeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "data/permutation.h"
+#include "data/samples.h"
 #include "data/training_data.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 class InstructionsTest : public DatasetFixture {
@@ -310,4 +310,4 @@ TEST(RowPacking, PutsEachThingIntoOneRow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

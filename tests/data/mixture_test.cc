@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 Mixture three_stages() {
@@ -44,4 +44,4 @@ TEST(Mixture, IsTheSameFromAnySample) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,11 +1,11 @@
-#include "data/permutation.h"
+#include "data/samples.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 TEST(PermutationTest, HitsEachPlaceOnce) {
@@ -58,4 +58,4 @@ TEST(PermutationTest, NeighboursPart) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

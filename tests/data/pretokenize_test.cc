@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -70,4 +70,4 @@ TEST(Pretokenize, TakesInvalidBytesForPunctuation) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 // Documents of 0 to 12 tokens; the tokens are numbered through the file.
@@ -122,4 +122,4 @@ TEST_F(SamplesTest, TooSmallIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

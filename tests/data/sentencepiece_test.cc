@@ -12,7 +12,7 @@
 #include "data/sentencepiece_tokenizer.h"
 #include "data/sentencepiece_trainer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -336,4 +336,4 @@ TEST(CharacterMap, L7_RulesWithoutEndAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

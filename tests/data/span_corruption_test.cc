@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -146,4 +146,4 @@ TEST(SpanCorruption, DrawsAllDivisionsAlike) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -7,7 +7,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/tokenizer_json.h"
 
-namespace tessera {
+namespace tessera::data {
 
 // Ids 0 to 255 are the bytes; then " t", "he", " the", "ab".
 inline BpeDescription small_bpe() {
@@ -33,4 +33,4 @@ inline BpeTokenizer tokenizer_of(const BpeDescription& bpe) {
   return BpeTokenizer(bpe, hash_bytes(write_tokenizer_json(bpe)), "test.json");
 }
 
-}  // namespace tessera
+}  // namespace tessera::data

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/data/tokenizer_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -161,4 +161,4 @@ TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "tests/data/tokenizer_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -175,4 +175,4 @@ TEST(EncodeBatch, GivesWhatOneThreadGives) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

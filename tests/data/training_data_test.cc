@@ -6,7 +6,7 @@
 #include "data/dataset_builder.h"
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 class TrainingDataTest : public DatasetFixture {
@@ -266,4 +266,4 @@ TEST_F(TrainingDataTest, ValidationKnowsItsBytesWithAndWithoutPrefixJson) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 TEST(Utf8, DecodesEveryLengthAndItsLimits) {
@@ -117,4 +117,4 @@ TEST(Nfc, SaysWhatMayChange) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -72,4 +72,4 @@ TEST(UnigramCut, LongTextsAreCutAsShortOnes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,4 +1,4 @@
-#include "data/unigram_json.h"
+#include "data/sentencepiece_model.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "base/tree.h"
 #include "data/tokenizer.h"
 
-namespace tessera {
+namespace tessera::data {
 namespace {
 
 SentencePieceModel::Piece piece(const char* text, float score, PieceType type) {
@@ -113,4 +113,4 @@ TEST(UnigramJson, AFolderIsReadByItsModelNotByWhatWasMadeOfIt) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::data

@@ -1,7 +1,6 @@
 // A model with adapters, and the plain weights that merging makes of it, give the same logits.
 #include <cmath>
 
-#include "checkpoint/average.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/saving.h"
@@ -9,11 +8,11 @@
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
-CheckpointHeader header_of(const RunConfig& c, int64_t step) {
-  CheckpointHeader h;
+checkpoint::CheckpointHeader header_of(const config::RunConfig& c, int64_t step) {
+  checkpoint::CheckpointHeader h;
   h.step = step;
   h.config = to_tree(c);
   h.model = to_tree(c.model);
@@ -22,8 +21,8 @@ CheckpointHeader header_of(const RunConfig& c, int64_t step) {
   return h;
 }
 
-std::vector<float> logits_of(const Path& checkpoint, const RunConfig& c) {
-  CheckpointReader reader(checkpoint);
+std::vector<float> logits_of(const Path& checkpoint, const config::RunConfig& c) {
+  checkpoint::CheckpointReader reader(checkpoint);
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < c.model.context; ++i) tokens.push_back((i * 7 + 3) % 96);
   const std::vector<int32_t> source(c.model.encoder_layers > 0 ? 7 : 0, 5);
@@ -42,60 +41,61 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / norm);
 }
 
-class EveryFamily : public testing::TestWithParam<Family> {};
+class EveryFamily : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Adapters, EveryFamily, testing::ValuesIn(every_family()));
 
 TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
-  TemporaryFolder folder;
-  RunConfig c = tiny(GetParam());
+  checkpoint::TemporaryFolder folder;
+  config::RunConfig c = train::tiny(GetParam());
   c.lora.rank = 3;
   c.lora.alpha = 24;
   c.lora.targets = {"*.attn.*", "*.mlp.down.weight"};
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
   trainer.initialise();
-  save(folder.path(), header_of(c, 1), trainer.state());
-  BatchSource source = batches(c);
+  checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
+  data::BatchSource source = train::batches(c);
   for (int s = 1; s <= 10; ++s) trainer.step(s, 2e-2, source);
-  save(folder.path(), header_of(c, 2), trainer.state());
+  checkpoint::save(folder.path(), header_of(c, 2), trainer.state());
   const Path merged = folder.path() / "merged";
-  EXPECT_GT(merge_adapters(folder.path() / "2", merged, "test").adapters, 0);
+  EXPECT_GT(checkpoint::merge_adapters(folder.path() / "2", merged, "test").adapters, 0);
   const auto tuned = logits_of(folder.path() / "2", c), plain = logits_of(merged, c);
   EXPECT_LT(distance(plain, tuned), 1e-5);
   EXPECT_GT(distance(logits_of(folder.path() / "1", c), tuned), 1e-3);  // something was learned
-  EXPECT_THROW(export_hf(folder.path() / "2", folder.path() / "hf", {}), Error);
-  EXPECT_THROW(merge_adapters(merged, folder.path() / "again", "test"), Error);
+  EXPECT_THROW(checkpoint::export_hf(folder.path() / "2", folder.path() / "hf", {}), Error);
+  EXPECT_THROW(checkpoint::merge_adapters(merged, folder.path() / "again", "test"), Error);
 }
 
 TEST(Average, IsTheMeanOfEachWeight) {
-  TemporaryFolder folder;
-  const RunConfig c = tiny(Family::kLlama);
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+  checkpoint::TemporaryFolder folder;
+  const config::RunConfig c = train::tiny(model::Family::kLlama);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
   std::vector<std::vector<float>> seen;
   for (const uint64_t seed : {1u, 2u, 3u}) {
     trainer.machine().initialise(seed);
-    for (const StateTensor& t : trainer.state())
+    for (const checkpoint::StateTensor& t : trainer.state())
       if (t.name == "layer1.attn.out.weight")
         seen.emplace_back(t.data.f32(), t.data.f32() + t.data.elements());
-    save(folder.path(), header_of(c, static_cast<int64_t>(seed)), trainer.state());
+    checkpoint::save(folder.path(), header_of(c, static_cast<int64_t>(seed)), trainer.state());
   }
   const std::vector<Path> all = {folder.path() / "1", folder.path() / "3", folder.path() / "2"};
-  average_checkpoints(all, folder.path() / "mean", "test");
-  CheckpointReader mean(folder.path() / "mean");
+  checkpoint::average_checkpoints(all, folder.path() / "mean", "test");
+  checkpoint::CheckpointReader mean(folder.path() / "mean");
   EXPECT_EQ(mean.header().step, 3);
   EXPECT_EQ(mean.find("layer1.attn.out.weight|moment1"), nullptr);
-  const StoredTensor* t = mean.find("layer1.attn.out.weight");
+  const checkpoint::StoredTensor* t = mean.find("layer1.attn.out.weight");
   ASSERT_NE(t, nullptr);
   std::vector<float> values(static_cast<size_t>(t->shape.elements()));
   mean.read(t->name, {values.data(), DType::kF32, t->shape});
   for (size_t i = 0; i < values.size(); ++i)
     EXPECT_NEAR(values[i], (seen[0][i] + seen[1][i] + seen[2][i]) / 3, 1e-7);
-  EXPECT_THROW(average_checkpoints({all.data(), 1}, folder.path() / "one", "test"), Error);
-  EXPECT_THROW(average_checkpoints(all, folder.path() / "mean", "test"), Error);
+  EXPECT_THROW(checkpoint::average_checkpoints({all.data(), 1}, folder.path() / "one", "test"),
+               Error);
+  EXPECT_THROW(checkpoint::average_checkpoints(all, folder.path() / "mean", "test"), Error);
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -3,18 +3,18 @@
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/eval/fresh_model.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
-class Decoding : public testing::TestWithParam<Family> {};
+class Decoding : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Decoder, Decoding, testing::ValuesIn(every_family()));
 
-void expect_the_same_token_by_token(const RunConfig& c) {
-  TemporaryFolder folder;
-  CheckpointReader reader(fresh_model(folder.path(), c));
+void expect_the_same_token_by_token(const config::RunConfig& c) {
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointReader reader(fresh_model(folder.path(), c));
   std::vector<int32_t> tokens, source;
   for (int32_t i = 0; i < 20; ++i) tokens.push_back((i * 7 + 3) % 96);
-  if (rule_of(c.model.family).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
+  if (model::rule_of(c.model.family).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
   LogitsModel all(reader, 1, 20, {}, static_cast<int64_t>(source.size()));
   const std::span<const float> wanted = all.read(tokens, source);
   const size_t vocabulary = wanted.size() / tokens.size();
@@ -31,14 +31,16 @@ void expect_the_same_token_by_token(const RunConfig& c) {
   }
 }
 
-TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) { expect_the_same_token_by_token(tiny(GetParam())); }
+TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
+  expect_the_same_token_by_token(train::tiny(GetParam()));
+}
 
 // Each layer has a cache of its own, whichever kind it is.
 TEST(DecodingStacks, TokenByTokenEqualsAllAtOnce) {
-  for (const Family family : every_decoder()) {
-    RunConfig c = tiny(family);
+  for (const model::Family family : every_decoder()) {
+    config::RunConfig c = train::tiny(family);
     c.model.layers = 5;
-    if (rule_of(family).turns) c.model.no_rope_layers = {1, 4};
+    if (model::rule_of(family).turns) c.model.no_rope_layers = {1, 4};
     c.model.wide_layers = {0, 1, 2};
     c.model.wide_feed_forward = 48;
     expect_the_same_token_by_token(c);
@@ -46,4 +48,4 @@ TEST(DecodingStacks, TokenByTokenEqualsAllAtOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

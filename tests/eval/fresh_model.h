@@ -4,22 +4,22 @@
 #include "checkpoint/saving.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::eval {
 
 // The model of a run with fresh weights, saved.
-inline Path fresh_model(const Path& folder, const RunConfig& c) {
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+inline Path fresh_model(const Path& folder, const config::RunConfig& c) {
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
   trainer.initialise();
-  CheckpointHeader h;
+  checkpoint::CheckpointHeader h;
   h.step = 1;
   h.config = to_tree(c);
   h.model = to_tree(c.model);
   h.state = Tree::object();
   h.version = "test";
-  save(folder, h, trainer.state());
+  checkpoint::save(folder, h, trainer.state());
   return folder / "1";
 }
 
-}  // namespace tessera
+}  // namespace tessera::eval

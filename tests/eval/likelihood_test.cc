@@ -4,17 +4,17 @@
 #include <cmath>
 
 #include "checkpoint/hf_folder.h"
-#include "eval/answer.h"
+#include "eval/evaluate.h"
 #include "eval/generate.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/eval/fresh_model.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
-RunConfig letters(Family family) {
-  RunConfig c = tiny(family);
+config::RunConfig letters(model::Family family) {
+  config::RunConfig c = train::tiny(family);
   c.model.vocabulary = 260;
   c.model.init_std *= 4;  // far from equally likely
   return c;
@@ -27,7 +27,7 @@ double log_of(std::span<const float> logits, int32_t token) {
 }
 
 // Token by token.
-double one_by_one(CheckpointReader& reader, const Continuation& c) {
+double one_by_one(checkpoint::CheckpointReader& reader, const Continuation& c) {
   const bool encodes = model_of(reader).encoder_layers > 0;
   Decoder decoder(reader, {}, encodes ? c.context : std::vector<int32_t>());
   std::span<const float> logits = decoder.read(encodes ? std::vector<int32_t>{0} : c.context);
@@ -39,13 +39,13 @@ double one_by_one(CheckpointReader& reader, const Continuation& c) {
   return sum;
 }
 
-class Likelihoods : public testing::TestWithParam<Family> {};
+class Likelihoods : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(EveryFamily, Likelihoods, testing::ValuesIn(every_family()));
 
 TEST_P(Likelihoods, OfManyAreThoseOfEachTokenByToken) {
-  TemporaryFolder folder;
-  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
-  const ByteTokenizer tokenizer;
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  const data::ByteTokenizer tokenizer;
   const TextRules rules = text_rules(reader, tokenizer);
   std::vector<Continuation> asked;
   for (const char* context : {"Is it?", "A", "Both of them ", ""})
@@ -57,8 +57,8 @@ TEST_P(Likelihoods, OfManyAreThoseOfEachTokenByToken) {
 }
 
 TEST_P(Likelihoods, TheMostProbableTextIsGreedy) {
-  TemporaryFolder folder;
-  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
   const bool encodes = model_of(reader).encoder_layers > 0;
   const std::vector<int32_t> context = {72, 101, 121};
   Decoder decoder(reader, {}, encodes ? context : std::vector<int32_t>());
@@ -76,9 +76,9 @@ TEST_P(Likelihoods, TheMostProbableTextIsGreedy) {
 }
 
 TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
-  TemporaryFolder folder;
-  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
-  const ByteTokenizer tokenizer;
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  const data::ByteTokenizer tokenizer;
   TextRules rules = text_rules(reader, tokenizer);
   TaskSpec spec;
   spec.kind = TaskKind::kExactMatch;
@@ -103,7 +103,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
 }
 
 TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
-  const ByteTokenizer tokenizer;
+  const data::ByteTokenizer tokenizer;
   TextRules rules;
   rules.alone = 256;
   Continuation c = encode_continuation(tokenizer, rules, "a ", "b");
@@ -127,14 +127,14 @@ TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
 
 // As a folder of Hugging Face says it, kept by its import.
 TEST(TextRules, AnImportedModelStopsWhereItsFolderSays) {
-  TemporaryFolder folder;
-  CheckpointHeader h;
-  h.model = to_tree(tiny(Family::kLlama).model);
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointHeader h;
+  h.model = to_tree(train::tiny(model::Family::kLlama).model);
   h.state = Tree::object();
-  const ByteTokenizer tokenizer;
+  const data::ByteTokenizer tokenizer;
   const auto rules = [&](const char* state) {
     h.state = parse_json(state, "state");
-    return hf_text_rules(h);
+    return checkpoint::hf_text_rules(h);
   };
   EXPECT_EQ(rules(R"({"imported_from": "x", "stops": [3, 7], "begin": 1})").stops,
             (std::vector<int32_t>{3, 7}));
@@ -144,4 +144,4 @@ TEST(TextRules, AnImportedModelStopsWhereItsFolderSays) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

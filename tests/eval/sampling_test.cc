@@ -1,4 +1,4 @@
-#include "eval/sampling.h"
+#include "eval/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 TEST(Validate, NamesTheOption) {
@@ -44,4 +44,4 @@ TEST(SamplingUniform, IsAFunctionOfItsMeaning) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

@@ -6,10 +6,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "eval/answer_pattern.h"
 #include "eval/evaluate.h"
 
-namespace tessera {
+namespace tessera::eval {
 namespace {
 
 class TaskTest : public testing::Test {
@@ -188,4 +187,4 @@ TEST(AnswerPattern, GivesTheFirstGroupOrTheMatch) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::eval

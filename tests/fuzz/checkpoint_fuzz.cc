@@ -17,8 +17,8 @@ namespace {
 constexpr std::string_view kRaw = "raw:";
 constexpr int64_t kMaxBytes = 1 << 20;  // read back at most; a shape may ask for far more
 
-void read_back(CheckpointReader& reader) {
-  for (const StoredTensor& t : reader.tensors()) {
+void read_back(checkpoint::CheckpointReader& reader) {
+  for (const checkpoint::StoredTensor& t : reader.tensors()) {
     const int64_t bytes = t.shape.elements() * size_of(t.dtype);
     if (bytes > kMaxBytes) continue;
     std::vector<std::byte> out(static_cast<size_t>(bytes) + 1);
@@ -40,19 +40,20 @@ void open_checkpoint(std::string_view index) {
     std::filesystem::create_directories(f);
     put(f / "pieces-0.bin", std::string(512, '\0'));
     put(f / "pieces-1.bin", std::string(512, '\0'));
-    put(f / kTokenizerFile, "{}");
+    put(f / checkpoint::kTokenizerFile, "{}");
     return f;
   }();
-  put(folder / kIndexFile, index);
+  put(folder / checkpoint::kIndexFile, index);
   try {
     // What is accepted is written in the same words again.
-    const std::string text = to_text(parse_index(index, "index.json"));
-    CHECK(to_text(parse_index(text, "again")) == text, "{} is read as something else", text);
-    stored_model(CheckpointReader(folder));
+    const std::string text = checkpoint::to_text(checkpoint::parse_index(index, "index.json"));
+    CHECK(checkpoint::to_text(checkpoint::parse_index(text, "again")) == text,
+          "{} is read as something else", text);
+    checkpoint::stored_model(checkpoint::CheckpointReader(folder));
   } catch (const Error&) {
   }
   try {
-    CheckpointReader reader(folder);
+    checkpoint::CheckpointReader reader(folder);
     read_back(reader);
     reader.verify();
   } catch (const Error&) {
@@ -71,7 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   }
   const size_t tail = text.rfind(",\n\"xxh3\":\"");
   if (tail != std::string::npos) text.resize(tail);
-  text += fmt::format(",\n\"xxh3\":\"{}\"}}\n", checksum_text(checksum_of(text)));
+  text += fmt::format(",\n\"xxh3\":\"{}\"}}\n",
+                      checkpoint::checksum_text(checkpoint::checksum_of(text)));
   open_checkpoint(text);
   return 0;
 }
@@ -83,7 +85,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
   try {
     std::string text(reinterpret_cast<const char*>(data), size);
     if (text.starts_with(kRaw)) return LLVMFuzzerMutate(data, size, most);
-    return put_mutated(IndexMutator(seed).mutate(text), data, size, most);
+    return put_mutated(checkpoint::IndexMutator(seed).mutate(text), data, size, most);
   } catch (const Error&) {
     return LLVMFuzzerMutate(data, size, most);
   }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/documents.h"
-#include "data/json_scan.h"
+#include "data/json_line.h"
 
 using namespace tessera;
 
@@ -21,10 +21,11 @@ const std::string& memory_file(std::string_view bytes) {
   return name;
 }
 
-void read_documents(std::string_view bytes, const DocumentOptions& options) {
-  DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0, .left_out = {}}, options);
+void read_documents(std::string_view bytes, const data::DocumentOptions& options) {
+  data::DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0, .left_out = {}},
+                              options);
   int64_t offset = -1, line = 0;
-  for (Document d; stream.next(d);) {
+  for (data::Document d; stream.next(d);) {
     CHECK(d.offset > offset && d.line > line, "document at {}:{} after {}:{}", d.line, d.offset,
           line, offset);
     offset = d.offset;
@@ -34,10 +35,10 @@ void read_documents(std::string_view bytes, const DocumentOptions& options) {
 
 // The message names a place in the line, from 1.
 void compare_parsers(std::string_view line) {
-  const JsonScan scan = scan_json(line, "text");
+  const data::JsonScan scan = data::scan_json(line, "text");
   std::string padded(line), text;
   try {
-    JsonLineParser("text").parse(padded, "line:1", text);
+    data::JsonLineParser("text").parse(padded, "line:1", text);
   } catch (const Error& e) {
     CHECK(std::string_view(e.what()).starts_with("line:1:"), "no place in: {}", e.what());
     CHECK(scan.found != "string" || !scan.error.empty(), "refused: {}", e.what());
@@ -55,9 +56,9 @@ void compare_parsers(std::string_view line) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  DocumentOptions options;
-  options.split = static_cast<Split>(data[0] % 3);
-  options.format = data[0] & 4 ? TextFormat::kJsonLines : TextFormat::kAuto;
+  data::DocumentOptions options;
+  options.split = static_cast<data::Split>(data[0] % 3);
+  options.format = data[0] & 4 ? data::TextFormat::kJsonLines : data::TextFormat::kAuto;
   options.any_bytes = (data[0] & 16) == 0;
   try {
     read_documents(bytes, options);

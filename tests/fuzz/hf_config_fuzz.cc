@@ -10,14 +10,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    ModelConfig model = model_from_hf_config(parse_json(text, "config.json"), "config.json");
+    model::ModelConfig model =
+        model::model_from_hf_config(parse_json(text, "config.json"), "config.json");
     model.layers = std::min<int64_t>(model.layers, 3);
     model.encoder_layers = std::min<int64_t>(model.encoder_layers, 3);
-    for (const HfTensor& t : hf_tensors(model))
+    for (const model::HfTensor& t : model::hf_tensors(model))
       CHECK(t.shape.elements() > 0 && t.part().elements() == t.their_shape.elements(), "{}",
             t.theirs);
-    const Tree once = hf_config_of_model(model, 1, DType::kF32);
-    const Tree again = hf_config_of_model(model_from_hf_config(once, "written"), 1, DType::kF32);
+    const Tree once = model::hf_config_of_model(model, 1, DType::kF32);
+    const Tree again =
+        model::hf_config_of_model(model::model_from_hf_config(once, "written"), 1, DType::kF32);
     CHECK(to_json(once) == to_json(again), "{} is read back as {}", to_json(once), to_json(again));
   } catch (const Error&) {
   }

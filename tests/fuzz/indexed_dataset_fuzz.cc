@@ -29,7 +29,7 @@ void put_about(std::string_view about) {
   is_there = !about.empty();
 }
 
-void read_all(const IndexedDataset& data) {
+void read_all(const data::IndexedDataset& data) {
   int64_t tokens = 0;
   std::vector<int32_t> ids;
   for (int64_t s = 0; s < data.sequences(); ++s) {
@@ -44,7 +44,7 @@ void read_all(const IndexedDataset& data) {
 }
 
 // Lengths that are read from the file when they are needed are those that are held in memory.
-void compare_unheld(const IndexedDataset& held, const IndexedDataset& unheld) {
+void compare_unheld(const data::IndexedDataset& held, const data::IndexedDataset& unheld) {
   CHECK(held.identity() == unheld.identity(), "{}, {}", held.identity(), unheld.identity());
   read_all(unheld);
   const auto compare = [&](int64_t first, std::span<const int32_t> lengths) {
@@ -66,7 +66,7 @@ void expect_error(Act&& act) {
 }
 
 // Changes both files while they are open.
-void change_files(const IndexedDataset& unheld, size_t index_bytes) {
+void change_files(const data::IndexedDataset& unheld, size_t index_bytes) {
   unheld.require_unchanged();
   put_tokens(static_cast<size_t>(unheld.tokens() * size_of(unheld.dtype())) + 1);
   expect_error([&] { unheld.require_unchanged(); });
@@ -90,15 +90,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   put(file(".idx"), index);
   put_about(rest.substr(index.size()));
   try {
-    const IndexedDataset dataset(scratch_folder() / "d");
+    const data::IndexedDataset dataset(scratch_folder() / "d");
     read_all(dataset);
-    const auto described = read_about(dataset);
+    const auto described = data::read_about(dataset);
     if (described) {
-      const std::string once = to_json(*described);
+      const std::string once = data::to_json(*described);
       put_about(once);
-      CHECK(to_json(*read_about(dataset)) == once, "{} reads back otherwise", once);
+      CHECK(data::to_json(*data::read_about(dataset)) == once, "{} reads back otherwise", once);
     }
-    const IndexedDataset unheld(scratch_folder() / "d", 0);
+    const data::IndexedDataset unheld(scratch_folder() / "d", 0);
     compare_unheld(dataset, unheld);
     change_files(unheld, index.size());
   } catch (const Error&) {

@@ -12,15 +12,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     overrides.push_back(text.substr(from, to - from));
     from = to + 1;
   }
-  RunConfig config;
+  config::RunConfig config;
   try {
-    config = read_run(parse_yaml(text.substr(0, cut), "run.yaml"), "run.yaml", overrides);
-    validate(config);
+    config = config::read_run(parse_yaml(text.substr(0, cut), "run.yaml"), "run.yaml", overrides);
+    config::validate(config);
   } catch (const Error&) {
     return 0;
   }
   const std::string once = to_yaml(to_tree(config));
-  const std::string again = to_yaml(to_tree(read_run(parse_yaml(once, "again"), "again", {})));
+  const std::string again =
+      to_yaml(to_tree(config::read_run(parse_yaml(once, "again"), "again", {})));
   CHECK(once == again, "{}\nis read back as\n{}", once, again);
   return 0;
 }

@@ -12,9 +12,10 @@ namespace {
 constexpr std::string_view kIndexed = "index:", kSeparator = "\n--\n";
 
 // Reading what lies outside of the file would be seen by the sanitizer.
-uint64_t read_all(const SafetensorsFolder& folder) {
+uint64_t read_all(const checkpoint::SafetensorsFolder& folder) {
   uint64_t sum = 0;
-  for (const std::string& name : folder.names()) sum ^= checksum_of(folder.find(name)->bytes);
+  for (const std::string& name : folder.names())
+    sum ^= checkpoint::checksum_of(folder.find(name)->bytes);
   return sum;
 }
 
@@ -25,7 +26,7 @@ void open_folder(std::string_view index, std::string_view file) {
   put(place / (index.empty() ? "model.safetensors" : "one.safetensors"), file);
   if (!index.empty()) put(place / "model.safetensors.index.json", index);
   try {
-    read_all(SafetensorsFolder(place));
+    read_all(checkpoint::SafetensorsFolder(place));
   } catch (const Error&) {
   }
 }

@@ -11,7 +11,7 @@
 namespace tessera {
 
 inline const Path& scratch_folder() {
-  static const TemporaryFolder folder(TemporaryFolder::quick());
+  static const checkpoint::TemporaryFolder folder(checkpoint::TemporaryFolder::quick());
   return folder.path();
 }
 

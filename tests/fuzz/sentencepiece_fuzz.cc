@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-void check_encoding(const SentencePieceTokenizer& tokenizer, const std::string& text) {
+void check_encoding(const data::SentencePieceTokenizer& tokenizer, const std::string& text) {
   const std::vector<int32_t> ids = tokenizer.encode(text);
   CHECK(ids == tokenizer.encode(text), "encoded otherwise the second time");
   tokenizer.decode(ids);
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t length = std::min<size_t>(data[0], size - 1);
   const std::string text(input.substr(1, length));
   try {
-    check_encoding(SentencePieceTokenizer(input.substr(1 + length), "input"), text);
+    check_encoding(data::SentencePieceTokenizer(input.substr(1 + length), "input"), text);
   } catch (const Error&) {
   }
   return 0;

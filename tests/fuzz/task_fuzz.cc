@@ -1,7 +1,6 @@
 // A task file, a line "===", its examples as JSON lines, another such line, and a text that a model
 // wrote: examples and an answer, or an Error.
 #include "base/error.h"
-#include "eval/answer_pattern.h"
 #include "eval/task.h"
 #include "tests/fuzz/scratch_folder.h"
 
@@ -19,12 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   put(file, part());
   put(examples, part());
   try {
-    const TaskSpec spec = read_task(file);
+    const eval::TaskSpec spec = eval::read_task(file);
     if (!spec.extract.empty()) {
-      const std::string answer = AnswerPattern(spec.extract).find(rest);
+      const std::string answer = eval::AnswerPattern(spec.extract).find(rest);
       CHECK(answer.size() <= rest.size(), "{} bytes of {}", answer.size(), rest.size());
     }
-    for (const Example& e : read_examples(spec, examples))
+    for (const eval::Example& e : eval::read_examples(spec, examples))
       CHECK(!e.options.empty() && e.gold < std::ssize(e.options), "option {} of {}", e.gold,
             e.options.size());
   } catch (const Error&) {

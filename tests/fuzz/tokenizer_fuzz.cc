@@ -8,19 +8,19 @@
 namespace tessera {
 namespace {
 
-std::string without_added_tokens(const std::string& text, BpeDescription bpe) {
+std::string without_added_tokens(const std::string& text, data::BpeDescription bpe) {
   bpe.added_tokens.clear();
   bpe.nfc = bpe.add_prefix_space = false;
-  const BpeTokenizer tokenizer(bpe, 1, "input");
-  EncodeCache cache(1 << 16);
-  EncodeReport report;
+  const data::BpeTokenizer tokenizer(bpe, 1, "input");
+  data::EncodeCache cache(1 << 16);
+  data::EncodeReport report;
   std::vector<int32_t> ids;
   tokenizer.encode(text, ids, cache, &report);
   return report.replaced_bytes > 0 ? text : tokenizer.decode(ids);
 }
 
-void check_encoding(const std::string& text, const BpeDescription& bpe) {
-  const BpeTokenizer tokenizer(bpe, 2, "input");
+void check_encoding(const std::string& text, const data::BpeDescription& bpe) {
+  const data::BpeTokenizer tokenizer(bpe, 2, "input");
   const std::vector<int32_t> ids = tokenizer.encode(text);
   for (const int32_t id : ids) tokenizer.token_bytes(id);
   if (const size_t cut = tokenizer.last_cut(text); cut > 0) {
@@ -42,9 +42,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = std::min(input.find('\0'), input.size());
   const std::string text(input.substr(std::min(end + 1, input.size())));
   try {
-    const BpeDescription bpe = read_tokenizer_json(input.substr(0, end), "input");
+    const data::BpeDescription bpe = data::read_tokenizer_json(input.substr(0, end), "input");
     check_encoding(text, bpe);
-    const BpeDescription again = read_tokenizer_json(write_tokenizer_json(bpe), "output");
+    const data::BpeDescription again =
+        data::read_tokenizer_json(data::write_tokenizer_json(bpe), "output");
     CHECK(again.merges == bpe.merges && again.vocabulary == bpe.vocabulary, "written otherwise");
   } catch (const Error&) {
   }

@@ -27,8 +27,8 @@ class Tensors {
  public:
   explicit Tensors(const Path& path) : file_(path) {}
 
-  const SafetensorsEntry& entry(const std::string& name) const {
-    for (const SafetensorsEntry& e : file_.entries()) {
+  const checkpoint::SafetensorsEntry& entry(const std::string& name) const {
+    for (const checkpoint::SafetensorsEntry& e : file_.entries()) {
       if (e.name == name) return e;
     }
     throw Error("{} has no {}", file_.path().string(), name);
@@ -41,10 +41,10 @@ class Tensors {
     return out;
   }
   double number(const std::string& name) const { return std::stod(file_.metadata().at(name)); }
-  const std::vector<SafetensorsEntry>& entries() const { return file_.entries(); }
+  const std::vector<checkpoint::SafetensorsEntry>& entries() const { return file_.entries(); }
 
  private:
-  SafetensorsFile file_;
+  checkpoint::SafetensorsFile file_;
 };
 
 double relative_distance(const std::vector<float>& got, const std::vector<float>& want) {
@@ -94,7 +94,7 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
       stream.insert(stream.end(), row, row + shape[1] - 1);
     }
     stream.push_back(rows.back());
-    IndexedDatasetWriter writer(folder_ / "data", DType::kU16);
+    data::IndexedDatasetWriter writer(folder_ / "data", DType::kU16);
     writer.add_document(stream);
     writer.commit("{}");
     std::filesystem::remove(folder_ / "data.json");  // as if another program had made it
@@ -153,7 +153,7 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
     const Tensors got(folder_ / fmt::format("gradients{}.safetensors", micro));
     const double bound = kTimesOwn * reference_.number("fp32_distance.gradients");
     int compared = 0;
-    for (const SafetensorsEntry& e : reference_.entries()) {
+    for (const checkpoint::SafetensorsEntry& e : reference_.entries()) {
       if (!e.name.starts_with("gradient.")) continue;
       const std::string name = e.name.substr(std::strlen("gradient."));
       EXPECT_EQ(got.entry(name).shape, e.shape) << name;
@@ -208,6 +208,9 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"qwen2",
                "family: qwen2, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
                "feed_forward: 128, rotary_base: 10000, norm_epsilon: 1.0e-5"},
+        Family{"mixtral",
+               "family: mixtral, hidden: 32, heads: 4, kv_heads: 2, vocabulary: 281, "
+               "feed_forward: 80, experts: 4"},
         Family{"t5", kT5}, Family{"t5-tied", kT5Tied}),
     [](const auto& family) {
       std::string name = family.param.name;

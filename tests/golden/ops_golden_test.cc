@@ -46,7 +46,7 @@ class Golden : public ::testing::Test {
   Golden() : file_(Path(TESSERA_GOLDEN_FOLDER) / "ops.safetensors") {}
 
   Array get(const std::string& name) const {
-    for (const SafetensorsEntry& e : file_.entries()) {
+    for (const checkpoint::SafetensorsEntry& e : file_.entries()) {
       if (e.name != name) continue;
       Array a(*e.dtype, e.shape);
       std::memcpy(a.view().data, file_.bytes(e).data(), file_.bytes(e).size());
@@ -70,7 +70,7 @@ class Golden : public ::testing::Test {
   }
 
  private:
-  SafetensorsFile file_;
+  checkpoint::SafetensorsFile file_;
 };
 
 std::vector<std::byte> workspace(int64_t bytes) {

@@ -1,6 +1,6 @@
 #include "tests/ir/op_cases.h"
 
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/state.h"
 
 namespace tessera::testing {

@@ -38,9 +38,9 @@ Program full_program() {
   v.decays = true;
   v.initial = {0.1 + 0.2, -1.0 / 3};
   v.whole = {"the whole", {4, 6}, 4, 2};
-  v.sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 0;
-  v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = kShared;
-  v.sharding.place[static_cast<size_t>(AxisKind::kContext)] = kPartialMax;
+  v.sharding.place[AxisKind::kTensor] = 0;
+  v.sharding.place[AxisKind::kShard] = kShared;
+  v.sharding.place[AxisKind::kContext] = kPartialMax;
   p.values[ValueId(2)].name = "two words \"quoted\" \\ and\na line";
   p.values[ValueId(3)].name = p.values[ValueId(1)].name;  // no longer a name for one
   p.kinds[FrameKindId(1)].name = "-3";
@@ -124,48 +124,50 @@ TEST(Print, GraphsComeBack) {
 }
 
 TEST(Print, CompiledProgramsComeBack) {
-  CompileRequest r = small_request();
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16})
+  compile::CompileRequest r = small_request();
+  for (const model::Family family :
+       {model::Family::kNeox, model::Family::kGpt2, model::Family::kLlama})
+    for (const compile::Precision precision :
+         {compile::Precision::kFp32, compile::Precision::kBf16})
       for (const char* recompute : {"none", "selective", "full:1"}) {
         r.model.family = family;
-        r.model.dropout = r.model.attention_dropout = family == Family::kGpt2 ? 0.1 : 0;
+        r.model.dropout = r.model.attention_dropout = family == model::Family::kGpt2 ? 0.1 : 0;
         r.precision = precision;
         r.layout.recompute = recompute;
-        expect_round_trip(compile(r, {}));
-        const Graph g = forward(r.model, 2, 32);
+        expect_round_trip(compile::compile(r, {}));
+        const Graph g = model::forward(r.model, 2, 32);
         EXPECT_TRUE(parse_graph(print(g), "text") == g);
       }
 }
 
 TEST(Print, AnEncoderComesBack) {
-  CompileRequest r = small_request();
-  r.model.family = Family::kT5;
+  compile::CompileRequest r = small_request();
+  r.model.family = model::Family::kT5;
   r.model.encoder_layers = 2;
   r.source = 24;
-  expect_round_trip(compile(r, {}));
-  Graph g = forward(r.model, {2, 32, 24});
+  expect_round_trip(compile::compile(r, {}));
+  Graph g = model::forward(r.model, {2, 32, 24});
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
-  differentiate(g);
+  compile::differentiate(g);
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
 }
 
 // Two stacks of one stream, whose values have the same names.
 TEST(Print, InterleavedStacksComeBack) {
-  CompileRequest r = small_request();
+  compile::CompileRequest r = small_request();
   r.model.layers = 5;
   r.layout.data = r.layout.pipeline = 2;
   for (const char* recompute : {"none", "full:1"})
     for (const std::vector<int64_t>& nope : {std::vector<int64_t>{1, 4}, {0, 2}}) {
       r.model.no_rope_layers = nope;
       r.layout.recompute = recompute;
-      for (const Program& p : compile_stages(r, {})) expect_round_trip(p);
-      Graph g = forward(r.model, 2, 32);
+      for (const Program& p : compile::compile_stages(r, {})) expect_round_trip(p);
+      Graph g = model::forward(r.model, 2, 32);
       EXPECT_NE(print(g).find(nope[0] == 1 ? "block layer_nope layers=2 at=1,4"
                                            : "block layer_nope layers=2 at=0,2"),
                 std::string::npos);
       EXPECT_TRUE(parse_graph(print(g), "text") == g);
-      differentiate(g);
+      compile::differentiate(g);
       EXPECT_TRUE(parse_graph(print(g), "text") == g);
     }
 }
@@ -193,21 +195,21 @@ TEST(Parse, ABlockHasAsManyLayersAsNumbers) {
 // What names alone tell: copies, gradients, factors and the frames that belong to a kind of
 // weights.
 TEST(Print, RelationsComeBack) {
-  CompileRequest r = small_request();
+  compile::CompileRequest r = small_request();
   r.optimizer.kind = OptimizerKind::kAdafactor;
   r.layout.data = 2;
   for (const int64_t zero : {0, 1, 3}) {
     r.layout.zero = zero;
-    expect_round_trip(compile(r, {}));
+    expect_round_trip(compile::compile(r, {}));
   }
   r.layout = {};
   r.layout.offload = "activations";
   r.model.layers = 4;
-  expect_round_trip(compile(r, {}));
+  expect_round_trip(compile::compile(r, {}));
   r.layout.offload = "none";
   r.layout.pipeline = 2;
   r.microbatches = 2;
-  expect_round_trip(compile(r, {}));
+  expect_round_trip(compile::compile(r, {}));
 }
 
 // Doubles and integers, of all magnitudes, are told apart and come back bit for bit.
@@ -225,7 +227,7 @@ TEST(Print, NumbersComeBack) {
 }
 
 TEST(Summary, GroupsCallsAndAddsUp) {
-  const std::string s = summary(compile(small_request(), {}));
+  const std::string s = summary(compile::compile(small_request(), {}));
   for (const char* wanted :
        {"program train: ", "#2-#3        forward.layer layer=0…1 mb=0\n",
         "#5-#6        backward.layer layer=1…0 mb=0\n", "  layer.weights ", "state", "arena"})

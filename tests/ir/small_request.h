@@ -5,8 +5,8 @@
 
 namespace tessera::testing {
 
-inline CompileRequest small_request() {
-  CompileRequest r;
+inline compile::CompileRequest small_request() {
+  compile::CompileRequest r;
   r.model.layers = 2;
   r.model.hidden = 64;
   r.model.heads = 4;

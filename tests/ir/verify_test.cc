@@ -35,44 +35,48 @@ Target greedy_target() {
 }
 
 TEST(Verify, ProgramsWithAnEncoderAreRight) {
-  for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits})
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-      CompileRequest r = small_request();
-      r.model.family = Family::kT5;
+  for (const compile::Purpose purpose :
+       {compile::Purpose::kTrain, compile::Purpose::kValidate, compile::Purpose::kLogits})
+    for (const compile::Precision precision :
+         {compile::Precision::kFp32, compile::Precision::kBf16}) {
+      compile::CompileRequest r = small_request();
+      r.model.family = model::Family::kT5;
       r.model.encoder_layers = 3;
       r.model.dropout = r.model.attention_dropout = 0.1;
       r.purpose = purpose;
       r.precision = precision;
       r.source = 24;
-      if (purpose != Purpose::kTrain) r.microbatches = 1;
-      EXPECT_EQ(texts(verify(compile(r, greedy_target()))), "");
-      EXPECT_EQ(texts(verify(forward(r.model, 2, 32))), "");
+      if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
+      EXPECT_EQ(texts(verify(compile::compile(r, greedy_target()))), "");
+      EXPECT_EQ(texts(verify(model::forward(r.model, 2, 32))), "");
     }
 }
 
 TEST(Verify, CompiledProgramsAreRight) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
-    for (const Purpose purpose :
-         {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
-      for (const Precision precision : {Precision::kFp32, Precision::kBf16})
+  for (const model::Family family :
+       {model::Family::kNeox, model::Family::kGpt2, model::Family::kLlama})
+    for (const compile::Purpose purpose : {compile::Purpose::kTrain, compile::Purpose::kValidate,
+                                           compile::Purpose::kLogits, compile::Purpose::kDecode})
+      for (const compile::Precision precision :
+           {compile::Precision::kFp32, compile::Precision::kBf16})
         for (const char* recompute : {"none", "selective", "full:1"})
           for (const bool fused : {true, false}) {
-            CompileRequest r = small_request();
+            compile::CompileRequest r = small_request();
             r.model.family = family;
-            r.model.tied_embeddings = family == Family::kGpt2;
+            r.model.tied_embeddings = family == model::Family::kGpt2;
             r.model.parallel_residual = fused;
             r.model.dropout = r.model.attention_dropout = fused ? 0 : 0.1;
             r.purpose = purpose;
             r.precision = precision;
             r.layout.recompute = recompute;
-            if (purpose != Purpose::kTrain) r.microbatches = 1;
+            if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
             if (!fused) {
-              r.options.attention = AttentionKind::kMaterialised;
-              r.options.cross_entropy = CrossEntropyKind::kUnfused;
+              r.options.attention = compile::AttentionKind::kMaterialised;
+              r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
               r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false;
             }
-            EXPECT_EQ(texts(verify(compile(r, fused ? greedy_target() : Target()))), "");
-            EXPECT_EQ(texts(verify(forward(r.model, 2, 32))), "");
+            EXPECT_EQ(texts(verify(compile::compile(r, fused ? greedy_target() : Target()))), "");
+            EXPECT_EQ(texts(verify(model::forward(r.model, 2, 32))), "");
           }
 }
 
@@ -136,7 +140,7 @@ TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
 // Places of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
 Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   Sample s = sample_graph();
-  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind axis = AxisKind::kTensor;
   s.graph.mesh[AxisKind::kTensor] = 2;
   const auto put = [&](ValueId v, int8_t place) {
     s.graph[v].sharding.place[axis] = place;
@@ -185,8 +189,8 @@ std::string converted(const OpAttributes& attributes, int8_t from, int8_t to) {
   for (Value& v : values) v.shape = {2, 8, 32};
   values[ValueId(0)].name = "x";
   values[ValueId(1)].name = "y";
-  values[ValueId(0)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
-  values[ValueId(1)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
+  values[ValueId(0)].sharding.place[AxisKind::kTensor] = from;
+  values[ValueId(1)].sharding.place[AxisKind::kTensor] = to;
   Op op;
   op.attributes = attributes;
   op.inputs = {ValueId(0)};
@@ -236,7 +240,7 @@ TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Op& up = s.graph.blocks.front().forward[1];
   up.inputs[0] = s.hidden;  // no norm between
   s.graph.blocks.front().forward.erase(s.graph.blocks.front().forward.begin());
-  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const AxisKind axis = AxisKind::kTensor;
   s.graph[s.hidden].sharding.place[axis] = kPartial;
   s.graph[s.weight].sharding.place[axis] = kShared;
   s.graph[s.out].sharding.place[axis] = kPartial;
@@ -303,7 +307,7 @@ TEST(VerifyProgram, NamesBrokenCalls) {
 
 // A frame that is written, but not all of it.
 TEST(VerifyProgram, NamesWhatIsLeftOut) {
-  Program p = compile(small_request(), {});
+  Program p = compile::compile(small_request(), {});
   for (Segment& s : p.segments) {
     if (s.phase != Phase::kBackward || s.subject != "layer") continue;
     const auto norm =
@@ -318,7 +322,7 @@ TEST(VerifyProgram, NamesWhatIsLeftOut) {
 // Every value of a compiled program moved onto the bytes of another: found whenever both are alive,
 // so most of the time.
 TEST(VerifyProgram, NamesScratchThatOverlaps) {
-  const Program good = compile(small_request(), {});
+  const Program good = compile::compile(small_request(), {});
   int moved = 0, found = 0;
   for (const ValueId v : good.values.ids()) {
     if (good.values[v].frame != kNone || good.values[v].offset <= 0) continue;

@@ -3,10 +3,9 @@
 #include <limits>
 
 #include "base/philox.h"
-#include "kernels/cast.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
+#include "kernels/gradient_norm.h"
 #include "kernels/initialise.h"
-#include "kernels/squares.h"
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {

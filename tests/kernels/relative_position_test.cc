@@ -1,4 +1,4 @@
-#include "kernels/relative_position.h"
+#include "kernels/attention.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 std::vector<RankFacts> alike(int n) {
@@ -69,4 +69,4 @@ TEST(Agreement, FactsRoundTrip) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

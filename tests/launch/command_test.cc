@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "launch/home.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 TEST(StartCommand, Mpirun) {
@@ -97,4 +97,4 @@ TEST(Home, AddressesOfThisHostEndWithLoopback) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

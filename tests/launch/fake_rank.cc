@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "launch/heartbeat.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 double steady_s() {
@@ -116,11 +116,11 @@ int run(const Task& t) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch
 
 int main(int argc, char** argv) {
   try {
-    return tessera::run(tessera::read_task(argc, argv));
+    return tessera::launch::run(tessera::launch::read_task(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

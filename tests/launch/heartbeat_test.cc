@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "launch/receiver.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 double steady_s() {
@@ -213,4 +213,4 @@ TEST_F(HeartbeatTest, WithoutAHomeAllIsNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

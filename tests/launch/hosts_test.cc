@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 TEST(Hosts, Reads) {
@@ -40,4 +40,4 @@ TEST(Hosts, RefusesWithThePlace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

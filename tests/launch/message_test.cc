@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "launch/doing.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 TEST(Message, RoundTrips) {
@@ -99,4 +99,4 @@ TEST(DoingSlot, NeverTorn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

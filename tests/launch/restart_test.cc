@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 AttemptEnd end_at(int64_t step, Loss loss = Loss::kDied, int rank = 1) {
@@ -86,4 +86,4 @@ TEST(Smaller, OnOneHost) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

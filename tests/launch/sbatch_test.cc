@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 BatchJob sample() {
@@ -117,4 +117,4 @@ TEST_F(SbatchRun, AtTheTimeLimitItSavesAndGoesBack) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

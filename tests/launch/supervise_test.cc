@@ -11,7 +11,7 @@
 #include "launch/command.h"
 #include "launch/home.h"
 
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 double steady_s() {
@@ -160,4 +160,4 @@ TEST_F(Supervise, TheUserAsksToStop) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

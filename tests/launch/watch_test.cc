@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "launch/watch_report.h"
-
-namespace tessera {
+namespace tessera::launch {
 namespace {
 
 // Ranks that report to a watch, on a clock of the test's own.
@@ -232,4 +230,4 @@ TEST(NameRanks, AsPeopleSay) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 TEST(BenchRates, CasesAreTheProductsOfTheModel) {
@@ -42,4 +42,4 @@ TEST(BenchRates, EveryKindAndTypeIsMeasured) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -5,7 +5,7 @@
 
 #include "comm/world.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 // Of a ring of n members, as plan/links.h has it.
@@ -42,11 +42,11 @@ TEST(FitLink, StaysAboveNothingWhateverWasMeasured) {
 }
 
 TEST(MeasureLinks, OneRankHasNone) {
-  const LinkRates rates = measure_links(*self_world());
+  const LinkRates rates = measure_links(*comm::self_world());
   EXPECT_EQ(rates.ranks_per_host, 1);
   EXPECT_FALSE(rates.node.measured());
   EXPECT_FALSE(rates.network.measured());
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 TEST(MeetingRounds, EveryPairMeetsOnceAndNobodyTwiceInARound) {
@@ -83,4 +83,4 @@ TEST(Outliers, ASlowPairWithinAHost) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -1,16 +1,16 @@
 // What `tessera tune` reads and keeps.
 #include <gtest/gtest.h>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 #include "measure/trial.h"
 #include "measure/tune_history.h"
 #include "measure/tune_points.h"
 
-namespace tessera {
+namespace tessera::measure {
 namespace {
 
 TEST(TuneKnob, NumbersAreOrderedNamesAreNot) {
-  const Knob micro = parse_knob("batch.micro=1,2,16");
+  const plan::Knob micro = parse_knob("batch.micro=1,2,16");
   EXPECT_EQ(micro.key, "batch.micro");
   EXPECT_EQ(micro.choices, (std::vector<std::string>{"1", "2", "16"}));
   EXPECT_TRUE(micro.ordered);
@@ -32,15 +32,17 @@ TEST(TuneHistory, IsReadBackAndPointsOfOtherSpacesAreLeft) {
   const Path path = Path(::testing::TempDir()) / "tune_history.json";
   std::filesystem::remove(path);
   TrialConditions here;
-  const Space space = product({parse_knob("batch.micro=1,2"), parse_knob("layout.zero=0,1")});
-  add_to_history(path, space, here, {1, {Outcome::kRan, 0.5}});
-  add_to_history(path, space, here, {2, {Outcome::kOutOfMemory, 0}});
+  const plan::Space space =
+      plan::product({parse_knob("batch.micro=1,2"), parse_knob("layout.zero=0,1")});
+  add_to_history(path, space, here, {1, {plan::Outcome::kRan, 0.5}});
+  add_to_history(path, space, here, {2, {plan::Outcome::kOutOfMemory, 0}});
   const std::vector<PastTrial> past = read_history(path, space, here);
   ASSERT_EQ(past.size(), 2u);
   EXPECT_EQ(past[0].point, 1u);
   EXPECT_DOUBLE_EQ(past[0].result.seconds, 0.5);
-  EXPECT_EQ(past[1].result.outcome, Outcome::kOutOfMemory);
-  const Space other = product({parse_knob("batch.micro=1,4"), parse_knob("layout.zero=0,1")});
+  EXPECT_EQ(past[1].result.outcome, plan::Outcome::kOutOfMemory);
+  const plan::Space other =
+      plan::product({parse_knob("batch.micro=1,4"), parse_knob("layout.zero=0,1")});
   EXPECT_EQ(read_history(path, other, here).size(), 1u);
   EXPECT_TRUE(read_history(path.string() + ".none", space, here).empty());
   write_file(path, "{\"trials\": [{\"point\": {}, \"seconds\": 1.5}]}");
@@ -55,11 +57,11 @@ TEST(TuneHistory, TrialsUnderOtherConditionsStayAndAreNotCounted) {
   const std::string old =
       R"({"trials": [{"point": {"batch.micro": "1"}, "outcome": "ran", "seconds": 9.5}]})";
   write_file(path, old);
-  const Space space = product({parse_knob("batch.micro=1,2")});
+  const plan::Space space = plan::product({parse_knob("batch.micro=1,2")});
   TrialConditions here;
   here.ranks = 2;
   EXPECT_TRUE(read_history(path, space, here).empty());
-  add_to_history(path, space, here, {0, {Outcome::kRan, 0.5}});
+  add_to_history(path, space, here, {0, {plan::Outcome::kRan, 0.5}});
   std::vector<TrialConditions> others(5, here);
   others[0].run = "2";
   others[1].machine = "another CPU";
@@ -68,7 +70,7 @@ TEST(TuneHistory, TrialsUnderOtherConditionsStayAndAreNotCounted) {
   others[4].simulated = true;
   for (const TrialConditions& other : others) {
     EXPECT_TRUE(read_history(path, space, other).empty());
-    add_to_history(path, space, other, {0, {Outcome::kRan, 0.25}});
+    add_to_history(path, space, other, {0, {plan::Outcome::kRan, 0.25}});
     EXPECT_EQ(read_history(path, space, other).size(), 1u);
   }
   const std::vector<PastTrial> past = read_history(path, space, here);
@@ -79,14 +81,14 @@ TEST(TuneHistory, TrialsUnderOtherConditionsStayAndAreNotCounted) {
 }
 
 TEST(TunePerturbed, FiguresStayWithinTheShareAndFollowTheSeed) {
-  Hardware h;
+  plan::Hardware h;
   for (double* f :
        {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,
         &h.device.fp32_flops_per_s, &h.device.kernel_s, &h.node.bytes_per_s, &h.node.latency_s,
         &h.network.bytes_per_s, &h.network.latency_s})
     *f = 100;
-  const Hardware a = perturbed(h, 0.3, 1), b = perturbed(h, 0.3, 2);
-  for (const Hardware* p : {&a, &b}) {
+  const plan::Hardware a = perturbed(h, 0.3, 1), b = perturbed(h, 0.3, 2);
+  for (const plan::Hardware* p : {&a, &b}) {
     EXPECT_GE(p->network.bytes_per_s, 70);
     EXPECT_LE(p->network.bytes_per_s, 130);
   }
@@ -95,4 +97,4 @@ TEST(TunePerturbed, FiguresStayWithinTheShareAndFollowTheSeed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::measure

@@ -6,7 +6,7 @@
 #include "model/presets.h"
 #include "tests/every_family.h"
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 ModelConfig small(Family family) {
@@ -83,4 +83,4 @@ TEST(Forward, EmbeddingsMayHaveADropoutOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::model {
 namespace {
 
 int64_t parameters(const char* preset) {
@@ -56,4 +56,4 @@ TEST(Presets, AreAllWholeModels) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model

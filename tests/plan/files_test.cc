@@ -8,15 +8,12 @@
 
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
-#include "plan/draw.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "plan/sparing.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 std::vector<Path> files_of(const char* folder) {
@@ -27,16 +24,16 @@ std::vector<Path> files_of(const char* folder) {
   return files;
 }
 
-CompileRequest small() {
-  CompileRequest r;
-  EXPECT_TRUE(apply_preset("pythia-160m", r.model));
-  derive_sizes(r.model);
+compile::CompileRequest small() {
+  compile::CompileRequest r;
+  EXPECT_TRUE(model::apply_preset("pythia-160m", r.model));
+  model::derive_sizes(r.model);
   r.model.layers = 4;
   r.layout.data = r.layout.tensor = r.layout.pipeline = 2;
   r.sequences = 2;
   r.tokens = 512;
   r.microbatches = 4;
-  r.precision = Precision::kBf16;
+  r.precision = compile::Precision::kBf16;
   return r;
 }
 
@@ -79,7 +76,7 @@ TEST(Explain, ThePageAndTheKeysOfScripts) {
 }
 
 TEST(Explain, DrawsEveryStage) {
-  const std::vector<Program> stages = compile_stages(small(), cluster_target());
+  const std::vector<Program> stages = compile::compile_stages(small(), cluster_target());
   const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
   const std::string svg = draw(stages, timeline_of(stages, h, {}));
   for (const char* words : {"<svg", "stage 1", "send_forward", "arena"})
@@ -87,11 +84,12 @@ TEST(Explain, DrawsEveryStage) {
 }
 
 TEST(Neighbours, KeepTheDevicesAndTheBatch) {
-  const CompileRequest r = small();
+  const compile::CompileRequest r = small();
   const std::vector<Neighbour> all = neighbours(r);
   EXPECT_GT(all.size(), 8u);
   for (const Neighbour& n : all) {
-    EXPECT_EQ(mesh_of(n.request.layout).ranks(), mesh_of(r.layout).ranks()) << n.keys;
+    EXPECT_EQ(compile::mesh_of(n.request.layout).ranks(), compile::mesh_of(r.layout).ranks())
+        << n.keys;
     EXPECT_EQ(n.request.sequences * n.request.layout.data * n.request.microbatches,
               r.sequences * r.layout.data * r.microbatches)
         << n.keys;
@@ -101,7 +99,7 @@ TEST(Neighbours, KeepTheDevicesAndTheBatch) {
 // What bounds leave out is what compiling would have.
 TEST(Neighbours, TriedAreThoseThatFitAndAreFaster) {
   const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
-  const CompileRequest r = small();
+  const compile::CompileRequest r = small();
   const double now = predict(r, h, {}, cluster_target()).step_s;
   size_t faster = 0;
   for (const Neighbour& n : neighbours(r)) try {
@@ -118,15 +116,15 @@ TEST(Neighbours, TriedAreThoseThatFitAndAreFaster) {
 // Memory between what a run needs and what it needs with all of its layers spared.
 TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
   Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
-  CompileRequest r = small();
+  compile::CompileRequest r = small();
   r.model.layers = 12;
   r.tokens = 512;
   r.sequences = 8;
-  derive_sizes(r.model);
-  const auto peak = [&](const CompileRequest& of) {
+  model::derive_sizes(r.model);
+  const auto peak = [&](const compile::CompileRequest& of) {
     return static_cast<double>(predict(of, h, {}, cluster_target()).fullest().peak_bytes);
   };
-  CompileRequest all = r;
+  compile::CompileRequest all = r;
   all.layout.recompute = "full";
   const double most = peak(r), least = peak(all);
   ASSERT_LT(least, most);
@@ -140,7 +138,7 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
     const size_t equals = n.keys.find('='), colon = n.keys.find(':');
     ASSERT_NE(colon, std::string::npos) << n.keys;
     const int64_t layers = std::stoll(n.keys.substr(colon + 1));
-    CompileRequest fewer = n.request;
+    compile::CompileRequest fewer = n.request;
     (n.keys.starts_with("layout.recompute") ? fewer.layout.recompute : fewer.layout.offload) =
         fmt::format("{}:{}", n.keys.substr(equals + 1, colon - equals - 1), layers - 1);
     EXPECT_GT(peak(fewer), usable_bytes(h.device)) << n.keys;
@@ -159,9 +157,9 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
 TEST(Sparing, OptimizerOnTheHost) {
   Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
   h.device.outside_bytes = h.device.communication_bytes = h.device.communicator_bytes = 0;
-  const CompileRequest r = small();
+  const compile::CompileRequest r = small();
   const auto peak = [&](const char* offload) {
-    CompileRequest of = r;
+    compile::CompileRequest of = r;
     of.layout.offload = offload;
     return static_cast<double>(predict(of, h, {}, cluster_target()).fullest().peak_bytes);
   };
@@ -181,7 +179,7 @@ TEST(Sparing, OptimizerOnTheHost) {
 TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
   Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
   h.device.outside_bytes = h.device.communication_bytes = h.device.communicator_bytes = 0;
-  const CompileRequest r = small();
+  const compile::CompileRequest r = small();
   const auto one = least_devices(r, h, {}, cluster_target());
   ASSERT_TRUE(one.has_value());
   EXPECT_EQ(one->devices, 1);
@@ -195,4 +193,4 @@ TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

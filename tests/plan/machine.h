@@ -9,8 +9,8 @@
 namespace tessera::testing {
 
 // Two nodes' worth of everything at round numbers; no launch, no shortest kernel.
-inline Hardware plain_machine() {
-  Hardware h;
+inline plan::Hardware plain_machine() {
+  plan::Hardware h;
   h.name = "plain";
   h.device.name = "plain";
   h.device.memory_bytes = 1e12;
@@ -31,7 +31,7 @@ inline Hardware plain_machine() {
   return h;
 }
 
-inline Hardware with_free_messages(Hardware h) {
+inline plan::Hardware with_free_messages(plan::Hardware h) {
   h.node.bytes_per_s = h.network.bytes_per_s = 1e30;
   h.node.latency_s = h.network.latency_s = 0;
   return h;
@@ -42,20 +42,21 @@ inline Hardware with_free_messages(Hardware h) {
 class SchedulePrograms {
  public:
   // Bytes of a forward; a backward takes twice as many.
-  SchedulePrograms(const PipelineShape& shape, int64_t bytes) : shape_(shape), bytes_(bytes) {}
+  SchedulePrograms(const compile::PipelineShape& shape, int64_t bytes)
+      : shape_(shape), bytes_(bytes) {}
 
   std::vector<Program> make() {
-    const auto lists = pipeline_actions(shape_);
+    const auto lists = compile::pipeline_actions(shape_);
     for (int64_t s = 0; s < shape_.stages; ++s) programs_.push_back(empty(s));
     struct Item {
       int64_t time;
       bool is_action;
-      Action action;
+      compile::Action action;
       int64_t stage;
     };
     std::vector<Item> items;
     for (int64_t s = 0; s < shape_.stages; ++s)
-      for (const Action& a : lists[static_cast<size_t>(s)]) {
+      for (const compile::Action& a : lists[static_cast<size_t>(s)]) {
         items.push_back({a.start, true, a, s});
         items.push_back({a.finish, false, a, s});
       }
@@ -121,16 +122,16 @@ class SchedulePrograms {
     return CallId(programs_[static_cast<size_t>(stage)].schedule.size() - 1);
   }
 
-  void act(int64_t stage, const Action& a) {
-    const bool forward = a.kind == ActionKind::kForward;
+  void act(int64_t stage, const compile::Action& a) {
+    const bool forward = a.kind == compile::ActionKind::kForward;
     const auto received = received_.find({forward, a.chunk, a.microbatch});
     call(stage, forward ? kF : kB, a.microbatch,
          received == received_.end() ? std::vector<CallId>{} : std::vector{received->second});
     done_[{forward, a.chunk, a.microbatch}] = last(stage);
   }
 
-  void message(int64_t stage, const Action& a) {
-    const bool forward = a.kind == ActionKind::kForward;
+  void message(int64_t stage, const compile::Action& a) {
+    const bool forward = a.kind == compile::ActionKind::kForward;
     const int64_t to = forward ? a.chunk + 1 : a.chunk - 1;
     if (to < 0 || to >= shape_.chunks()) return;
     const int64_t peer = to % shape_.stages;
@@ -142,7 +143,7 @@ class SchedulePrograms {
   }
 
   using Key = std::tuple<bool, int64_t, int64_t>;
-  PipelineShape shape_;
+  compile::PipelineShape shape_;
   int64_t bytes_;
   std::vector<Program> programs_;
   std::map<Key, CallId> done_, received_;

@@ -6,7 +6,7 @@
 #include "plan/software.h"
 #include "tests/plan/machine.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::plain_machine;
@@ -67,7 +67,7 @@ TEST(Hardware, RefusesOtherUnitsAndWhatDoesNotGoTogether) {
       {"node.bytes_per_s=300", "300 GB/s are 300e9"},
       {"device.bf16_flops_per_s=312", "312 TFLOP/s are 312e12"},
       {"network.latency_s=4", "4 us are 4e-6"},
-      {"device.kind=tpu", "gpu | cpu | accelerator"},
+      {"device.kind=tpu", "one of gpu, cpu, accelerator"},
       {"device.outside_bytes=1e15", "leaves nothing"},
       {"node.package_devices=3", "package"},
   };
@@ -97,11 +97,11 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   EXPECT_THROW(read_text("attention_share: 0\n"), Error);
   EXPECT_THROW(read_text("attention_share: 50\n"), Error);  // meant in percent
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
-  CompileRequest r;
-  r.options.attention = AttentionKind::kMaterialised;
+  compile::CompileRequest r;
+  r.options.attention = compile::AttentionKind::kMaterialised;
   r = as_compiled_by(s, r);
-  EXPECT_EQ(r.options.cross_entropy, CrossEntropyKind::kUnfused);
-  EXPECT_EQ(r.options.attention, AttentionKind::kMaterialised);  // the run's own
+  EXPECT_EQ(r.options.cross_entropy, compile::CrossEntropyKind::kUnfused);
+  EXPECT_EQ(r.options.attention, compile::AttentionKind::kMaterialised);  // the run's own
 }
 
 TEST(Links, GroupsStandWhereTheirRanksDo) {
@@ -181,4 +181,4 @@ TEST(Products, MeasuredRatesReplaceTheModel) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -6,7 +6,7 @@
 #include "plan/search.h"
 #include "tests/plan/search_cases.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::SearchDraw;
@@ -22,7 +22,7 @@ void expect_same(const SearchResult& pruned, const SearchResult& all, const std:
 // Verifying each pass of the many thousand programs would take longer than compiling them.
 class SearchBruteForce : public ::testing::Test {
  protected:
-  void SetUp() override { verify_after_each_pass(false); }
+  void SetUp() override { compile::verify_after_each_pass(false); }
 };
 
 SearchResult brute_force(SearchRequest r, const Hardware& h, const Software& s) {
@@ -55,7 +55,7 @@ TEST_F(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
     SearchRequest r = draw.request({16}, {8});
     r.base.model.heads = 4;
     r.base.model.hidden = 64;
-    derive_sizes(r.base.model);
+    model::derive_sizes(r.base.model);
     r.global = 16;
     r.most_interleave = 4;
     Hardware h = draw.hardware();
@@ -107,11 +107,11 @@ TEST_F(SearchBruteForce, ModelsWithAnEncoder) {
        {900u, 901u, 902u, 903u, 904u, 905u, 906u, 907u, 908u, 909u, 910u, 911u, 988u}) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {1, 2});
-    r.base.model.family = Family::kT5;
+    r.base.model.family = model::Family::kT5;
     r.base.model.encoder_layers = draw.pick({1, 2, 3});
     r.base.model.tied_embeddings = draw.pick({0, 1}) == 1;
-    apply_family(Family::kT5, r.base.model);
-    derive_sizes(r.base.model);
+    model::apply_family(model::Family::kT5, r.base.model);
+    model::derive_sizes(r.base.model);
     r.base.source = draw.pick({16, 32, 64});
     const Hardware h = draw.hardware();
     const Software s = draw.software();
@@ -154,7 +154,7 @@ TEST_F(SearchBruteForce, TheBestAreSimulatedInFull) {
   const SearchResult result = search(r, cluster_target(), h, {});
   ASSERT_EQ(result.best.size(), r.keep);
   for (const Found& f : result.best) {
-    const auto stages = compile_stages(request_of(r, f.candidate), cluster_target());
+    const auto stages = compile::compile_stages(request_of(r, f.candidate), cluster_target());
     const Prediction p = simulate(stages, h, {});
     EXPECT_EQ(p.step_s, f.prediction.step_s);
     EXPECT_EQ(p.fullest().peak_bytes, f.prediction.fullest().peak_bytes);
@@ -162,4 +162,4 @@ TEST_F(SearchBruteForce, TheBestAreSimulatedInFull) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -5,7 +5,7 @@
 
 #include "base/philox.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/search.h"
 
 namespace tessera::testing {
@@ -24,19 +24,19 @@ class SearchDraw {
     return low * std::pow(high / low, u);
   }
 
-  SearchRequest request(std::initializer_list<int64_t> devices,
-                        std::initializer_list<int64_t> layers) {
-    SearchRequest r;
-    ModelConfig& m = r.base.model;
-    m.family = pick({0, 1}) == 0 ? Family::kNeox : Family::kGpt2;
+  plan::SearchRequest request(std::initializer_list<int64_t> devices,
+                              std::initializer_list<int64_t> layers) {
+    plan::SearchRequest r;
+    model::ModelConfig& m = r.base.model;
+    m.family = pick({0, 1}) == 0 ? model::Family::kNeox : model::Family::kGpt2;
     m.layers = pick(layers);
     m.heads = pick({2, 4});
     m.hidden = 16 * m.heads;
     m.vocabulary = pick({160, 512});
     m.context = 32;
-    derive_sizes(m);
+    model::derive_sizes(m);
     r.base.tokens = 32;
-    r.base.precision = pick({0, 1}) == 0 ? Precision::kFp32 : Precision::kBf16;
+    r.base.precision = pick({0, 1}) == 0 ? compile::Precision::kFp32 : compile::Precision::kBf16;
     r.base.layout.overlap = pick({0, 1, 2});
     r.devices = pick(devices);
     r.global = pick({6, 12});
@@ -45,16 +45,16 @@ class SearchDraw {
   }
 
   // Kinds of layers that differ in time and bytes, in turn or the first ones apart.
-  void kinds_of_layers(ModelConfig& m) {
+  void kinds_of_layers(model::ModelConfig& m) {
     for (int64_t l = 0; l < m.layers; ++l) {
-      if (m.family == Family::kNeox && pick({0, 1, 2}) == 0) m.no_rope_layers.push_back(l);
+      if (m.family == model::Family::kNeox && pick({0, 1, 2}) == 0) m.no_rope_layers.push_back(l);
       if (pick({0, 1}) == 0) m.wide_layers.push_back(l);
     }
     if (!m.wide_layers.empty()) m.wide_feed_forward = pick({16, 32, 256, 640});
   }
 
-  Hardware hardware() {
-    Hardware h;
+  plan::Hardware hardware() {
+    plan::Hardware h;
     h.device.memory_bytes = between(2e5, 4e6);
     h.device.memory_bytes_per_s = between(1e10, 1e12);
     h.device.memory_efficiency = 0.8;
@@ -76,8 +76,8 @@ class SearchDraw {
     return h;
   }
 
-  Software software() {
-    Software s;
+  plan::Software software() {
+    plan::Software s;
     s.launch_s = pick({0, 1}) == 0 ? 0 : between(1e-8, 5e-6);
     s.step_s = pick({0, 1}) == 0 ? 0 : 1e-5;
     s.overlap_data = pick({0, 1}) == 0;
@@ -85,8 +85,8 @@ class SearchDraw {
     // Of each, so that gradients are summed, or sent, in 16 bits.
     if (pick({0, 1}) == 0) {
       const bool sums = pick({0, 1}) == 0;
-      s.compiler.gradients = sums ? GradientType::kHalf : GradientType::kF32;
-      s.compiler.communication = sums ? WireType::kSums : WireType::kHalf;
+      s.compiler.gradients = sums ? compile::GradientType::kHalf : compile::GradientType::kF32;
+      s.compiler.communication = sums ? compile::WireType::kSums : compile::WireType::kHalf;
       s.places["compiler.gradients"] = s.places["compiler.communication"] = "here";
     }
     s.split_messages = pick({0, 1}) == 0;

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "base/error.h"
-#include "compile/blocks.h"
+#include "compile/passes.h"
 #include "plan/search_bound.h"
 #include "tests/plan/search_cases.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::SearchDraw;
@@ -29,8 +29,8 @@ TEST(SearchSpace, CandidatesAreAllDifferentAndPossible) {
     std::set<std::string> seen;
     for (const Candidate& c : candidates(r)) {
       EXPECT_TRUE(seen.insert(text_of(c)).second) << text_of(c);
-      EXPECT_NO_THROW(compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
-      const Layout& l = c.layout;
+      EXPECT_NO_THROW(compile::compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
+      const compile::Layout& l = c.layout;
       EXPECT_EQ(l.tensor * l.pipeline * l.data, r.devices);
     }
   }
@@ -48,7 +48,7 @@ struct Closeness {
     const std::vector<Candidate> all = candidates(r);
     const size_t step = all.size() / 12 + 1;
     for (size_t i = seed % step; i < all.size(); i += step) {
-      const std::vector<Program> stages = compile_stages(request_of(r, all[i]), target);
+      const std::vector<Program> stages = compile::compile_stages(request_of(r, all[i]), target);
       const auto ns = std::llround(simulate(stages, hardware, software).step_s * 1e9);
       const Bound quick = bounds.quick(all[i]), closer = bounds.closer(all[i]);
       const std::string what = fmt::format("seed {}: {}", seed, text_of(all[i]));
@@ -150,8 +150,8 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
   Prediction slow, fast;
   slow.parts.bubble = 3;
   fast.parts.bubble = 1;
-  slow.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1;
-  fast.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1.5;
+  slow.parts.exposed[Traffic::kTensor] = 1;
+  fast.parts.exposed[Traffic::kTensor] = 1.5;
   const std::vector<std::string> lines = differences(slow, fast);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0], "+2.00 s bubble");
@@ -159,4 +159,4 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -7,7 +7,7 @@
 
 #include "base/philox.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 Space three_knobs() {
@@ -63,4 +63,4 @@ TEST(Shapley, WhatOnlyTwoKnobsDoTogetherIsShared) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

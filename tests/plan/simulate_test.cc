@@ -9,23 +9,22 @@
 
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
 #include "plan/links.h"
 #include "plan/op_time.h"
 #include "plan/predict.h"
 #include "tests/compile/random_layout.h"
 #include "tests/plan/machine.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 using testing::plain_machine;
 using testing::SchedulePrograms;
 using testing::with_free_messages;
 
-PipelineShape shape_of(PipelineSchedule schedule, int64_t stages, int64_t microbatches,
-                       int64_t interleave = 1) {
-  PipelineShape p;
+compile::PipelineShape shape_of(compile::PipelineSchedule schedule, int64_t stages,
+                                int64_t microbatches, int64_t interleave = 1) {
+  compile::PipelineShape p;
   p.schedule = schedule;
   p.stages = stages;
   p.microbatches = microbatches;
@@ -35,7 +34,7 @@ PipelineShape shape_of(PipelineSchedule schedule, int64_t stages, int64_t microb
 }
 
 // A forward of 1 ms (1e9 bytes at 1e12 a second) and a backward of 2.
-int64_t step_ns(const PipelineShape& shape) {
+int64_t step_ns(const compile::PipelineShape& shape) {
   const Hardware h = with_free_messages(plain_machine());
   return timeline_of(SchedulePrograms(shape, 1'000'000'000).make(), h, {}).step_ns;
 }
@@ -45,41 +44,42 @@ TEST(Simulate, FreeMessagesGiveTheFormulasOfTheSchedules) {
   for (const int64_t S : {1, 2, 3, 5, 8})
     for (const int64_t m : {1, 2, 4, 8, 24}) {
       const int64_t wanted = (m + S - 1) * (kF + kB);
-      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::kGpipe, S, m)), wanted) << S << " " << m;
-      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::k1F1B, S, m)), wanted) << S << " " << m;
+      EXPECT_EQ(step_ns(shape_of(compile::PipelineSchedule::kGpipe, S, m)), wanted)
+          << S << " " << m;
+      EXPECT_EQ(step_ns(shape_of(compile::PipelineSchedule::k1F1B, S, m)), wanted) << S << " " << m;
     }
   for (const int64_t S : {2, 4})
     for (const int64_t V : {2, 3})
-      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::kInterleaved1F1B, S, 2 * S, V)),
+      EXPECT_EQ(step_ns(shape_of(compile::PipelineSchedule::kInterleaved1F1B, S, 2 * S, V)),
                 (2 * S * V + S - 1) * (kF + kB));
 }
 
 TEST(Simulate, TheBubbleIsWhatTheFormulaSays) {
   const Hardware h = with_free_messages(plain_machine());
-  const PipelineShape shape = shape_of(PipelineSchedule::k1F1B, 4, 12);
+  const compile::PipelineShape shape = shape_of(compile::PipelineSchedule::k1F1B, 4, 12);
   const Prediction p = simulate(SchedulePrograms(shape, 1'000'000'000).make(), h, {});
   EXPECT_NEAR(p.bubble(), 3.0 / (12 + 3), 1e-9);
   EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-12);
 }
 
-CompileRequest small_gpt2() {
-  CompileRequest r;
-  apply_family(Family::kGpt2, r.model);
+compile::CompileRequest small_gpt2() {
+  compile::CompileRequest r;
+  model::apply_family(model::Family::kGpt2, r.model);
   r.model.layers = 4;
   r.model.hidden = 256;
   r.model.heads = 4;
   r.model.vocabulary = r.model.vocabulary_multiple = 1024;
   r.model.context = r.tokens = 128;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.sequences = 2;
   r.microbatches = 4;
-  r.precision = Precision::kBf16;
+  r.precision = compile::Precision::kBf16;
   return r;
 }
 
 TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   const Hardware h = plain_machine();
-  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  const std::vector<Program> stages = compile::compile_stages(small_gpt2(), cluster_target());
   const Program& p = stages.at(0);
   const ValueVector local = local_values(p.values);
   double sum = 0, calls = 0;
@@ -99,7 +99,7 @@ TEST(Simulate, OneRankTakesTheSumOfItsOps) {
 }
 
 TEST(Simulate, TheHostsLaunchesAreAFloor) {
-  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  const std::vector<Program> stages = compile::compile_stages(small_gpt2(), cluster_target());
   Software slow;
   slow.launch_s = 1e-3;
   slow.step_s = 0.25;
@@ -112,7 +112,7 @@ TEST(Simulate, TheHostsLaunchesAreAFloor) {
 }
 
 TEST(Simulate, TheSoftwaresAttentionTakesItsShareOfTheRate) {
-  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  const std::vector<Program> stages = compile::compile_stages(small_gpt2(), cluster_target());
   Hardware h = plain_machine();
   h.device.memory_bytes_per_s = 1e18;
   Software slow;
@@ -125,23 +125,23 @@ TEST(Simulate, TheSoftwaresAttentionTakesItsShareOfTheRate) {
 }
 
 TEST(Simulate, CountsTheOperationsOfTheModel) {
-  CompileRequest r = small_gpt2();
+  compile::CompileRequest r = small_gpt2();
   const Hardware h = plain_machine();
-  const double model = model_flops(r) * static_cast<double>(r.microbatches);
+  const double model = compile::model_flops(r) * static_cast<double>(r.microbatches);
   for (const char* recompute : {"none", "selective", "full"}) {
     r.layout.recompute = recompute;
     const Prediction p = predict(r, h, {}, cluster_target());
     EXPECT_NEAR(p.model_flops / model, 1, 1e-9) << recompute;
     EXPECT_EQ(p.tokens, r.sequences * r.tokens * r.microbatches);
   }
-  r.options.attention = AttentionKind::kMaterialised;
-  r.options.cross_entropy = CrossEntropyKind::kUnfused;
+  r.options.attention = compile::AttentionKind::kMaterialised;
+  r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
   EXPECT_NEAR(predict(r, h, {}, cluster_target()).model_flops / model, 1, 1e-9);
 }
 
 // 24 k B s L h^2 (1 + s/6h + V/16Lh) with k = 4, and 3 without recomputation.
 TEST(Simulate, CountsAsTheFrontierPaperDoes) {
-  CompileRequest r = small_gpt2();
+  compile::CompileRequest r = small_gpt2();
   const auto L = 4.0, H = 256.0, s = 128.0, V = 1024.0;
   const double B = static_cast<double>(r.sequences * r.microbatches);
   r.layout.recompute = "full";
@@ -154,8 +154,8 @@ TEST(Simulate, RandomLayoutsEndAndTheirPartsAddUp) {
   Software blocking;
   blocking.overlap_data = blocking.overlap_pipeline = false;
   for (int n = 0; n < 150; ++n) {
-    const CompileRequest r = draw.request(24);
-    const std::vector<Program> stages = compile_stages(r, cluster_target());
+    const compile::CompileRequest r = draw.request(24);
+    const std::vector<Program> stages = compile::compile_stages(r, cluster_target());
     for (const Software& software : {Software{}, blocking}) {
       const Prediction p = simulate(stages, plain_machine(), software);
       ASSERT_GT(p.step_s, 0);
@@ -171,7 +171,7 @@ TEST(Simulate, RandomLayoutsEndAndTheirPartsAddUp) {
 TEST(Simulate, FasterLinksAndMemoryAreNeverSlower) {
   testing::LayoutDraw draw(11);
   for (int n = 0; n < 40; ++n) {
-    const std::vector<Program> stages = compile_stages(draw.request(24), cluster_target());
+    const std::vector<Program> stages = compile::compile_stages(draw.request(24), cluster_target());
     const double before = simulate(stages, plain_machine(), {}).step_s;
     const auto with = [&](auto change) {
       Hardware h = plain_machine();
@@ -192,12 +192,12 @@ TEST(Simulate, OverlapIsNeverSlower) {
   Software none;
   none.overlap_data = false;
   for (int n = 0; n < 60; ++n) {
-    CompileRequest r = draw.request(16);
+    compile::CompileRequest r = draw.request(16);
     r.layout.pipeline = 1;
     r.layout.interleave = 1;
     r.layout.stages.clear();
-    r.layout.pipeline_schedule = PipelineSchedule::k1F1B;
-    const std::vector<Program> stages = compile_stages(r, cluster_target());
+    r.layout.pipeline_schedule = compile::PipelineSchedule::k1F1B;
+    const std::vector<Program> stages = compile::compile_stages(r, cluster_target());
     EXPECT_LE(simulate(stages, plain_machine(), {}).step_s,
               simulate(stages, plain_machine(), none).step_s);
   }
@@ -213,19 +213,17 @@ double copied_bytes(const Program& p) {
 }
 
 TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
-  CompileRequest r;
-  ASSERT_TRUE(apply_preset("pythia-14m", r.model));
+  compile::CompileRequest r;
+  ASSERT_TRUE(model::apply_preset("pythia-14m", r.model));
   r.model.layers = 12;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.tokens = 512;
   r.microbatches = 2;
   Hardware h = plain_machine();
-  const double kept = simulate({compile(r, {})}, h, {}).step_s;
+  const double kept = simulate({compile::compile(r, {})}, h, {}).step_s;
   r.layout.offload = "activations";
-  const Program p = compile(r, {});
-  const auto exposed = [](const Prediction& s) {
-    return s.parts.exposed[static_cast<size_t>(Traffic::kHost)];
-  };
+  const Program p = compile::compile(r, {});
+  const auto exposed = [](const Prediction& s) { return s.parts.exposed[Traffic::kHost]; };
   h.device.host_bytes_per_s = 1e30;
   EXPECT_NEAR(simulate({p}, h, {}).step_s, kept, 1e-6 * kept);
   // A link that takes a hundred times the step: out and back are two queues, but of one micro-batch
@@ -240,7 +238,7 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   h.device.host_bytes_per_s = 0;
   EXPECT_THROW(simulate({p}, h, {}), Error);
   // A processor copies within its own memory, and computes nothing meanwhile.
-  h.device.kind = "cpu";
+  h.device.kind = DeviceKind::kCpu;
   const double copies = 2 * 2 * copied_bytes(p) / h.device.memory_bytes_per_s;
   const Prediction here = simulate({p}, h, {});
   double ops = 0;
@@ -252,14 +250,14 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
 // Collectives of tensor ranks that take half of the computation. What they hide is at most all of
 // them; software that does not overlap them takes their sum.
 TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
-  CompileRequest r = small_gpt2();
+  compile::CompileRequest r = small_gpt2();
   r.sequences = 4;
   r.model.hidden = 1024;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.layout.tensor = 2;
   const auto step = [&](bool overlap, const Hardware& h, const Software& software) {
     r.options.tp_comm_overlap = overlap;
-    const Prediction p = simulate(compile_stages(r, cluster_target()), h, software);
+    const Prediction p = simulate(compile::compile_stages(r, cluster_target()), h, software);
     EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-9 * p.step_s);
     return p;
   };
@@ -279,10 +277,10 @@ TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
 
 TEST(Simulate, IsAFunction) {
   testing::LayoutDraw draw(3);
-  const std::vector<Program> stages = compile_stages(draw.request(24), cluster_target());
+  const std::vector<Program> stages = compile::compile_stages(draw.request(24), cluster_target());
   EXPECT_EQ(timeline_of(stages, plain_machine(), {}).step_ns,
             timeline_of(stages, plain_machine(), {}).step_ns);
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

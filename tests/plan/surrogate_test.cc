@@ -8,7 +8,7 @@
 #include "base/philox.h"
 #include "plan/acquire.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 Space sizes_and_kinds() {
@@ -134,4 +134,4 @@ TEST(Feasibility, TheModeIsThatOfLaplacesApproximation) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -11,11 +11,11 @@
 #include "base/philox.h"
 #include "compile/compile.h"
 #include "model/presets.h"
-#include "plan/cluster_target.h"
+#include "plan/predict.h"
 #include "plan/search.h"
 #include "plan/tune.h"
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 constexpr uint64_t kSeeds = 20;
@@ -53,15 +53,15 @@ Hardware off(Hardware h, uint64_t seed) {
 
 SearchRequest request() {
   SearchRequest r;
-  ModelConfig& m = r.base.model;
+  model::ModelConfig& m = r.base.model;
   m.layers = 2;
   m.heads = 4;
   m.hidden = 64;
   m.vocabulary = 512;
   m.context = 32;
-  derive_sizes(m);
+  model::derive_sizes(m);
   r.base.tokens = 32;
-  r.base.precision = Precision::kBf16;
+  r.base.precision = compile::Precision::kBf16;
   r.devices = 8;
   r.global = 16;
   r.most_interleave = 2;
@@ -69,7 +69,7 @@ SearchRequest request() {
 }
 
 std::vector<std::string> choices_of(const Candidate& c) {
-  const Layout& l = c.layout;
+  const compile::Layout& l = c.layout;
   return {std::to_string(l.tensor),
           std::to_string(l.pipeline),
           std::to_string(c.micro),
@@ -121,7 +121,8 @@ Case make_case() {
   const std::vector<Candidate> all = candidates(r);
   Case c{space_of(all), {}, std::vector<std::vector<TrialResult>>(kSeeds)};
   for (size_t i = 0; i < all.size(); ++i) {
-    const std::vector<Program> stages = compile_stages(request_of(r, all[i]), cluster_target());
+    const std::vector<Program> stages =
+        compile::compile_stages(request_of(r, all[i]), cluster_target());
     const Prediction believed = simulate(stages, nominal(), {});
     const double room = std::log(nominal().device.memory_bytes /
                                  static_cast<double>(believed.fullest().peak_bytes));
@@ -186,4 +187,4 @@ TEST(TunerOnTheSimulator, NeedsHalfOfTheTrialsOfRandomSearch) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-namespace tessera {
+namespace tessera::plan {
 namespace {
 
 // A bowl in three knobs with a cliff: the last choices of `a` do not run.
@@ -115,4 +115,4 @@ TEST(Outcome, NamesAreReadBack) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan

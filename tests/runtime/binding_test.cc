@@ -10,7 +10,7 @@ namespace {
 TEST(Binding, EveryOpRunsUnlessItCommunicates) {
   for (int k = 0; k < kOpKinds; ++k) {
     const auto kind = static_cast<OpKind>(k);
-    const Binding& binding = binding_of(kind);
+    const runtime::Binding& binding = runtime::binding_of(kind);
     const bool communicates = rule_of(kind).effects.wire != WireKind::kSilent;
     EXPECT_EQ(binding.start != nullptr, communicates) << name_of(kind);
     EXPECT_EQ(binding.run != nullptr, !communicates && kind != kind_of<Share>()) << name_of(kind);

@@ -24,7 +24,7 @@ double seconds() {
 
 // A run of one program on this rank.
 struct Execution {
-  Execution(SmallProgram&& small, World& world, bool poison = false)
+  Execution(SmallProgram&& small, comm::World& world, bool poison = false)
       : kernels(read_cpu_features(), 1),
         program(small.finish(kernels.target())),
         channels(world, {program}),
@@ -48,13 +48,13 @@ struct Execution {
       v.f32()[i] = static_cast<float>(std::sin(key + 0.37 * static_cast<double>(i)));
   }
 
-  PreparedKernels kernels;
+  runtime::PreparedKernels kernels;
   Program program;
-  Channels channels;
+  runtime::Channels channels;
   std::unique_ptr<Arena> arena;
-  RunHooks hooks = {.now_s = seconds};
-  BoundProgram bound;
-  HostExecutor executor;
+  runtime::RunHooks hooks = {.now_s = seconds};
+  runtime::BoundProgram bound;
+  runtime::HostExecutor executor;
 };
 
 Mesh mesh_of(AxisKind axis) {
@@ -213,7 +213,7 @@ TEST(Executor, ObserversHearEveryOpOnce) {
   for (int k = 0; k < 5; ++k) {
     run.executor.run();
     std::map<std::pair<const Call*, const Op*>, int> heard;
-    run.executor.run([&](const OpEvent& e) {
+    run.executor.run([&](const runtime::OpEvent& e) {
       EXPECT_EQ(std::this_thread::get_id(), own_thread);
       ++heard[{&e.call, e.op.op}];
     });
@@ -226,7 +226,7 @@ TEST(Executor, TellsWhatCommunicationTook) {
   Execution run(sharded({}), ranks());
   start_sharded(run);
   run.executor.run();
-  const CommunicationTime& t = run.executor.communication();
+  const runtime::CommunicationTime& t = run.executor.communication();
   const int64_t others = ranks().size() - 1, share = kElements / ranks().size();
   const int64_t per_transfer = others * share * 4;
   EXPECT_EQ(t.bytes_sent.at(GroupRef::along({AxisKind::kShard})), 2 * 2 * kLayers * per_transfer);
@@ -245,7 +245,7 @@ SmallProgram inside_a_segment(const Mesh& mesh, int64_t rows, int64_t columns) {
   const ValueId maximum = p.value("maximum", Shape{rows, columns}, Role::kActivation, true);
   const ValueId scattered = p.value("scattered", Shape{rows, columns}, Role::kActivation, true);
   for (const ValueId v : {part, scattered}) {
-    p[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 1;
+    p[v].sharding.place[AxisKind::kTensor] = 1;
     localise(p[v], mesh);
   }
   const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
@@ -364,7 +364,7 @@ TEST(Executor, SaysWhomItWaitsFor) {
   std::atomic<bool> over = false, seen = false;
   std::thread watch([&] {
     while (!over) {
-      const Waiting w = run.executor.waiting();
+      const runtime::Waiting w = run.executor.waiting();
       if (w.call == CallId(0) && w.op == "gather0.0" && w.missing == std::vector{late} &&
           static_cast<int64_t>(w.group.size()) == ranks().size())
         seen = true;

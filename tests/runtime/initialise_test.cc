@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 int64_t product(const Shape& s) { return s.elements(); }
@@ -31,8 +31,7 @@ TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
   for (const Case& c : cases) {
     Value v;
     v.shape = c.shape;
-    for (const auto& [axis, dim] : c.splits)
-      v.sharding.place[static_cast<size_t>(axis)] = static_cast<int8_t>(dim);
+    for (const auto& [axis, dim] : c.splits) v.sharding.place[axis] = static_cast<int8_t>(dim);
     localise(v, mesh);
     const Extents all = {std::vector<int64_t>(static_cast<size_t>(c.shape.rank()), 0),
                          c.shape.dims()};
@@ -87,9 +86,9 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
     queries.whole = {"heads", whole, 0, h.copies};
     pairs.shape = {h.K, 2, 3};
     pairs.whole = {"heads", whole, h.G, 1};
-    for (Value* v : {&queries, &pairs}) v->sharding.place[size_t{5}] = 0;
-    queries.sharding.place[size_t{6}] = 0;
-    pairs.sharding.place[size_t{6}] = kShared;
+    for (Value* v : {&queries, &pairs}) v->sharding.place[AxisKind::kTensorKv] = 0;
+    queries.sharding.place[AxisKind::kTensor] = 0;
+    pairs.sharding.place[AxisKind::kTensor] = kShared;
     std::vector<int64_t> found(truth.size());
     for (Value* v : {&queries, &pairs}) {
       localise(*v, mesh);
@@ -126,4 +125,4 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Three frames of 64 bytes; a gather of each, one behind the other in one queue.
@@ -71,4 +71,4 @@ TEST_F(Lead, EachQueueIsItsOwnLine) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -25,7 +25,7 @@ class SmallProgram {
                 AxisKind split = AxisKind::kPipeline, DType type = DType::kF32) {
     Value v = make(name, type, std::move(shape), role);
     if (split != AxisKind::kPipeline) {
-      v.sharding.place[static_cast<size_t>(split)] = 0;
+      v.sharding.place[split] = 0;
       localise(v, p_.mesh);
     }
     v.frame = p_.kinds.next_id();
@@ -85,9 +85,9 @@ class SmallProgram {
         const int64_t bytes = target.workspace_bytes(o, local);
         if (bytes > 0) o.workspace = scratch(o.origin + ".workspace", Shape{bytes}, DType::kU8);
       }
-      layout_scratch(p_, s, target.alignment);
+      compile::layout_scratch(p_, s, target.alignment);
     }
-    place(p_, {.alignment = target.alignment, .pad = 1});
+    compile::place(p_, {.alignment = target.alignment, .pad = 1});
     return std::move(p_);
   }
 

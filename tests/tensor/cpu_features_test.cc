@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 
 namespace tessera {
 namespace {

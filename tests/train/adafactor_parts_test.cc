@@ -8,7 +8,7 @@
 
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -30,14 +30,14 @@ Published part(const std::string& name, const Shape& s, int64_t first, int64_t c
   return p;
 }
 
-Published whole(const StateTensor& t, int64_t columns) {
+Published whole(const checkpoint::StateTensor& t, int64_t columns) {
   Published p{"", std::vector<int64_t>(static_cast<size_t>(t.shape.elements())), columns};
   std::iota(p.elements.begin(), p.elements.end(), 0);
   return p;
 }
 
 // The tensors of Hugging Face in one of ours.
-std::vector<Published> published(const StateTensor& t) {
+std::vector<Published> published(const checkpoint::StateTensor& t) {
   const auto named = [&](const char* suffix) { return t.name.ends_with(suffix); };
   const Shape& s = t.shape;
   const bool bias = named(".bias");
@@ -62,7 +62,7 @@ double mean_square(const Numbers& x) {
 
 // One step on one tensor; weights are changed.
 void adafactor(Numbers& w, const Numbers& g, int64_t columns, Moments& m, int64_t t,
-               const OptimizerSection& o, double rate) {
+               const config::OptimizerSection& o, double rate) {
   const double b = 1 - std::pow(static_cast<double>(t), -o.decay_power);
   const auto n = static_cast<int64_t>(w.size());
   const int64_t rows = columns > 0 ? n / columns : n;
@@ -88,7 +88,7 @@ void adafactor(Numbers& w, const Numbers& g, int64_t columns, Moments& m, int64_
   for (int64_t i = 0; i < n; ++i) at(w, i) -= own * at(u, i) / clip;
 }
 
-Numbers values(const StateTensor& t) {
+Numbers values(const checkpoint::StateTensor& t) {
   Numbers out(static_cast<size_t>(t.data.elements()));
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(t.data.f32()[i]);
   return out;
@@ -100,30 +100,31 @@ Numbers select(const Numbers& all, const std::vector<int64_t>& elements) {
   return out;
 }
 
-class PackedAdafactor : public testing::TestWithParam<Family> {};
+class PackedAdafactor : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, PackedAdafactor,
-                         testing::Values(Family::kLlama, Family::kQwen2, Family::kT5));
+                         testing::Values(model::Family::kLlama, model::Family::kQwen2,
+                                         model::Family::kT5));
 
 TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
-  RunConfig c = tiny(GetParam());
-  c.optimizer = optimizer_defaults(OptimizerKind::kAdafactor);
+  config::RunConfig c = tiny(GetParam());
+  c.optimizer = config::optimizer_defaults(OptimizerKind::kAdafactor);
   c.optimizer.epsilon = 1e-10;
   c.optimizer.weight_decay = 0;
   c.optimizer.clip_norm = 0;
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                  *world, {});
   trainer.initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   std::map<std::string, Moments> kept;
   for (int t = 1; t <= 3; ++t) {
     std::map<std::string, Numbers> before;
-    for (const StateTensor& s : trainer.state())
+    for (const checkpoint::StateTensor& s : trainer.state())
       if (s.name.find('|') == s.name.npos) before[s.name] = values(s);
     ASSERT_TRUE(trainer.step(t, 1e-2, source).finite);
     std::map<std::string, Numbers> after;
-    for (const StateTensor& s : trainer.state()) after[s.name] = values(s);
-    for (const StateTensor& s : trainer.gradients()) {
+    for (const checkpoint::StateTensor& s : trainer.state()) after[s.name] = values(s);
+    for (const checkpoint::StateTensor& s : trainer.gradients()) {
       ASSERT_EQ(s.data.shape, s.shape);
       Numbers gradient = values(s);
       for (double& g : gradient) g /= trainer.loss_tokens();
@@ -153,9 +154,9 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
 using Means = std::map<std::string, std::vector<float>>;
 
 // Means of the rows and columns of packed weights, as version 0.1 named them.
-Means packed_means(const std::vector<StateTensor>& state) {
+Means packed_means(const std::vector<checkpoint::StateTensor>& state) {
   Means means;
-  for (const StateTensor& t : state) {
+  for (const checkpoint::StateTensor& t : state) {
     if (t.name.find('|') != t.name.npos) continue;
     const std::vector<Published> parts = published(t);
     if (parts.size() == 1) continue;
@@ -168,16 +169,16 @@ Means packed_means(const std::vector<StateTensor>& state) {
   return means;
 }
 
-void save_with(Means& means, const std::vector<StateTensor>& state, const RunConfig& c,
-               const Path& folder) {
-  CheckpointWriter writer(folder);
-  for (const StateTensor& t : state)
+void save_with(Means& means, const std::vector<checkpoint::StateTensor>& state,
+               const config::RunConfig& c, const Path& folder) {
+  checkpoint::CheckpointWriter writer(folder);
+  for (const checkpoint::StateTensor& t : state)
     if (t.name.find('.', std::min(t.name.size(), t.name.find('|'))) == t.name.npos) writer.add(t);
   for (auto& [name, values] : means) {
     const auto n = static_cast<int64_t>(values.size());
     writer.add({name, DType::kF32, {n}, {}, {}, {values.data(), DType::kF32, {n}}});
   }
-  CheckpointHeader header;
+  checkpoint::CheckpointHeader header;
   header.step = 5;
   header.model = to_tree(c.model);
   writer.commit(header);
@@ -190,24 +191,24 @@ double mean(const auto& x) {
 // A checkpoint of 0.1 has one set of means for a packed weight. The estimate of each element's
 // second moment, rows[i] · columns[j] / mean(rows), stays what it was.
 TEST_P(PackedAdafactor, F3_OldCheckpointsAreSplit) {
-  RunConfig c = tiny(GetParam());
-  c.optimizer = optimizer_defaults(OptimizerKind::kAdafactor);
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world,
-                  {});
+  config::RunConfig c = tiny(GetParam());
+  c.optimizer = config::optimizer_defaults(OptimizerKind::kAdafactor);
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
+                  *world, {});
   trainer.initialise();
   Means old = packed_means(trainer.state());
   std::string folder = std::filesystem::temp_directory_path() / "tessera_factors.XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   save_with(old, trainer.state(), c, Path(folder) / "5");
-  CheckpointReader reader(Path(folder) / "5");
-  trainer.load(reader, Load::kAll);
+  checkpoint::CheckpointReader reader(Path(folder) / "5");
+  trainer.load(reader, config::Load::kAll);
   std::filesystem::remove_all(folder);
   EXPECT_EQ(trainer.updates(), 5);
   std::map<std::string, Numbers> now;
-  for (const StateTensor& t : trainer.state()) now[t.name] = values(t);
+  for (const checkpoint::StateTensor& t : trainer.state()) now[t.name] = values(t);
   int64_t compared = 0;
-  for (const StateTensor& t : trainer.state()) {
+  for (const checkpoint::StateTensor& t : trainer.state()) {
     if (!old.contains(t.name + "|rows")) continue;
     const std::vector<float>& packed = old.at(t.name + "|rows");
     for (const Published& p : published(t)) {
@@ -231,4 +232,4 @@ TEST_P(PackedAdafactor, F3_OldCheckpointsAreSplit) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,12 +8,13 @@
 
 #include "train/step_judge.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kUniform = 9.0;  // of 8,103 tokens
 
-DivergenceGuard guard_after(const std::vector<double>& losses, DivergenceSection rule = {}) {
+DivergenceGuard guard_after(const std::vector<double>& losses,
+                            config::DivergenceSection rule = {}) {
   DivergenceGuard g(rule, kUniform);
   for (const double x : losses) g.add(x);
   return g;
@@ -33,7 +34,7 @@ TEST(Divergence, M14_ALossThatStaysFarAboveItsBeginningIsDivergence) {
   }
   EXPECT_TRUE(guard_after(losses).diverged());
   EXPECT_TRUE(guard_after(losses).ended_diverged());
-  DivergenceSection off;
+  config::DivergenceSection off;
   off.ratio = 0;
   EXPECT_FALSE(guard_after(losses, off).diverged());
   EXPECT_FALSE(guard_after(losses, off).is_high());
@@ -110,8 +111,8 @@ TEST(Divergence, M14_ASpikeIsReportedOnce) {
   }
 }
 
-RunConfig config(Precision p) {
-  RunConfig c;
+config::RunConfig config(compile::Precision p) {
+  config::RunConfig c;
   c.source = "run.yaml";
   c.model.vocabulary = 8103;
   c.precision = p;
@@ -125,12 +126,13 @@ StepResult result(double loss, bool finite = true) {
 }
 
 TEST(StepJudge, M2_ALossThatIsNotFiniteIsNeverASkippedStep) {
-  for (const Precision p : {Precision::kFp32, Precision::kFp16, Precision::kBf16})
+  for (const compile::Precision p :
+       {compile::Precision::kFp32, compile::Precision::kFp16, compile::Precision::kBf16})
     for (const double loss : {NAN, -NAN, INFINITY, -INFINITY})
       for (const bool finite : {true, false}) {
         StepJudge judge(config(p));
         EXPECT_EQ(judge.judge(result(loss, finite)), StepVerdict::kBadNumber);
-        EXPECT_EQ(judge.loss_scale(), p == Precision::kFp16 ? 4 : 1);
+        EXPECT_EQ(judge.loss_scale(), p == compile::Precision::kFp16 ? 4 : 1);
         const std::string text = judge.bad_number_text(result(loss, finite), false, "x", "");
         EXPECT_EQ(text.find("-nan"), std::string::npos) << text;
       }
@@ -138,7 +140,7 @@ TEST(StepJudge, M2_ALossThatIsNotFiniteIsNeverASkippedStep) {
 
 TEST(StepJudge, E5_AGradientOfExactlyZeroIsReportedOnce) {
   const auto warnings = [](const std::vector<StepResult>& steps) {
-    StepJudge judge(config(Precision::kFp32));
+    StepJudge judge(config(compile::Precision::kFp32));
     std::vector<int64_t> at;
     for (const StepResult& r : steps) {
       EXPECT_EQ(judge.judge(r), StepVerdict::kGood);
@@ -167,7 +169,7 @@ TEST(StepJudge, E5_AGradientOfExactlyZeroIsReportedOnce) {
 
 // From 4 to the smallest scale of 1 are two halvings; the third overflow in a row ends the run.
 TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
-  StepJudge judge(config(Precision::kFp16));
+  StepJudge judge(config(compile::Precision::kFp16));
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kSkipped);
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kSkipped);
   EXPECT_EQ(judge.loss_scale(), 1);
@@ -181,9 +183,9 @@ TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
   EXPECT_NE(judge.bad_number_text(result(9, false), false, "x", "").find("no good checkpoint"),
             std::string::npos);
   EXPECT_EQ(text.find("-nan"), std::string::npos) << text;
-  StepJudge other(config(Precision::kBf16));
+  StepJudge other(config(compile::Precision::kBf16));
   EXPECT_EQ(other.judge(result(9, false)), StepVerdict::kBadNumber);
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -14,16 +14,16 @@ namespace {
 
 constexpr int64_t kTokens = 24;
 
-RunConfig config_of(Precision precision, OptimizerKind kind) {
-  RunConfig c;
-  apply_family(Family::kLlama, c.model);
+config::RunConfig config_of(compile::Precision precision, OptimizerKind kind) {
+  config::RunConfig c;
+  model::apply_family(model::Family::kLlama, c.model);
   c.model.layers = 4;
   c.model.hidden = 32;
   c.model.heads = c.model.kv_heads = 4;
   c.model.vocabulary = 96;
   c.model.vocabulary_multiple = 32;
   c.model.context = kTokens;
-  derive_sizes(c.model);
+  model::derive_sizes(c.model);
   c.data.sequence_length = kTokens;
   c.batch.micro = 1;
   c.batch.global = 8;
@@ -34,14 +34,14 @@ RunConfig config_of(Precision precision, OptimizerKind kind) {
   return c;
 }
 
-BatchSource batches(const RunConfig& c, int64_t rank) {
-  BatchShape shape;
+data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
+  data::BatchShape shape;
   shape.global = c.batch.global;
   shape.micro = c.batch.micro;
   shape.sequence_length = kTokens;
   shape.rank = rank;
   shape.ranks = c.layout.data;
-  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     for (size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 96);
     return static_cast<int64_t>(out.size());
@@ -54,26 +54,27 @@ struct Trained {
   int64_t state_bytes = 0, host_bytes = 0;
 };
 
-std::unique_ptr<Trainer> trainer_of(const RunConfig& c) {
-  return std::make_unique<Trainer>(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1),
-                                   INT64_MAX, ranks(), std::function<double()>());
+std::unique_ptr<train::Trainer> trainer_of(const config::RunConfig& c) {
+  return std::make_unique<train::Trainer>(
+      c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX, ranks(),
+      std::function<double()>());
 }
 
-void add_steps(Trainer& trainer, const RunConfig& c, int64_t first, Trained& out) {
-  BatchSource source = batches(c, trainer.data_rank());
+void add_steps(train::Trainer& trainer, const config::RunConfig& c, int64_t first, Trained& out) {
+  data::BatchSource source = batches(c, trainer.data_rank());
   for (int64_t s = first; s < first + 2; ++s)
     out.losses.push_back(trainer.step(s, 1e-3, source).loss);
 }
 
 // All that this rank holds of the state, replicas too.
-std::vector<std::pair<std::string, TensorView>> views(Trainer& trainer) {
+std::vector<std::pair<std::string, TensorView>> views(train::Trainer& trainer) {
   std::vector<std::pair<std::string, TensorView>> all;
   for (const StatePiece& x : pieces(trainer.program(), trainer.machine().position().at))
     all.emplace_back(x.name, trainer.machine().view(x));
   return all;
 }
 
-void add_state(Trainer& trainer, Trained& out) {
+void add_state(train::Trainer& trainer, Trained& out) {
   for (const auto& [name, view] : views(trainer)) {
     const auto* bytes = view.as<std::byte>();
     out.state.emplace_back(name, std::vector<std::byte>(bytes, bytes + view.bytes()));
@@ -83,7 +84,7 @@ void add_state(Trainer& trainer, Trained& out) {
 }
 
 // Two steps, then two more in a second trainer that begins with the state of the first.
-Trained trained(RunConfig c, const std::string& first, const std::string& second) {
+Trained trained(config::RunConfig c, const std::string& first, const std::string& second) {
   Trained out;
   c.layout.offload = first;
   const auto before = trainer_of(c);
@@ -105,7 +106,7 @@ Trained trained(RunConfig c, const std::string& first, const std::string& second
   return out;
 }
 
-void expect_same_bits(const RunConfig& c) {
+void expect_same_bits(const config::RunConfig& c) {
   const Trained kept = trained(c, "none", "none");
   for (const auto& [first, second] :
        {std::pair("optimizer", "optimizer"), std::pair("none", "activations+optimizer"),
@@ -123,11 +124,11 @@ class EveryZero : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(HostState, EveryZero, ::testing::Values(0, 1, 2, 3));
 
 TEST_P(EveryZero, DataRanksHaveTheSameBits) {
-  RunConfig c = config_of(Precision::kBf16, OptimizerKind::kAdamW);
+  config::RunConfig c = config_of(compile::Precision::kBf16, OptimizerKind::kAdamW);
   c.layout.data = ranks().size();
   c.layout.zero = GetParam();
   expect_same_bits(c);
-  c = config_of(Precision::kFp32, OptimizerKind::kLion);
+  c = config_of(compile::Precision::kFp32, OptimizerKind::kLion);
   c.layout.data = ranks().size();
   c.layout.zero = GetParam();
   c.optimizer.freeze = {"embed.*"};
@@ -136,7 +137,7 @@ TEST_P(EveryZero, DataRanksHaveTheSameBits) {
 
 TEST(HostState, TensorRanksHaveTheSameBits) {
   for (const int64_t adapters : {0, 4}) {
-    RunConfig c = config_of(Precision::kBf16, OptimizerKind::kAdafactor);
+    config::RunConfig c = config_of(compile::Precision::kBf16, OptimizerKind::kAdafactor);
     c.layout.tensor = ranks().size();
     c.model.layers = 2;
     c.batch.global = 2;
@@ -146,8 +147,9 @@ TEST(HostState, TensorRanksHaveTheSameBits) {
 }
 
 TEST(HostState, StagesHaveTheSameBits) {
-  for (const PipelineSchedule schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZeroBubble}) {
-    RunConfig c = config_of(Precision::kBf16, OptimizerKind::kSgd);
+  for (const compile::PipelineSchedule schedule :
+       {compile::PipelineSchedule::k1F1B, compile::PipelineSchedule::kZeroBubble}) {
+    config::RunConfig c = config_of(compile::Precision::kBf16, OptimizerKind::kSgd);
     c.layout.pipeline = ranks().size();
     c.layout.pipeline_schedule = schedule;
     expect_same_bits(c);

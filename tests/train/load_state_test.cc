@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "base/box.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/saving.h"
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // A checkpoint of tables of 40 rows, the one for words and the one for positions, and one more.
@@ -19,13 +19,14 @@ class LoadState : public testing::Test {
     saved_.add("embed.position.weight", {40, 24}, 1);
     saved_.add("embed.weight|moment1", {40, 24}, 1);
     const Path folder = temporary_.path() / "saved";
-    save(folder, sample_header(1), saved_.tensors());
-    reader_ = std::make_unique<CheckpointReader>(find_latest(folder).found->path);
+    checkpoint::save(folder, checkpoint::sample_header(1), saved_.tensors());
+    reader_ =
+        std::make_unique<checkpoint::CheckpointReader>(checkpoint::find_latest(folder).found->path);
   }
   // The rows [first, last) of a table of `rows`, taken for a model of that many tokens.
   std::vector<float> load(const std::string& name, int64_t tokens, int64_t rows, int64_t columns,
                           int64_t first, int64_t last) {
-    ModelConfig model;
+    model::ModelConfig model;
     model.vocabulary = model.context = tokens;
     StatePiece piece;
     piece.name = name;
@@ -54,9 +55,9 @@ class LoadState : public testing::Test {
   }
 
  private:
-  TemporaryFolder temporary_{TemporaryFolder::quick()};
-  SampleState saved_{1};
-  std::unique_ptr<CheckpointReader> reader_;
+  checkpoint::TemporaryFolder temporary_{checkpoint::TemporaryFolder::quick()};
+  checkpoint::SampleState saved_{1};
+  std::unique_ptr<checkpoint::CheckpointReader> reader_;
 };
 
 TEST_F(LoadState, OtherPaddingOfTheVocabulary) {
@@ -81,4 +82,4 @@ TEST_F(LoadState, NoCornerOfALargerModelIsTaken) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -20,23 +20,24 @@ namespace {
 
 constexpr int64_t kTokens = 128;
 
-RunConfig config_of(int64_t zero, const std::string& recompute, GradientType gradients) {
-  RunConfig c;
-  apply_family(Family::kNeox, c.model);
+config::RunConfig config_of(int64_t zero, const std::string& recompute,
+                            compile::GradientType gradients) {
+  config::RunConfig c;
+  model::apply_family(model::Family::kNeox, c.model);
   c.model.layers = 6;
   c.model.hidden = 256;
   c.model.heads = 4;
   c.model.vocabulary = 512;
   c.model.vocabulary_multiple = 1;
   c.model.context = kTokens;
-  derive_sizes(c.model);
+  model::derive_sizes(c.model);
   c.data.sequence_length = kTokens;
   c.layout.data = ranks().size();
   c.layout.zero = zero;
   c.layout.recompute = recompute;
   c.batch.micro = 2;
   c.batch.global = 2 * c.batch.micro * c.layout.data;
-  c.precision = Precision::kBf16;
+  c.precision = compile::Precision::kBf16;
   c.compiler.gradients = gradients;
   return c;
 }
@@ -45,14 +46,14 @@ RunConfig config_of(int64_t zero, const std::string& recompute, GradientType gra
 constexpr double kLayer = 12.0 * 256 * 256 + 13 * 256;
 constexpr double kParameters = 6 * kLayer + 2 * 512 * 256 + 2 * 256;
 
-BatchSource batches(const RunConfig& c, int64_t rank) {
-  BatchShape shape;
+data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
+  data::BatchShape shape;
   shape.global = c.batch.global;
   shape.micro = c.batch.micro;
   shape.sequence_length = kTokens;
   shape.rank = rank;
   shape.ranks = c.layout.data;
-  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     for (size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 512);
     return static_cast<int64_t>(out.size());
@@ -96,7 +97,8 @@ int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
   return bytes;
 }
 
-void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double sum_bytes) {
+void expect_formulas(const Program& p, const compile::MemoryPlan& m, int64_t zero,
+                     double sum_bytes) {
   const auto shards = static_cast<double>(ranks().size());
   constexpr double kPadding = 0.002;  // frames are multiples of shards x 64 elements
   const auto divided = [&](int64_t from, double bytes) {
@@ -120,26 +122,26 @@ void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double
 
 // Returns the activations' line.
 int64_t expect_promises(int64_t zero, const std::string& recompute,
-                        GradientType gradients = GradientType::kF32) {
-  const RunConfig c = config_of(zero, recompute, gradients);
+                        compile::GradientType gradients = compile::GradientType::kF32) {
+  const config::RunConfig c = config_of(zero, recompute, gradients);
   const int64_t before = anonymous_bytes();
   Peak peak;
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, ranks(),
-                  {});
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
+                         INT64_MAX, ranks(), {});
   trainer.machine().touch();
   trainer.initialise();
-  BatchSource source = batches(c, trainer.data_rank());
+  data::BatchSource source = batches(c, trainer.data_rank());
   EXPECT_TRUE(trainer.step(1, 1e-3, source).finite);
   const int64_t taken = peak.stop() - before;
   const Program& p = trainer.program();
-  const MemoryPlan m = memory_plan(p);
+  const compile::MemoryPlan m = compile::memory_plan(p);
   EXPECT_EQ(trainer.machine().arena_bytes(), m.arena);
   EXPECT_EQ(m.weights + m.optimizer + m.gradients + m.activations + m.other, m.arena);
   EXPECT_GE(m.other, 0);
   EXPECT_LE(m.live, m.arena);
-  EXPECT_LE(taken, m.arena + kOutsideBytes);
+  EXPECT_LE(taken, m.arena + train::kOutsideBytes);
   EXPECT_GE(static_cast<double>(taken), 0.95 * static_cast<double>(m.arena));
-  expect_formulas(p, m, zero, gradients == GradientType::kF32 ? 4 : 2);
+  expect_formulas(p, m, zero, gradients == compile::GradientType::kF32 ? 4 : 2);
   if (ranks().rank() == 0)
     fmt::print(
         "ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
@@ -160,14 +162,14 @@ TEST_P(EveryStage, TakesWhatThePlanSays) {
   const int64_t full = expect_promises(GetParam(), "full");
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective);
-  expect_promises(GetParam(), "none", GradientType::kHalf);
+  expect_promises(GetParam(), "none", compile::GradientType::kHalf);
 }
 
 TEST(MemoryOverRanks, AHostHoldsAllItsRanks) {
   const int64_t n = ranks().size(), need = 1000 + ranks().rank(), all = 1000 * n + n * (n - 1) / 2;
-  EXPECT_NO_THROW(require_host_memory(ranks(), need, all));
+  EXPECT_NO_THROW(train::require_host_memory(ranks(), need, all));
   try {
-    require_host_memory(ranks(), need, all - 1);
+    train::require_host_memory(ranks(), need, all - 1);
     ADD_FAILURE() << "a host that is too small was taken";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find(fmt::format("the {} ranks of this run on ", n)),

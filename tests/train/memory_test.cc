@@ -13,7 +13,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
 #include "tests/cli/program.h"
 #include "train/load_run.h"
 #include "train/loop.h"
@@ -81,7 +81,7 @@ void* mmap(void* at, size_t n, int access, int flags, int file, off_t offset) no
 }
 #endif
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr const char* kSmall =
@@ -116,10 +116,10 @@ void sample(pid_t process, Child& child) {
   child.code_bytes = std::max(child.code_bytes, code);
 }
 
-class Memory : public ProgramFolder {
+class Memory : public cli::ProgramFolder {
  protected:
   int64_t plan() const {
-    const ProgramResult r = run("compile run.yaml --json");
+    const cli::ProgramResult r = run("compile run.yaml --json");
     EXPECT_EQ(r.code, 0) << r.err;
     return std::get<int64_t>(parse_json(r.out, "output").find("plan_bytes")->value);
   }
@@ -178,7 +178,7 @@ TEST_F(Memory, NothingLargeIsAllocatedDuringSteps) {
   put("run.yaml", kSmall);
   std::filesystem::current_path(folder_);
   const std::string more[] = {"schedule.steps=6", "metrics.every_steps=1"};
-  RunConfig config = load_run("run.yaml", more);
+  config::RunConfig config = load_run("run.yaml", more);
   int asked = 0;  // the wall clock is read twice at the start and once after each step
   TrainOptions options;
   options.now_s = [] {
@@ -207,4 +207,4 @@ TEST_F(Memory, NothingLargeIsAllocatedDuringSteps) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

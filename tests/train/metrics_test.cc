@@ -11,7 +11,7 @@
 #include "base/append_file.h"
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 class Metrics : public ::testing::Test {
@@ -163,4 +163,4 @@ TEST_F(Metrics, CutBackWorksOnAFullDisk) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -9,32 +9,33 @@
 namespace tessera::testing {
 namespace {
 
-RunConfig grouped(Family family) {
-  RunConfig c = tiny(family);
+config::RunConfig grouped(model::Family family) {
+  config::RunConfig c = train::tiny(family);
   c.run.threads = 1;
   c.batch.micro = 1;
   c.batch.global = 12;
   // Epsilons for which no weight is moved by what is but a rounding of its gradient.
   c.optimizer.epsilon = 1e-4;
-  c.optimizer.groups = groups_of(
+  c.optimizer.groups = config::groups_of(
       "[{match: ['*norm*'], kind: sgd, beta1: 0.9, learning_rate_multiplier: 4},"
       " {match: [embed.*], kind: adafactor, epsilon: 1.0e-8, beta1: 0.5},"
       " {match: ['*.mlp.*'], beta1: 0.5, weight_decay: 0.2, learning_rate_multiplier: 0.25}]");
   return c;
 }
 
-void expect_equal(const RunConfig& c, const std::string& what) {
-  const std::vector<RankRecords> all = on_all_ranks(c, stages_of(c));
+void expect_equal(const config::RunConfig& c, const std::string& what) {
+  const std::vector<train::RankRecords> all = on_all_ranks(c, stages_of(c));
   if (ranks().rank() != 0) return;
-  const ValueComparison found =
-      compare_values(on_one_rank(c), all, value_bounds(compile_request(c, Purpose::kTrain)));
+  const train::ValueComparison found = train::compare_values(
+      on_one_rank(c), all,
+      train::value_bounds(config::compile_request(c, compile::Purpose::kTrain)));
   EXPECT_GT(found.compared, 100) << what;
   EXPECT_FALSE(found.first.has_value()) << what << ": " << found.first->told;
 }
 
 TEST(OptimizerGroups, ZeroOnDataRanks) {
   for (const int64_t zero : {0, 1, 2, 3}) {
-    RunConfig c = grouped(Family::kLlama);
+    config::RunConfig c = grouped(model::Family::kLlama);
     c.layout.data = ranks().size();
     c.layout.zero = zero;
     expect_equal(c, fmt::format("llama, data, zero {}", zero));
@@ -42,12 +43,12 @@ TEST(OptimizerGroups, ZeroOnDataRanks) {
 }
 
 TEST(OptimizerGroups, ReducedMicrobatchesAndBuckets) {
-  RunConfig c = grouped(Family::kNeox);
-  c.precision = Precision::kBf16;
+  config::RunConfig c = grouped(model::Family::kNeox);
+  c.precision = compile::Precision::kBf16;
   c.optimizer.epsilon = 1e-3;
   c.layout.data = ranks().size();
   c.layout.zero = 2;
-  c.layout.zero_reduce = ZeroReduce::kEach;
+  c.layout.zero_reduce = compile::ZeroReduce::kEach;
   c.compiler.bucket_bytes = 1 << 12;
   expect_equal(c, "neox, zero 2, each micro-batch");
 }
@@ -55,7 +56,7 @@ TEST(OptimizerGroups, ReducedMicrobatchesAndBuckets) {
 // The embedding is tied to the head, so the first and the last stage have it.
 TEST(OptimizerGroups, PipelineWithTiedEmbeddings) {
   if (ranks().size() == 3) return;  // of four micro-batches
-  RunConfig c = grouped(Family::kGpt2);
+  config::RunConfig c = grouped(model::Family::kGpt2);
   c.layout.pipeline = 2;
   c.layout.data = ranks().size() / 2;
   c.layout.zero = 1;
@@ -64,7 +65,7 @@ TEST(OptimizerGroups, PipelineWithTiedEmbeddings) {
 
 TEST(OptimizerGroups, TensorRanks) {
   if (ranks().size() == 3) return;
-  RunConfig c = grouped(Family::kNeox);
+  config::RunConfig c = grouped(model::Family::kNeox);
   c.layout.tensor = 2;
   c.layout.data = ranks().size() / 2;
   c.layout.zero = 3;

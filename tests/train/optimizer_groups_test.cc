@@ -8,14 +8,14 @@
 #include "tests/train/tiny_run.h"
 #include "train/trained_part.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 using State = std::map<std::string, std::vector<std::byte>>;
 
 State state_of(Trainer& t) {
   State all;
-  for (const StateTensor& s : t.state()) {
+  for (const checkpoint::StateTensor& s : t.state()) {
     std::vector<std::byte>& b = all[s.name];
     b.resize(static_cast<size_t>(s.data.bytes()));
     std::memcpy(b.data(), s.data.data, b.size());
@@ -23,14 +23,15 @@ State state_of(Trainer& t) {
   return all;
 }
 
-std::unique_ptr<Trainer> trainer_of(const RunConfig& c, World& world) {
-  return std::make_unique<Trainer>(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2),
-                                   INT64_MAX, world, std::function<double()>());
+std::unique_ptr<Trainer> trainer_of(const config::RunConfig& c, comm::World& world) {
+  return std::make_unique<Trainer>(
+      c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX, world,
+      std::function<double()>());
 }
 
 // AdamW, and one group for each other kind. No clipping: its norm is that of all trained weights.
-RunConfig grouped(Family family) {
-  RunConfig c = tiny(family);
+config::RunConfig grouped(model::Family family) {
+  config::RunConfig c = tiny(family);
   c.optimizer.clip_norm = 0;
   std::string groups;
   for (const char* pattern = "embed.*"; const OptimizerTraits& o : kOptimizers) {
@@ -41,7 +42,7 @@ RunConfig grouped(Family family) {
         groups.empty() ? "[" : ", ", pattern, o.name, groups.empty() ? 0.25 : 2);
     pattern = groups.find("mlp") == groups.npos ? "*.mlp.*" : "*norm*";
   }
-  c.optimizer.groups = groups_of(groups + "]");
+  c.optimizer.groups = config::groups_of(groups + "]");
   return c;
 }
 
@@ -49,33 +50,35 @@ RunConfig grouped(Family family) {
 std::string weight_of(const std::string& name) { return name.substr(0, name.find('|')); }
 
 // The run that trains the weights of one group by its optimizer, as that of the whole run.
-RunConfig alone(const RunConfig& c, size_t number) {
-  RunConfig own = c;
-  if (number > 0) own.optimizer = settings_of(c.optimizer.groups[number - 1], c.optimizer);
+config::RunConfig alone(const config::RunConfig& c, size_t number) {
+  config::RunConfig own = c;
+  if (number > 0) own.optimizer = config::settings_of(c.optimizer.groups[number - 1], c.optimizer);
   own.optimizer.groups.clear();
-  for (const std::string& weight : trained_weights(compile_request(c, Purpose::kTrain)))
+  for (const std::string& weight :
+       compile::trained_weights(config::compile_request(c, compile::Purpose::kTrain)))
     if (optimizer_number(c, weight) != number) own.optimizer.freeze.push_back(weight);
   return own;
 }
 
-State trained(const RunConfig& c, double rate, int steps) {
-  const auto world = self_world();
+State trained(const config::RunConfig& c, double rate, int steps) {
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->machine().initialise(5);
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   for (int s = 1; s <= steps; ++s) EXPECT_TRUE(trainer->step(s, rate, source).finite);
   return state_of(*trainer);
 }
 
-class GroupedFamily : public testing::TestWithParam<Family> {};
+class GroupedFamily : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, GroupedFamily, testing::ValuesIn(every_family()));
 
 // A step of a group is bit for bit the step of a run with its optimizer on its weights alone; in
 // every precision, so with masters, bf16 moments and stochastic rounding.
 TEST_P(GroupedFamily, AStepIsThatOfEachOptimizerAlone) {
-  for (const Precision precision :
-       {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16}) {
-    RunConfig c = grouped(GetParam());
+  for (const compile::Precision precision :
+       {compile::Precision::kFp32, compile::Precision::kBf16, compile::Precision::kBf16Sr,
+        compile::Precision::kFp16}) {
+    config::RunConfig c = grouped(GetParam());
     c.precision = precision;
     const State together = trained(c, 1e-2, 1);
     size_t compared = 0;
@@ -97,7 +100,7 @@ TEST_P(GroupedFamily, AStepIsThatOfEachOptimizerAlone) {
 
 // What each optimizer keeps: moments and factors appear for the weights of its group alone.
 TEST_P(GroupedFamily, EachKeepsWhatItsOptimizerNeeds) {
-  const RunConfig c = grouped(GetParam());
+  const config::RunConfig c = grouped(GetParam());
   const State state = trained(c, 1e-2, 0);
   for (const auto& [name, bytes] : state) {
     if (name.find('|') != name.npos) continue;
@@ -113,10 +116,10 @@ TEST_P(GroupedFamily, EachKeepsWhatItsOptimizerNeeds) {
 // Several steps, micro-batches and the clipped norm of all gradients: the same however the batch
 // is divided.
 TEST_P(GroupedFamily, LowersTheLossAndAddsUpMicrobatches) {
-  RunConfig c = grouped(GetParam());
+  config::RunConfig c = grouped(GetParam());
   c.optimizer.clip_norm = 1;
   c.optimizer.epsilon = 1e-5;
-  c.optimizer.groups = groups_of(
+  c.optimizer.groups = config::groups_of(
       "[{match: ['*norm*'], kind: sgd, beta1: 0.9, learning_rate_multiplier: 4},"
       " {match: [embed.*], kind: adafactor, epsilon: 1.0e-10,"
       "  learning_rate_multiplier: 0.1}]");
@@ -128,12 +131,12 @@ TEST_P(GroupedFamily, LowersTheLossAndAddsUpMicrobatches) {
 
 // A step that overflows changes nothing of any group.
 TEST(OptimizerGroups, AnOverflowIsSkippedByAll) {
-  RunConfig c = grouped(Family::kLlama);
-  c.precision = Precision::kFp16;
-  const auto world = self_world();
+  config::RunConfig c = grouped(model::Family::kLlama);
+  c.precision = compile::Precision::kFp16;
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   const State before = state_of(*trainer);
   EXPECT_FALSE(trainer->step(1, 1e-3, source, {}, 0x1p24).finite);
   EXPECT_TRUE(state_of(*trainer) == before);
@@ -147,9 +150,10 @@ TEST(OptimizerGroups, AnOverflowIsSkippedByAll) {
 
 // Adapters, by their own names: B alone with another rate (LoRA+).
 TEST(OptimizerGroups, AdaptersMayHaveTheirOwn) {
-  RunConfig c = tiny(Family::kLlama);
+  config::RunConfig c = tiny(model::Family::kLlama);
   c.lora.rank = 4;
-  c.optimizer.groups = groups_of("[{match: ['*.lora_b'], kind: sgd, learning_rate_multiplier: 0}]");
+  c.optimizer.groups =
+      config::groups_of("[{match: ['*.lora_b'], kind: sgd, learning_rate_multiplier: 0}]");
   const State before = trained(c, 1e-2, 0), after = trained(c, 1e-2, 2);
   for (const auto& [name, bytes] : after) {
     if (name.find('|') != name.npos) continue;
@@ -159,8 +163,8 @@ TEST(OptimizerGroups, AdaptersMayHaveTheirOwn) {
 }
 
 TEST(OptimizerGroups, TheHeaderNamesThem) {
-  RunConfig c = tiny(Family::kLlama);
-  c.optimizer.groups = groups_of(
+  config::RunConfig c = tiny(model::Family::kLlama);
+  c.optimizer.groups = config::groups_of(
       "[{match: ['*norm*'], kind: sgd, learning_rate_multiplier: 4}, {match: ['*.mlp.*'], kind: "
       "adafactor}]");
   const double elements[] = {680e3, 20e3, 5e3};
@@ -172,4 +176,4 @@ TEST(OptimizerGroups, TheHeaderNamesThem) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -7,28 +7,29 @@
 #include "tests/train/tiny_run.h"
 #include "train/loss_scale.h"
 #include "train/run_programs.h"
-#include "train/update_count.h"
+#include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
-RunConfig tiny_with(OptimizerKind kind, Family family = Family::kLlama) {
-  RunConfig c = tiny(family);
-  c.optimizer = optimizer_defaults(kind);
+config::RunConfig tiny_with(OptimizerKind kind, model::Family family = model::Family::kLlama) {
+  config::RunConfig c = tiny(family);
+  c.optimizer = config::optimizer_defaults(kind);
   // No weight is moved by what is but a rounding of its gradient, which sums in another order have.
   if (kind == OptimizerKind::kAdafactor) c.optimizer.epsilon = 1e-10;
   if (kind == OptimizerKind::kAdamW) c.optimizer.epsilon = 1e-5;
   return c;
 }
 
-std::unique_ptr<Trainer> trainer_of(const RunConfig& c, World& world) {
-  return std::make_unique<Trainer>(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2),
-                                   INT64_MAX, world, std::function<double()>());
+std::unique_ptr<Trainer> trainer_of(const config::RunConfig& c, comm::World& world) {
+  return std::make_unique<Trainer>(
+      c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX, world,
+      std::function<double()>());
 }
 
 std::map<std::string, std::vector<std::byte>> bytes_of(Trainer& t) {
   std::map<std::string, std::vector<std::byte>> all;
-  for (const StateTensor& s : t.state()) {
+  for (const checkpoint::StateTensor& s : t.state()) {
     std::vector<std::byte>& b = all[s.name];
     b.resize(static_cast<size_t>(s.data.bytes()));
     std::memcpy(b.data(), s.data.data, b.size());
@@ -44,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Trainer, EveryOptimizer, testing::ValuesIn([] {
                          }()));
 
 TEST_P(EveryOptimizer, LowersTheLossAndAddsUpMicrobatches) {
-  RunConfig c = tiny_with(GetParam());
+  config::RunConfig c = tiny_with(GetParam());
   const Curve two = run(c, 8);
   EXPECT_LT(two.losses.back(), two.losses.front());
   c.batch.micro = 1;
@@ -54,8 +55,9 @@ TEST_P(EveryOptimizer, LowersTheLossAndAddsUpMicrobatches) {
 // Nothing of the state is lost where it is all in bf16: the run is near, and 8 steps go down.
 TEST_P(EveryOptimizer, TrainsInEveryPrecision) {
   const Curve exact = run(tiny_with(GetParam()), 6);
-  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr, Precision::kFp16}) {
-    RunConfig c = tiny_with(GetParam());
+  for (const compile::Precision p :
+       {compile::Precision::kBf16, compile::Precision::kBf16Sr, compile::Precision::kFp16}) {
+    config::RunConfig c = tiny_with(GetParam());
     c.precision = p;
     const Curve rounded = run(c, 6);
     for (size_t i = 0; i < exact.losses.size(); ++i)
@@ -66,55 +68,61 @@ TEST_P(EveryOptimizer, TrainsInEveryPrecision) {
 
 // Bytes a parameter, of these parts of a run's memory. Members of a frame begin at multiples of 64
 // elements, so there is a little more than the sizes of the types.
-void expect_bytes(double bytes, const RunConfig& c, int64_t (*part)(const MemoryPlan&)) {
-  const auto world = self_world();
+void expect_bytes(double bytes, const config::RunConfig& c,
+                  int64_t (*part)(const compile::MemoryPlan&)) {
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   double parameters = 0;
-  for (const StateTensor& t : trainer->state())
+  for (const checkpoint::StateTensor& t : trainer->state())
     if (t.name.find('|') == std::string::npos) parameters += static_cast<double>(t.data.elements());
-  const double found = static_cast<double>(part(memory_plan(trainer->program()))) / parameters;
+  const double found =
+      static_cast<double>(part(compile::memory_plan(trainer->program()))) / parameters;
   EXPECT_GE(found, bytes) << name_of_entry(c.precision);
   EXPECT_LT(found, bytes * 1.02) << name_of_entry(c.precision);
 }
 
 // What a run keeps: AdamW's two moments beside weight and master.
 TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
-  const auto expect = [](double bytes, Precision p, MomentType moments = MomentType::kAuto) {
-    RunConfig c = tiny(Family::kLlama);
+  const auto expect = [](double bytes, compile::Precision p,
+                         config::MomentType moments = config::MomentType::kAuto) {
+    config::RunConfig c = tiny(model::Family::kLlama);
     c.precision = p;
     c.optimizer.moments = moments;
-    expect_bytes(bytes, c, [](const MemoryPlan& m) { return m.weights + m.optimizer; });
+    expect_bytes(bytes, c, [](const compile::MemoryPlan& m) { return m.weights + m.optimizer; });
   };
-  expect(12, Precision::kFp32);
-  expect(14, Precision::kBf16);
-  expect(10, Precision::kBf16, MomentType::kBf16);
-  expect(6, Precision::kBf16Sr);
-  expect(10, Precision::kBf16Sr, MomentType::kFp32);
-  expect(14, Precision::kFp16);
+  expect(12, compile::Precision::kFp32);
+  expect(14, compile::Precision::kBf16);
+  expect(10, compile::Precision::kBf16, config::MomentType::kBf16);
+  expect(6, compile::Precision::kBf16Sr);
+  expect(10, compile::Precision::kBf16Sr, config::MomentType::kFp32);
+  expect(14, compile::Precision::kFp16);
 }
 
 // With sums of gradients in 16 bits a step adds 2 bytes: 16 of fp16 in all, 8 of bf16_sr.
 TEST(Precisions, HalfGradientsTakeTwoBytes) {
-  for (const auto& [p, bytes] :
-       {std::pair{Precision::kFp16, 16.0}, {Precision::kBf16, 16.0}, {Precision::kBf16Sr, 8.0}}) {
-    RunConfig c = tiny(Family::kLlama);
+  for (const auto& [p, bytes] : {std::pair{compile::Precision::kFp16, 16.0},
+                                 {compile::Precision::kBf16, 16.0},
+                                 {compile::Precision::kBf16Sr, 8.0}}) {
+    config::RunConfig c = tiny(model::Family::kLlama);
     c.precision = p;
-    c.compiler.gradients = GradientType::kHalf;
-    expect_bytes(bytes, c,
-                 [](const MemoryPlan& m) { return m.weights + m.optimizer + m.gradients; });
+    c.compiler.gradients = compile::GradientType::kHalf;
+    expect_bytes(bytes, c, [](const compile::MemoryPlan& m) {
+      return m.weights + m.optimizer + m.gradients;
+    });
   }
 }
 
 // Beside sums in f32: the same run but for their rounding, in every optimizer.
 TEST_P(EveryOptimizer, TrainsWithHalfGradients) {
-  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr, Precision::kFp16}) {
-    RunConfig c = tiny_with(GetParam());
+  for (const compile::Precision p :
+       {compile::Precision::kBf16, compile::Precision::kBf16Sr, compile::Precision::kFp16}) {
+    config::RunConfig c = tiny_with(GetParam());
     c.precision = p;
     c.batch.micro = 1;
     const Curve exact = run(c, 6);
-    c.compiler.gradients = GradientType::kHalf;
+    c.compiler.gradients = compile::GradientType::kHalf;
     const Curve rounded = run(c, 6);
-    c.compiler.accumulate = AccumulateKind::kApart;
+    c.compiler.accumulate = compile::AccumulateKind::kApart;
     const Curve apart = run(c, 6);
     EXPECT_NE(exact.norms, rounded.norms) << name_of_entry(p);
     for (size_t i = 0; i < exact.losses.size(); ++i)
@@ -129,13 +137,13 @@ TEST_P(EveryOptimizer, TrainsWithHalfGradients) {
 
 // The same seed rounds alike, another otherwise.
 TEST(Bf16Sr, DrawsByTheSeed) {
-  RunConfig c = tiny(Family::kLlama);
-  c.precision = Precision::kBf16Sr;
-  const auto world = self_world();
+  config::RunConfig c = tiny(model::Family::kLlama);
+  c.precision = compile::Precision::kBf16Sr;
+  const auto world = comm::self_world();
   const auto trained = [&] {
     const auto trainer = trainer_of(c, *world);
     trainer->machine().initialise(5);
-    BatchSource source = batches(c);
+    data::BatchSource source = batches(c);
     for (int s = 1; s <= 3; ++s) trainer->step(s, 1e-3, source);
     return bytes_of(*trainer);
   };
@@ -146,12 +154,12 @@ TEST(Bf16Sr, DrawsByTheSeed) {
 }
 
 TEST(Fp16, AnOverflowIsSkippedAndMended) {
-  RunConfig c = tiny(Family::kLlama);
-  c.precision = Precision::kFp16;
-  const auto world = self_world();
+  config::RunConfig c = tiny(model::Family::kLlama);
+  c.precision = compile::Precision::kFp16;
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   const auto before = bytes_of(*trainer);
   const StepResult over = trainer->step(1, 1e-3, source, {}, 0x1p24);
   EXPECT_FALSE(over.finite);
@@ -170,12 +178,12 @@ TEST(Fp16, AnOverflowIsSkippedAndMended) {
 // schedule. Its largest change is the learning rate, as Adam's first update is.
 TEST(Fp16, F4_SkippedStepsAreNoUpdates) {
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdafactor}) {
-    RunConfig c = tiny_with(kind);
-    c.precision = Precision::kFp16;
+    config::RunConfig c = tiny_with(kind);
+    c.precision = compile::Precision::kFp16;
     c.optimizer.weight_decay = 0;
-    const auto world = self_world();
+    const auto world = comm::self_world();
     const auto skipping = trainer_of(c, *world), plain = trainer_of(c, *world);
-    BatchSource source = batches(c), again = batches(c);
+    data::BatchSource source = batches(c), again = batches(c);
     skipping->initialise();
     plain->initialise();
     const auto before = bytes_of(*plain);
@@ -203,7 +211,7 @@ TEST(Fp16, F4_SkippedStepsAreNoUpdates) {
 }
 
 TEST(Fp16, F4_CheckpointsCountUpdates) {
-  CheckpointHeader header;
+  checkpoint::CheckpointHeader header;
   header.step = 30;
   EXPECT_EQ(updates_before(header), 30);
   header.state = Tree::object();
@@ -215,13 +223,13 @@ TEST(Fp16, F4_CheckpointsCountUpdates) {
 }
 
 TEST(Fp16, AnEncoderAndADecoderTrainAsInF32) {
-  RunConfig c = tiny(Family::kT5);
+  config::RunConfig c = tiny(model::Family::kT5);
   const Curve plain = run(c, 5);
-  c.precision = Precision::kFp16;
-  const auto world = self_world();
+  c.precision = compile::Precision::kFp16;
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   for (size_t s = 0; s < 5; ++s) {
     const StepResult r = trainer->step(static_cast<int64_t>(s) + 1, 1e-3, source, {}, 256);
     ASSERT_TRUE(r.finite);
@@ -231,7 +239,7 @@ TEST(Fp16, AnEncoderAndADecoderTrainAsInF32) {
 }
 
 TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
-  LossScaleSection rule;
+  config::LossScaleSection rule;
   rule.initial = 64;
   rule.window = 3;
   rule.hysteresis = 2;
@@ -256,7 +264,7 @@ TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
 }
 
 TEST(LossScale, EndsAtTheLeastScale) {
-  LossScaleSection rule;
+  config::LossScaleSection rule;
   rule.initial = 2;
   rule.least = 1;
   rule.hysteresis = 1;
@@ -269,7 +277,7 @@ TEST(LossScale, EndsAtTheLeastScale) {
 // Two sequences in the first step, then four: the first is that of a run of twos, and all of them
 // see the samples behind one another.
 TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
-  RunConfig c = tiny(Family::kLlama);
+  config::RunConfig c = tiny(model::Family::kLlama);
   c.batch.ramp = {2};
   c.batch.ramp_steps = 1;
   const Curve grown = run(c, 3);
@@ -287,15 +295,15 @@ TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
 // Of every program that changes weights: else a save that is under way would read some of each
 // step.
 TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
-  RunConfig c = tiny(Family::kGpt2);
+  config::RunConfig c = tiny(model::Family::kGpt2);
   c.batch.ramp = {2};
   c.batch.ramp_steps = 1;
-  const auto world = self_world();
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   int waits = 0;
-  trainer->before_update([&] { ++waits; });
-  BatchSource source = batches(c);
+  trainer->machine().hooks().before_update = [&] { ++waits; };
+  data::BatchSource source = batches(c);
   trainer->step(1, 1e-3, source);
   const int on_the_ramp = waits;
   trainer->step(2, 1e-3, source);
@@ -303,18 +311,18 @@ TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   EXPECT_EQ(waits, 2 * on_the_ramp);
 }
 
-class EveryFamilyTuned : public testing::TestWithParam<Family> {};
+class EveryFamilyTuned : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned, testing::ValuesIn(every_family()));
 
 TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   const Curve plain = run(c, 1);
   c.lora.rank = 4;
-  const auto world = self_world();
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   const auto before = bytes_of(*trainer);
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   std::vector<double> losses;
   // One batch again and again: over ten of random tokens a loss need not fall.
   for (int s = 0; s < 10; ++s) losses.push_back(trainer->step(1, 1e-2, source).loss);
@@ -328,19 +336,19 @@ TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
     if (adapter && name.find('|') == name.npos) adapters += static_cast<int64_t>(bytes.size()) / 4;
   }
   // Two f32 moments an adapter's element and nothing else, but for the alignment of members.
-  const MemoryPlan m = memory_plan(trainer->program());
+  const compile::MemoryPlan m = compile::memory_plan(trainer->program());
   EXPECT_GE(m.optimizer, 8 * adapters);
   EXPECT_LT(m.optimizer, 8 * adapters + 8 * 64 * 64);
 }
 
 TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   c.optimizer.freeze = {"embed.*", "*.attn.*"};
-  const auto world = self_world();
+  const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   const auto before = bytes_of(*trainer);
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   for (int s = 1; s <= 2; ++s) EXPECT_TRUE(trainer->step(s, 1e-2, source).finite);
   for (const auto& [name, bytes] : bytes_of(*trainer)) {
     const bool frozen = name.find("embed.") == 0 || name.find(".attn.") != name.npos;
@@ -349,12 +357,12 @@ TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
 }
 
 TEST(Adapters, TargetsAndPatternsThatNameNothingAreRefused) {
-  RunConfig c = tiny(Family::kLlama);
-  const auto world = self_world();
+  config::RunConfig c = tiny(model::Family::kLlama);
+  const auto world = comm::self_world();
   c.lora.rank = 2;
   c.lora.targets = {"layer.attn.qvk.weight"};
   EXPECT_THROW(trainer_of(c, *world), Error);
-  c = tiny(Family::kLlama);
+  c = tiny(model::Family::kLlama);
   c.optimizer.freeze = {"embedding"};
   EXPECT_THROW(trainer_of(c, *world), Error);
   c.optimizer.freeze = {"*"};
@@ -362,4 +370,4 @@ TEST(Adapters, TargetsAndPatternsThatNameNothingAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 TEST(FormatCount, SeparatesThousands) {
@@ -160,4 +160,4 @@ TEST(Progress, B_NanHasNoSign) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

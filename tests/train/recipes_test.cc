@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "config/small_twin.h"
+#include "config/run_config.h"
 #include "model/presets.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 std::vector<Path> recipes() {
@@ -23,7 +23,7 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
   EXPECT_GE(all.size(), 23u);
   for (const Path& path : all) {
     SCOPED_TRACE(path.string());
-    const RunConfig c = load_run(path, {});
+    const config::RunConfig c = load_run(path, {});
     EXPECT_EQ(c.run.name, path.stem().string());
     EXPECT_EQ(c.batch.global % (c.batch.micro * c.layout.data), 0);
     EXPECT_LE(c.layout.pipeline, c.model.layers);
@@ -37,7 +37,8 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
 TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
   for (const Path& path : recipes()) {
     SCOPED_TRACE(path.string());
-    const RunConfig whole = load_run(path, {}), small = load_run(path, small_twin(whole));
+    const config::RunConfig whole = load_run(path, {}),
+                            small = load_run(path, config::small_twin(whole));
     EXPECT_EQ(small.run.name, whole.run.name + "-small");
     EXPECT_EQ(small.model.family, whole.model.family);
     EXPECT_EQ(small.model.heads / small.model.kv_heads, whole.model.heads / whole.model.kv_heads);
@@ -49,10 +50,10 @@ TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
     EXPECT_EQ(small.schedule.floor, whole.schedule.floor);
     EXPECT_EQ(small.schedule.warmup_steps > 0, whole.schedule.warmup_steps > 0);
     EXPECT_EQ(small.data.objective, whole.data.objective);
-    EXPECT_EQ(mesh_of(small.layout).ranks(), 1);
+    EXPECT_EQ(compile::mesh_of(small.layout).ranks(), 1);
     EXPECT_LT(small.model.hidden * small.model.all_layers(), 512);
   }
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

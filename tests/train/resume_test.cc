@@ -9,12 +9,12 @@
 #include "tests/config/optimizer_groups.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
-RunConfig llama() {
-  RunConfig c;
-  apply_family(Family::kLlama, c.model);
+config::RunConfig llama() {
+  config::RunConfig c;
+  model::apply_family(model::Family::kLlama, c.model);
   c.model.layers = 2;
   c.run.seed = 7;
   return c;
@@ -30,7 +30,7 @@ Tree without(const Tree& tree, std::string_view section, std::string_view key) {
   return out;
 }
 
-std::string refusal(const RunConfig& config, const Tree& saved) {
+std::string refusal(const config::RunConfig& config, const Tree& saved) {
   try {
     accepted_changes(config, saved);
   } catch (const Error& error) {
@@ -40,8 +40,8 @@ std::string refusal(const RunConfig& config, const Tree& saved) {
 }
 
 TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
-  const RunConfig before = llama();
-  RunConfig now = before;
+  const config::RunConfig before = llama();
+  config::RunConfig now = before;
   EXPECT_TRUE(accepted_changes(now, to_tree(before)).empty());
   now.optimizer.learning_rate = 0.5;
   EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 1u);
@@ -52,13 +52,14 @@ TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
 }
 
 TEST(Resume, OtherAdaptersAreAnotherRun) {
-  RunConfig before = llama();
+  config::RunConfig before = llama();
   before.lora.rank = 8;
-  for (const auto& change : std::vector<std::function<void(RunConfig&)>>{
-           [](RunConfig& c) { c.lora.rank = 0; }, [](RunConfig& c) { c.lora.rank = 4; },
-           [](RunConfig& c) { c.lora.alpha = 64; },
-           [](RunConfig& c) { c.lora.targets = {"*.attn.*"}; }}) {
-    RunConfig now = before;
+  for (const auto& change : std::vector<std::function<void(config::RunConfig&)>>{
+           [](config::RunConfig& c) { c.lora.rank = 0; },
+           [](config::RunConfig& c) { c.lora.rank = 4; },
+           [](config::RunConfig& c) { c.lora.alpha = 64; },
+           [](config::RunConfig& c) { c.lora.targets = {"*.attn.*"}; }}) {
+    config::RunConfig now = before;
     change(now);
     EXPECT_NE(refusal(now, to_tree(before)).find("tessera checkpoint merge"), std::string::npos);
     EXPECT_THROW(require_adapters_kept(now, to_tree(before), "other"), Error);
@@ -69,13 +70,13 @@ TEST(Resume, OtherAdaptersAreAnotherRun) {
   EXPECT_NO_THROW(require_adapters_kept(before, to_tree(before), "other"));
   EXPECT_NE(refusal(before, to_tree(llama())).find("lora.rank was 0, is now 8"), std::string::npos);
   EXPECT_NO_THROW(require_adapters_kept(before, to_tree(llama()), "other"));
-  RunConfig alpha = llama();
+  config::RunConfig alpha = llama();
   alpha.lora.alpha = 64;  // of no adapter
   EXPECT_EQ(refusal(alpha, to_tree(llama())), "");
 }
 
 TEST(Resume, AKeyThatDidNotExistWasAtItsDefault) {
-  RunConfig now = llama();
+  config::RunConfig now = llama();
   const Tree saved = without(to_tree(now), "model", "scaled_head");
   EXPECT_TRUE(accepted_changes(now, saved).empty());
   now.model.scaled_head = false;
@@ -85,7 +86,7 @@ TEST(Resume, AKeyThatDidNotExistWasAtItsDefault) {
 
 TEST(Resume, WhatShapesDoNotShowIsTold) {
   const Tree saved = to_tree(llama().model);
-  RunConfig now = llama();
+  config::RunConfig now = llama();
   now.model.dropout = 0.1;
   now.model.context = 4096;
   EXPECT_TRUE(changed_computation(now, saved).empty());
@@ -97,7 +98,7 @@ TEST(Resume, WhatShapesDoNotShowIsTold) {
   EXPECT_EQ(told, "model.rotary_base model.rotary_scale.factor model.norm_epsilon ");
 }
 
-std::string model_refusal(const RunConfig& config, const Tree& saved) {
+std::string model_refusal(const config::RunConfig& config, const Tree& saved) {
   try {
     accepted_model(config, saved, "base");
   } catch (const Error& error) {
@@ -107,15 +108,15 @@ std::string model_refusal(const RunConfig& config, const Tree& saved) {
 }
 
 TEST(Resume, B2_AContradictionWithTheCheckpointIsRefused) {
-  const RunConfig before = [] {
-    RunConfig c = llama();
+  const config::RunConfig before = [] {
+    config::RunConfig c = llama();
     c.model.hidden = 64;
     c.model.heads = c.model.kv_heads = 4;
     c.model.vocabulary = 100;
     return c;
   }();
   const Tree saved = to_tree(before.model);
-  RunConfig now = before;
+  config::RunConfig now = before;
   now.model.preset = "a name";
   now.model.head_width = 16;        // what it is anyway
   now.model.relative_buckets = 64;  // of t5 alone
@@ -127,15 +128,15 @@ TEST(Resume, B2_AContradictionWithTheCheckpointIsRefused) {
             std::string::npos);
   now.checkpoint.allow_changes = true;
   EXPECT_EQ(model_refusal(now, saved), "");
-  RunConfig named = before;
+  config::RunConfig named = before;
   named.model.preset = "a name";  // of values that are compared themselves
   EXPECT_TRUE(accepted_changes(named, to_tree(before)).empty());
 }
 
 // Moments have the same names and shapes in several optimizers.
 TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
-  RunConfig now = llama();
-  CheckpointHeader header;
+  config::RunConfig now = llama();
+  checkpoint::CheckpointHeader header;
   header.config = to_tree(now);
   header.model = to_tree(now.model);
   StartingPoint start;
@@ -157,24 +158,25 @@ TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
     now.checkpoint.allow_changes = true;
     EXPECT_THROW(changes_since(now, start, checkpoint, header), Error);
     start.resumes = false;
-    start.load = Load::kWeights;
+    start.load = config::Load::kWeights;
     EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
-    start.load = Load::kAll;
+    start.load = config::Load::kAll;
   }
-  now.optimizer.groups = groups_of("[{match: [embed.*], kind: sgd}]");
+  now.optimizer.groups = config::groups_of("[{match: [embed.*], kind: sgd}]");
   header.config = Tree::object();  // an imported model: it has no optimizer state
   EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
 }
 
 // With groups the optimizers are compared weight by weight; their settings may change.
 TEST(Resume, AnotherOptimizerOfAWeightIsRefusedByName) {
-  RunConfig before = tiny(Family::kLlama);
-  before.optimizer.groups = groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*']}]");
-  CheckpointHeader header;
+  config::RunConfig before = tiny(model::Family::kLlama);
+  before.optimizer.groups =
+      config::groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*']}]");
+  checkpoint::CheckpointHeader header;
   header.config = to_tree(before);
   header.model = to_tree(before.model);
   StartingPoint start;
-  const auto told = [&](const RunConfig& now) -> std::string {
+  const auto told = [&](const config::RunConfig& now) -> std::string {
     try {
       changes_since(now, start, "base.checkpoint", header);
     } catch (const Error& e) {
@@ -182,12 +184,12 @@ TEST(Resume, AnotherOptimizerOfAWeightIsRefusedByName) {
     }
     return "";
   };
-  RunConfig now = before;
-  now.optimizer.groups = groups_of(
+  config::RunConfig now = before;
+  now.optimizer.groups = config::groups_of(
       "[{match: [embed.weight], kind: sgd, learning_rate_multiplier: 2, weight_decay: 0.5}]");
   EXPECT_EQ(told(now), "");  // the same kinds, written otherwise
   now.optimizer.groups =
-      groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*'], kind: sgd}]");
+      config::groups_of("[{match: [embed.*], kind: sgd}, {match: ['*norm*'], kind: sgd}]");
   const std::string text = told(now);
   EXPECT_NE(text.find("layer.norm1.gain: adamw there, sgd in this run"), text.npos) << text;
   EXPECT_EQ(text.find("embed.weight:"), text.npos) << text;
@@ -196,9 +198,9 @@ TEST(Resume, AnotherOptimizerOfAWeightIsRefusedByName) {
   now = before;
   now.optimizer.groups.clear();
   EXPECT_NE(told(now).find("embed.weight: sgd there, adamw in this run"), std::string::npos);
-  start.load = Load::kWeights;
+  start.load = config::Load::kWeights;
   EXPECT_EQ(told(now), "");
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -4,11 +4,11 @@
 
 #include "tests/data/dataset_fixture.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
-RunConfig config() {
-  RunConfig c;
+config::RunConfig config() {
+  config::RunConfig c;
   c.data.train = {{"a/wiki", 3}, {"b/code", 1}};
   c.data.sequence_length = 128;
   c.run.seed = 7;
@@ -16,9 +16,9 @@ RunConfig config() {
 }
 
 TEST(RunDataTest, TrainingReadsAllSetsOfTheirFirstPart) {
-  RunConfig c = config();
+  config::RunConfig c = config();
   c.data.split = "9,1";
-  const DatasetSpec spec = training_spec(c, 500);
+  const data::DatasetSpec spec = training_spec(c, 500);
   ASSERT_EQ(spec.datasets.size(), 2u);
   EXPECT_EQ(spec.datasets[0].prefix, "a/wiki");
   EXPECT_EQ(spec.datasets[0].weight, 3);
@@ -30,16 +30,16 @@ TEST(RunDataTest, TrainingReadsAllSetsOfTheirFirstPart) {
 }
 
 TEST(RunDataTest, SpanCorruptionTakesItsIdsFromTheTokenizer) {
-  class WithSentinels : public ByteTokenizer {
+  class WithSentinels : public data::ByteTokenizer {
     int32_t sentinels() const override { return 9; }
   };
-  RunConfig c = config();
+  config::RunConfig c = config();
   c.data.stages = {{1000, {{"c", 2}}}};
   c.data.size_exponent = 0.3;
   EXPECT_FALSE(training_spec(c, 500, WithSentinels()).spans);
-  c.data.objective = Objective::kSpanCorruption;
+  c.data.objective = config::Objective::kSpanCorruption;
   c.data.mean_span = 4;
-  const DatasetSpec spec = training_spec(c, 500, WithSentinels());
+  const data::DatasetSpec spec = training_spec(c, 500, WithSentinels());
   ASSERT_TRUE(spec.spans);
   EXPECT_EQ(spec.spans->how.mean_span, 4);
   EXPECT_EQ(spec.spans->ids.first_sentinel, 256);
@@ -47,16 +47,16 @@ TEST(RunDataTest, SpanCorruptionTakesItsIdsFromTheTokenizer) {
   EXPECT_EQ(spec.spans->sentinels, 9);
   EXPECT_EQ(spec.stages.at(0).datasets.at(0).prefix, "c");
   EXPECT_EQ(spec.size_exponent, 0.3);
-  EXPECT_THROW(training_spec(c, 500, ByteTokenizer()), Error);
+  EXPECT_THROW(training_spec(c, 500, data::ByteTokenizer()), Error);
 }
 
-class TrainingRowsTest : public DatasetFixture {};
+class TrainingRowsTest : public data::DatasetFixture {};
 
 TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
-  RunConfig c = config();
+  config::RunConfig c = config();
   c.data.sequence_length = 16;
   c.data.train = {{dataset("d", std::vector<std::vector<int32_t>>(9, {1, 2, 3, 4, 5, 6, 7})), 1}};
-  TrainingRows texts(c, 257, ByteTokenizer());
+  TrainingRows texts(c, 257, data::ByteTokenizer());
   EXPECT_EQ(texts.row_tokens(), 16);
   EXPECT_EQ(texts.row_source(), 0);
   EXPECT_EQ(texts.tokens(), 63);
@@ -67,17 +67,17 @@ TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
   c.data.train.clear();
   c.data.instructions = {put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n")};
   c.data.form = "{prompt}:{response}";
-  TrainingRows instructions(c, 257, ByteTokenizer());
+  TrainingRows instructions(c, 257, data::ByteTokenizer());
   EXPECT_EQ(instructions.epochs(3), 3);
   instructions.read_row(5, {tokens, labels, positions, documents, {}});
-  EXPECT_EQ(labels[0], kIgnoredLabel);
+  EXPECT_EQ(labels[0], data::kIgnoredLabel);
   EXPECT_EQ(labels[1], 'b');
   EXPECT_EQ(labels[2], 256);
-  EXPECT_EQ(documents[3], kNoDocument);
+  EXPECT_EQ(documents[3], data::kNoDocument);
 }
 
 TEST(RunDataTest, ValidationSetsAreReadAsAWhole) {
-  RunConfig c = config();
+  config::RunConfig c = config();
   c.data.split = "9,1";
   c.data.validation = {{"held out", "v"}};
   const auto specs = validation_specs(c, 500);
@@ -90,7 +90,7 @@ TEST(RunDataTest, ValidationSetsAreReadAsAWhole) {
 }
 
 TEST(RunDataTest, WithoutThemTheSplitGivesOneASet) {
-  RunConfig c = config();
+  config::RunConfig c = config();
   EXPECT_TRUE(validation_specs(c, 500).empty());
   c.data.split = "1,0,1";
   EXPECT_TRUE(validation_specs(c, 500).empty());
@@ -105,4 +105,4 @@ TEST(RunDataTest, WithoutThemTheSplitGivesOneASet) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

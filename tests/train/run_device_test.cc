@@ -7,37 +7,38 @@
 #include <map>
 #include <set>
 
-#include "comm/nccl.h"
+#include "comm/world.h"
 #include "ir/communicators.h"
 #include "ir/rule.h"
 #include "plan/hardware.h"
-#include "runtime/device_sharing.h"
+#include "runtime/shared_device.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
-std::vector<Program> stages_of(const RunConfig& c) {
-  return compile_stages(compile_request(c, Purpose::kTrain), Target());
+std::vector<Program> stages_of(const config::RunConfig& c) {
+  return compile::compile_stages(config::compile_request(c, compile::Purpose::kTrain), Target());
 }
 
 // Eight ranks of a host, each of which sees one device, have eight devices.
 TEST(Devices, D_B1_AreComparedByTheirNames) {
-  EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1", "a 2", "b 3", "b 4"}), std::nullopt);
-  EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1", "a 2", "b 3", "a 2"}),
+  EXPECT_EQ(runtime::ranks_that_share(std::vector<std::string>{"a 1", "a 2", "b 3", "b 4"}),
+            std::nullopt);
+  EXPECT_EQ(runtime::ranks_that_share(std::vector<std::string>{"a 1", "a 2", "b 3", "a 2"}),
             std::pair(int64_t{1}, int64_t{3}));
-  EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1", "b 1"}), std::nullopt);
-  EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1"}), std::nullopt);
+  EXPECT_EQ(runtime::ranks_that_share(std::vector<std::string>{"a 1", "b 1"}), std::nullopt);
+  EXPECT_EQ(runtime::ranks_that_share(std::vector<std::string>{"a 1"}), std::nullopt);
 }
 
-RunConfig pipelined(int64_t stages, int64_t chunks) {
-  RunConfig c = tiny(Family::kLlama);
+config::RunConfig pipelined(int64_t stages, int64_t chunks) {
+  config::RunConfig c = tiny(model::Family::kLlama);
   c.model.layers = stages * chunks;
   c.batch.global = 2 * stages;
   c.batch.micro = 1;
   c.layout.pipeline = stages;
   c.layout.interleave = chunks;
-  if (chunks > 1) c.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+  if (chunks > 1) c.layout.pipeline_schedule = compile::PipelineSchedule::kInterleaved1F1B;
   return c;
 }
 
@@ -97,36 +98,37 @@ TEST(Communicators, D_B8_AreMadeInOneOrder) {
 
 // The plan and the run count the same memory in addition to the arena.
 TEST(Allowances, D_B6_ClusterFilesAgreeWithTheRun) {
-  RunConfig c = pipelined(4, 1);
+  config::RunConfig c = pipelined(4, 1);
   c.layout.tensor = 2;
   c.layout.data = 2;
   const Program p = stages_of(c)[1];
   ASSERT_GT(communicator_count(p), 3);
   for (const char* name : {"a100-40gb", "a100-80gb", "h100", "h200"}) {
-    const Hardware h =
-        load_hardware(Path(TESSERA_RECIPES) / ".." / "clusters" / fmt::format("{}.yaml", name));
+    const plan::Hardware h = plan::load_hardware(Path(TESSERA_RECIPES) / ".." / "clusters" /
+                                                 fmt::format("{}.yaml", name));
     for (const int64_t n : {int64_t{0}, int64_t{1}, communicator_count(p)})
-      EXPECT_EQ(outside_bytes(h.device, n), outside_bytes(Device::kCuda, n)) << name << ' ' << n;
+      EXPECT_EQ(plan::outside_bytes(h.device, n), outside_bytes(config::Device::kCuda, n))
+          << name << ' ' << n;
   }
-  EXPECT_GE(kCommunicatorBytes, kNcclStagingBytes);
-  const MemoryPlan m = memory_plan(p);
+  EXPECT_GE(kCommunicatorBytes, comm::kNcclStagingBytes);
+  const compile::MemoryPlan m = compile::memory_plan(p);
   EXPECT_EQ(m.communicators, communicator_count(p));
   RunDevice device;
   EXPECT_EQ(device.outside_bytes(m), kOutsideBytes);
   device.gpu.emplace();
-  EXPECT_EQ(device.need(m), m.arena + outside_bytes(Device::kCuda, m.communicators));
+  EXPECT_EQ(device.need(m), m.arena + outside_bytes(config::Device::kCuda, m.communicators));
 }
 
 // A run that fits without but not with its communicators is rejected before it starts.
 TEST(Allowances, D_B6_CommunicatorsAreCounted) {
-  RunConfig c = pipelined(2, 1);
-  c.run.device = Device::kCuda;
+  config::RunConfig c = pipelined(2, 1);
+  c.run.device = config::Device::kCuda;
   const Program p = stages_of(c)[0];
-  const int64_t need = p.bytes + outside_bytes(Device::kCuda, communicator_count(p));
+  const int64_t need = p.bytes + outside_bytes(config::Device::kCuda, communicator_count(p));
   EXPECT_NO_THROW(require_memory(c, p, need, Target()));
   EXPECT_THROW(require_memory(c, p, need - 1, Target()), Error);
   EXPECT_GT(need, p.bytes + kGpuOutsideBytes + kNcclBytes);
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -12,7 +12,7 @@
 #include "train/run_programs.h"
 #include "train/training_input.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr int64_t kVocabulary = 1 << 20;
@@ -34,7 +34,7 @@ class Random {
 // sample of the epoch has.
 using Step = std::vector<int32_t>;
 
-class RunPositionTest : public DatasetFixture {
+class RunPositionTest : public data::DatasetFixture {
  protected:
   // Documents of 3 to 14 tokens; no token appears twice in all data sets.
   std::string numbered_set(const std::string& name, int documents) {
@@ -48,8 +48,8 @@ class RunPositionTest : public DatasetFixture {
     return dataset(name, all, DType::kI32);
   }
 
-  RunConfig config_of(const std::vector<DataSource>& sets) const {
-    RunConfig c;
+  config::RunConfig config_of(const std::vector<config::DataSource>& sets) const {
+    config::RunConfig c;
     c.data.train = sets;
     c.data.sequence_length = kT;
     c.data.allow_foreign_tokenizer = true;
@@ -59,13 +59,15 @@ class RunPositionTest : public DatasetFixture {
   }
 
   // Returns the position that a checkpoint of that step restores, through the text of its index.
-  std::optional<RunPosition> stored(const RunConfig& config, TrainingInput& input, int64_t step) {
-    CheckpointIndex index;
+  std::optional<RunPosition> stored(const config::RunConfig& config, TrainingInput& input,
+                                    int64_t step) {
+    checkpoint::CheckpointIndex index;
     index.header.step = step;
-    index.header.config = to_tree(config);
-    index.header.model = to_tree(config.model);
+    index.header.config = tessera::to_tree(config);
+    index.header.model = tessera::to_tree(config.model);
     index.header.state.set("data", input.position_after(step));
-    const CheckpointIndex read = parse_index(to_text(index), "index.json");
+    const checkpoint::CheckpointIndex read =
+        checkpoint::parse_index(checkpoint::to_text(index), "index.json");
     return position_of(read.header, "checkpoint", tokenizer_);
   }
 
@@ -73,8 +75,8 @@ class RunPositionTest : public DatasetFixture {
   Step read_step(std::vector<std::unique_ptr<TrainingInput>>& ranks, int64_t step) const {
     std::map<int64_t, int32_t> samples;
     for (auto& input : ranks) {
-      BatchSource& source = input->batches();
-      const BatchShape& shape = source.shape();
+      data::BatchSource& source = input->batches();
+      const data::BatchShape& shape = source.shape();
       const auto b = static_cast<size_t>(shape.micro), t = static_cast<size_t>(kT);
       std::vector<int32_t> tokens(b * t), labels(b * t), positions(b * t);
       std::vector<int64_t> numbers(b);
@@ -91,7 +93,7 @@ class RunPositionTest : public DatasetFixture {
   }
 
   // Random batch, ramp and layout.
-  static void change_shape(RunConfig& c, Random& random) {
+  static void change_shape(config::RunConfig& c, Random& random) {
     c.layout.data = random.in(1, 8);
     c.layout.tensor = random.in(1, 2);
     c.layout.pipeline = random.in(1, 2);
@@ -107,7 +109,7 @@ class RunPositionTest : public DatasetFixture {
     }
   }
 
-  std::vector<std::unique_ptr<TrainingInput>> start(const RunConfig& c,
+  std::vector<std::unique_ptr<TrainingInput>> start(const config::RunConfig& c,
                                                     const std::optional<RunPosition>& from) const {
     std::vector<std::unique_ptr<TrainingInput>> ranks;
     for (int64_t rank = 0; rank < c.layout.data; ++rank) {
@@ -118,7 +120,7 @@ class RunPositionTest : public DatasetFixture {
   }
 
   // A run that is stopped, killed and resumed; returns the samples of its surviving line.
-  Step surviving_line(RunConfig c, Random& random) {
+  Step surviving_line(config::RunConfig c, Random& random) {
     std::vector<Step> line;
     std::optional<RunPosition> saved;
     for (int64_t sessions = random.in(2, 6); sessions > 0; --sessions) {
@@ -142,7 +144,7 @@ class RunPositionTest : public DatasetFixture {
   }
 
   // The first samples of the run as one process reads them that is never stopped.
-  Step reference(RunConfig c, size_t samples) {
+  Step reference(config::RunConfig c, size_t samples) {
     c.layout.data = c.batch.micro = c.batch.global = 1;
     c.batch.ramp.clear();
     c.batch.ramp_steps = 0;
@@ -152,7 +154,7 @@ class RunPositionTest : public DatasetFixture {
     return all;
   }
 
-  ByteTokenizer tokenizer_;
+  data::ByteTokenizer tokenizer_;
   int32_t next_ = 1;
   std::map<std::string, int32_t> first_token_;  // of a set
 };
@@ -165,10 +167,10 @@ int sequences() {
 // For any sequence of batch sizes, ramps, layouts, stops and kills the samples seen are a prefix of
 // the order, each once. TESSERA_SEQUENCES=1000 tries more of them.
 TEST_F(RunPositionTest, A2_F2_AnySequenceOfResumesReadsAPrefixOfTheOrder) {
-  RunConfig c = config_of({{numbered_set("a", 40), 3}, {numbered_set("b", 25), 1}});
+  config::RunConfig c = config_of({{numbered_set("a", 40), 3}, {numbered_set("b", 25), 1}});
   c.model.vocabulary = kVocabulary;
   c.data.stages = {{300, {{path("b"), 1}, {numbered_set("c", 30), 2}}}, {700, {{path("a"), 1}}}};
-  RunConfig chat = config_of({});
+  config::RunConfig chat = config_of({});
   chat.model.vocabulary = 257;
   std::string lines;
   for (int i = 0; i < 40; ++i)
@@ -178,7 +180,7 @@ TEST_F(RunPositionTest, A2_F2_AnySequenceOfResumesReadsAPrefixOfTheOrder) {
   size_t seen = 0;
   for (int s = 0; s < sequences(); ++s) {
     Random random(static_cast<uint64_t>(s));
-    const RunConfig& run = s % 5 == 4 ? chat : c;
+    const config::RunConfig& run = s % 5 == 4 ? chat : c;
     const Step line = surviving_line(run, random);
     ASSERT_EQ(line, reference(run, line.size())) << "sequence " << s;
     seen += line.size();
@@ -195,9 +197,9 @@ TEST_F(RunPositionTest, A2_AChangedBlendRepeatsNothing) {
     Random random(seed);
     std::optional<RunPosition> saved;
     std::vector<int32_t> line;
-    RunConfig c;
+    config::RunConfig c;
     for (int session = 0; session < 5; ++session) {
-      std::vector<DataSource> sets;
+      std::vector<config::DataSource> sets;
       for (const std::string& name : names)
         if (random.chance(60)) sets.push_back({name, static_cast<double>(random.in(1, 5))});
       if (sets.empty()) sets.push_back({names[0], 1});
@@ -219,7 +221,7 @@ TEST_F(RunPositionTest, A2_AChangedBlendRepeatsNothing) {
       by_source[names[i]].push_back(token);
     }
     for (const auto& [name, tokens] : by_source) {
-      RunConfig alone = config_of({{name, 1}});
+      config::RunConfig alone = config_of({{name, 1}});
       alone.model.vocabulary = kVocabulary;
       EXPECT_EQ(tokens, reference(alone, tokens.size())) << name << " of " << seed;
     }
@@ -227,18 +229,18 @@ TEST_F(RunPositionTest, A2_AChangedBlendRepeatsNothing) {
 }
 
 TEST_F(RunPositionTest, A2_ACheckpointWithoutAPositionHasConsumedItsOwnBatches) {
-  RunConfig c = config_of({{numbered_set("a", 90), 2}, {numbered_set("b", 90), 1}});
+  config::RunConfig c = config_of({{numbered_set("a", 90), 2}, {numbered_set("b", 90), 1}});
   c.model.vocabulary = kVocabulary;
   c.batch.global = 8;
   c.batch.micro = 2;
   c.batch.ramp = {4, 6};
   c.batch.ramp_steps = 2;
-  CheckpointHeader old;
+  checkpoint::CheckpointHeader old;
   old.step = 5;
-  old.config = to_tree(c);
+  old.config = tessera::to_tree(c);
   const RunPosition p = position_of(old, "old", tokenizer_);
   EXPECT_EQ(p.data.samples, 4 + 4 + 6 + 6 + 8);
-  RunConfig now = c;
+  config::RunConfig now = c;
   now.batch.global = 1;
   now.batch.micro = 1;
   now.batch.ramp = {};
@@ -252,7 +254,7 @@ TEST_F(RunPositionTest, A2_ACheckpointWithoutAPositionHasConsumedItsOwnBatches) 
 }
 
 TEST_F(RunPositionTest, M13_OtherDataUnderTheNameIsRefused) {
-  RunConfig c = config_of({{numbered_set("a", 30), 1}, {numbered_set("b", 30), 1}});
+  config::RunConfig c = config_of({{numbered_set("a", 30), 1}, {numbered_set("b", 30), 1}});
   c.model.vocabulary = kVocabulary;
   auto ranks = start(c, {});
   read_step(ranks, 1);
@@ -261,10 +263,10 @@ TEST_F(RunPositionTest, M13_OtherDataUnderTheNameIsRefused) {
   const std::string before = saved->data.sources[1].identity;
   EXPECT_NO_THROW(start(c, saved));
   numbered_set("b", 31);
-  const std::string why = error_of([&] { start(c, saved); });
-  EXPECT_TRUE(contains(why, "b: the checkpoint was trained on other data")) << why;
-  EXPECT_TRUE(contains(why, before)) << why;
-  EXPECT_TRUE(contains(why, "allow_changes=true")) << why;
+  const std::string why = data::error_of([&] { start(c, saved); });
+  EXPECT_TRUE(data::contains(why, "b: the checkpoint was trained on other data")) << why;
+  EXPECT_TRUE(data::contains(why, before)) << why;
+  EXPECT_TRUE(data::contains(why, "allow_changes=true")) << why;
   c.checkpoint.allow_changes = true;
   ranks = start(c, saved);
   const RunPosition now = *stored(c, *ranks[0], 2);
@@ -279,19 +281,20 @@ TEST_F(RunPositionTest, M13_OtherDataUnderTheNameIsRefused) {
 }
 
 TEST_F(RunPositionTest, M13_ChangedInstructionsAreRefused) {
-  RunConfig c = config_of({});
+  config::RunConfig c = config_of({});
   c.model.vocabulary = 257;
   c.data.instructions = {put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n")};
   c.data.form = "{prompt}{response}";
   auto ranks = start(c, {});
   const auto saved = stored(c, *ranks[0], 3);
   put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
-  EXPECT_TRUE(contains(error_of([&] { start(c, saved); }), "trained on other data of this name"));
+  EXPECT_TRUE(data::contains(data::error_of([&] { start(c, saved); }),
+                             "trained on other data of this name"));
 }
 
 // Another length of samples: the order is another one, and starts with an epoch that was not begun.
 TEST_F(RunPositionTest, A2_ALongerSampleStartsAnEpochOfItsOwn) {
-  RunConfig c = config_of({{numbered_set("a", 90), 1}});
+  config::RunConfig c = config_of({{numbered_set("a", 90), 1}});
   c.model.vocabulary = kVocabulary;
   c.batch.global = 4;
   c.data.stages = {{200, {{numbered_set("b", 90), 1}}}};
@@ -305,14 +308,14 @@ TEST_F(RunPositionTest, A2_ALongerSampleStartsAnEpochOfItsOwn) {
   EXPECT_EQ(longer.tokens_after(4), 12 * kT + 4 * 2 * kT);
   const auto next = stored(c, longer, 9);
   EXPECT_EQ(next->data.samples, 12 + 24);
-  const SourcePosition& a = next->data.sources[0];
+  const data::SourcePosition& a = next->data.sources[0];
   // 128 tokens of the first stage were left: 11 samples of 12.
   EXPECT_EQ(a.samples - a.epoch_samples, 11);
   EXPECT_EQ(next->data.sources[1].samples, 13);
 }
 
 TEST_F(RunPositionTest, APositionThatCannotBeIsRefused) {
-  RunConfig c = config_of({{numbered_set("a", 90), 2}, {numbered_set("b", 90), 1}});
+  config::RunConfig c = config_of({{numbered_set("a", 90), 2}, {numbered_set("b", 90), 1}});
   c.model.vocabulary = kVocabulary;
   TrainingInput input(c, tokenizer_);
   input.begin(c, 0, {});
@@ -349,4 +352,4 @@ TEST_F(RunPositionTest, APositionThatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 TEST(StopSignals, TheFirstSignalAsks) {
@@ -101,4 +101,4 @@ TEST(StopSignals, TheOldHandlersComeBack) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

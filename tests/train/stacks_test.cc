@@ -8,7 +8,7 @@
 #include "compile/compile.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 struct Trained {
@@ -16,10 +16,10 @@ struct Trained {
   std::map<std::string, std::vector<std::byte>> state;
 };
 
-Trained trained(const RunConfig& c, BatchSource source) {
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+Trained trained(const config::RunConfig& c, data::BatchSource source) {
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                  *world, {});
   trainer.initialise();
   Trained out;
   for (int64_t s = 1; s <= 3; ++s) {
@@ -28,7 +28,7 @@ Trained trained(const RunConfig& c, BatchSource source) {
     out.curve.losses.push_back(r.loss);
     out.curve.norms.push_back(r.grad_norm);
   }
-  for (const StateTensor& t : trainer.state()) {
+  for (const checkpoint::StateTensor& t : trainer.state()) {
     const auto* bytes = static_cast<const std::byte*>(t.data.data);
     auto& all = out.state[t.name];
     all.insert(all.end(), bytes, bytes + t.data.shape.elements() * size_of(t.dtype));
@@ -44,35 +44,35 @@ void expect_same_bits(const Trained& a, const Trained& b, const std::string& wha
     EXPECT_TRUE(b.state.contains(name) && b.state.at(name) == bytes) << what << ": " << name;
 }
 
-RunConfig five_layers(Family family) {
-  RunConfig c = tiny(family);
+config::RunConfig five_layers(model::Family family) {
+  config::RunConfig c = tiny(family);
   c.model.layers = 5;
   c.model.dropout = c.model.attention_dropout = 0.1;
   return c;
 }
 
 // The same model as two blocks, one of the layers listed.
-RunConfig divided(RunConfig c, std::vector<int64_t> listed) {
+config::RunConfig divided(config::RunConfig c, std::vector<int64_t> listed) {
   c.model.wide_layers = std::move(listed);
   c.model.wide_feed_forward = c.model.feed_forward;
   return c;
 }
 
-size_t stacks(const RunConfig& c) {
+size_t stacks(const config::RunConfig& c) {
   size_t n = 0;
-  for (const Block& b : forward(c.model, 1, 8).blocks) n += b.is_stack();
+  for (const Block& b : model::forward(c.model, 1, 8).blocks) n += b.is_stack();
   return n;
 }
 
-class Stacks : public testing::TestWithParam<Family> {};
+class Stacks : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, Stacks, testing::ValuesIn(every_decoder()));
 
 TEST_P(Stacks, KindsConfiguredAlikeAreOneKind) {
-  const RunConfig one = five_layers(GetParam());
+  const config::RunConfig one = five_layers(GetParam());
   const Trained wanted = trained(one, batches(one));
   EXPECT_TRUE(wanted.state.contains("layer4.mlp.up.weight"));
   for (const std::vector<int64_t>& listed : {std::vector<int64_t>{1, 3}, {0, 1}, {0, 2, 3, 4}}) {
-    const RunConfig two = divided(one, listed);
+    const config::RunConfig two = divided(one, listed);
     ASSERT_EQ(stacks(two), 2U);
     expect_same_bits(wanted, trained(two, batches(two)), fmt::format("{}", fmt::join(listed, ",")));
   }
@@ -80,32 +80,32 @@ TEST_P(Stacks, KindsConfiguredAlikeAreOneKind) {
 
 // Whatever works on layers by number, kind by kind or over all of them.
 TEST_P(Stacks, KindsConfiguredAlikeAreOneKindWithEveryOption) {
-  using Change = void (*)(RunConfig&);
+  using Change = void (*)(config::RunConfig&);
   const std::pair<const char*, Change> changes[] = {
-      {"selective", [](RunConfig& c) { c.layout.recompute = "selective"; }},
-      {"full", [](RunConfig& c) { c.layout.recompute = "full"; }},
-      {"full:2", [](RunConfig& c) { c.layout.recompute = "full:2"; }},
+      {"selective", [](config::RunConfig& c) { c.layout.recompute = "selective"; }},
+      {"full", [](config::RunConfig& c) { c.layout.recompute = "full"; }},
+      {"full:2", [](config::RunConfig& c) { c.layout.recompute = "full:2"; }},
       {"offload",
-       [](RunConfig& c) {
+       [](config::RunConfig& c) {
          c.layout.offload = "activations:2";
          c.compiler.poison = true;
        }},
-      {"adafactor", [](RunConfig& c) { c.optimizer.kind = OptimizerKind::kAdafactor; }},
-      {"freeze", [](RunConfig& c) { c.optimizer.freeze = {"layer.mlp.*"}; }},
-      {"lora", [](RunConfig& c) { c.lora.rank = 4; }},
-      {"bf16", [](RunConfig& c) { c.precision = Precision::kBf16; }},
+      {"adafactor", [](config::RunConfig& c) { c.optimizer.kind = OptimizerKind::kAdafactor; }},
+      {"freeze", [](config::RunConfig& c) { c.optimizer.freeze = {"layer.mlp.*"}; }},
+      {"lora", [](config::RunConfig& c) { c.lora.rank = 4; }},
+      {"bf16", [](config::RunConfig& c) { c.precision = compile::Precision::kBf16; }},
   };
   for (const auto& [what, change] : changes) {
-    RunConfig one = five_layers(GetParam());
+    config::RunConfig one = five_layers(GetParam());
     change(one);
-    const RunConfig two = divided(one, {1, 3});
+    const config::RunConfig two = divided(one, {1, 3});
     expect_same_bits(trained(one, batches(one)), trained(two, batches(two)), what);
   }
 }
 
 TEST_P(Stacks, AnotherWidthIsAnotherModel) {
-  const RunConfig one = five_layers(GetParam());
-  RunConfig two = divided(one, {0, 3});
+  const config::RunConfig one = five_layers(GetParam());
+  config::RunConfig two = divided(one, {0, 3});
   two.model.wide_feed_forward = one.model.feed_forward / 2;
   const Trained narrow = trained(two, batches(two));
   EXPECT_NE(narrow.curve.losses, trained(one, batches(one)).curve.losses);
@@ -115,8 +115,8 @@ TEST_P(Stacks, AnotherWidthIsAnotherModel) {
 }
 
 // Every token at position 0, where the rotary embedding is the identity.
-BatchSource at_position_zero(const RunConfig& c) {
-  return {batch_shape(c, 0), [](int64_t sample, const SampleRow& row) {
+data::BatchSource at_position_zero(const config::RunConfig& c) {
+  return {config::batch_shape(c, 0), [](int64_t sample, const data::SampleRow& row) {
             for (size_t t = 0; t < row.labels.size(); ++t) {
               const auto id = [&](size_t place) {
                 return static_cast<int32_t>((sample * 31 + static_cast<int64_t>(place) * 7) % 96);
@@ -129,13 +129,14 @@ BatchSource at_position_zero(const RunConfig& c) {
           }};
 }
 
-class NoRope : public testing::TestWithParam<Family> {};
+class NoRope : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, NoRope,
-                         testing::Values(Family::kNeox, Family::kLlama, Family::kQwen2));
+                         testing::Values(model::Family::kNeox, model::Family::kLlama,
+                                         model::Family::kQwen2));
 
 TEST_P(NoRope, IsTheIdentityAtPositionZero) {
-  const RunConfig rope = five_layers(GetParam());
-  RunConfig mixed = rope;
+  const config::RunConfig rope = five_layers(GetParam());
+  config::RunConfig mixed = rope;
   mixed.model.no_rope_layers = {1, 3};
   ASSERT_EQ(stacks(mixed), 2U);
   expect_same_bits(trained(rope, at_position_zero(rope)), trained(mixed, at_position_zero(mixed)),
@@ -144,4 +145,4 @@ TEST_P(NoRope, IsTheIdentityAtPositionZero) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

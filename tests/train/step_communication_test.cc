@@ -5,7 +5,7 @@
 
 #include <thread>
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 TEST(TrafficAxis, OfEveryKindOfGroup) {
@@ -25,23 +25,23 @@ TEST(TrafficAxis, OfEveryKindOfGroup) {
 
 // The reductions of a world whose other ranks are known: each adds, or compares with, what they
 // would have given.
-class Others : public World {
+class Others : public comm::World {
  public:
-  Others(int64_t rank, std::vector<std::pair<CommunicationTime, double>> steps)
+  Others(int64_t rank, std::vector<std::pair<runtime::CommunicationTime, double>> steps)
       : rank_(rank), steps_(std::move(steps)) {}
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return static_cast<int64_t>(steps_.size()); }
   const std::string& host(int64_t) const override { return host_; }
-  std::unique_ptr<Communicator> group(std::span<const int64_t>) override { return nullptr; }
+  std::unique_ptr<comm::Communicator> group(std::span<const int64_t>) override { return nullptr; }
   void barrier() override {}
   std::vector<std::string> all_gather(const std::string& own) override { return {own}; }
   void broadcast(std::string&, int64_t) override {}
-  void all_reduce(std::span<double> x, Reduction r) override {
+  void all_reduce(std::span<double> x, comm::Reduction r) override {
     given_.emplace_back(x.begin(), x.end());
     if (answers_.empty()) return;
     const std::vector<double>& other = answers_[given_.size() - 1];
     for (size_t i = 0; i < x.size(); ++i)
-      x[i] = r == Reduction::kSum ? x[i] + other[i] : std::max(x[i], other[i]);
+      x[i] = r == comm::Reduction::kSum ? x[i] + other[i] : std::max(x[i], other[i]);
   }
   [[noreturn]] void abort(int code) override { std::exit(code); }
 
@@ -49,7 +49,7 @@ class Others : public World {
 
  private:
   int64_t rank_;
-  std::vector<std::pair<CommunicationTime, double>> steps_;
+  std::vector<std::pair<runtime::CommunicationTime, double>> steps_;
   std::string host_ = "here";
 };
 
@@ -57,8 +57,8 @@ TEST(GatherCommunication, BringsTwoRanksTogether) {
   const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
   const GroupRef shard = GroupRef::along({AxisKind::kShard});
   const GroupRef pipeline = GroupRef::along({AxisKind::kPipeline});
-  const CommunicationTime first{1.0, 0.25, {{tensor, 0.25}}, {{tensor, 100}, {shard, 7}}};
-  const CommunicationTime second{
+  const runtime::CommunicationTime first{1.0, 0.25, {{tensor, 0.25}}, {{tensor, 100}, {shard, 7}}};
+  const runtime::CommunicationTime second{
       0.5,
       0.75,
       {{pipeline, 0.5}, {shard, 0.25}},
@@ -77,4 +77,4 @@ TEST(GatherCommunication, BringsTwoRanksTogether) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -8,9 +8,9 @@
 namespace {
 
 void write_session(const tessera::Path& folder, int64_t first, int64_t last, double offset) {
-  tessera::TensorBoardFile file(folder, first, 1.7e9 + offset);
+  tessera::train::TensorBoardFile file(folder, first, 1.7e9 + offset);
   for (int64_t step = first; step <= last; ++step) {
-    const std::array<tessera::TensorBoardFile::Scalar, 2> scalars = {
+    const std::array<tessera::train::TensorBoardFile::Scalar, 2> scalars = {
         {{"train/loss", static_cast<double>(step) + offset}, {"train/grad_norm", 0.5}}};
     file.add(step, 1.7e9 + offset + static_cast<double>(step), scalars);
   }

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "train/task_metrics.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 class TensorBoard : public ::testing::Test {
@@ -138,4 +138,4 @@ TEST_F(TensorBoard, H4_AFileInTheWayIsReportedOnceAndNeverThrown) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -5,16 +5,16 @@
 
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 // Large enough that kernels over rows and over elements use more than one thread.
-RunConfig several_grains() {
-  RunConfig c = tiny(Family::kGpt2);
+config::RunConfig several_grains() {
+  config::RunConfig c = tiny(model::Family::kGpt2);
   c.model.hidden = 64;
   c.model.context = c.data.sequence_length = 512;
   c.model.dropout = 0.1;
-  derive_sizes(c.model);
+  model::derive_sizes(c.model);
   return c;
 }
 
@@ -28,11 +28,11 @@ int64_t threads_of_this_process() {
 // Trains two steps with a team of that size. Returns the threads that this has added.
 int64_t threads_added(int threads) {
   omp_set_num_threads(4);
-  const RunConfig c = several_grains();
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), threads), INT64_MAX,
-                  *world, {});
-  BatchSource source = batches(c);
+  const config::RunConfig c = several_grains();
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), threads),
+                  INT64_MAX, *world, {});
+  data::BatchSource source = batches(c);
   const int64_t before = threads_of_this_process();
   trainer.machine().touch();
   trainer.initialise();
@@ -59,10 +59,10 @@ INSTANTIATE_TEST_SUITE_P(Teams, RunThreads, testing::Values(1, 2));
 
 TEST(Threads, E7_TheNumberOfThreadsDoesNotChangeTheBits) {
   const auto curve = [](int threads) {
-    const RunConfig c = several_grains();
-    const auto world = self_world();
-    Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), threads), INT64_MAX,
-                    *world, {});
+    const config::RunConfig c = several_grains();
+    const auto world = comm::self_world();
+    Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), threads),
+                    INT64_MAX, *world, {});
     return curve_of(trainer, c, 3);
   };
   const Curve one = curve(1);
@@ -74,4 +74,4 @@ TEST(Threads, E7_TheNumberOfThreadsDoesNotChangeTheBits) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

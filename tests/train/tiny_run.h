@@ -8,37 +8,37 @@
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
-namespace tessera {
+namespace tessera::train {
 
-inline RunConfig tiny(Family family) {
-  RunConfig c;
-  apply_family(family, c.model);
+inline config::RunConfig tiny(model::Family family) {
+  config::RunConfig c;
+  model::apply_family(family, c.model);
   c.model.layers = 2;
   c.model.hidden = 32;
   c.model.heads = 4;
   c.model.vocabulary = 96;
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
-  c.model.tied_embeddings = family == Family::kGpt2;
-  if (rule_of(family).groups_heads) c.model.kv_heads = 2;
-  if (rule_of(family).encodes) {
+  c.model.tied_embeddings = family == model::Family::kGpt2;
+  if (model::rule_of(family).groups_heads) c.model.kv_heads = 2;
+  if (model::rule_of(family).encodes) {
     c.model.encoder_layers = 2;
     c.data.target_length = 12;
   }
-  derive_sizes(c.model);
+  model::derive_sizes(c.model);
   c.data.sequence_length = 24;
   c.batch.global = 4;
   c.batch.micro = 2;
-  c.precision = Precision::kFp32;
+  c.precision = compile::Precision::kFp32;
   c.run.seed = 5;
   return c;
 }
 
 // Pairs for an encoder and a decoder, the end of each source padded.
-inline BatchSource pair_batches(const RunConfig& c, BatchShape shape) {
+inline data::BatchSource pair_batches(const config::RunConfig& c, data::BatchShape shape) {
   shape.source_length = c.data.sequence_length;
   shape.sequence_length = c.data.target_length;
-  return BatchSource(shape, [](int64_t sample, const SampleRow& row) {
+  return data::BatchSource(shape, [](int64_t sample, const data::SampleRow& row) {
     const auto id = [&](size_t place) {
       return static_cast<int32_t>((sample * 31 + static_cast<int64_t>(place * place) * 7) % 95 + 1);
     };
@@ -54,10 +54,10 @@ inline BatchSource pair_batches(const RunConfig& c, BatchShape shape) {
 }
 
 // Any function of (sample, place) that is not constant will do as text.
-inline BatchSource batches(const RunConfig& c) {
-  const BatchShape shape = batch_shape(c, 0);
+inline data::BatchSource batches(const config::RunConfig& c) {
+  const data::BatchShape shape = config::batch_shape(c, 0);
   if (c.model.encoder_layers > 0) return pair_batches(c, shape);
-  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     for (size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
     return static_cast<int64_t>(out.size());
@@ -69,9 +69,9 @@ struct Curve {
 };
 
 // The first steps of a trainer that has not begun.
-inline Curve curve_of(Trainer& trainer, const RunConfig& c, int steps) {
+inline Curve curve_of(Trainer& trainer, const config::RunConfig& c, int steps) {
   trainer.initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   Curve out;
   for (int s = 1; s <= steps; ++s) {
     const StepResult r = trainer.step(s, 1e-3, source);
@@ -82,10 +82,10 @@ inline Curve curve_of(Trainer& trainer, const RunConfig& c, int steps) {
   return out;
 }
 
-inline Curve run(const RunConfig& c, int steps = 3) {
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+inline Curve run(const config::RunConfig& c, int steps = 3) {
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                  *world, {});
   return curve_of(trainer, c, steps);
 }
 
@@ -96,4 +96,4 @@ inline void expect_same(const Curve& a, const Curve& b, double bound) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::train

@@ -6,7 +6,7 @@
 
 #include "base/tree.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 const std::vector<TraceEvent> kEvents = {
@@ -72,4 +72,4 @@ TEST(ChromeTrace, NoEventsIsADocumentToo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

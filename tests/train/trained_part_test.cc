@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 TEST(TrainedPart, FrozenPatternsNameAllLayers) {
-  RunConfig c;
+  config::RunConfig c;
   c.optimizer.freeze = {"layer.mlp.*", "embed.weight"};
   EXPECT_FALSE(trains(c, "layer0.mlp.up.weight"));
   EXPECT_FALSE(trains(c, "layer12.mlp.up.weight"));
@@ -16,7 +16,7 @@ TEST(TrainedPart, FrozenPatternsNameAllLayers) {
 }
 
 TEST(TrainedPart, AdaptersAloneAreTrained) {
-  RunConfig c;
+  config::RunConfig c;
   EXPECT_TRUE(trains(c, "layer0.attn.qkv.weight"));
   c.lora.rank = 8;
   EXPECT_TRUE(trains(c, "layer0.attn.qkv.lora_a"));
@@ -25,4 +25,4 @@ TEST(TrainedPart, AdaptersAloneAreTrained) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -4,21 +4,21 @@
 #include "compile/compile.h"
 #include "tests/train/tiny_run.h"
 
-namespace tessera {
+namespace tessera::train {
 namespace {
 
 constexpr double kRounding = 2e-6;  // f32 sums in another order, a few steps
 
-class EveryFamily : public testing::TestWithParam<Family> {};
+class EveryFamily : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::ValuesIn(every_decoder()));
 
 TEST_P(EveryFamily, OptionsChangeNothing) {
   const Curve plain = run(tiny(GetParam()));
-  RunConfig c = tiny(GetParam());
-  c.compiler.attention = AttentionKind::kMaterialised;
+  config::RunConfig c = tiny(GetParam());
+  c.compiler.attention = compile::AttentionKind::kMaterialised;
   expect_same(plain, run(c), kRounding);
   c = tiny(GetParam());
-  c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  c.compiler.cross_entropy = compile::CrossEntropyKind::kUnfused;
   expect_same(plain, run(c), kRounding);
   c = tiny(GetParam());
   c.compiler.fuse_bias_gelu = c.compiler.fuse_residual_norm = false;
@@ -26,7 +26,7 @@ TEST_P(EveryFamily, OptionsChangeNothing) {
 }
 
 TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   c.model.dropout = c.model.attention_dropout = 0.1;
   const Curve plain = run(c);
   for (const char* policy : {"selective", "full", "full:1"}) {
@@ -39,7 +39,7 @@ TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
 
 // With every layout of what is kept, and with bytes that nobody needs made NaN.
 TEST_P(EveryFamily, OffloadGivesTheSameBits) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   c.model.layers = 5;
   c.model.dropout = 0.1;
   struct Copied {
@@ -63,18 +63,20 @@ TEST_P(EveryFamily, OffloadGivesTheSameBits) {
     }
   }
   c.layout.recompute = "none";
-  const Program p = compile(compile_request(c, Purpose::kTrain), Target{});
+  const Program p =
+      compile::compile(config::compile_request(c, compile::Purpose::kTrain), Target{});
   EXPECT_GT(p.host_bytes, 0);
 }
 
 // Master weights and moments in the host's memory, with each optimizer and precision, and with
 // bytes that nobody needs made NaN.
 TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   int64_t moved = 0;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdafactor,
                                    OptimizerKind::kLion, OptimizerKind::kSgd})
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr}) {
+    for (const compile::Precision precision :
+         {compile::Precision::kFp32, compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
       c.optimizer.kind = kind;
       c.precision = precision;
       c.layout.offload = "none";
@@ -82,29 +84,31 @@ TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
       const Curve kept = run(c);
       c.layout.offload = kind == OptimizerKind::kAdamW ? "activations+optimizer" : "optimizer";
       c.compiler.poison = true;
-      const bool all = precision == Precision::kBf16 && kind == OptimizerKind::kAdamW;
+      const bool all = precision == compile::Precision::kBf16 && kind == OptimizerKind::kAdamW;
       for (const int64_t overlap : all ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{1}) {
         c.layout.overlap = overlap;
         const Curve copied = run(c);
         EXPECT_EQ(kept.losses, copied.losses) << name_of_entry(kind) << name_of_entry(precision);
         EXPECT_EQ(kept.norms, copied.norms) << name_of_entry(kind) << name_of_entry(precision);
       }
-      moved += compile(compile_request(c, Purpose::kTrain), Target{}).host_bytes > 0;
+      moved += compile::compile(config::compile_request(c, compile::Purpose::kTrain), Target{})
+                   .host_bytes > 0;
     }
   EXPECT_GE(moved, 9);
 }
 
 // What other systems compute again, for plans of them: attention alone, and layers to their end.
 TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
-  for (const AttentionKind attention : {AttentionKind::kFused, AttentionKind::kMaterialised}) {
-    RunConfig c = tiny(GetParam());
+  for (const compile::AttentionKind attention :
+       {compile::AttentionKind::kFused, compile::AttentionKind::kMaterialised}) {
+    config::RunConfig c = tiny(GetParam());
     c.model.dropout = c.model.attention_dropout = 0.1;
     c.compiler.attention = attention;
     const Curve plain = run(c);
-    c.compiler.selective = SelectiveKind::kAttention;
+    c.compiler.selective = compile::SelectiveKind::kAttention;
     c.layout.recompute = "selective";
     EXPECT_EQ(plain.losses, run(c).losses);
-    c.compiler.again = AgainKind::kWhole;
+    c.compiler.again = compile::AgainKind::kWhole;
     c.compiler.poison = true;
     c.layout.recompute = "full";
     const Curve whole = run(c);
@@ -115,18 +119,18 @@ TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
 
 // Scores in bf16 round where fused attention does not; losses agree to a few steps of bf16.
 TEST_P(EveryFamily, HalfScoresAreNear) {
-  RunConfig c = tiny(GetParam());
-  c.precision = Precision::kBf16;
+  config::RunConfig c = tiny(GetParam());
+  c.precision = compile::Precision::kBf16;
   const Curve fused = run(c);
-  c.compiler.attention = AttentionKind::kMaterialised;
-  c.compiler.scores = ScoresType::kHalf;
+  c.compiler.attention = compile::AttentionKind::kMaterialised;
+  c.compiler.scores = compile::ScoresType::kHalf;
   const Curve half = run(c);
   expect_same(fused, half, 4e-3);
   EXPECT_NE(fused.losses, half.losses);
 }
 
 TEST_P(EveryFamily, MicrobatchesAddUp) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   const Curve two = run(c);
   c.batch.micro = 4;
   expect_same(two, run(c), kRounding);
@@ -135,7 +139,7 @@ TEST_P(EveryFamily, MicrobatchesAddUp) {
 }
 
 TEST_P(EveryFamily, PoisonChangesNothing) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   for (const char* policy : {"none", "selective", "full"}) {
     c.layout.recompute = policy;
     c.compiler.poison = false;
@@ -150,20 +154,20 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
 // Operands of three bits of mantissa, scaled a tensor: a step's loss moves by less than a
 // hundredth, and recomputed or offloaded layers round as the first time did.
 TEST_P(EveryFamily, EightBitProductsAreNear) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   c.model.layers = 5;
-  for (const Precision p : {Precision::kFp32, Precision::kBf16}) {
+  for (const compile::Precision p : {compile::Precision::kFp32, compile::Precision::kBf16}) {
     c.precision = p;
-    c.compiler.products = ProductType::kStored;
+    c.compiler.products = compile::ProductType::kStored;
     const Curve exact = run(c);
-    c.compiler.products = ProductType::kFp8;
+    c.compiler.products = compile::ProductType::kFp8;
     const Curve rounded = run(c);
     EXPECT_NE(exact.losses, rounded.losses);
     for (size_t i = 0; i < exact.losses.size(); ++i) {
       EXPECT_NEAR(rounded.losses[i], exact.losses[i], 1e-2 * exact.losses[i]);
       EXPECT_NEAR(rounded.norms[i], exact.norms[i], 0.1 * exact.norms[i]);
     }
-    RunConfig again = c;
+    config::RunConfig again = c;
     again.layout.recompute = "full";
     again.layout.offload = "activations";
     EXPECT_EQ(run(again).losses, rounded.losses);
@@ -173,39 +177,39 @@ TEST_P(EveryFamily, EightBitProductsAreNear) {
 // Rows of scores begin at whole blocks of random numbers in both cases, whatever their length.
 TEST(Trainer, F1_AttentionDropoutIsTheSameFusedOrNot) {
   for (const int64_t tokens : {13, 15, 16, 17, 18, 23})
-    for (const Family family : {Family::kLlama, Family::kNeox}) {
-      RunConfig c = tiny(family);
+    for (const model::Family family : {model::Family::kLlama, model::Family::kNeox}) {
+      config::RunConfig c = tiny(family);
       c.data.sequence_length = tokens;
       c.model.attention_dropout = 0.3;
       const Curve fused = run(c, 2);
-      c.compiler.attention = AttentionKind::kMaterialised;
+      c.compiler.attention = compile::AttentionKind::kMaterialised;
       SCOPED_TRACE(tokens);
       expect_same(fused, run(c, 2), 1e-6);
     }
 }
 
 TEST_P(EveryFamily, Bf16IsNear) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   const Curve exact = run(c);
-  c.precision = Precision::kBf16;
+  c.precision = compile::Precision::kBf16;
   const Curve rounded = run(c);
   for (size_t i = 0; i < exact.losses.size(); ++i)
     EXPECT_NEAR(rounded.losses[i], exact.losses[i], 5e-3 * exact.losses[i]);
-  c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  c.compiler.cross_entropy = compile::CrossEntropyKind::kUnfused;
   expect_same(rounded, run(c), 1e-3);
 }
 
 // The gradient of every weight against central differences of the loss, in its largest element.
 TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
-  RunConfig c = tiny(GetParam());
+  config::RunConfig c = tiny(GetParam());
   c.optimizer.weight_decay = 0;
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world,
-                  {});
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
+                  *world, {});
   trainer.initialise();
-  BatchSource source = batches(c);
+  data::BatchSource source = batches(c);
   trainer.step(1, 0.0, source);  // learning rate 0: the weights stay
-  std::vector<StateTensor> state = trainer.state();
+  std::vector<checkpoint::StateTensor> state = trainer.state();
   struct Probe {
     std::string name;
     float* weight;
@@ -213,11 +217,11 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
   };
   std::vector<Probe> probes;
   const double tokens = trainer.loss_tokens();
-  for (const StateTensor& g : trainer.gradients()) {
+  for (const checkpoint::StateTensor& g : trainer.gradients()) {
     int64_t largest = 0;
     for (int64_t i = 0; i < g.data.elements(); ++i)
       if (std::abs(g.data.f32()[i]) > std::abs(g.data.f32()[largest])) largest = i;
-    for (const StateTensor& t : state)
+    for (const checkpoint::StateTensor& t : state)
       if (t.name == g.name)
         probes.push_back({g.name, t.data.f32() + largest, g.data.f32()[largest] / tokens});
   }
@@ -234,16 +238,16 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
 }
 
 TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
-  RunConfig c = tiny(Family::kNeox);
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
-                  {});
+  config::RunConfig c = tiny(model::Family::kNeox);
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                  *world, {});
   trainer.initialise();
-  BatchSource source = batches(c);
-  std::vector<StateTensor> state = trainer.state();
+  data::BatchSource source = batches(c);
+  std::vector<checkpoint::StateTensor> state = trainer.state();
   float* bad = nullptr;
   const float* other = nullptr;
-  for (const StateTensor& t : state) {
+  for (const checkpoint::StateTensor& t : state) {
     if (t.name == "layer1.mlp.up.weight") bad = t.data.f32();
     if (t.name == "head.weight") other = t.data.f32();
   }
@@ -254,4 +258,4 @@ TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::train

@@ -14,14 +14,14 @@ namespace tessera::testing {
 constexpr int64_t kSteps = 2;
 
 // Any function of (sample, place) that is not constant will do as text.
-inline BatchSource batches_of(const RunConfig& c, int64_t rank) {
-  BatchShape shape;
+inline data::BatchSource batches_of(const config::RunConfig& c, int64_t rank) {
+  data::BatchShape shape;
   shape.global = c.batch.global;
   shape.micro = c.batch.micro;
   shape.sequence_length = c.data.sequence_length;
   shape.rank = rank;
   shape.ranks = c.layout.data;
-  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     const int64_t n =
         sample % 3 == 2 ? static_cast<int64_t>(out.size()) - 3 : static_cast<int64_t>(out.size());
     for (int64_t t = 0; t < n; ++t)
@@ -31,17 +31,19 @@ inline BatchSource batches_of(const RunConfig& c, int64_t rank) {
 }
 
 // Trains with these programs, one a stage.
-inline RankRecords trained(const RunConfig& c, const std::vector<Program>& stages, World& world) {
-  auto kernels = std::make_unique<PreparedKernels>(read_cpu_features(), 1);
-  CompileRequest validation = compile_request(c, Purpose::kValidate);
+inline train::RankRecords trained(const config::RunConfig& c, const std::vector<Program>& stages,
+                                  comm::World& world) {
+  auto kernels = std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1);
+  compile::CompileRequest validation = config::compile_request(c, compile::Purpose::kValidate);
   validation.stage = coordinates_of(stages[0].mesh, world.rank())[AxisKind::kPipeline];
   std::vector<Program> programs = {stages[static_cast<size_t>(validation.stage)],
-                                   compile(validation, kernels->target())};
-  Trainer trainer(c, std::make_unique<Machine>(std::move(programs), std::move(kernels),
-                                               MachineOptions{.world = &world}));
+                                   compile::compile(validation, kernels->target())};
+  train::Trainer trainer(
+      c, std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels),
+                                            runtime::MachineOptions{.world = &world}));
   trainer.initialise();
-  BatchSource source = batches_of(c, trainer.data_rank());
-  ValueRecorder recorder(trainer.program(), trainer.machine().position());
+  data::BatchSource source = batches_of(c, trainer.data_rank());
+  train::ValueRecorder recorder(trainer.program(), trainer.machine().position());
   for (int64_t step = 1; step <= kSteps; ++step) {
     trainer.step(step, 1e-2, source, recorder.observer(step));
     recorder.finish(trainer.gradients(), trainer.state());
@@ -49,28 +51,28 @@ inline RankRecords trained(const RunConfig& c, const std::vector<Program>& stage
   return recorder.records();
 }
 
-inline std::vector<Program> stages_of(const RunConfig& c) {
-  return compile_stages(compile_request(c, Purpose::kTrain),
-                        PreparedKernels(read_cpu_features(), 1).target());
+inline std::vector<Program> stages_of(const config::RunConfig& c) {
+  return compile::compile_stages(config::compile_request(c, compile::Purpose::kTrain),
+                                 runtime::PreparedKernels(read_cpu_features(), 1).target());
 }
 
 // The same run on one rank: micro-batches as large as those of all data ranks together.
-inline RankRecords on_one_rank(RunConfig c) {
+inline train::RankRecords on_one_rank(config::RunConfig c) {
   c.batch.micro *= c.layout.data;
-  if (c.layout.tensor > 1) c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  if (c.layout.tensor > 1) c.compiler.cross_entropy = compile::CrossEntropyKind::kUnfused;
   const std::string recompute = c.layout.recompute;
-  c.layout = Layout();
+  c.layout = compile::Layout();
   c.layout.recompute = recompute;
-  const auto world = self_world();
+  const auto world = comm::self_world();
   return trained(c, stages_of(c), *world);
 }
 
 // On rank 0, which has everyone's; the others return nothing.
-inline std::vector<RankRecords> on_all_ranks(const RunConfig& c,
-                                             const std::vector<Program>& stages) {
-  std::vector<RankRecords> all;
-  for (const std::string& text : ranks().all_gather(to_text(trained(c, stages, ranks()))))
-    if (ranks().rank() == 0) all.push_back(parse_records(text, "a rank"));
+inline std::vector<train::RankRecords> on_all_ranks(const config::RunConfig& c,
+                                                    const std::vector<Program>& stages) {
+  std::vector<train::RankRecords> all;
+  for (const std::string& text : ranks().all_gather(train::to_text(trained(c, stages, ranks()))))
+    if (ranks().rank() == 0) all.push_back(train::parse_records(text, "a rank"));
   return all;
 }
 

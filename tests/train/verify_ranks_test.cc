@@ -9,25 +9,26 @@
 namespace tessera::testing {
 namespace {
 
-RunConfig config_of(const CompileRequest& r) {
-  RunConfig c;
+config::RunConfig config_of(const compile::CompileRequest& r) {
+  config::RunConfig c;
   c.model = r.model;
   c.layout = r.layout;
   c.compiler = r.options;
-  c.compiler.products = ProductType::kStored;  // as verify runs them
+  c.compiler.products = compile::ProductType::kStored;  // as verify runs them
   c.precision = r.precision;
   c.data.sequence_length = r.tokens;
   c.batch.micro = r.sequences;
   c.batch.global = r.sequences * r.layout.data * r.microbatches;
   // An update divides by it where a gradient is about zero, and so multiplies roundings.
-  c.optimizer.epsilon = r.precision == Precision::kFp32 ? 1e-4 : 1e-3;
+  c.optimizer.epsilon = r.precision == compile::Precision::kFp32 ? 1e-4 : 1e-3;
   c.run.seed = 5;
   return c;
 }
 
-ValueComparison compared(const RunConfig& c, const RankRecords& one,
-                         const std::vector<RankRecords>& all) {
-  return compare_values(one, all, value_bounds(compile_request(c, Purpose::kTrain)));
+train::ValueComparison compared(const config::RunConfig& c, const train::RankRecords& one,
+                                const std::vector<train::RankRecords>& all) {
+  return train::compare_values(
+      one, all, train::value_bounds(config::compile_request(c, compile::Purpose::kTrain)));
 }
 
 constexpr int kLayouts = 100, kFaults = 100;
@@ -35,14 +36,14 @@ constexpr int kLayouts = 100, kFaults = 100;
 void expect_no_alarm(LayoutDraw draw, int layouts) {
   std::map<std::string, double> largest;
   for (int done = 0; done < layouts;) {
-    CompileRequest r = draw.request(ranks().size());
+    compile::CompileRequest r = draw.request(ranks().size());
     while (r.source > 0) r = draw.request(ranks().size());  // batches here are of one stack
-    if (mesh_of(r.layout).ranks() != ranks().size()) continue;
+    if (compile::mesh_of(r.layout).ranks() != ranks().size()) continue;
     ++done;
-    const RunConfig c = config_of(r);
-    const std::vector<RankRecords> all = on_all_ranks(c, stages_of(c));
+    const config::RunConfig c = config_of(r);
+    const std::vector<train::RankRecords> all = on_all_ranks(c, stages_of(c));
     if (ranks().rank() != 0) continue;
-    const ValueComparison found = compared(c, on_one_rank(c), all);
+    const train::ValueComparison found = compared(c, on_one_rank(c), all);
     EXPECT_GT(found.compared, 50);
     if (found.first)
       ADD_FAILURE() << text_of(r) << "\n  " << found.first->told << " " << found.first->relative
@@ -63,9 +64,9 @@ TEST(Verify, GivesNoFalseAlarmWithLayersOfSeveralKinds) {
 }
 
 // Four ranks in three layouts, with dropout, two layers a stage and three micro-batches.
-RunConfig base(int which) {
-  CompileRequest r;
-  apply_family(which == 1 ? Family::kGpt2 : Family::kNeox, r.model);
+config::RunConfig base(int which) {
+  compile::CompileRequest r;
+  model::apply_family(which == 1 ? model::Family::kGpt2 : model::Family::kNeox, r.model);
   r.model.layers = 4;
   r.model.hidden = 32;
   r.model.heads = 4;
@@ -73,7 +74,7 @@ RunConfig base(int which) {
   r.model.vocabulary_multiple = 32;
   r.model.context = 16;
   r.model.dropout = 0.1;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.sequences = 1;
   r.tokens = 16;
   r.microbatches = 3;
@@ -101,11 +102,11 @@ class Bench {
 
   // On rank 0; the others return nothing.
   Verdict try_fault(const std::vector<Program>& wrong, const Fault& fault) const {
-    const std::vector<RankRecords> all = on_all_ranks(config_, wrong);
+    const std::vector<train::RankRecords> all = on_all_ranks(config_, wrong);
     Verdict v;
     if (ranks().rank() != 0) return v;
     v.changes = differs(all);
-    const ValueComparison c = compared(config_, one_, all);
+    const train::ValueComparison c = compared(config_, one_, all);
     v.found = c.first.has_value();
     if (!v.found) return v;
     v.told = c.first->told;
@@ -116,12 +117,12 @@ class Bench {
 
  private:
   // In what is left at the end: a rewrite that leaves it equal to the last bit is no fault.
-  bool differs(const std::vector<RankRecords>& all) const {
+  bool differs(const std::vector<train::RankRecords>& all) const {
     for (size_t r = 0; r < all.size(); ++r) {
-      std::map<std::string, ValueDigest> kept;
-      for (const ValueRecord& x : right_[r].records)
+      std::map<std::string, train::ValueDigest> kept;
+      for (const train::ValueRecord& x : right_[r].records)
         if (is_kept(x.key)) kept[x.key] = x.digest;
-      for (const ValueRecord& x : all[r].records)
+      for (const train::ValueRecord& x : all[r].records)
         if (is_kept(x.key) && kept[x.key].sums != x.digest.sums) return true;
     }
     return false;
@@ -142,10 +143,10 @@ class Bench {
     return fault.shows_in.contains(name) || (stream && fault.shows_in.contains("~hidden"));
   }
 
-  RunConfig config_;
+  config::RunConfig config_;
   std::vector<Program> stages_;
-  std::vector<RankRecords> right_;
-  RankRecords one_;
+  std::vector<train::RankRecords> right_;
+  train::RankRecords one_;
 };
 
 TEST(Verify, FindsTheSixClassicFaults) {
@@ -198,7 +199,7 @@ TEST(Verify, FindsGeneratedFaults) {
     if (fault.what.empty()) continue;
     const Verdict v = bench.try_fault(wrong, fault);
     double counts = v.changes ? 1 : 0;  // rank 0 knows
-    ranks().all_reduce({&counts, 1}, Reduction::kMax);
+    ranks().all_reduce({&counts, 1}, comm::Reduction::kMax);
     if (counts == 0) continue;
     ++tried;
     found += v.found;

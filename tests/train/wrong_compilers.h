@@ -73,8 +73,7 @@ class WrongCompiler {
 
   // Weights that are divided over one axis are taken for divided over another.
   Fault other_offset(std::vector<Program>& stages, const std::string& weight) {
-    constexpr auto kShard = static_cast<size_t>(AxisKind::kShard),
-                   kTensor = static_cast<size_t>(AxisKind::kTensor);
+    using enum AxisKind;
     for (Program& p : stages)
       for (Value& v : p.values)
         if (v.name == weight) std::swap(v.sharding.place[kShard], v.sharding.place[kTensor]);

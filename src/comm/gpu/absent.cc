@@ -1,9 +1,9 @@
 // What the build takes without the CUDA toolkit.
 #include "base/error.h"
-#include "comm/nccl.h"
+#include "comm/world.h"
 
-namespace tessera {
+namespace tessera::comm {
 
 std::unique_ptr<World> nccl_world(World&) { CHECK(false, "this program was built without CUDA"); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

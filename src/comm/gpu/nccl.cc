@@ -14,14 +14,15 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/gpu/reduce.h"
+#include "base/error.h"
 #include "comm/idle.h"
-#include "comm/nccl.h"
+#include "comm/reduce.h"
+#include "comm/world.h"
 #include "tensor/gpu.h"
 #include "tensor/gpu/check.h"
 #include "tensor/gpu/late_library.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 // Below this, all ranks send each other everything: a second round would cost more than it saves.
@@ -39,6 +40,12 @@ constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
 std::string asked_to_order() {
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   return "libnccl.so.2";
+}
+
+// The type of NCCL's numbers of ranks.
+int as_int(int64_t n) {
+  CHECK(n >= 0 && n <= INT32_MAX, "{} ranks of NCCL", n);
+  return static_cast<int>(n);
 }
 
 struct Nccl {
@@ -89,13 +96,12 @@ struct Nccl {
   ncclComm_t communicator(int64_t size, const ncclUniqueId& id, int64_t rank) const {
     ncclComm_t comm = nullptr;
     if (join_as == nullptr) {
-      check(join(&comm, static_cast<int>(size), id, static_cast<int>(rank)), "ncclCommInitRank");
+      check(join(&comm, as_int(size), id, as_int(rank)), "ncclCommInitRank");
       return comm;
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.maxCTAs = kMostBlocks;
-    check(join_as(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config),
-          "ncclCommInitRankConfig");
+    check(join_as(&comm, as_int(size), id, as_int(rank), &config), "ncclCommInitRankConfig");
     return comm;
   }
   void check(ncclResult_t code, const char* call) const {
@@ -104,10 +110,6 @@ struct Nccl {
                 describe(code));
   }
 };
-
-std::byte* at(const TensorView& x, int64_t element) {
-  return static_cast<std::byte*>(x.data) + element * size_of(x.dtype);
-}
 
 // [begin, end) of n elements in parts of `share`.
 struct Range {
@@ -162,7 +164,7 @@ class NcclCommunicator : public Communicator {
     }
     const int64_t share = ((n + size() - 1) / size() + kAlignment - 1) / kAlignment * kAlignment;
     const Range own = part_of(n, share, rank());
-    const TensorView part = {at(out, own.begin), out.dtype, Shape{own.size()}};
+    const TensorView part = {out.at(own.begin), out.dtype, Shape{own.size()}};
     scatter(in, part, {share, r, false});
     gather(part, out, share);
     return over();
@@ -204,19 +206,15 @@ class NcclCommunicator : public Communicator {
     failed_ |= code != ncclSuccess;
     nccl_.check(code, call);
   }
-  gpuStream_t stream() const { return native(stream_.handle); }
+  gpuStream_t stream() const { return native(stream_); }
   void give(const void* data, int64_t bytes, int64_t peer) {
     if (bytes == 0) return;
-    check(nccl_.send(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
-                     stream()),
-          "ncclSend");
+    check(nccl_.send(data, bytes, ncclUint8, as_int(peer), comm_, stream()), "ncclSend");
     count_sent(bytes);
   }
   void take(void* data, int64_t bytes, int64_t peer) {
     if (bytes == 0) return;
-    check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
-                        stream()),
-          "ncclRecv");
+    check(nccl_.receive(data, bytes, ncclUint8, as_int(peer), comm_, stream()), "ncclRecv");
   }
   // Calls f(peer) for all other ranks as one group of messages. The group is closed after an Error
   // too: all later calls, even those of an abort, would become part of an open one.
@@ -243,7 +241,7 @@ class NcclCommunicator : public Communicator {
     r.stride = stride;
     r.rank = rank();
     r.size = size();
-    check_gpu(static_cast<gpuError_t>(launch_reduce(r, stream_)), "a sum over ranks");
+    launch_reduce(r, stream_);
   }
   void take_whole(const TensorView& x) {
     together([&](int64_t peer) {
@@ -271,12 +269,12 @@ class NcclCommunicator : public Communicator {
       const Range mine = cut(rank(), first);
       together([&](int64_t peer) {
         const Range theirs = cut(peer, first);
-        give(at(whole, theirs.begin), theirs.size() * element, peer);
+        give(whole.at(theirs.begin), theirs.size() * element, peer);
         take(staged(peer, piece * element), mine.size() * element, peer);
       });
-      add_up({.own = at(whole, mine.begin),
+      add_up({.own = whole.at(mine.begin),
               .n = mine.size(),
-              .out = at(part, first),
+              .out = part.at(first),
               .in = whole.dtype,
               .out_type = part.dtype,
               .maximum = how.reduction == Reduction::kMax,
@@ -284,7 +282,7 @@ class NcclCommunicator : public Communicator {
              piece);
     }
     if (!how.add)
-      fill_in_stream(stream_, at(part, own.size()), 0,
+      fill_in_stream(stream_, part.at(own.size()), 0,
                      (part.elements() - own.size()) * size_of(part.dtype));
   }
 
@@ -296,10 +294,10 @@ class NcclCommunicator : public Communicator {
     together([&](int64_t peer) {
       const Range theirs = part_of(n, share, peer);
       give(part.data, own.size() * element, peer);
-      take(at(whole, theirs.begin), theirs.size() * element, peer);
+      take(whole.at(theirs.begin), theirs.size() * element, peer);
     });
-    if (at(whole, own.begin) != part.data)
-      copy_in_stream(stream_, at(whole, own.begin), part.data, own.size() * element);
+    if (whole.at(own.begin) != part.data)
+      copy_in_stream(stream_, whole.at(own.begin), part.data, own.size() * element);
   }
 
   const Nccl& nccl_;
@@ -342,7 +340,7 @@ class NcclWorld : public World {
  private:
   // The first rank of the group creates the identifier; the host's group brings it to the others.
   ncclUniqueId common_id(std::span<const int64_t> ranks, int64_t own) {
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(ncclUniqueId));
+    constexpr int64_t kBytes = sizeof(ncclUniqueId);
     std::vector<ncclUniqueId> ids(ranks.size());
     if (own == 0) nccl_.check(nccl_.make_id(ids.data()), "ncclGetUniqueId");
     const auto group = host_.group(ranks);
@@ -366,4 +364,4 @@ class NcclWorld : public World {
 
 std::unique_ptr<World> nccl_world(World& host) { return std::make_unique<NcclWorld>(host); }
 
-}  // namespace tessera
+}  // namespace tessera::comm

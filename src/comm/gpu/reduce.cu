@@ -1,11 +1,11 @@
 // Adds the terms of all ranks on the device, in the order of ranks: the sum of comm/reduce.cc, with
 // the same bits. One thread per element reads the own term from the operand and the others from the
 // staging memory, where those of rank r are at (r < own ? r : r - 1) * stride.
-#include "comm/gpu/reduce.h"
+#include "comm/reduce.h"
 
-#include <gpu_runtime.h>
+#include "tensor/gpu/check.h"
 
-namespace tessera {
+namespace tessera::comm {
 namespace {
 
 constexpr int kThreads = 256;
@@ -19,9 +19,9 @@ struct Bits {
   }
   __device__ float read(const void* p, int64_t i) const {
     if (type == DType::kF32) return static_cast<const float*>(p)[i];
-    const uint16_t bits = static_cast<const uint16_t*>(p)[i];
-    return type == DType::kBF16 ? __uint_as_float(static_cast<uint32_t>(bits) << 16)
-                                : float_from_f16(bits);
+    const uint16_t half = static_cast<const uint16_t*>(p)[i];
+    const uint32_t bits = half;
+    return type == DType::kBF16 ? __uint_as_float(bits << 16) : float_from_f16(half);
   }
   __device__ void write(void* p, int64_t i, float x) const {
     if (type == DType::kF32)
@@ -62,12 +62,11 @@ __device__ void reduce_wide(const DeviceReduce& r, int64_t i) {
 }
 
 __global__ void reduce_kernel(const DeviceReduce r) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
   const Bits in = {r.in}, out = {r.out_type};
   // A grid-stride loop; every element is one thread's, so the order of ranks is the order of the
   // sum.
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < r.n;
-       i += step) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < r.n; i += step) {
     if (r.in == DType::kF64) {
       reduce_wide(r, i);
       continue;
@@ -84,14 +83,14 @@ __global__ void reduce_kernel(const DeviceReduce r) {
 
 }  // namespace
 
-int launch_reduce(const DeviceReduce& r, Stream s) {
-  if (r.n == 0) return gpuSuccess;
+void launch_reduce(const DeviceReduce& r, Stream s) {
+  if (r.n == 0) return;
   const int64_t blocks = (r.n + kThreads - 1) / kThreads;
   gpuLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
   config.blockDim = dim3(kThreads);
-  config.stream = static_cast<gpuStream_t>(s.handle);
-  return gpuLaunchKernelEx(&config, reduce_kernel, r);
+  config.stream = native(s);
+  check_gpu(gpuLaunchKernelEx(&config, reduce_kernel, r), "a sum over ranks");
 }
 
-}  // namespace tessera
+}  // namespace tessera::comm

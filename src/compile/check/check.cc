@@ -11,7 +11,7 @@
 #include "compile/check/check_parts.h"
 #include "ir/verify.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 void append(std::vector<Finding>& all, std::vector<Finding> more) {
@@ -23,10 +23,9 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
 std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
   std::vector<std::string> findings;
   const Program& first = stages.at(0);
-  for (size_t s = 0; s < stages.size(); ++s) {
+  for (int64_t s = 0; s < std::ssize(stages); ++s) {
     const Program& p = stages[s];
-    if (p.mesh != first.mesh || p.mesh[AxisKind::kPipeline] != std::ssize(stages) ||
-        p.stage != static_cast<int64_t>(s))
+    if (p.mesh != first.mesh || p.mesh[AxisKind::kPipeline] != std::ssize(stages) || p.stage != s)
       findings.push_back(fmt::format("program {} of {} is of stage {} of {}, or of another mesh", s,
                                      stages.size(), p.stage, p.mesh[AxisKind::kPipeline]));
     std::map<std::string, const FrameKind*> known;
@@ -45,26 +44,24 @@ std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
 std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   std::vector<Finding> findings;
   const auto each = [&](const auto& part) {
-    for (size_t r = 0; r < ranks.size(); ++r) append(findings, part(r));
+    for (int r = 0; r < std::ssize(ranks); ++r) append(findings, part(r));
     return !findings.empty();
   };
-  if (each([&](size_t r) { return check_wires(*ranks[r], static_cast<int>(r)); })) return findings;
+  if (each([&](int r) { return check_wires(*ranks[r], r); })) return findings;
   const ChannelNames names = channel_names(ranks);
   append(findings, check_match(ranks, names));
   if (!findings.empty()) return findings;
   RunOrder order;
   append(findings, check_cycle(ranks, names, order));
   if (!findings.empty()) return findings;
-  if (each([&](size_t r) { return check_race(*ranks[r], static_cast<int>(r), order[r]); }))
-    return findings;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto rank = static_cast<int>(r);
-    std::vector<Finding> values = check_value(*ranks[r], rank, order[r]);
-    if (values.empty()) values = check_unread(*ranks[r], rank, order[r]);
+  if (each([&](int r) { return check_race(*ranks[r], r, order[r]); })) return findings;
+  for (int rank = 0; rank < std::ssize(ranks); ++rank) {
+    std::vector<Finding> values = check_value(*ranks[rank], rank, order[rank]);
+    if (values.empty()) values = check_unread(*ranks[rank], rank, order[rank]);
     append(findings, std::move(values));
-    append(findings, check_calls(*ranks[r], rank));
-    append(findings, check_own(*ranks[r], rank, order[r]));
-    append(findings, check_sums(*ranks[r], rank, order[r]));
+    append(findings, check_calls(*ranks[rank], rank));
+    append(findings, check_own(*ranks[rank], rank, order[rank]));
+    append(findings, check_sums(*ranks[rank], rank, order[rank]));
   }
   return findings;
 }
@@ -77,7 +74,7 @@ std::vector<std::string> prove(const std::vector<Program>& stages, const Target*
     std::vector<std::string> faults = verify(p);
     if (faults.empty()) faults = verify_arena(p);
     if (faults.empty() && target != nullptr) faults = verify_target(p, *target);
-    append(out, std::move(faults));
+    tessera::append(out, std::move(faults));
     ranks.push_back(&p);
   }
   if (!out.empty()) return out;
@@ -85,4 +82,4 @@ std::vector<std::string> prove(const std::vector<Program>& stages, const Target*
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -20,11 +20,17 @@
 #include <string>
 #include <vector>
 
-#include "compile/check/finding.h"
 #include "ir/program.h"
 #include "ir/target.h"
 
-namespace tessera {
+namespace tessera::compile {
+
+struct Finding {
+  std::string kind;  // match | cycle | race | value
+  std::string text;  // in the names of the model
+  int rank = 0;      // index into what was given to check()
+  CallId call = kNone;
+};
 
 // One program for each rank of the mesh, or one for each stage whose ranks all run it. Empty:
 // nothing wrong.
@@ -34,4 +40,4 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks);
 // if the target is known; if that is nothing, what check() finds. One sentence per fault.
 std::vector<std::string> prove(const std::vector<Program>& stages, const Target* target = nullptr);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 #include "compile/memory/bytes.h"
 #include "compile/memory/frame_lives.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // How often a frame was touched in one step, for comparison with others of its kind.
@@ -28,6 +28,7 @@ class Calls {
       count(x);
     }
     check_counts();
+    check_layers();
     check_repeats();
     check_live();
     return std::move(findings_);
@@ -39,15 +40,19 @@ class Calls {
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
 
   // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
-  // the layer or of the next, but what a layer reads of it is its own.
+  // the layer or of the next, but what a layer reads of it is its own, and the gradient that its
+  // backward reads is that of its output, which is the next layer's input.
   bool is_own(const Call& c, const Frame& f, Access access) const {
     const FrameKind& kind = p_.kind(f.kind);
     if (!f.state && kind.values.empty()) return true;
     const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
     const bool stream = role == Role::kStream || role == Role::kStreamGradient;
     const bool next = stream && !(role == Role::kStream && access == Access::kRead);
-    const bool layer = f.layer == kNone || f.layer == c.layer || (stream && c.layer == kNone) ||
-                       (next && f.layer == c.layer + 1);
+    const Phase phase = p_.segment(c).phase;
+    const bool of_output = role == Role::kStreamGradient && access == Access::kRead &&
+                           (phase == Phase::kBackward || phase == Phase::kWeightBackward);
+    const bool layer = f.layer == kNone || (f.layer == c.layer && !of_output) ||
+                       (stream && c.layer == kNone) || (next && f.layer == c.layer + 1);
     return layer && (f.microbatch == kNone || f.microbatch == c.microbatch);
   }
 
@@ -119,6 +124,18 @@ class Calls {
     }
   }
 
+  // A segment is called for layers, or for none.
+  void check_layers() {
+    IdVector<SegmentId, CallId> first(p_.segments.size());
+    for (const CallId x : p_.schedule.ids()) {
+      const Call& c = p_.call(x);
+      CallId& other = first[c.segment];
+      if (other == kNone) other = x;
+      if ((c.layer == kNone) != (p_.call(other).layer == kNone))
+        say(x, fmt::format("one of {} and {} has a layer, the other none", name(other), name(x)));
+    }
+  }
+
   // No term or update twice, and nothing that was compiled and is never called.
   void check_repeats() {
     std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
@@ -164,4 +181,4 @@ class Calls {
 
 std::vector<Finding> check_calls(const Program& p, int rank) { return Calls(p, rank).find(); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

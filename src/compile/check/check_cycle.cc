@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // One end of a message or collective.
@@ -24,7 +24,7 @@ class Waits {
  public:
   Waits(const std::vector<const Program*>& ranks, const ChannelNames& names) : ranks_(ranks) {
     number(names);
-    for (size_t r = 0; r < ranks.size(); ++r) connect(static_cast<int>(r), names[r]);
+    for (int r = 0; r < std::ssize(ranks); ++r) connect(r, names[r]);
   }
 
   // Returns for each rank its positions in an order that can run, the earliest in issue order
@@ -36,15 +36,15 @@ class Waits {
     std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>,
                         std::greater<>>
         ready;
-    for (size_t n = 0; n < members_.size(); ++n) {
+    for (int n = 0; n < std::ssize(members_); ++n) {
       missing[n] = before_[n].size();
-      for (const int b : before_[n]) next[b].push_back(static_cast<int>(n));
-      if (missing[n] == 0) ready.emplace(members_[n][0].second, static_cast<int>(n));
+      for (const int b : before_[n]) next[b].push_back(n);
+      if (missing[n] == 0) ready.emplace(members_[n][0].second, n);
     }
     std::vector<std::vector<int64_t>> order(ranks_.size());
     done_.assign(members_.size(), false);
     while (!ready.empty()) {
-      const auto n = static_cast<size_t>(ready.top().second);
+      const int n = ready.top().second;
       ready.pop();
       done_[n] = true;
       for (const auto& [rank, at] : members_[n]) order[rank].push_back(at);
@@ -76,21 +76,21 @@ class Waits {
   }
 
  private:
-  int64_t length(int rank) const { return static_cast<int64_t>(ranks_[rank]->schedule.size()); }
+  int64_t length(int rank) const { return std::ssize(ranks_[rank]->schedule); }
   int& node(int rank, int64_t at) { return node_[rank][at]; }
 
   void number(const ChannelNames& names) {
     std::map<std::pair<std::string, int64_t>, int> events;  // channel, index within it
-    for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (int r = 0; r < std::ssize(ranks_); ++r) {
       std::map<std::string, int64_t> seen;
-      const auto n = static_cast<int64_t>(ranks_[r]->schedule.size());
-      node_.emplace_back(static_cast<size_t>(2 * n));
+      const int64_t n = length(r);
+      node_.emplace_back(2 * n);
       for (int64_t x = 0; x < 2 * n; ++x) {
         const std::string& channel = names[r][CallId(x % n)];
         auto id = static_cast<int>(members_.size());
         if (!channel.empty()) id = events.try_emplace({channel, seen[channel]++}, id).first->second;
-        if (id == static_cast<int>(members_.size())) members_.emplace_back();
-        members_[id].emplace_back(static_cast<int>(r), x);
+        if (id == std::ssize(members_)) members_.emplace_back();
+        members_[id].emplace_back(r, x);
         node_[r][x] = id;
       }
     }
@@ -100,13 +100,13 @@ class Waits {
   void connect(int rank, const IdVector<CallId, std::string>& channels) {
     const Program& p = *ranks_[rank];
     const int64_t n = length(rank);
-    std::array<int64_t, kQueues> last;
+    EnumArray<Queue, int64_t> last;
     last.fill(kNone);
     int64_t transfer = kNone;
     for (int64_t x = 0; x < 2 * n; ++x) {
       const Call& call = p.call(CallId(x % n));
       auto& before = before_[node(rank, x)];
-      int64_t& queue = last[static_cast<size_t>(p.segment(call).queue)];
+      int64_t& queue = last[p.segment(call).queue];
       if (queue != kNone) before.push_back(node(rank, queue));
       queue = x;
       // One order of transfers per rank, as NCCL needs: a transfer also waits for the one before
@@ -146,4 +146,4 @@ std::vector<Finding> check_cycle(const std::vector<const Program*>& ranks,
   return {cycle_finding(ranks, cycle)};
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

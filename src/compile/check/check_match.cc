@@ -10,7 +10,7 @@
 #include "compile/schedule/call_list.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
@@ -47,9 +47,9 @@ Mesh mesh_of(const std::vector<const Program*>& ranks) {
 
 std::map<std::string, Channel> channels_of(const ChannelNames& names) {
   std::map<std::string, Channel> channels;
-  for (size_t r = 0; r < names.size(); ++r)
+  for (int r = 0; r < std::ssize(names); ++r)
     for (const CallId c : names[r].ids())
-      if (!names[r][c].empty()) channels[names[r][c]][static_cast<int>(r)].push_back(c);
+      if (!names[r][c].empty()) channels[names[r][c]][r].push_back(c);
   return channels;
 }
 
@@ -131,7 +131,7 @@ ChannelNames channel_names(const std::vector<const Program*>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     names.emplace_back();
     for (const Call& c : ranks[r]->schedule)
-      names.back().push_back(channel_of(mesh, *ranks[r], c, static_cast<int64_t>(r)));
+      names.back().push_back(channel_of(mesh, *ranks[r], c, r));
   }
   return names;
 }
@@ -144,4 +144,4 @@ std::vector<Finding> check_match(const std::vector<const Program*>& ranks,
   return findings;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/check/check_parts.h"
 #include "compile/check/two_steps.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // What a segment does with one of its parameters, beyond its access.
@@ -101,4 +101,4 @@ std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int
   return OwnParts(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

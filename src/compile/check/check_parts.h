@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "compile/check/finding.h"
+#include "compile/check/check.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Of each rank, of each call, the line of events that it belongs to: the same text on all its
 // members, empty for a call that concerns nobody else.
@@ -41,4 +41,4 @@ std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int
 // value: what sums mean over the axes of the mesh.
 std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<int64_t>& order);
 
-}  // namespace tessera
+}  // namespace tessera::compile

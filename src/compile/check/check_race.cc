@@ -1,9 +1,8 @@
 // Checks that calls of different queues that use the same bytes are ordered: happens-before by
 // vector clocks, as race detectors do (FastTrack, Flanagan & Freund 2009), on address ranges
-// instead of variables. The check does not trust find_waits() (memory/waits.cc): it derives the
+// instead of variables. The check does not trust find_waits() (memory/place.cc): it derives the
 // order from the waits in the program alone.
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
@@ -11,14 +10,13 @@
 #include "compile/check/check_parts.h"
 #include "compile/memory/bytes.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-using PerQueue =
-    std::array<int64_t, kQueues>;  // a position of the schedule written twice, or kNone
+using PerQueue = EnumArray<Queue, int64_t>;  // a position of the schedule written twice, or kNone
 
 void raise(PerQueue& a, const PerQueue& b) {
-  for (size_t q = 0; q < kQueues; ++q) a[q] = std::max(a[q], b[q]);
+  for (const Queue q : Enumerators<Queue>()) a[q] = std::max(a[q], b[q]);
 }
 
 // Of a byte: the last calls of each queue that read or wrote it and may still be running.
@@ -44,7 +42,7 @@ class Races {
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     PerQueue last = kNoCalls;
     for (const int64_t x : order) {
-      const auto queue = static_cast<size_t>(p_.segment(call(x)).queue);
+      const Queue queue = p_.segment(call(x)).queue;
       advance(x, last[queue]);
       const std::vector<Touch> touches = touches_.of(call(x));
       std::vector<bool> ordered;
@@ -65,7 +63,7 @@ class Races {
     PerQueue& clock = clocks_[x];
     const auto wait = [&](int64_t y) {
       raise(clock, clocks_[y]);
-      int64_t& mine = clock[static_cast<size_t>(p_.segment(call(y)).queue)];
+      int64_t& mine = clock[p_.segment(call(y)).queue];
       mine = std::max(mine, y);
     };
     if (ahead != kNone) wait(ahead);
@@ -75,11 +73,11 @@ class Races {
   }
 
   // Returns true if everything that conflicts with the access is complete before x; reports races.
-  bool compare(int64_t x, size_t queue, const Touch& t) {
+  bool compare(int64_t x, Queue queue, const Touch& t) {
     const PerQueue& clock = clocks_[x];
     std::set<int64_t> racing;
     users_.read(t.bytes, [&](const Users& u) {
-      for (size_t q = 0; q < kQueues; ++q) {
+      for (const Queue q : Enumerators<Queue>()) {
         if (q == queue) continue;
         if (u.writers[q] > clock[q]) racing.insert(u.writers[q]);
         if (t.writes && u.readers[q] > clock[q]) racing.insert(u.readers[q]);
@@ -91,7 +89,7 @@ class Races {
 
   // What comes after an ordered writer also comes after everything that the writer came after, so
   // older users can be forgotten.
-  void remember(int64_t x, size_t queue, const Touch& t, bool ordered) {
+  void remember(int64_t x, Queue queue, const Touch& t, bool ordered) {
     if (t.writes && ordered) {
       Users writer{kNoCalls, kNoCalls};
       writer.writers[queue] = x;
@@ -144,4 +142,4 @@ std::vector<Finding> check_race(const Program& p, int rank, const std::vector<in
   return Races(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

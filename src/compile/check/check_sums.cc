@@ -1,14 +1,83 @@
 // Checks gradient sums: they are taken over exactly the mesh axes on which their terms differ, over
 // each axis once, and before anything computes with them. A symbolic run keeps per buffer the set
-// of axes it has been summed over; sum_axes.h gives the set it needs.
+// of axes it has been summed over; sum_axes() gives the set it needs.
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
 #include "compile/check/check_parts.h"
-#include "compile/check/sum_axes.h"
 #include "compile/check/two_steps.h"
 #include "ir/names.h"
+#include "ir/program.h"
+#include "ir/rule.h"
+#include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
+
+// The axes over which each gradient sum must be reduced, derived from the shardings of weights
+// alone: a gradient is partial exactly on the axes on which its weight is shared. check_sums
+// compares this with what the program does.
+
+// Groups along one axis each, or of the stages that share a weight.
+using Axes = std::set<GroupRef>;
+
+struct SumAxes {
+  IdVector<FrameKindId, Axes> needed;  // empty for what is no sum
+  std::set<FrameKindId> measures;      // that Adafactor writes of each rank's own part
+};
+// A gradient is partial on the axes, and over the stages, on which its weight is shared.
+Axes partial_axes(const Program& p, const FrameKind& sums) {
+  Axes axes;
+  if (sums.like == kNone) return axes;
+  const FrameKind& weights = p.kind(sums.like);
+  for (const ValueId w : weights.values)
+    for (const AxisKind a : Enumerators<AxisKind>())
+      if (p[w].sharding.place[a] == kShared && p.mesh[a] > 1) axes.insert(GroupRef::along({a}));
+  if (weights.stages.size() > 1) axes.insert(GroupRef::of_stages(weights.stages));
+  return axes;
+}
+
+// Adafactor's measures of a rank's shard are complete once the ranks of the stage have added
+// theirs.
+void mark_measures(const Program& p, SumAxes& sums) {
+  Axes stage;
+  for (const AxisKind a : divided_axes(p.mesh)) stage.insert(GroupRef::along({a}));
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (rule_of(op).effects.measures_part) {
+        const FrameKindId kind = p[op.outputs.back()].frame;
+        sums.measures.insert(kind);
+        sums.needed[kind] = stage;
+      }
+}
+
+Axes axes_of(const GroupRef& group) {
+  if (group.kind != GroupRef::Kind::kAxes) return {group};
+  Axes axes;
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (group.has(a)) axes.insert(GroupRef::along({a}));
+  return axes;
+}
+
+std::string axes_text(const Axes& axes) {
+  std::string text;
+  for (const GroupRef& a : axes) text += fmt::format("{}{}", text.empty() ? "" : "+", to_string(a));
+  return text;
+}
+
+SumAxes sum_axes(const Program& p) {
+  SumAxes sums;
+  for (const FrameKind& k : p.kinds) {
+    const bool is_sum = !k.values.empty() && p[k.values[0]].role == Role::kGradient;
+    sums.needed.push_back(is_sum ? partial_axes(p, k) : Axes());
+  }
+  mark_measures(p, sums);
+  return sums;
+}
 
 class Sums : private TwoSteps {
  public:
@@ -115,4 +184,4 @@ std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<in
   return Sums(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,7 +4,7 @@
 #include "compile/check/check_parts.h"
 #include "compile/check/two_steps.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 class Unread : private TwoSteps {
@@ -78,4 +78,4 @@ std::vector<Finding> check_unread(const Program& p, int rank, const std::vector<
   return Unread(p, rank).find(order);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/check/finding.h"
+#include "compile/check/check.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 class TwoSteps {
  public:
@@ -37,4 +37,4 @@ class TwoSteps {
   std::vector<Finding> findings_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

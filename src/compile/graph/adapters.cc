@@ -10,15 +10,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/name_patterns.h"
 #include "compile/graph/rewrite.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
-constexpr auto kTensorAxis = static_cast<size_t>(AxisKind::kTensor);
 constexpr std::string_view kWeightSuffix = ".weight";
 
 bool is_target(const AdapterPolicy& policy, const std::string& name) {
@@ -51,7 +51,7 @@ ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, dou
   v.frozen = false;
   v.parts.clear();
   v.sharding = Sharding();
-  if (divided >= 0) v.sharding.place[kTensorAxis] = static_cast<int8_t>(divided);
+  if (divided >= 0) v.sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
   return g.values.push_back(std::move(v));
 }
 
@@ -69,13 +69,13 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   const auto contract = static_cast<int>(product.as<Matmul>().contract);
   const int out = shape.rank() - contract;
   check_rank(g, w, out, policy.rank);
-  const int divided = g[w].sharding.place[kTensorAxis];
-  const double inputs = static_cast<double>(shape.product(out, shape.rank()));
+  const int divided = g[w].sharding.place[AxisKind::kTensor];
   const ValueId a =
       // The standard deviation is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
       // is 1/(3 in).
       adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
-                     1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
+                     1 / std::sqrt(real_product(3, shape.product(out, shape.rank()))),
+                     divided >= out ? divided - out + 1 : -1);
   const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
                                    divided < out ? divided : -1);
   // B has the outputs of W, so the same parts (q, k, v for example). A reads the input for all of
@@ -122,4 +122,4 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
   require_matches("lora.targets", policy.targets, "product's weight", products);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

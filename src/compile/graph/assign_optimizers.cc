@@ -7,7 +7,7 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/name_patterns.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 std::vector<std::string> weight_names(const Graph& g) {
@@ -19,6 +19,8 @@ std::vector<std::string> weight_names(const Graph& g) {
 
 }  // namespace
 
+// All patterns are checked before a weight is marked: a misspelled pattern is an error, not a run
+// that trains everything.
 void freeze(Graph& g, const std::vector<std::string>& patterns) {
   require_matches("optimizer.freeze", patterns, "weight", weight_names(g));
   bool trains = false;
@@ -30,6 +32,8 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
   if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
 }
 
+// The first group with a matching pattern takes the weight. Groups count from 1; 0 is the run's own
+// optimizer.
 void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
   const std::vector<std::string> names = weight_names(g);
   for (size_t i = 0; i < groups.size(); ++i)
@@ -43,4 +47,4 @@ void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -16,13 +16,13 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns the split of an operand that the op can carry with the fewest conversions, the first of
 // equals.
 std::optional<Signature> carried_split(const Op& op, ValueSpan values, const ShardingRule& rule,
-                                       size_t axis, const std::vector<int8_t>& places) {
+                                       AxisKind axis, const std::vector<int8_t>& places) {
   std::optional<Signature> best;
   long fewest = 0;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -81,17 +81,17 @@ std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
 
 }  // namespace
 
-int8_t DefaultPlaces::of(const Value& v, size_t axis) const {
-  if (is_data(static_cast<AxisKind>(axis))) return 0;
+int8_t DefaultPlaces::of(const Value& v, AxisKind axis) const {
+  if (is_data(axis)) return 0;
   const Shape& s = v.shape;
   const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
-  const bool tensor = axis == static_cast<size_t>(AxisKind::kTensor) ||
-                      axis == static_cast<size_t>(AxisKind::kTensorKv);
+  const bool tensor = axis == AxisKind::kTensor || axis == AxisKind::kTensorKv;
   const bool divides = tensor && sequence_parallel;
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
-Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis) {
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
+                           AxisKind axis) {
   const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   std::vector<int8_t> places;
   for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);
@@ -121,4 +121,4 @@ Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& 
   return uniform(op, values, places);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,7 +9,7 @@
 
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // A weight, or what is made of weights and ids alone: its uses will decide.
 constexpr int8_t kFree = -8;
@@ -21,9 +21,10 @@ struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;
 
-  int8_t of(const Value& v, size_t axis) const;
+  int8_t of(const Value& v, AxisKind axis) const;
 };
 
-Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis);
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
+                           AxisKind axis);
 
-}  // namespace tessera
+}  // namespace tessera::compile

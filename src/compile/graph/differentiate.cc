@@ -8,7 +8,7 @@
 #include "ir/builder.h"
 #include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns true for a loss that does not compute its gradient. Its gradient rule emits an op that
@@ -95,4 +95,21 @@ void differentiate(Graph& graph) {
   for (Block& block : graph.blocks) differentiate(graph, block);
 }
 
-}  // namespace tessera
+// Removes the op `share`, which matters only to gradients, once these exist.
+
+void remove_shares(Graph& graph) {
+  for (Block& block : graph.blocks)
+    for (std::vector<Op>* ops : {&block.forward, &block.backward})
+      for (size_t i = 0; i < ops->size();) {
+        if (!(*ops)[i].is<Share>()) {
+          ++i;
+          continue;
+        }
+        const ValueId from = (*ops)[i].outputs[0], to = (*ops)[i].inputs[0];
+        ops->erase(ops->begin() + i);
+        replace_reads(block.forward, from, to);
+        replace_reads(block.backward, from, to);
+      }
+}
+
+}  // namespace tessera::compile

@@ -5,7 +5,7 @@
 #include "compile/graph/graph_passes.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
@@ -31,4 +31,4 @@ void divide_cross_entropy(Graph& graph) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 int total_readers(const Block& block, ValueId v) {
@@ -38,7 +38,7 @@ void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
   fused.inputs.insert(fused.inputs.end(), ops[norm].inputs.begin() + 1, ops[norm].inputs.end());
   fused.outputs.push_back(s.outputs[0]);
   ops[sum] = std::move(fused);
-  ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(norm));
+  ops.erase(ops.begin() + norm);
 }
 
 void fuse_residual_norm(std::vector<Op>& ops) {
@@ -63,7 +63,7 @@ void remove_dead(const Graph& graph, const Block& block, std::vector<Op>& ops,
       return (r != Role::kActivation && r != Role::kScratch) || v == block.output ||
              readers(ops, v) > 0 || readers(later, v) > 0;
     });
-    if (!used) ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!used) ops.erase(ops.begin() + i);
   }
 }
 
@@ -103,4 +103,4 @@ void remove_dead_ops(Graph& graph) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool is_sum(const Graph& g, ValueId v) {
@@ -44,6 +44,8 @@ std::vector<Op> apart(Graph& g, Op product, DType type) {
 
 }  // namespace
 
+// Every op that adds to a sum states the type of it, so the types of its outputs are inferred
+// again.
 void narrow_gradients(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights})
@@ -55,6 +57,8 @@ void narrow_gradients(Graph& graph, DType type) {
       }
 }
 
+// Only ops that libraries compute without adding are divided: the GEMMs and the embedding's
+// gradient. Gradients of biases and gains stay fused; they are small.
 void accumulate_apart(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights}) {
@@ -70,4 +74,4 @@ void accumulate_apart(Graph& graph, DType type) {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "compile/optimizer.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Replaces attention by attention_scores, softmax, (dropout,) attention_mix. With `half` all of
 // them have the dtype of activations. Runs before differentiate.
@@ -105,4 +105,4 @@ void chunk_layers(Graph& graph, int64_t chunks);
 // are in conflict keep their order. Runs after chunk_layers.
 void order_segments(Graph& graph);
 
-}  // namespace tessera
+}  // namespace tessera::compile

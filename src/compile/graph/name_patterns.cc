@@ -9,7 +9,7 @@
 #include "base/config.h"
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool none_matches(const std::string& pattern, const std::vector<std::string>& names) {
@@ -61,4 +61,4 @@ void require_matches(std::string_view key, const std::vector<std::string>& patte
       throw Error("{} has '{}', which is the name of no {}. {}", key, p, kind, meant(p, names));
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::compile {
 
 // Returns whether a name is that of a pattern.
 bool matches(std::string_view pattern, std::string_view name);
@@ -17,4 +17,4 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 void require_matches(std::string_view key, const std::vector<std::string>& patterns,
                      std::string_view kind, const std::vector<std::string>& names);
 
-}  // namespace tessera
+}  // namespace tessera::compile

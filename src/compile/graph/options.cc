@@ -4,7 +4,7 @@
 #include "ir/builder.h"
 #include "ir/operands.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Rewrites each op of type A in all forwards; `expand` appends the replacement.
@@ -131,4 +131,4 @@ void decode(Graph& graph, int64_t context, bool encoded) {
   graph.memory = kNone;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -15,7 +15,7 @@
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // What a device computes while it moves a byte of its memory, or sends one to another rank: the
@@ -55,10 +55,10 @@ struct OpGraph {
 
   // The time of the layer in a given order.
   double time_of(const std::vector<size_t>& order, double link) const {
-    std::array<double, kQueues> clocks{};
+    EnumArray<Queue, double> clocks;
     std::vector<double> over(ops.size());
     for (const size_t i : order) {
-      double& clock = clocks[static_cast<size_t>(ops[i].queue)];
+      double& clock = clocks[ops[i].queue];
       for (const size_t j : before[i]) clock = std::max(clock, over[j]);
       over[i] = clock += cost(i, link);
     }
@@ -95,7 +95,7 @@ class ListScheduler {
       left_.push_back(0);
     }
     for (size_t i = 0; i < n; ++i) {
-      const auto chunk = static_cast<double>(graph.ops[i].chunk.index);
+      const double chunk = graph.ops[i].chunk.index;
       priority_.push_back(path[i] - head_start * longest * chunk);
       left_[i] = graph.before[i].size();
       if (left_[i] == 0) ready_.push_back(i);
@@ -119,7 +119,7 @@ class ListScheduler {
   }
 
  private:
-  double& clock_of(size_t i) { return clocks_[static_cast<size_t>(graph_.ops[i].queue)]; }
+  double& clock_of(size_t i) { return clocks_[graph_.ops[i].queue]; }
   double start_of(size_t i) { return std::max(clock_of(i), ready_at_[i]); }
 
   // Collectives are issued as soon as their inputs are. Of the other ops, the one that starts first
@@ -143,7 +143,7 @@ class ListScheduler {
   std::vector<size_t> left_;  // how many ops each still waits for
   std::vector<double> priority_, ready_at_;
   std::vector<size_t> ready_;
-  std::array<double, kQueues> clocks_{};
+  EnumArray<Queue, double> clocks_;
 };
 
 // The product of the times over all links: no link's scale outweighs another's.
@@ -180,4 +180,4 @@ void order_segments(Graph& graph) {
       if (uses_inner_queues(*ops)) *ops = ordered(*ops, graph.values, local);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

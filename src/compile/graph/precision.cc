@@ -5,10 +5,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "compile/graph/graph_passes.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 void infer_again(Graph& g, const Op& op) {
@@ -68,9 +69,8 @@ void multiply_in_fp8(Graph& graph) {
   const auto fits = [&](const Op& op) {
     const Shape &a = local[op.inputs[0]].shape, &b = local[op.inputs[1]].shape,
                 &c = local[op.outputs[0]].shape;
-    const double all = static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
-                       static_cast<double>(c.elements());
-    const auto product = static_cast<int64_t>(std::llround(std::sqrt(all)));
+    const double all = real_product(a.elements(), b.elements(), c.elements());
+    const int64_t product = std::llround(std::sqrt(all));
     for (const Shape* s : {&a, &b, &c})
       if (product / s->elements() % kMultiple != 0) return false;
     return true;
@@ -109,4 +109,4 @@ void scale_loss(Graph& graph) {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

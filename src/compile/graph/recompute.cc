@@ -9,14 +9,14 @@
 #include "compile/graph/rewrite.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns true for the dropout of attention weights. The masks of other dropouts are kept.
 bool drops_weights(const Block& block, const Op& op) {
   if (!op.is<Dropout>()) return false;
   const int from = writer(block.forward, op.inputs[0]);
-  return from >= 0 && block.forward[static_cast<size_t>(from)].is<Softmax>();
+  return from >= 0 && block.forward[from].is<Softmax>();
 }
 
 bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
@@ -76,4 +76,4 @@ void recompute_selective(Graph& graph, SelectiveKind what) {
     if (!block.loss) recompute_selective(graph, block, what);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

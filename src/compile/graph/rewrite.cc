@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::compile {
 
 int readers(const std::vector<Op>& ops, ValueId v) {
   return static_cast<int>(std::count_if(ops.begin(), ops.end(), [v](const Op& op) {
@@ -12,9 +12,9 @@ int readers(const std::vector<Op>& ops, ValueId v) {
 }
 
 int writer(const std::vector<Op>& ops, ValueId v) {
-  for (size_t i = 0; i < ops.size(); ++i)
+  for (int i = 0; i < std::ssize(ops); ++i)
     if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), v) != ops[i].outputs.end())
-      return static_cast<int>(i);
+      return i;
   return -1;
 }
 
@@ -39,4 +39,4 @@ ValueId copy_value(Graph& graph, ValueId v, CopyKind copy) {
   return made;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

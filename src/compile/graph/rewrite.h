@@ -5,7 +5,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // How many ops of the list read v.
 int readers(const std::vector<Op>& ops, ValueId v);
@@ -18,4 +18,4 @@ ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix);
 // The same as a copy of v, named after what it is for.
 ValueId copy_value(Graph& graph, ValueId v, CopyKind copy);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,15 +4,61 @@
 // differs from the signature's.
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "compile/graph/choose_signature.h"
-#include "compile/graph/conversions.h"
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
+#include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
+
+// Inserts the conversions that the chosen signatures need. A value that several ops need in the
+// same other sharding is converted once, before the first of them.
+
+// An op with the places it wants of its inputs.
+struct Planned {
+  Op op;
+  std::vector<Sharding> wanted;
+};
+
+void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
+                        const DefaultPlaces& home, uint8_t per) {
+  std::vector<Op> ops;
+  Builder b(graph, ops, per, "");
+  std::map<std::pair<ValueId, EnumArray<AxisKind, int8_t>>, ValueId> made;
+  const auto at_places = [&](ValueId v, const Sharding& wanted) {
+    if (graph[v].sharding == wanted) return v;
+    CHECK(graph[v].role != Role::kWeight, "{} is used at two places: say what divides it",
+          graph[v].name);
+    const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
+    if (is_new) entry->second = b.convert(v, wanted);
+    return entry->second;
+  };
+  for (Planned& p : plans) {
+    for (size_t i = 0; i < p.op.inputs.size(); ++i)
+      p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i]);
+    ops.push_back(std::move(p.op));
+  }
+  if (block.output != kNone) {
+    Sharding wanted = graph[block.output].sharding;
+    for (const AxisKind a : divided_axes(graph.mesh))
+      wanted.place[a] = home.of(graph[block.output], a);
+    // The block's output leaves in its home sharding, so the next block can be compiled without
+    // knowledge of this one. The roles are exchanged: the converted value becomes the hidden
+    // states.
+    const ValueId leaving = at_places(block.output, wanted);
+    if (leaving != block.output) {
+      std::swap(graph[leaving].role, graph[block.output].role);
+      std::swap(graph[leaving].per, graph[block.output].per);
+      block.output = leaving;
+    }
+  }
+  block.forward = std::move(ops);
+}
 
 class Sharder {
  public:
@@ -28,7 +74,7 @@ class Sharder {
       per_ = index_of(g_.blocks[b]);
       for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
     }
-    for (const size_t a : axes_)
+    for (const AxisKind a : axes_)
       CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
             "{} is not at home", g_[g_.memory].name);
     for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
@@ -40,7 +86,7 @@ class Sharder {
   }
 
  private:
-  int8_t& place(ValueId v, size_t axis) { return g_[v].sharding.place[axis]; }
+  int8_t& place(ValueId v, AxisKind axis) { return g_[v].sharding.place[axis]; }
   uint8_t index_of(const Block& b) const;
   void place_inputs();
   void plan(Op op, std::vector<Planned>& plans);
@@ -50,11 +96,11 @@ class Sharder {
 
   Graph& g_;
   DefaultPlaces home_;
-  std::vector<size_t> axes_;
+  std::vector<AxisKind> axes_;
   uint8_t per_ = kOne;  // the index set of values of the current block
   IdVector<BlockId, std::vector<Planned>> plans_;
   // Free values with a use that is not replicated.
-  std::map<std::pair<ValueId, size_t>, bool> differ_;
+  std::map<std::pair<ValueId, AxisKind>, bool> differ_;
 };
 
 uint8_t Sharder::index_of(const Block& b) const {
@@ -64,10 +110,9 @@ uint8_t Sharder::index_of(const Block& b) const {
 
 // Returns the model's placement of a weight. If the model does not distinguish the two, tensor_kv
 // is the outer part of the tensor axis.
-int8_t declared(const Sharding& model, size_t axis) {
+int8_t declared(const Sharding& model, AxisKind axis) {
   int8_t p = model.place[axis];
-  if (p == kReplicated && axis == static_cast<size_t>(AxisKind::kTensorKv))
-    p = model.place[static_cast<size_t>(AxisKind::kTensor)];
+  if (p == kReplicated && axis == AxisKind::kTensorKv) p = model.place[AxisKind::kTensor];
   return p == kReplicated ? kFree : p;
 }
 
@@ -77,7 +122,7 @@ void Sharder::place_inputs() {
   for (Value& v : g_.values) {
     const Sharding model = v.sharding;
     v.sharding = Sharding();
-    for (const size_t a : axes_) {
+    for (const AxisKind a : axes_) {
       int8_t& p = v.sharding.place[a];
       if (v.role == Role::kWeight) p = declared(model, a);
       if (is_batch(v.role) && is_data(static_cast<AxisKind>(a))) p = 0;
@@ -85,7 +130,7 @@ void Sharder::place_inputs() {
     }
   }
   for (const Block& b : g_.blocks)
-    for (const size_t a : axes_)
+    for (const AxisKind a : axes_)
       if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
 }
 
@@ -93,7 +138,7 @@ void Sharder::plan(Op op, std::vector<Planned>& plans) {
   if (op.is<Sum>()) join_partial_terms(op, plans);
   Planned p{std::move(op), {}};
   for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
-  for (const size_t a : axes_) {
+  for (const AxisKind a : axes_) {
     const Signature s = choose_signature(p.op, g_.values, home_, a);
     for (size_t i = 0; i < s.inputs.size(); ++i)
       if (!fits(g_[p.op.inputs[i]], p.wanted[i].place[a], s.inputs[i]))
@@ -136,7 +181,7 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
 // Called in reverse order, so every use of an op's outputs is known: outputs are replicated if all
 // uses are, else shared.
 void Sharder::settle(Planned& p) {
-  for (const size_t a : axes_) {
+  for (const AxisKind a : axes_) {
     const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };
     const bool differs = std::any_of(p.op.outputs.begin(), p.op.outputs.end(), [&](ValueId v) {
       return is_free(v) && differ_[{v, a}];
@@ -154,7 +199,7 @@ void Sharder::settle(Planned& p) {
 
 void Sharder::settle_weights() {
   for (const ValueId v : g_.values.ids())
-    for (const size_t a : axes_)
+    for (const AxisKind a : axes_)
       if (place(v, a) == kFree) place(v, a) = differ_[{v, a}] ? kShared : kReplicated;
 }
 
@@ -165,4 +210,4 @@ void shard(Graph& graph, const Layout& layout) {
   Sharder(graph, layout).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // An op that computes an input gradient and weight gradients together (a norm's) stores the latter
@@ -58,4 +58,4 @@ void split_backward(Graph& graph) {
     if (!b.loss && b.input_gradient != kNone) split_backward(graph, b);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // The same ops on values of their own; with keep_frames, what lies in frames stays where it is.
@@ -36,7 +36,7 @@ void keep_saved(const Lowering& low, std::vector<Op>& ops, ValueId output) {
     const bool used = std::any_of(ops[i].outputs.begin(), ops[i].outputs.end(), [&](ValueId v) {
       return v != output && (low.graph[v].frame != kNone || readers(ops, v) > 0);
     });
-    if (!used) ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!used) ops.erase(ops.begin() + i);
   }
 }
 
@@ -77,4 +77,4 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
     out.weight_backward = segment(low, Phase::kWeightBackward, block.name, block.weights);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,7 +4,7 @@
 #include "ir/names.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 namespace {
 
@@ -85,4 +85,4 @@ void reduce_segments(Lowering& low, WeightGroup& g) {
                         own, own, Queue::kGroups);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,12 +4,11 @@
 #include "base/error.h"
 #include "compile/lower/expand.h"
 #include "compile/lower/lowering.h"
-#include "compile/lower/op_waits.h"
 #include "compile/lower/scratch.h"
 #include "ir/builder.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Weights are read, gradients and report added to; what a segment reads before it writes the same
@@ -106,4 +105,4 @@ Expanded expand(Graph graph, const Context& context, const StagesOfBlocks& holde
   return std::move(low.out);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,12 +4,83 @@
 //           one an offset in its segment's scratch; products have workspaces and packed weights
 #pragma once
 
-#include "compile/context.h"
-#include "compile/lower/expanded.h"
-#include "compile/schedule/stage_share.h"
+#include <string>
+#include <vector>
 
-namespace tessera {
+#include "compile/context.h"
+#include "compile/schedule/stage_share.h"
+#include "ir/program.h"
+
+namespace tessera::compile {
+
+// What blocks become when they are expanded: segments, frame kinds and groups of weights.
+
+using GroupId = Id<struct GroupTag>;  // of a WeightGroup
+
+// The segments of a block by phase, and the frame kinds between them; kNone where there is none.
+struct BlockSegments {
+  SegmentId forward = kNone;
+  SegmentId forward_no_save = kNone;
+  SegmentId recompute = kNone;  // gives no output
+  SegmentId backward = kNone;   // of a loss block: the joint segment
+  SegmentId weight_backward = kNone;
+  SegmentId pack = kNone;
+  FrameKindId saved = kNone;    // what the forward saves for the backward
+  FrameKindId pending = kNone;  // what the backward leaves to weight_backward
+};
+
+// Weights that live and are reduced together: those of a block (or those several blocks share)
+// whose gradients are partial over the same axes and that one optimizer updates.
+struct WeightGroup {
+  std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
+  std::vector<BlockId> blocks;  // that use it
+  bool per_layer = false;
+  bool frozen = false;  // nothing is kept of its weights
+  bool common = false;  // to the layers of a stack, so to all stages that have some of it
+  int64_t policy = 0;   // Value::policy of its weights; 0 where they are frozen
+  GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
+
+  FrameKindId weights = kNone, gradients = kNone;
+  FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
+  std::vector<FrameKindId> state;                              // what is in the arena for good
+  // gather, reduce: over `shard`; finish: over replicas and `partial`; join: over stages.
+  SegmentId gather = kNone, reduce = kNone, finish = kNone, join = kNone;
+  SegmentId squares = kNone, update = kNone;
+
+  // Adafactor's means over rows and columns, their sums of a step, and the squares of its changes.
+  FrameKindId factors = kNone, factor_sums = kNone, update_squares = kNone;
+  SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
+};
+
+// Whether two groups differ in nothing but their blocks.
+bool are_alike(const WeightGroup& a, const WeightGroup& b);
+
+// The messages between two chunks of a pipeline that carry the same: hidden states of a stream, and
+// with those between a decoder's layers the encoder's output.
+struct CrossingMessages {
+  SegmentId send_forward = kNone, receive_forward = kNone;
+  SegmentId send_backward = kNone, receive_backward = kNone;
+  // With compiler.sent = kept: behind the forward and behind the backward.
+  SegmentId keep_sent = kNone, release_sent = kNone;
+};
+
+// Where a pipeline may cut the model: what crosses is what is written before it and read after it.
+struct Cut {
+  size_t messages = 0;   // of Expanded::messages
+  int64_t position = 0;  // on the stream that crosses
+};
+
+struct Expanded {
+  Program program;  // no frames and no calls yet
+  IdVector<BlockId, Block> blocks;
+  IdVector<BlockId, BlockSegments> segments;
+  IdVector<GroupId, WeightGroup> groups;
+  FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
+  SegmentId clear = kNone, clip = kNone, sum_report = kNone;
+  std::vector<CrossingMessages> messages;
+  std::vector<Cut> cuts;  // by the number of layers before the cut; empty without a pipeline
+};
 
 Expanded expand(Graph graph, const Context& context, const StagesOfBlocks& holders);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -9,16 +9,15 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/names.h"
+#include "ir/signature.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // All ranks that hold parts or copies of a stage's weights.
 GroupRef ranks_of_stage(const Mesh& mesh) {
   GroupRef group;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline))
-      group.add(static_cast<AxisKind>(a));
+  for (const AxisKind a : divided_axes(mesh)) group.add(a);
   return group;
 }
 
@@ -114,4 +113,4 @@ void factor_segments(Lowering& low, WeightGroup& g) {
                             Queue::kGroups);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,7 +5,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -17,6 +17,8 @@ void add_once(std::vector<ValueId>& values, ValueId v) {
 
 }  // namespace
 
+// Values follow one another in a frame. Each begins at a multiple of the alignment and of 64
+// elements, so that ZeRO can divide flat frames into whole units.
 FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
                   uint8_t per, bool state) {
   FrameKind kind;
@@ -36,6 +38,8 @@ FrameKindId frame(Lowering& low, const std::string& name, const std::vector<Valu
   return id;
 }
 
+// What a micro-batch brings is one kind; what exists once per step or per layer has a kind of its
+// own.
 void batch_frames(Lowering& low) {
   std::vector<ValueId> batch;
   for (const ValueId id : low.graph.values.ids()) {
@@ -48,8 +52,10 @@ void batch_frames(Lowering& low) {
   frame(low, "batch", batch, kPerMicrobatch, true);
 }
 
+// All blocks of a stream read one kind and write another, whose `input` is the first: what a layer
+// writes at position n + 1 is the buffer that the next layer reads.
 void stream_frames(Lowering& low) {
-  std::array<FrameKindId, kHiddenStreams> outputs, output_gradients;
+  EnumArray<HiddenStream, FrameKindId> outputs, output_gradients;
   // The values of a stream that blocks read share their bytes, and those that blocks write.
   const auto add = [&](FrameKindId& kind, const std::string& name, ValueId v) {
     if (v == kNone) return;
@@ -59,19 +65,17 @@ void stream_frames(Lowering& low) {
     auto& members = low.out.program.kinds[kind].values;
     if (std::find(members.begin(), members.end(), v) == members.end()) members.push_back(v);
   };
-  const auto at = [](HiddenStream s) { return static_cast<size_t>(s); };
   const auto name = [](HiddenStream s) { return std::string(name_of(s)); };
   const auto gradient = [&](HiddenStream s) { return "d_" + name(s); };
-  for (const Block& b : low.graph.blocks) add(low.streams[at(b.from)], name(b.from), b.input);
-  for (const Block& b : low.graph.blocks)
-    add(outputs[at(b.to)], name(b.to) + kOutputSuffix, b.output);
+  for (const Block& b : low.graph.blocks) add(low.streams[b.from], name(b.from), b.input);
+  for (const Block& b : low.graph.blocks) add(outputs[b.to], name(b.to) + kOutputSuffix, b.output);
   if (low.trains()) {
     for (const Block& b : low.graph.blocks)
-      add(low.stream_gradients[at(b.from)], gradient(b.from), b.input_gradient);
+      add(low.stream_gradients[b.from], gradient(b.from), b.input_gradient);
     for (const Block& b : low.graph.blocks)
-      add(output_gradients[at(b.to)], gradient(b.to) + kOutputSuffix, b.output_gradient);
+      add(output_gradients[b.to], gradient(b.to) + kOutputSuffix, b.output_gradient);
   }
-  for (size_t s = 0; s < kHiddenStreams; ++s) {
+  for (const HiddenStream s : Enumerators<HiddenStream>()) {
     if (outputs[s]) low.out.program.kinds[outputs[s]].input = low.streams[s];
     if (output_gradients[s])
       low.out.program.kinds[output_gradients[s]].input = low.stream_gradients[s];
@@ -83,6 +87,8 @@ void stream_frames(Lowering& low) {
         frame(low, "d_memory", {low.graph.memory_gradient}, kPerMicrobatch, false);
 }
 
+// Saved is what a forward op makes and the backward reads. A block that ends in a loss has its
+// backward in the same segment and saves nothing.
 void saved_frames(Lowering& low) {
   if (!low.trains()) return;
   for (const BlockId id : low.graph.blocks.ids()) {
@@ -113,4 +119,4 @@ void pending_frames(Lowering& low) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Axes, but those that all weights are shared over, over which what is computed with a shared
@@ -16,7 +16,7 @@ GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a :
        {AxisKind::kExpert, AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
-    if (weight.sharding.place[static_cast<size_t>(a)] == kShared && mesh[a] > 1) axes.add(a);
+    if (weight.sharding.place[a] == kShared && mesh[a] > 1) axes.add(a);
   return axes;
 }
 
@@ -88,4 +88,4 @@ void group_weights(Lowering& low) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -2,17 +2,16 @@
 // per topic.
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compile/context.h"
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Flat state is cut into pieces of 64 elements (ZeRO's unit), so each member starts at a multiple
 // of them.
@@ -28,7 +27,7 @@ struct Lowering {
   Expanded out;
   ValueVector local;  // the values as one rank has them, for the target
   // Of each stream: the kind that blocks read, and that of its gradient.
-  std::array<FrameKindId, kHiddenStreams> streams, stream_gradients;
+  EnumArray<HiddenStream, FrameKindId> streams, stream_gradients;
   std::map<std::pair<FrameKindId, bool>, ValueId> flats;
   std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs;  // products and packed weights
   std::map<std::pair<ValueId, OpKind>, ValueId> packed;
@@ -87,4 +86,4 @@ void message_segments(Lowering& low);
 // blocks.cc: the segments of a block, with what is computed again.
 void block_segments(Lowering& low, const Block& block, BlockSegments& out);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -1,6 +1,5 @@
 // Segments that send and receive streams between stages. What crosses each cut is derived from what
 // blocks read and write.
-#include <array>
 #include <bit>
 #include <set>
 
@@ -9,7 +8,7 @@
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 ValueId first_value(const Lowering& low, FrameKindId kind) {
@@ -43,15 +42,15 @@ SegmentId message(Lowering& low, Phase phase, const std::string& subject,
 void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subject,
                    const std::vector<FrameKindId>& kinds) {
   constexpr int8_t kTokenDim = 1;
-  const auto tensor = static_cast<size_t>(AxisKind::kTensor);
   const std::string suffix = subject.empty() ? "" : "." + subject;
   std::vector<Op> ops;
   std::vector<Parameter> held;
   for (const FrameKindId kind : kinds) {
     ValueId v = first_value(low, kind);
-    if (low.graph.mesh.size[tensor] > 1 && low.graph[v].sharding.place[tensor] < 0) {
+    if (low.graph.mesh[AxisKind::kTensor] > 1 &&
+        low.graph[v].sharding.place[AxisKind::kTensor] < 0) {
       Sharding part = low.graph[v].sharding;
-      part.place[tensor] = kTokenDim;
+      part.place[AxisKind::kTensor] = kTokenDim;
       v = Builder(low.graph, ops, kPerLayer | kPerMicrobatch, "").convert(v, part);
       const std::string name = low.out.program.kind(kind).name;
       frame(low, name + suffix + ".sent", {v}, kPerLayer | kPerMicrobatch, false);
@@ -101,7 +100,7 @@ std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
   for (size_t i = order.size(); i-- > 0;)
     read_from[i] = read_from[i + 1] | uses_of(g, g.blocks[order[i].block]).reads;
   std::vector<Crossing> cuts;
-  std::array<int64_t, kHiddenStreams> positions{};
+  EnumArray<HiddenStream, int64_t> positions;
   unsigned written = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const Block& b = g.blocks[order[i].block];
@@ -109,28 +108,28 @@ std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
       const unsigned what = written & read_from[i], streams = what & kStreamsCarried;
       CHECK(std::has_single_bit(streams), "{} streams cross before layer {}",
             std::popcount(streams), cuts.size());
-      cuts.push_back({what, positions[std::countr_zero(streams)]});
+      const bool hidden = streams == kHiddenStates;
+      cuts.push_back({what, positions[hidden ? HiddenStream::kHidden : HiddenStream::kSource]});
       kinds.insert(what);
     }
     const Uses uses = uses_of(g, b);
     written |= uses.writes;
     if (b.is_stack()) kinds.insert(written & (uses.reads | read_from[i + 1]));
-    if (b.output != kNone) positions[static_cast<size_t>(b.to)] = order[i].at.out;
+    if (b.output != kNone) positions[b.to] = order[i].at.out;
   }
   return cuts;
 }
 
 CrossingMessages crossing_messages(Lowering& low, unsigned what) {
-  const auto hidden = static_cast<size_t>(HiddenStream::kHidden);
-  const auto source = static_cast<size_t>(HiddenStream::kSource);
+  using enum HiddenStream;
   std::vector<FrameKindId> forward, backward;
   const auto add = [&](Carried one, FrameKindId kind, FrameKindId gradient) {
     if (!(what & one)) return;
     forward.push_back(kind);
     backward.push_back(gradient);
   };
-  add(kHiddenStates, low.streams[hidden], low.stream_gradients[hidden]);
-  add(kEncoderStates, low.streams[source], low.stream_gradients[source]);
+  add(kHiddenStates, low.streams[kHidden], low.stream_gradients[kHidden]);
+  add(kEncoderStates, low.streams[kSource], low.stream_gradients[kSource]);
   add(kEncoderOutput, low.out.encoder_output, low.out.encoder_output_gradient);
   const std::string subject = what & kEncoderOutput   ? "memory"
                               : what & kEncoderStates ? "source"
@@ -161,4 +160,4 @@ void message_segments(Lowering& low) {
   for (const Crossing& c : cuts) low.out.cuts.push_back({made.at(c.what), c.position});
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

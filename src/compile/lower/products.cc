@@ -1,7 +1,7 @@
 // Matrix products: packed weights and the workspaces that the target asks for.
 #include "compile/lower/lowering.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 Pack pack_for(const Op& product, int64_t rows, int64_t bytes) {
@@ -84,4 +84,4 @@ void pack_segments(Lowering& low) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

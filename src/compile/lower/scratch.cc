@@ -1,13 +1,51 @@
+// Finds the waits between ops of different queues, the latest first, by vector clocks.
 #include "compile/lower/scratch.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.h"
+#include "ir/chunk.h"
 #include "ir/op_order.h"
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
+namespace {
+
+bool in_conflict(const std::vector<OperandUse>& a, const std::vector<OperandUse>& b,
+                 ValueSpan values) {
+  return std::any_of(a.begin(), a.end(), [&](const OperandUse& x) {
+    return std::any_of(b.begin(), b.end(),
+                       [&](const OperandUse& y) { return tessera::in_conflict(x, y, values); });
+  });
+}
+
+}  // namespace
+
+void find_op_waits(std::vector<Op>& ops, ValueSpan values) {
+  for (Op& op : ops) op.after.clear();
+  if (!uses_inner_queues(ops)) return;
+  OpClocks clocks;
+  std::vector<std::vector<OperandUse>> touches;
+  for (int32_t i = 0; i < std::ssize(ops); ++i) {
+    const Queue own = queue_of(ops[i], Queue::kCompute);
+    clocks.add(own);
+    touches.push_back(uses_of(ops[i], values));
+    EnumArray<Queue, bool> found;
+    found[own] = true;
+    for (int32_t j = i; j-- > 0;) {
+      bool& of_queue = found[queue_of(ops[j], Queue::kCompute)];
+      if (of_queue || !in_conflict(touches[i], touches[j], values)) continue;
+      of_queue = true;
+      if (clocks.is_before(j, i)) continue;
+      clocks.wait_for(j);
+      ops[i].after.push_back(j);
+    }
+    std::reverse(ops[i].after.begin(), ops[i].after.end());
+  }
+}
+
 namespace {
 
 // The ops that touch a value: the first and the last of each queue that has some.
@@ -41,8 +79,8 @@ void each_value(const Op& op, Visit visit) {
 // The ops that touch each value of the segment.
 std::map<ValueId, std::vector<int32_t>> ops_by_value(const Segment& s) {
   std::map<ValueId, std::vector<int32_t>> ops;
-  for (size_t i = 0; i < s.ops.size(); ++i)
-    each_value(s.ops[i], [&](ValueId v) { ops[v].push_back(static_cast<int32_t>(i)); });
+  for (int32_t i = 0; i < std::ssize(s.ops); ++i)
+    each_value(s.ops[i], [&](ValueId v) { ops[v].push_back(i); });
   return ops;
 }
 
@@ -123,4 +161,4 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

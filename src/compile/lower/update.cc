@@ -1,9 +1,9 @@
 // What the optimizer keeps of a group of weights, and the segments that update them.
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
@@ -114,4 +114,4 @@ void update_segment(Lowering& low, WeightGroup& g) {
   g.update = segment(low, Phase::kUpdate, g.name, update);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // A frame with one element for each of the group's weights, or with a rank's part of them.
 FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& suffix, Role role,
@@ -17,7 +17,7 @@ FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& s
   v.role = role;
   v.per = like.per;
   if (divided) {
-    v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
+    v.sharding.place[AxisKind::kShard] = 0;
     localise(v, low.graph.mesh);
   }
   const ValueId id = low.graph.values.push_back(v);
@@ -45,7 +45,7 @@ ValueId flat(Lowering& low, FrameKindId kind, bool own) {
   v.offset = 0;
   if (own) {
     v.own = true;
-    v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
+    v.sharding.place[AxisKind::kShard] = 0;
     localise(v, low.graph.mesh);
   }
   return low.flats[{kind, own}] = low.graph.values.push_back(std::move(v));
@@ -99,4 +99,4 @@ void weight_segments(Lowering& low, WeightGroup& g) {
   update_segment(low, g);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -1,14 +1,14 @@
 // Ranges of bytes of the arena, and what is known of each byte of it.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The bytes [from, to) of the arena.
 struct Extent {
@@ -28,18 +28,31 @@ struct Touch {
 // What the calls of a placed program touch. Refers to the program.
 class Touches {
  public:
-  explicit Touches(const Program& p);
+  explicit Touches(const Program& p) : p_(p) {
+    for (const Queue q : Enumerators<Queue>()) scratch_offset_[q] = scratch_offset(p, q);
+  }
 
   Extent frame(FrameId f) const {
     return {p_.frame(f).offset, p_.frame(f).offset + p_.bytes_of(f)};
   }
   // Of one segment; empty if it needs none.
-  Extent scratch(const Segment& s) const;
-  std::vector<Touch> of(const Call& c) const;
+  Extent scratch(const Segment& s) const {
+    const int64_t from = scratch_offset_[s.queue];
+    return {from, from + s.scratch_bytes};
+  }
+  std::vector<Touch> of(const Call& c) const {
+    const Segment& s = p_.segment(c);
+    std::vector<Touch> touches;
+    touches.reserve(c.frames.size() + 1);
+    for (size_t i = 0; i < c.frames.size(); ++i)
+      touches.push_back({c.frames[i], s.frames[i].access != Access::kRead, frame(c.frames[i])});
+    if (s.scratch_bytes > 0) touches.push_back({kNone, true, scratch(s)});
+    return touches;
+  }
 
  private:
   const Program& p_;
-  std::array<int64_t, kQueues> scratch_offset_;
+  EnumArray<Queue, int64_t> scratch_offset_;
 };
 
 // A T for every byte, kept as pieces of equal content, so that a call costs the logarithm of the
@@ -90,4 +103,4 @@ class ByteMap {
   Pieces pieces_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

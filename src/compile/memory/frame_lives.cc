@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "compile/memory/pack.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns the position `count` compute calls away from `from` in direction `step`, or the end of
@@ -68,4 +68,4 @@ void stretch(const Program& p, int pad, std::vector<Life>& lives) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "compile/memory/life.h"
+#include "compile/memory/pack.h"
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The frames that move, in the arena or in the host's.
 std::vector<FrameId> moving_frames(const Program& p, bool host);
@@ -22,4 +22,4 @@ int64_t live_bytes(const Program& p);
 // another queue begins or ends is `pad` calls of computation longer there.
 void stretch(const Program& p, int pad, std::vector<Life>& lives);
 
-}  // namespace tessera
+}  // namespace tessera::compile

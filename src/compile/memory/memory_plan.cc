@@ -8,7 +8,7 @@
 
 #include "ir/communicators.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // The calls from the first to the last use of a buffer. State, which lives throughout, and host
@@ -37,7 +37,7 @@ int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
     // A difference array: bytes are added at the first call and removed after the last; its prefix
     // sum is the number of bytes alive.
     bytes[lives[f].first] += p.bytes_of(f);
-    bytes[static_cast<size_t>(lives[f].last) + 1] -= p.bytes_of(f);
+    bytes[lives[f].last + 1] -= p.bytes_of(f);
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   for (const CallId c : p.schedule.ids())
@@ -54,7 +54,7 @@ int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
     const bool kept = role == Role::kStream || role == Role::kActivation;
     if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
     bytes[lives[f].first] += kind.bytes;
-    bytes[static_cast<size_t>(lives[f].last) + 1] -= kind.bytes;
+    bytes[lives[f].last + 1] -= kind.bytes;
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   return *std::max_element(bytes.begin(), bytes.end());
@@ -103,4 +103,4 @@ MemoryPlan memory_plan(const Program& p) {
   return m;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

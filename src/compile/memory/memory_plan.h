@@ -3,7 +3,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // The arena of one rank by what its bytes are for where most of them are alive: state, and the
 // frames and scratch of that moment. `other` is what the lines before leave: batches, and what
@@ -18,4 +18,4 @@ struct MemoryPlan {
 };
 MemoryPlan memory_plan(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::compile

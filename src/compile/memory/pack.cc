@@ -15,16 +15,76 @@
 #include "compile/memory/pack.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
-#include "compile/memory/max_tree.h"
-#include "compile/memory/pack_order.h"
 #include "compile/memory/places.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
+
+// Numbers of which the largest of any range is found in log n steps (a segment tree).
+class MaxTree {
+ public:
+  explicit MaxTree(const std::vector<int64_t>& numbers) {
+    while (leaves_ < numbers.size()) leaves_ *= 2;
+    most_.assign(2 * leaves_, std::numeric_limits<int64_t>::min());
+    std::copy(numbers.begin(), numbers.end(), most_.begin() + leaves_);
+    for (size_t i = leaves_; i-- > 1;) most_[i] = std::max(most_[2 * i], most_[2 * i + 1]);
+  }
+
+  // The largest of [from, to), which is not empty.
+  int64_t most(size_t from, size_t to) const {
+    int64_t most = std::numeric_limits<int64_t>::min();
+    for (from += leaves_, to += leaves_; from < to; from /= 2, to /= 2) {
+      if (from & 1) most = std::max(most, most_[from++]);
+      if (to & 1) most = std::max(most, most_[--to]);
+    }
+    return most;
+  }
+
+ private:
+  size_t leaves_ = 1;
+  std::vector<int64_t> most_;
+};
+
+// Orders in which lifetimes are packed: by size, by size times length, by first call, by length.
+// Ties are broken by size, then by first call (the sort is stable).
+
+// The most bytes first, the most bytes × positions, the earliest, the longest.
+enum class PackOrder { kSize, kArea, kBirth, kLength };
+inline constexpr std::array kPackOrders = {PackOrder::kSize, PackOrder::kArea, PackOrder::kBirth,
+                                           PackOrder::kLength};
+
+int64_t key_of(const Life& l, PackOrder by) {
+  const int64_t length = l.death - l.birth + 1;
+  switch (by) {
+    case PackOrder::kSize:
+      return -l.bytes;
+    case PackOrder::kArea:
+      return -l.bytes * length;
+    case PackOrder::kBirth:
+      return l.birth;
+    case PackOrder::kLength:
+      return -length;
+  }
+  return 0;
+}
+
+std::vector<size_t> ordered(const std::vector<Life>& lives, PackOrder by) {
+  std::vector<size_t> order(lives.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(key_of(lives[a], by), -lives[a].bytes) <
+           std::pair(key_of(lives[b], by), -lives[b].bytes);
+  });
+  return order;
+}
 
 // Limits of the work: the number of orders, and of lifetimes in all of them together.
 constexpr int64_t kMostOrders = 64;
@@ -76,8 +136,7 @@ class Packer {
     if (r.used.empty()) return;
     const MaxTree used(r.used);
     for (size_t i = 0; i < lives_.size(); ++i) {
-      const int64_t most =
-          used.most(static_cast<size_t>(lives_[i].birth), static_cast<size_t>(lives_[i].death) + 1);
+      const int64_t most = used.most(lives_[i].birth, lives_[i].death + 1);
       if (most > 0) blocked_[i].emplace_back(r.offset, round_up(r.offset + most, alignment_));
     }
     bound_ = std::max(bound_, r.offset + used.most(0, r.used.size()));
@@ -146,7 +205,7 @@ std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t position
   std::vector<int64_t> alive(positions + 1, 0);
   for (const Life& l : lives) {
     alive[l.birth] += l.bytes;
-    alive[static_cast<size_t>(l.death) + 1] -= l.bytes;
+    alive[l.death + 1] -= l.bytes;
   }
   std::partial_sum(alive.begin(), alive.end(), alive.begin());
   alive.pop_back();
@@ -165,4 +224,4 @@ int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64
   return bytes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

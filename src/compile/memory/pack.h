@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "compile/memory/life.h"
+namespace tessera::compile {
 
-namespace tessera {
+// The lifetime of a buffer: a closed interval of schedule positions, and its arena offset.
+struct Life {
+  int64_t birth = 0, death = 0, bytes = 0;
+  int64_t offset = 0;
+};
 
 // Bytes that are taken already: used[c] of them from `offset` on, at position c.
 struct Region {
@@ -26,4 +30,4 @@ std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t position
 // position. Takes n log n for n lives of which few meet any one of the others.
 int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment);
 
-}  // namespace tessera
+}  // namespace tessera::compile

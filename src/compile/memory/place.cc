@@ -7,16 +7,120 @@
 #include "compile/memory/place.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "compile/memory/bytes.h"
 #include "compile/memory/frame_lives.h"
 #include "compile/memory/pack.h"
-#include "compile/memory/waits.h"
+#include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
+
+// Computes the minimal waits between queues. Calls of one queue run in order; a call must wait for
+// a call of another queue only if both use the same bytes and one of them writes. Vector clocks,
+// one entry per queue, omit waits that follow from others:
+//
+//   clock[x][q] = the last call of queue q that is complete before x starts
+//   x waits for y of queue q  only if  clock[x][q] < y  after all later conflicts were considered
+//
+// The schedule is walked twice in a row, because the calls of a step also conflict with those of
+// the step before. The state per byte is stored in ranges (ByteMap).
+
+// Walks the schedule written twice in a row. Positions continue in the second copy, so a conflict
+// of the second copy with the first is a wait for the step before.
+class Waits {
+ public:
+  explicit Waits(Program& p)
+      : p_(p), touches_(p), clocks_(2 * p.schedule.size()), last_(kNoCalls), users_(Users()) {}
+
+  void find() {
+    const auto n = std::ssize(p_.schedule);
+    for (int64_t x = 0; x < 2 * n; ++x) {
+      Call& call = p_.schedule[CallId(x % n)];
+      const Queue queue = p_.segment(call).queue;
+      const std::vector<Touch> touches = touches_.of(call);
+      const std::vector<int64_t> kept = waits_of(x, queue, touches);
+      if (x >= n) {
+        call.after.clear();
+        call.before_step.clear();
+        for (const int64_t y : kept)
+          (y < n ? call.before_step : call.after).push_back(CallId(y % n));
+        std::sort(call.after.begin(), call.after.end());
+        std::sort(call.before_step.begin(), call.before_step.end());
+      }
+      remember(x, queue, touches);
+    }
+  }
+
+ private:
+  using PerQueue = EnumArray<Queue, int64_t>;  // a position of a call, or kNone
+  static constexpr PerQueue kNoCalls = [] {
+    PerQueue none;
+    none.fill(kNone);
+    return none;
+  }();
+  // Of each byte: the last writer per queue, and the last reader per queue since then.
+  struct Users {
+    PerQueue writers = kNoCalls, readers = kNoCalls;
+  };
+
+  static void raise(PerQueue& a, const PerQueue& b) {
+    for (const Queue q : Enumerators<Queue>()) a[q] = std::max(a[q], b[q]);
+  }
+
+  // Returns the calls that x waits for, latest first: the last conflicting call of each other
+  // queue, unless waiting for one of the others already implies it. Latest first, since a later
+  // call's clock covers more.
+  std::vector<int64_t> waits_of(int64_t x, Queue queue, const std::vector<Touch>& touches) {
+    PerQueue conflicts = kNoCalls;
+    for (const Touch& t : touches)
+      users_.read(t.bytes, [&](const Users& u) {
+        raise(conflicts, u.writers);
+        if (t.writes) raise(conflicts, u.readers);
+      });
+    PerQueue& clock = clocks_[x];
+    clock = kNoCalls;
+    const auto wait = [&](Queue q, int64_t y) {
+      raise(clock, clocks_[y]);
+      clock[q] = std::max(clock[q], y);
+    };
+    if (last_[queue] != kNone) wait(queue, last_[queue]);
+    conflicts[queue] = kNone;
+    std::vector<int64_t> kept;
+    for (;;) {
+      Queue q = {};
+      for (const Queue other : Enumerators<Queue>())
+        if (conflicts[other] > conflicts[q]) q = other;
+      const int64_t y = std::exchange(conflicts[q], kNone);
+      if (y == kNone) return kept;
+      if (clock[q] >= y) continue;
+      wait(q, y);
+      kept.push_back(y);
+    }
+  }
+
+  // A writer has waited for all users before it, so a wait for the writer implies waits for them.
+  void remember(int64_t x, Queue queue, const std::vector<Touch>& touches) {
+    last_[queue] = x;
+    Users writer;
+    writer.writers[queue] = x;
+    for (const Touch& t : touches)
+      if (t.writes)
+        users_.assign(t.bytes, writer);
+      else
+        users_.change(t.bytes, [&](Users& u) { u.readers[queue] = x; });
+  }
+
+  Program& p_;
+  Touches touches_;
+  std::vector<PerQueue> clocks_;  // of each call: the last call of each queue complete before it
+  PerQueue last_;                 // last call of each queue
+  ByteMap<Users> users_;
+};
 
 int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
@@ -25,11 +129,10 @@ int64_t round_up(int64_t n, int64_t alignment) {
 // Each queue's scratch. Every call uses as many bytes of it as it needs; the rest is free for
 // buffers.
 std::vector<Region> scratch_regions(const Program& p, int pad) {
-  std::vector<Region> regions(kQueues);
-  for (int q = 0; q < kQueues; ++q) {
-    Region& r = regions[q];
-    r.offset = scratch_offset(p, static_cast<Queue>(q)) - p.scratch_offset;
-    if (scratch_bytes(p, static_cast<Queue>(q)) > 0) r.used.assign(p.schedule.size(), 0);
+  EnumArray<Queue, Region> regions;
+  for (const Queue q : Enumerators<Queue>()) {
+    regions[q].offset = scratch_offset(p, q) - p.scratch_offset;
+    if (scratch_bytes(p, q) > 0) regions[q].used.assign(p.schedule.size(), 0);
   }
   for (const CallId c : p.schedule.ids()) {
     const Segment& s = p.segment(p.schedule[c]);
@@ -37,11 +140,11 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
     std::vector<Life> use = {{c.number(), c.number(), 0, 0}};
     stretch(p, pad, use);
     for (int64_t at = use[0].birth; at <= use[0].death; ++at) {
-      int64_t& used = regions[static_cast<size_t>(s.queue)].used[at];
+      int64_t& used = regions[s.queue].used[at];
       used = std::max(used, s.scratch_bytes);
     }
   }
-  return regions;
+  return {regions.begin(), regions.end()};
 }
 
 // The first call that adds to a buffer writes it instead, unless the buffer was written before (the
@@ -81,8 +184,7 @@ void place_frames(Program& p, const PlaceOptions& options) {
   stretch(p, options.pad, lives);
   const int64_t packed = pack(lives, scratch_regions(p, options.pad), options.alignment);
   int64_t end = p.scratch_offset + packed;
-  for (int q = 0; q < kQueues; ++q) {
-    const auto queue = static_cast<Queue>(q);
+  for (const Queue queue : Enumerators<Queue>()) {
     if (scratch_bytes(p, queue) > 0)
       end = std::max(end, scratch_offset(p, queue) + scratch_bytes(p, queue));
   }
@@ -124,7 +226,7 @@ void place(Program& program, const PlaceOptions& options) {
   place_frames(program, options);
   place_host_frames(program, options);
   mark_fresh(program);
-  find_waits(program);
+  Waits(program).find();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct PlaceOptions {
   int64_t alignment = 64;  // bytes
@@ -23,4 +23,4 @@ struct PlaceOptions {
 // bytes, host_bytes and live_bytes (the largest live set of the arena, the lower bound of bytes).
 void place(Program& program, const PlaceOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tessera {
+namespace tessera::compile {
 
 void PlacedLives::clear() {
   sorted_.clear();
@@ -70,4 +70,4 @@ int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked
   return best >= 0 ? best : free_from;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "compile/memory/life.h"
+#include "compile/memory/pack.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 using Taken = std::pair<int64_t, int64_t>;  // offset, where the next may begin
 
@@ -40,4 +40,4 @@ class PlacedLives {
   std::vector<std::vector<Span>> lives_;  // of each place, by its number
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -6,7 +6,7 @@
 
 #include "ir/rule.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 // Returns what a segment's ops communicate: all of a wire but its label and peer.
@@ -103,4 +103,4 @@ Wire wire_of(const Program& p, const Call& c) {
   return w;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,10 +5,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/lower/expanded.h"
-#include "compile/schedule/model_order.h"
+#include "compile/lower/expand.h"
+#include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // What tells frames apart.
 struct FrameKey {
@@ -56,4 +56,4 @@ class CallList {
 // What a call's frames say of its message or collective; empty for a segment without any.
 Wire wire_of(const Program& p, const Call& c);
 
-}  // namespace tessera
+}  // namespace tessera::compile

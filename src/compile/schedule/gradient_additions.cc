@@ -2,7 +2,7 @@
 // or per micro-batch.
 #include "compile/schedule/gradient_additions.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 GradientAdditions::GradientAdditions(const Program& p, const Expanded& e, bool each)
     : p_(p), each_(each), groups_(p.kinds.size()) {
@@ -29,4 +29,4 @@ bool GradientAdditions::ends_step(CallId n, const Call& c, size_t i) const {
   return last_of_step_.at(key(c, i, false)) == n;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

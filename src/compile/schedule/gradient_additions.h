@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 // Of the schedule as it is when this is made; frames and calls may be added to the program later.
 class GradientAdditions {
@@ -37,4 +37,4 @@ class GradientAdditions {
   std::map<Key, CallId> last_of_sum_, last_of_step_;  // the call of the last addition
 };
 
-}  // namespace tessera
+}  // namespace tessera::compile

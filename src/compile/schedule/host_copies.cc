@@ -4,8 +4,10 @@
 #include <set>
 #include <utility>
 
-namespace tessera {
+namespace tessera::compile {
 
+// A pass before may have made copies already. They are found by their kinds and by the names of
+// their segments, so that a kind never gets two.
 HostCopies::HostCopies(Program& p) : p_(p) {
   std::map<std::pair<Phase, std::string>, SegmentId> segments;
   for (const SegmentId s : p.segments.ids())
@@ -29,6 +31,8 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
   return known->second;
 }
 
+// The kind on the host has a value for each offset of the kind on the device, and one copy op each.
+// The way back is the same ops with inputs and outputs exchanged.
 FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
   const auto host = p_.kinds.next_id();
   FrameKind k = p_.kind(kind);
@@ -81,4 +85,4 @@ Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) 
   return c;
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -12,7 +12,7 @@
 
 #include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 struct HostCopy {
   FrameKindId host = kNone;
@@ -38,4 +38,4 @@ class HostCopies {
 // Returns a call of one of the two segments, for the layer and micro-batch of the frame `of`.
 Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames);
 
-}  // namespace tessera
+}  // namespace tessera::compile

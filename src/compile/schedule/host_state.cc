@@ -1,14 +1,14 @@
 // Moves optimizer state to the host's memory, and adds the copies around the calls that use it.
-#include "compile/schedule/host_state.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <map>
 #include <utility>
 
 #include "base/error.h"
-#include "compile/schedule/added_calls.h"
+#include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/host_copies.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool moves(Role role) {
@@ -77,4 +77,4 @@ void move_state(Expanded& e) {
 
 void copy_state(Program& program) { StateCopier(program).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

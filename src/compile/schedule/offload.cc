@@ -5,7 +5,7 @@
 //   uses      F ───────────── idle ───────────── B
 //   device    ████ copy out                copy in ████
 //   host           ██████████████████████████████
-#include "compile/schedule/offload.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
 #include <array>
@@ -18,21 +18,51 @@
 
 #include "base/error.h"
 #include "compile/memory/place.h"
-#include "compile/schedule/added_calls.h"
+#include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/host_copies.h"
-#include "compile/schedule/pauses.h"
+#include "ir/program.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
+
+// One pass over the schedule: per buffer, the longest interval in compute calls between two uses.
+
+struct Pause {
+  CallId last, next;      // the touches before and after it
+  int64_t calls = kNone;  // of computation between them; kNone: there is no pause
+};
+
+IdVector<FrameId, Pause> longest_pauses(const Program& p) {
+  IdVector<FrameId, Pause> longest(p.frames.size());
+  IdVector<FrameId, CallId> last(p.frames.size());
+  IdVector<CallId, int64_t> until(p.schedule.size());  // compute calls up to each, inclusive
+  int64_t computed = 0;
+  for (const CallId c : p.schedule.ids()) {
+    const Call& call = p.schedule[c];
+    const Segment& s = p.segment(call);
+    const int64_t before = computed;
+    computed += s.queue == Queue::kCompute;
+    until[c] = computed;
+    for (size_t i = 0; i < call.frames.size(); ++i) {
+      const FrameId f = call.frames[i];
+      if (last[f] && s.frames[i].access == Access::kRead) {
+        const int64_t calls = before - until[last[f]];
+        if (calls > longest[f].calls) longest[f] = {last[f], c, calls};
+      }
+      last[f] = c;
+    }
+  }
+  return longest;
+}
 
 class Offloader {
  public:
   Offloader(Expanded& e, int64_t layers) : p_(e.program), layers_(layers), copies_(p_) {
-    std::array<FrameKindId, kHiddenStreams> first;
+    EnumArray<HiddenStream, FrameKindId> first;
     for (const BlockId b : e.blocks.ids()) {
       const FrameKindId saved = e.segments[b].saved;
       if (!saved || !e.blocks[b].is_stack()) continue;
-      FrameKindId& one = first[static_cast<size_t>(e.blocks[b].from)];
+      FrameKindId& one = first[e.blocks[b].from];
       if (!one) one = saved;
       counted_as_[saved] = one;
     }
@@ -134,4 +164,4 @@ void offload(Expanded& expanded, const Offload& what, int64_t overlap) {
   Offloader(expanded, what.layers).run(least);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

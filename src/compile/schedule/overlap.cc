@@ -2,13 +2,13 @@
 // so that they run while those compute. A call moves by swaps with its predecessor and stops at one
 // that it depends on: the same buffer with a write, the same queue, or, where transfers must keep
 // one order on all ranks, another transfer between stages.
-#include "compile/schedule/overlap.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 bool moves_early(const Program& p, const Call& c) {
@@ -62,4 +62,4 @@ void overlap(Program& p, int64_t calls) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -15,13 +15,38 @@
 // S divides m (m V + S − 1)(F + B) of its chunks, zero_bubble idles 0.33 to 0.67 of 1f1b's time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "compile/schedule/pipeline_shape.h"
+#include "base/enum_array.h"
+#include "compile/layout.h"
 
-namespace tessera {
+namespace tessera::compile {
+
+// The numbers that describe a pipeline, and the actions of its stages.
+
+enum class ActionKind : uint8_t { kForward, kBackward, kWeights };
+constexpr size_t count_of(ActionKind) { return 3; }
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  int64_t chunk = 0, microbatch = 0;
+  int64_t start = 0, finish = 0;  // where messages are free
+};
+
+struct PipelineShape {
+  PipelineSchedule schedule = PipelineSchedule::k1F1B;
+  int64_t stages = 1, interleave = 1, microbatches = 1;
+  std::vector<int64_t> cost;  // of the forward of each chunk, at least 1; its backward takes twice
+  bool backward = true;       // else forwards alone: validation
+
+  int64_t chunks() const { return stages * interleave; }
+};
+
+// Most micro-batches times chunks that `stage` may have begun and not finished.
+int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
 
 // The actions of each stage in order. Micro-batches of a chunk follow each other, in every kind.
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -1,17 +1,15 @@
 // Writes the calls of one stage: state and packing, then the pipeline's actions and messages in
 // issue order, then the update. An action expands to the calls of its chunk's blocks: forwards in
 // order, backwards in reverse.
-#include "compile/schedule/schedule.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
 
 #include "compile/schedule/call_list.h"
 #include "compile/schedule/issue_order.h"
 #include "compile/schedule/stage_blocks.h"
-#include "compile/schedule/stage_messages.h"
-#include "compile/schedule/state_frames.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 class Scheduler {
@@ -25,7 +23,7 @@ class Scheduler {
         calls_(e_, share.pipeline.stages > 1),
         messages_(e_, share, own_, calls_) {
     saving_nothing_ = own_.layers();
-    const size_t layers = trains() ? static_cast<size_t>(context.recompute.full_layers) : 0;
+    const size_t layers = trains() ? context.recompute.full_layers : 0;
     saving_nothing_.resize(std::min(layers, saving_nothing_.size()));
   }
 
@@ -107,7 +105,7 @@ std::vector<Scheduler::Updated> Scheduler::update_order() const {
     const WeightGroup& g = e_.groups[first];
     if (!g.per_layer && own_.holds(g)) order.push_back({&g, kNone});
     if (!g.per_layer || done[first]) continue;
-    const auto begin = static_cast<std::ptrdiff_t>(order.size());
+    const auto begin = std::ssize(order);
     for (const GroupId id : e_.groups.ids()) {
       const WeightGroup& other = e_.groups[id];
       if (!other.per_layer || done[id] || stream(other) != stream(g) || !are_alike(other, g))
@@ -156,4 +154,4 @@ Program schedule(Expanded& expanded, const Context& context, const StageShare& s
   return Scheduler(expanded, context, share).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,8 +3,9 @@
 #include "compile/schedule/stage_blocks.h"
 
 #include <algorithm>
+#include <map>
 
-namespace tessera {
+namespace tessera::compile {
 
 StageBlocks::StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share,
                          bool encoded)
@@ -15,8 +16,7 @@ StageBlocks::StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShar
       first_{0},
       holds_(blocks.size(), false) {
   for (const int64_t n : share_.layers) first_.push_back(first_.back() + n);
-  for (size_t c = static_cast<size_t>(share_.stage); c < chunks_.size();
-       c += static_cast<size_t>(share_.pipeline.stages))
+  for (int64_t c = share_.stage; c < std::ssize(chunks_); c += share_.pipeline.stages)
     for (const Visit& v : chunks_[c]) holds_[v.block] = true;
 }
 
@@ -45,4 +45,86 @@ std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
   return visits;
 }
 
-}  // namespace tessera
+// Gives state buffers their fixed offsets, one after another from 0: weights and optimizer state
+// first, then logits, then batches. Programs of one run share this state, so whatever they have in
+// common must get the same offsets; logits and batches, which differ, come last.
+
+namespace {
+
+int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+class StateFrames {
+ public:
+  StateFrames(Expanded& e, const StageBlocks& own, int64_t alignment, CallList& calls)
+      : e_(e), p_(e.program), own_(own), alignment_(alignment), calls_(calls) {
+    for (const WeightGroup& g : e.groups)
+      for (const FrameKindId k : g.state) owner_[k] = &g;
+  }
+
+  // Adds all kinds but the batches: those of logits, or all others.
+  void add_kinds(bool logits) {
+    for (const FrameKindId id : p_.kinds.ids()) {
+      if (!p_.kinds[id].state || is_batch(role(id)) || (role(id) == Role::kLogits) != logits)
+        continue;
+      if (!owner_.contains(id))
+        add_layers(id, layers_using(id));
+      else if (own_.holds(*owner_.at(id)))
+        add_layers(id, own_.layers(owner_.at(id)->blocks.at(0)));
+    }
+  }
+
+  void add_batches(int64_t microbatches) {
+    for (const FrameKindId id : p_.kinds.ids())
+      for (int64_t m = 0; is_batch(role(id)) && m < microbatches; ++m) add(id, kNone, m);
+  }
+
+ private:
+  // Returns the role of the kind's first value; all values of a kind agree in what matters here.
+  Role role(FrameKindId kind) const {
+    const std::vector<ValueId>& values = p_.kind(kind).values;
+    return values.empty() ? Role::kScratch : p_[values[0]].role;
+  }
+
+  void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    const FrameId f = calls_.frame(kind, layer, microbatch);
+    if (p_.kind(kind).host) return;  // place() gives it its offset
+    p_.frames[f].offset = p_.state_bytes;
+    p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
+  }
+
+  void add_layers(FrameKindId kind, const std::vector<int64_t>& layers) {
+    if (!(p_.kind(kind).per & kPerLayer)) return add(kind, kNone, kNone);
+    for (const int64_t l : layers) add(kind, l, kNone);
+  }
+
+  // Returns the layers of the stack whose forward reads or writes the kind; all layers if none
+  // does.
+  std::vector<int64_t> layers_using(FrameKindId kind) const {
+    const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
+    for (const BlockId b : e_.blocks.ids())
+      for (const Op& op : e_.blocks[b].forward)
+        if (std::any_of(op.inputs.begin(), op.inputs.end(), is_in) ||
+            std::any_of(op.outputs.begin(), op.outputs.end(), is_in))
+          return own_.layers(b);
+    return own_.layers();
+  }
+
+  const Expanded& e_;
+  Program& p_;
+  const StageBlocks& own_;
+  int64_t alignment_;
+  CallList& calls_;
+  std::map<FrameKindId, const WeightGroup*> owner_;
+};
+
+}  // namespace
+
+void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches, int64_t alignment,
+               CallList& calls) {
+  StateFrames frames(expanded, own, alignment, calls);
+  frames.add_kinds(false);
+  frames.add_kinds(true);
+  frames.add_batches(microbatches);
+}
+
+}  // namespace tessera::compile

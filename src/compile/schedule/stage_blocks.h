@@ -3,10 +3,11 @@
 
 #include <vector>
 
-#include "compile/lower/expanded.h"
+#include "compile/lower/expand.h"
+#include "compile/schedule/call_list.h"
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 class StageBlocks {
  public:
@@ -39,4 +40,9 @@ class StageBlocks {
   IdVector<BlockId, bool> holds_;
 };
 
-}  // namespace tessera
+// In the order of the kinds, logits and batches last: programs that differ in the number of tokens
+// or micro-batches agree on all before them. Offsets are multiples of `alignment`.
+void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches, int64_t alignment,
+               CallList& calls);
+
+}  // namespace tessera::compile

@@ -2,7 +2,40 @@
 // on the first stage, the head on the last.
 #include "compile/schedule/stage_share.h"
 
-namespace tessera {
+#include <algorithm>
+#include <array>
+
+#include "compile/schedule/block_shares.h"
+#include "compile/schedule/pipeline.h"
+
+namespace tessera::compile {
+
+// Merges the stacks of each stream by the numbers of their layers.
+
+std::vector<Visit> model_order(const IdVector<BlockId, Block>& blocks) {
+  std::vector<Visit> order;
+  EnumArray<HiddenStream, int64_t> ends;  // of each stream: how many layers it has so far
+  int64_t layers = 0;
+  for (BlockId b(0); blocks.contains(b);) {
+    const Block& block = blocks[b];
+    if (!block.is_stack()) {
+      const Positions at{block.input == kNone ? int64_t{kNone} : ends[block.from],
+                         block.output == kNone ? int64_t{kNone} : ends[block.to]};
+      order.push_back({b, kNone, layers, at});
+      b = BlockId(b.number() + 1);
+      continue;
+    }
+    const auto first = std::ssize(order);
+    for (; blocks.contains(b) && blocks[b].is_stack() && blocks[b].from == block.from;
+         b = BlockId(b.number() + 1))
+      for (const int64_t l : blocks[b].at) order.push_back({b, l, 0, {l, l + 1}});
+    std::sort(order.begin() + first, order.end(),
+              [](const Visit& x, const Visit& y) { return x.layer < y.layer; });
+    for (auto v = order.begin() + first; v != order.end(); ++v) v->before = layers++;
+    ends[block.from] = order.back().at.out;
+  }
+  return order;
+}
 
 std::vector<std::vector<Visit>> StageShare::chunks(const IdVector<BlockId, Block>& blocks) const {
   std::vector<std::vector<Visit>> of(layers.size());
@@ -19,4 +52,35 @@ std::vector<std::vector<Visit>> StageShare::chunks(const IdVector<BlockId, Block
   return of;
 }
 
-}  // namespace tessera
+// Divides a model into stages: the layers of each chunk, the order of actions, and the stages that
+// hold each block.
+
+StageShare assign_stages(const Graph& g, const CompileRequest& r) {
+  StageShare share;
+  PipelineShape& p = share.pipeline;
+  p.schedule = r.layout.pipeline_schedule;
+  p.stages = r.layout.pipeline;
+  p.interleave = r.layout.interleave;
+  p.microbatches = r.microbatches;
+  p.backward = r.purpose == Purpose::kTrain;
+  const BlockShares shares = shares_of(g.blocks, g.values);
+  share.layers = r.layout.stages.empty() ? spread_layers(shares, p.chunks()) : r.layout.stages;
+  p.cost = chunk_costs(shares, share.layers);
+  share.actions = pipeline_actions(p);
+  return share;
+}
+
+StagesOfBlocks holders_of(const Graph& g, const StageShare& share) {
+  StagesOfBlocks holders(g.blocks.size());
+  const std::vector<std::vector<Visit>> chunks = share.chunks(g.blocks);
+  for (int64_t c = 0; c < std::ssize(chunks); ++c) {
+    const int64_t stage = c % share.pipeline.stages;
+    for (const Visit& v : chunks[c])
+      if (!std::count(holders[v.block].begin(), holders[v.block].end(), stage))
+        holders[v.block].push_back(stage);
+  }
+  for (std::vector<int64_t>& stages : holders) std::sort(stages.begin(), stages.end());
+  return holders;
+}
+
+}  // namespace tessera::compile

@@ -6,9 +6,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "compile/schedule/pipeline.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 constexpr const char* kLetters[] = {"F", "B", "W"};
@@ -37,7 +38,7 @@ Timeline timeline_of(const PipelineShape& shape) {
     }
   t.unit = std::max<int64_t>(unit, 1);
   t.end = end / t.unit;
-  if (end > 0) t.idle = 1 - static_cast<double>(busy) / static_cast<double>(end * shape.stages);
+  if (end > 0) t.idle = 1 - ratio(busy, end * shape.stages);
   return t;
 }
 
@@ -65,7 +66,7 @@ int64_t columns(const PipelineShape& p, const Timeline& t) {
   for (const auto& row : t.rows)
     for (const Action& a : row) {
       const int64_t units = (a.finish - a.start) / t.unit;
-      const auto wanted = static_cast<int64_t>(label(p, a).size()) + 1;
+      const int64_t wanted = std::ssize(label(p, a)) + 1;
       most = std::max(most, (wanted + units - 1) / units);
     }
   return most;
@@ -86,6 +87,8 @@ std::string rectangle(const PipelineShape& p, const Timeline& t, int64_t stage, 
 
 }  // namespace
 
+// A label is at the start of its action; dashes (of a backward) or spaces fill it to its
+// finish.
 std::string timeline_text(const PipelineShape& shape) {
   const Timeline t = timeline_of(shape);
   const int64_t wide = columns(shape, t);
@@ -122,4 +125,4 @@ std::string timeline_svg(const PipelineShape& shape) {
   return out + "</svg>\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

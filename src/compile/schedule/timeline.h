@@ -11,13 +11,13 @@
 
 #include <string>
 
-#include "compile/schedule/pipeline_shape.h"
+#include "compile/schedule/pipeline.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 std::string timeline_text(const PipelineShape& shape);
 
 // An image that stands alone; every action names itself when pointed at.
 std::string timeline_svg(const PipelineShape& shape);
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 // A gather is shared by neighboring compute calls that use the same weights (the backward of a
 // layer after its recomputation, for example); any other use gets its own, so at most a few layers
 // of gathered weights are alive at once.
-#include "compile/schedule/zero.h"
+#include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -16,10 +16,10 @@
 #include <tuple>
 
 #include "compile/schedule/call_list.h"
-#include "compile/schedule/drop_unused.h"
+#include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/gradient_additions.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 class Zero {
@@ -166,4 +166,4 @@ void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan) {
   Zero(program, expanded, plan).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -18,7 +18,7 @@ std::vector<OutputSpec> infer_copy(const Op&, const Inputs& in) {
 
 // Rounding is not linear, so partial sums are reduced before it.
 ShardingRule sharding(const Op& op, ValueSpan values) {
-  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
+  const int rank = values[op.inputs[0]].shape.rank();
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {}};
 }
@@ -34,7 +34,7 @@ ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
 Cost cost_of_copy(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.work = Work::kHostCopy;
-  c.moved_bytes = static_cast<double>(values[op.inputs[0]].bytes());
+  c.moved_bytes = bytes_of(values, op.inputs[0]);
   return c;
 }
 

@@ -33,6 +33,8 @@ std::vector<OutputSpec> infer_loss(const Op& op, const Inputs& in) {
   return out;
 }
 
+// The outputs of the first two ops lack the label v. Split along it, each rank has the maximum and
+// the sums of its part of the vocabulary, and they are partial: reduced to the maximum and the sum.
 ShardingRule sharding_max(const Op&, ValueSpan) { return {{"btv"}, {"bt"}, "btv", {}, true}; }
 ShardingRule sharding_sums(const Op&, ValueSpan) {
   return {{"btv", "bt", "bt"}, {"bts"}, "btv", {}};

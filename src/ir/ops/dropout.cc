@@ -26,7 +26,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
 }
 
 std::string labels(const Op& op, ValueSpan values) {
-  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
+  const int rank = values[op.inputs[0]].shape.rank();
   return std::string("bcdefgh").substr(0, rank);
 }
 

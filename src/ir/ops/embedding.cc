@@ -35,13 +35,13 @@ void gradient(Gradients& g, const Op& op) {
 // Only the rows of the table that are looked up are moved.
 Cost cost(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
-  c.moved_bytes = 2.0 * static_cast<double>(values[op.outputs[0]].bytes());
+  c.moved_bytes = 2.0 * bytes_of(values, op.outputs[0]);
   return c;
 }
 // dy is read, and its rows of the gradient of the table are read and written.
 Cost cost_grad(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
-  c.moved_bytes = 3.0 * static_cast<double>(values[op.inputs[1]].bytes());
+  c.moved_bytes = 3.0 * bytes_of(values, op.inputs[1]);
   return c;
 }
 

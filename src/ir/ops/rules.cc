@@ -1,10 +1,6 @@
 // The table of all rules, indexed by the kind of op, and helpers that several rules share.
 #include "ir/ops/rules.h"
 
-#include <array>
-
-#include "ir/chunk.h"
-
 namespace tessera {
 namespace {
 
@@ -17,23 +13,14 @@ constexpr const OpRule* rule_in_table() {
 }
 
 template <class... Ts>
-constexpr std::array<const OpRule*, kOpKinds> rules_of(TypeList<Ts...>) {
+constexpr EnumArray<OpKind, const OpRule*> rules_of(TypeList<Ts...>) {
   return {rule_in_table<Ts>()...};
 }
 constexpr auto kRules = rules_of(OpTypes());
 
 }  // namespace
 
-const OpRule& rule_of(OpKind kind) { return *kRules.at(static_cast<size_t>(kind)); }
-
-// Each operand is read and each output written once: the cost of element-wise ops.
-Cost sweep_cost(const Op& op, ValueSpan values) {
-  Cost c;
-  for (const ValueId v : op.inputs) c.bytes += static_cast<double>(values[v].bytes());
-  for (const ValueId v : op.outputs) c.bytes += static_cast<double>(values[v].bytes());
-  c.moved_bytes = c.bytes;
-  return c;
-}
+const OpRule& rule_of(OpKind kind) { return *kRules.at(kind); }
 
 Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<ProductShape> products) {
   Cost c = sweep_cost(op, values);
@@ -43,11 +30,6 @@ Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<Product
   c.flops = {flops, flops, flops};
   c.products = std::move(products);
   return c;
-}
-
-Cost cost_of(const Op& op, ValueSpan values) {
-  return on_chunk(op, values,
-                  [](const Op& of, ValueSpan own) { return rule_of(of).cost(of, own); });
 }
 
 InPlace in_place_of(const Op& op) {

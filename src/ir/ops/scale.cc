@@ -16,8 +16,9 @@ std::vector<OutputSpec> infer_accumulate(const Op& op, const Inputs& in) {
   return {{".sum", op.as<Accumulate>().into, in[0]->shape}};
 }
 
+// Linear and element-wise: a split along any dimension passes through, and so does a partial sum.
 ShardingRule sharding(const Op& op, ValueSpan values) {
-  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
+  const int rank = values[op.inputs[0]].shape.rank();
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {{0}}};
 }

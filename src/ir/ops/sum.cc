@@ -7,10 +7,10 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  const auto terms = static_cast<size_t>(op.as<Sum>().terms);
-  CHECK(terms >= 1 && terms <= in.size(), "sum of {} terms", terms);
+  const int64_t terms = op.as<Sum>().terms;
+  CHECK(terms >= 1 && terms <= std::ssize(in), "sum of {} terms", terms);
   const Shape& y = in[0]->shape;
-  for (size_t i = 1; i < in.size(); ++i) {
+  for (int64_t i = 1; i < std::ssize(in); ++i) {
     const Shape& s = in[i]->shape;
     for (int d = 1; d <= s.rank(); ++d)
       CHECK(s[-d] == y[-d] && (i >= terms || s.rank() == y.rank()), "sum of {} and {}",
@@ -38,10 +38,10 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
   ShardingRule r;
   r.linear.emplace_back();
   const std::string all = letters(values[op.outputs[0]].shape.rank());
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const auto rank = static_cast<size_t>(values[op.inputs[i]].shape.rank());
+  for (int i = 0; i < std::ssize(op.inputs); ++i) {
+    const int rank = values[op.inputs[i]].shape.rank();
     r.inputs.push_back(all.substr(all.size() - rank));
-    r.linear[0].push_back(static_cast<int>(i));
+    r.linear[0].push_back(i);
   }
   r.outputs = {all};
   r.splits = all;
@@ -49,14 +49,16 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
 }
 ShardingRule sharding_bias(const Op& op, ValueSpan values) {
   const std::string all = letters(values[op.inputs[0]].shape.rank());
-  const std::string out = all.substr(all.size() - static_cast<size_t>(op.as<BiasGrad>().dims));
+  const std::string out = all.substr(all.size() - op.as<BiasGrad>().dims);
   return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {{0}}};
 }
 
+// Every term has the gradient dy itself. A bias was repeated over the leading dimensions, so it has
+// the sum of dy over these: one op for all biases, which have the same gradient.
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto terms = static_cast<size_t>(op.as<Sum>().terms);
+  const int64_t terms = op.as<Sum>().terms;
   std::vector<ValueId> biases;
   for (size_t i = terms; i < op.inputs.size(); ++i) biases.push_back(g.weight(op.inputs[i]));
   if (!biases.empty()) {
@@ -64,7 +66,7 @@ void gradient(Gradients& g, const Op& op) {
     const auto count = std::ssize(biases);
     g.builder().emit(BiasGrad{.dims = dims, .count = count}, op.origin, {dy}, biases);
   }
-  for (size_t i = 0; i < terms; ++i)
+  for (int64_t i = 0; i < terms; ++i)
     if (g.wanted(op.inputs[i])) g.add(op.inputs[i], dy);
 }
 

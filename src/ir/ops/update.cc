@@ -1,6 +1,6 @@
 // Rules of the optimizers' updates. They work on flat buffers; outputs are updated in place.
 #include "base/error.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
@@ -49,8 +49,7 @@ std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
 // Moments and master weights are read as well as written.
 Cost cost_one_pass(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
-  for (size_t i = 1; i < op.outputs.size(); ++i)
-    c.moved_bytes += static_cast<double>(values[op.outputs[i]].bytes());
+  for (size_t i = 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
   return c;
 }
 

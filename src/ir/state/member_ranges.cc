@@ -14,15 +14,11 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-namespace {
-
-constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
                                        const Coordinates& at) {
-  const bool divided = flat.sharding.place[kShardAxis] == 0;
+  const bool divided = flat.sharding.place[AxisKind::kShard] == 0;
   const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
   std::vector<MemberRange> ranges;
   for (size_t index = 0; index < p.kind(table).values.size(); ++index) {

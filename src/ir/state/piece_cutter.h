@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/box.h"
-#include "ir/state/state_piece.h"
+#include "base/shape.h"
+#include "ir/state/pieces.h"
 
 namespace tessera {
 

@@ -13,10 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
-
 bool is_divided(const Program& p, FrameKindId kind) {
-  return p[p.kind(kind).values.at(0)].sharding.place[kShardAxis] == 0 &&
+  return p[p.kind(kind).values.at(0)].sharding.place[AxisKind::kShard] == 0 &&
          p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
 }
 
@@ -75,8 +73,8 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
 void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
                  std::vector<StatePiece>& out) {
   bool first = is_first_stage(p, p.kind(kind));
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    first = first && (a == static_cast<size_t>(AxisKind::kPipeline) || at.at[a] == 0);
+  for (const AxisKind a : Enumerators<AxisKind>())
+    first = first && (a == AxisKind::kPipeline || at[a] == 0);
   for (const ValueId v : p.kind(kind).values) {
     StatePiece x;
     x.name = full_name(p[v], layer);

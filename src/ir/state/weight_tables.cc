@@ -2,11 +2,7 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-namespace {
-
-constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
-
-}  // namespace
+namespace {}  // namespace
 
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
   FrameKindId found = kNone;
@@ -14,7 +10,7 @@ FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool div
     const FrameKind& kind = p.kinds[k];
     if (kind.like != weights || kind.values.empty()) continue;
     const Value& v = p[kind.values[0]];
-    if (v.role != role || (v.sharding.place[kShardAxis] == 0) != divided) continue;
+    if (v.role != role || (v.sharding.place[AxisKind::kShard] == 0) != divided) continue;
     if (kind.host) return k;
     if (found == kNone) found = k;
   }
@@ -30,9 +26,9 @@ FrameKindId factors_of(const Program& p, FrameKindId weights) {
 // True for the first of the ranks that hold the same elements of a weight: coordinate 0 on every
 // axis that does not divide it.
 bool stands_in_stage(const Value& w, const Coordinates& at) {
-  for (size_t a = 0; a < kMaxAxes; ++a) {
-    if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;
-    if (w.sharding.place[a] < 0 && at.at[a] != 0) return false;
+  for (const AxisKind a : Enumerators<AxisKind>()) {
+    if (a == AxisKind::kShard || a == AxisKind::kPipeline) continue;
+    if (w.sharding.place[a] < 0 && at[a] != 0) return false;
   }
   return true;
 }

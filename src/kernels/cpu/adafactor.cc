@@ -76,7 +76,7 @@ class InterleavedSum {
   std::array<double, kSums> sums_ = {};
 };
 
-double square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
+double square(double x) { return x * x; }
 
 }  // namespace
 
@@ -122,8 +122,7 @@ void launch(Cpu, const Launch&, const FactorMeansArgs& a) {
   // b = 1 - t^-decay_power is 0 in the first step, so the moments need no bias correction.
   const double b = 1 - std::pow(*a.numbers.step, -a.decay_power);
   const auto mix = [b](float& mean, double sum, int64_t n) {
-    mean =
-        static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
+    mean = rounded(b * mean + (1 - b) * sum / static_cast<double>(n));
   };
   const int64_t per_row = shape.columns > 0 ? shape.columns : 1;
   for (int64_t i = 0; i < shape.rows; ++i) mix(a.rows[i], a.row_sums[i], per_row);
@@ -137,13 +136,15 @@ void launch(Cpu, const Launch&, const FactorScalesArgs& a) {
   double mean = 1;
   if (shape.columns > 0) {
     mean = 0;
-    for (int64_t i = 0; i < shape.rows; ++i) mean += static_cast<double>(a.rows[i]);
+    for (int64_t i = 0; i < shape.rows; ++i) mean += a.rows[i];
     mean /= static_cast<double>(shape.rows);
   }
   for (int64_t i = 0; i < shape.rows; ++i)
-    a.row_scales[i] = static_cast<float>(1 / std::sqrt(static_cast<double>(a.rows[i]) / mean));
-  for (int64_t j = 0; j < shape.columns; ++j)
-    a.column_scales[j] = static_cast<float>(1 / std::sqrt(static_cast<double>(a.columns[j])));
+    a.row_scales[i] = rounded(1 / std::sqrt(a.rows[i] / mean));
+  for (int64_t j = 0; j < shape.columns; ++j) {
+    const double of_column = a.columns[j];
+    a.column_scales[j] = rounded(1 / std::sqrt(of_column));
+  }
 }
 
 namespace {
@@ -157,8 +158,8 @@ double sum_of_squares(const UpdateSquaresArgs& a) {
     InterleavedSum sum;
     each_chunk(a.gradient, begin, end, [&](const float* x, int64_t first, int64_t n) {
       sum.add(n, [&](int64_t i) {
-        const double u = static_cast<double>(x[i]) * static_cast<double>(others[first + i]);
-        return u * u;
+        const double u = x[i];
+        return square(u * others[first + i]);
       });
     });
     return sum.total();
@@ -168,7 +169,7 @@ double sum_of_squares(const UpdateSquaresArgs& a) {
   for (int64_t r = first_row(s); r < end_row(s); ++r) {
     // The factors of scale and row are the same for the whole row and are applied to its sum.
     const RowPart p = part_in_row(s, r);
-    const double factor = scale * static_cast<double>(scales.row_scales[r]);
+    const double factor = scale * scales.row_scales[r];
     total += sum_of(p.begin, p.end, scales.column_scales + p.column) * factor * factor;
   }
   return total;
@@ -194,8 +195,7 @@ void launch(Cpu, const Launch& l, const AdafactorArgs& a) {
   operands.row_scales = a.scales.row_scales;
   operands.column_scales = a.scales.column_scales;
   // u / max(1, rms(u) / update_clip), as one factor for all elements.
-  operands.update_clip =
-      static_cast<float>(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
+  operands.update_clip = rounded(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands, l.threads);
 }
 

@@ -14,7 +14,6 @@
 #include "kernels/cpu/attention_scope.h"
 #include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/relative_position.h"
 
 namespace tessera::kernels {
 

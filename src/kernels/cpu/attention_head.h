@@ -5,7 +5,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/cpu/philox_words.h"
+#include "kernels/cpu/random_rows.h"
 
 namespace tessera::kernels {
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "kernels/attention.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/relative_position.h"
 
 namespace tessera::kernels {
 
@@ -64,6 +64,8 @@ float* ScopeOfHeads::part(int64_t sample, int64_t head) const {
   return parts_ + (sample * p_.heads() + head) * scope_.bias.shape[1];
 }
 
+// The kernel sums the gradient of a bias by distance; here the distances of a bucket are joined.
+// Each (sample, head) has its own sums, so threads share none.
 void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const {
   if (!scope_.bias) return;
   float* const sums = part(sample, head);
@@ -71,6 +73,7 @@ void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const 
   for (int64_t x = 0; x < distances(); ++x) sums[buckets_[x]] += h.d_bias[x];
 }
 
+// Adds the samples in order: the bits do not depend on which thread had which sample.
 void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
   if (!scope_.bias) return;
   CHECK(d_bias.elements() == scope_.bias.elements(), "the gradient of a bias of {} in {}",
@@ -85,7 +88,22 @@ void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
 }
 
 int64_t scope_bytes(int64_t t, int64_t s, int64_t bias_parts) {
-  return (round_up(t + s, kPad) + bias_parts) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(round_up(t + s, kPad) + bias_parts);
+}
+
+// Distances below `exact` have a bucket each. Beyond, bucket numbers grow with the logarithm of the
+// distance and reach the last one at r.distance. In f32, as transformers
+// and Mesh TensorFlow compute it: another rounding would move distances to other buckets.
+int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query) {
+  const int64_t side = r.causal ? r.buckets : r.buckets / 2, exact = side / 2;
+  const int64_t first = !r.causal && key_minus_query > 0 ? side : 0;
+  const int64_t n = r.causal ? std::max<int64_t>(-key_minus_query, 0) : std::abs(key_minus_query);
+  if (n < exact) return first + n;
+  const float ratio = static_cast<float>(n) / static_cast<float>(exact);
+  const float whole =
+      rounded(std::log(static_cast<double>(r.distance) / static_cast<double>(exact)));
+  const float far = std::log(ratio) / whole * static_cast<float>(side - exact);
+  return first + std::min(exact + static_cast<int64_t>(far), side - 1);
 }
 
 }  // namespace tessera::kernels

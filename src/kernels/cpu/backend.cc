@@ -41,4 +41,9 @@ double CpuBackend::matrix_rate(DType type, const std::function<double()>&) const
   return measure_matrix_rate(type, cpu_, threads());
 }
 
+const KernelTable& cpu_kernels() {
+  static constexpr KernelTable kTable = table_of<Cpu>(AllArgs());
+  return kTable;
+}
+
 }  // namespace tessera::kernels

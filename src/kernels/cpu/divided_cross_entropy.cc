@@ -8,10 +8,10 @@
 
 #include "kernels/cross_entropy.h"
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/divided_cross_entropy_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/softmax_row_simd.h"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/divided_cross_entropy_simd.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/softmax_row_simd.h"
 
 namespace tessera::kernels {
 
@@ -56,7 +56,7 @@ void launch(Cpu, const Launch& options, const LogitsSumsArgs& a) {
       float* const z = l.z.f32() + n * width;
       const float most = a.max.f32()[n];
       const int64_t own = column_of(l, n, labels.as<int32_t>()[n]);
-      sums.f32()[2 * n] = static_cast<float>(run(z, l.columns, most));
+      sums.f32()[2 * n] = rounded(run(z, l.columns, most));
       sums.f32()[2 * n + 1] = own >= 0 ? z[own] - most : 0.0f;
     }
   });
@@ -70,8 +70,8 @@ void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
   // rows.
   for (int64_t n = 0; a.report != nullptr && n < rows; ++n) {
     if (labels[n] == kIgnoredLabel) continue;
-    const float* s = a.sums.f32() + 2 * n;
-    a.report[0] += std::log(static_cast<double>(s[0])) - static_cast<double>(s[1]);
+    const double sum = a.sums.f32()[2 * n], own = a.sums.f32()[2 * n + 1];
+    a.report[0] += std::log(sum) - own;
     a.report[1] += 1;
   }
   if (!a.gradient) return;

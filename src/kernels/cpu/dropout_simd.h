@@ -1,5 +1,5 @@
 // Dropout by rows, for one instruction set.
-#include "kernels/cpu/dropout_rows.h"
+#include "kernels/cpu/random_rows.h"
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/philox_simd.h"  // after simd.h
@@ -12,18 +12,18 @@ HWY_NOINLINE inline void DropRows(const DropoutRows& a, int64_t begin, int64_t e
   const F f;
   const hn::RebindToUnsigned<F> u;
   const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
-  const auto threshold = hn::Set(s, static_cast<int32_t>(a.threshold));
+  const auto threshold = hn::Set(s, a.threshold);
   const V scale = hn::Set(f, a.scale);
   alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // a last vector may end beyond
   for (int64_t row = begin; row < end; ++row) {
-    const auto sample = static_cast<uint64_t>(a.samples[row / a.rows]);
+    const uint64_t sample = a.samples[row / a.rows];
     const int64_t first =
         (a.window.first_row + row % a.rows) * a.window.width + a.window.first_column;
     int64_t c = 0;
     while (c < a.d) {
       // A row may begin within a Philox block of four words; `lead` words are skipped.
       const int64_t element = first + c, lead = element % 4;
-      PhiloxWords(a.key, static_cast<uint64_t>(element / 4), sample, words);
+      PhiloxWords(a.key, element / 4, sample, words);
       const int64_t n = HWY_MIN(kPhiloxWords - lead, a.d - c);
       for (int64_t i = 0; i < n; i += kLanes) {
         // 24 bits per word, compared with p 2^24: exactly uniform(word) < p.

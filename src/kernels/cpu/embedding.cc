@@ -8,14 +8,14 @@
 #include <numeric>
 #include <span>
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/embedding_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/elementwise_simd.h"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/embedding_simd.h"
+#include "kernels/cpu/elementwise_simd.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {
 
-HWY_EXPORT(CopyRow);
+HWY_EXPORT(CastRange);
 HWY_EXPORT(AddRowTo);
 
 namespace {
@@ -77,12 +77,12 @@ void launch(Cpu, const Launch& l, const EmbeddingArgs& a) {
         to_string(a.y.shape));
   const Source from(a.table);
   const Sink to(a.y);
-  const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRow);
+  const auto cast = &HWY_DYNAMIC_DISPATCH(CastRange);
   parallel_rows(count, d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int64_t row = row_of(n);
       if (row >= 0) {
-        copy(from + row * d, to + n * d, d);
+        cast(from + row * d, to + n * d, 0, d);
       } else {
         std::memset((to + n * d).data, 0, d * to.bytes());
       }
@@ -92,7 +92,7 @@ void launch(Cpu, const Launch& l, const EmbeddingArgs& a) {
 
 int64_t workspace_bytes(Cpu, const EmbeddingGradArgs& a, int) {
   if (a.d_table.dtype == DType::kF32) return 0;
-  return a.ids.elements() * static_cast<int64_t>(sizeof(int32_t));
+  return bytes_for<int32_t>(a.ids.elements());
 }
 
 // In f32 the sums are formed in the table itself. In 16 bits that would round after every token, so

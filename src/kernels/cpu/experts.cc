@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/cast.h"
-#include "kernels/fill.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/experts_simd.h"

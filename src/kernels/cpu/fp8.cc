@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
@@ -27,7 +28,7 @@ uint32_t largest_bits(const T* x, int64_t n, int threads) {
                                    : most) schedule(static) \
     num_threads(threads) if (n > kGrainElements)
   for (int64_t i = 0; i < n; ++i)
-    most = std::max(most, std::bit_cast<uint32_t>(static_cast<float>(x[i])) & ~kSign);
+    most = std::max(most, std::bit_cast<uint32_t>(as_f32(x[i])) & ~kSign);
   return most;
 }
 
@@ -49,7 +50,9 @@ float nearest(float x, const Fp8Format& f) {
 }
 
 template <class T>
-void round_all(const T* x, int64_t n, Fp8 f, T* y, int threads) {
+void round_all(const void* from, int64_t n, Fp8 f, void* to, int threads) {
+  const T* const x = static_cast<const T*>(from);
+  T* const y = static_cast<T*>(to);
   const uint32_t most = largest_bits(x, n, threads);
   if (most >= kInfinity) {
     std::fill(y, y + n, T(std::numeric_limits<float>::quiet_NaN()));
@@ -60,7 +63,7 @@ void round_all(const T* x, int64_t n, Fp8 f, T* y, int threads) {
   const float scale = std::ldexp(1.0f, k), back = std::ldexp(1.0f, -k);
   parallel_ranges(n, kGrainElements, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      y[i] = T(nearest(static_cast<float>(x[i]) * scale, format) * back);
+      store_f32(nearest(as_f32(x[i]) * scale, format) * back, y[i]);
   });
 }
 
@@ -81,11 +84,11 @@ float nearest_fp8(float x, Fp8 f) { return nearest(x, format_of(f)); }
 void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y, int threads) {
   switch (type) {
     case DType::kF32:
-      return round_all(static_cast<const float*>(x), n, f, static_cast<float*>(y), threads);
+      return round_all<float>(x, n, f, y, threads);
     case DType::kBF16:
-      return round_all(static_cast<const BF16*>(x), n, f, static_cast<BF16*>(y), threads);
+      return round_all<BF16>(x, n, f, y, threads);
     case DType::kF16:
-      return round_all(static_cast<const F16*>(x), n, f, static_cast<F16*>(y), threads);
+      return round_all<F16>(x, n, f, y, threads);
     default:
       CHECK(false, "{} rounded to eight bits", name_of(type));
   }

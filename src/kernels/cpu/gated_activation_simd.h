@@ -1,5 +1,5 @@
 // The gated activation and its gradient, for one instruction set.
-#include "kernels/cpu/gated_rows.h"
+#include "kernels/cpu/activation_rows.h"
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/activation_simd.h"  // after simd.h

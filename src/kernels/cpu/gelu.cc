@@ -25,7 +25,7 @@ void launch(Cpu, const Launch& l, const GeluArgs& a) {
 
 int64_t workspace_bytes(Cpu, const GeluGradArgs& a, int) {
   if (a.dbias.shape.rank() == 0) return 0;
-  return row_blocks(rows_of(a.x)) * columns_of(a.x) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(row_blocks(rows_of(a.x)) * columns_of(a.x));
 }
 
 void launch(Cpu, const Launch& l, const GeluGradArgs& a) {
@@ -34,7 +34,8 @@ void launch(Cpu, const Launch& l, const GeluGradArgs& a) {
             (!a.bias || a.bias.elements() == d) && (!a.dbias || a.dbias.elements() == d),
         "gelu_grad: x {}, bias {}, dy {}, dx {}", to_string(a.x.shape), to_string(a.bias.shape),
         to_string(a.dy.shape), to_string(a.dx.shape));
-  const auto partials = a.dbias ? static_cast<float*>(l.workspace) : nullptr;
+  // A block of rows is one task: it writes dx, and with a bias the column sums of the block.
+  const auto partials = a.dbias ? l.room<float>() : nullptr;
   const GeluGradRows g{.erf = a.kind == GeluKind::kErf,
                        .x = a.x,
                        .bias = a.bias ? Source(a.bias) : Source(),

@@ -1,5 +1,5 @@
 // Rows of gelu and of its gradient, for one instruction set.
-#include "kernels/cpu/gelu_rows.h"
+#include "kernels/cpu/activation_rows.h"
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/activation_simd.h"  // after simd.h

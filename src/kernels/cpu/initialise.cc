@@ -26,4 +26,11 @@ void initialise_normal(const TensorView& y, const NormalInitialiser& n, int thre
                   [&](int64_t from, int64_t to) { draw(range, first + from, first + to); });
 }
 
+void fill(const TensorView& y, float value, int threads) {
+  const Sink to(y);
+  parallel_ranges(y.elements(), kGrainElements, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to.set(i, value);
+  });
+}
+
 }  // namespace tessera::kernels

@@ -1,6 +1,6 @@
 // Normal numbers for one instruction set. Every operation is exactly rounded and none is fused, so
 // that all targets give the same bits.
-#include "kernels/cpu/initialise_range.h"
+#include "kernels/cpu/random_rows.h"
 #include "kernels/cpu/simd.h"
 // After simd.h.
 #include "kernels/cpu/philox_simd.h"
@@ -66,7 +66,7 @@ HWY_INLINE void DrawNormals(const NormalRange& a, int64_t chunk, float* z) {
   const F d;
   const hn::RebindToUnsigned<F> du;
   alignas(64) uint32_t words[kPhiloxWords];
-  PhiloxWords(a.key, static_cast<uint64_t>(chunk * kPhiloxBlocks), 0, words);
+  PhiloxWords(a.key, chunk * kPhiloxBlocks, 0, words);
   for (int64_t i = 0; i < kPhiloxWords; i += 2 * kLanes) {
     hn::Vec<decltype(du)> w0, w1;
     hn::LoadInterleaved2(du, words + i, w0, w1);

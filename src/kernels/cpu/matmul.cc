@@ -19,10 +19,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/tiled_product.h"
-#include "tensor/memory_limits.h"
+#include "tensor/process_limits.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
@@ -104,7 +106,7 @@ void require_space_for_code() {
     throw Error(
         "the process may map only {:.1f} MiB more, and generating the code of a matrix product "
         "needs up to {}. Raise the limit of its address space (ulimit -v).",
-        static_cast<double>(std::max<int64_t>(free, 0)) / 0x1p20, kCodeBytes >> 20);
+        mib(std::max<int64_t>(free, 0)), kCodeBytes >> 20);
 }
 
 // How B gets into oneDNN's own order: not at all, by pack() before the runs, or at the start of
@@ -140,8 +142,8 @@ class LibraryProduct {
         plan_product(engine_, a, packing == Packing::kNone ? b : any, c, attributes);
     implementation_ = description.impl_info_str();
     product_ = dnnl::matmul(description);
-    scratch_bytes_ = aligned(static_cast<int64_t>(description.scratchpad_desc().get_size()));
-    packed_bytes_ = static_cast<int64_t>(description.weights_desc().get_size());
+    scratch_bytes_ = aligned(description.scratchpad_desc().get_size());
+    packed_bytes_ = description.weights_desc().get_size();
     a_ = Memory(a, engine_, nullptr);
     b_ = Memory(description.weights_desc(), engine_, nullptr);
     c_ = Memory(c, engine_, nullptr);
@@ -177,7 +179,7 @@ class LibraryProduct {
   void run(const void* a, const void* b, void* c, void* workspace) {
     const TeamSize team(threads_);
     if (packing_ == Packing::kInRun && reorder_) {
-      void* const packed = static_cast<std::byte*>(workspace) + scratch_bytes_;
+      void* const packed = element(workspace, DType::kU8, scratch_bytes_);
       pack(b, packed);
       b = packed;
     }
@@ -239,7 +241,7 @@ struct Matmul::Plan {
 
 void Matmul::Plan::round(const void*& a, const void*& b, void*& workspace) const {
   if (!rounds()) return;
-  auto* const to = static_cast<std::byte*>(workspace);
+  std::byte* const to = element(workspace, DType::kU8, 0);
   std::byte* const to_b = to + rounded_bytes_a();
   round_to_fp8(a, shape.a, shape.m * shape.k, shape.fp8_a, to, threads);
   round_to_fp8(b, shape.b, shape.k * shape.n, shape.fp8_b, to_b, threads);

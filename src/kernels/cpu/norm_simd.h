@@ -1,8 +1,6 @@
 // The norms and their gradient, for one instruction set.
 #include "kernels/cpu/norm_rows.h"
-#include "kernels/cpu/simd.h"
-
-#include "kernels/cpu/add_row_simd.h"  // after simd.h
+#include "kernels/cpu/sum_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

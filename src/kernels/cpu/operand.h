@@ -15,21 +15,10 @@ inline DType number_type(const TensorView& v) {
   return v.dtype;
 }
 
-// One number, and its rounding to nearest.
-inline float read_number(const void* data, DType type, int64_t i) {
-  if (type == DType::kF32) return static_cast<const float*>(data)[i];
-  if (type == DType::kBF16) return static_cast<float>(static_cast<const BF16*>(data)[i]);
-  return static_cast<float>(static_cast<const F16*>(data)[i]);
-}
-inline void write_number(void* data, DType type, int64_t i, float x) {
-  if (type == DType::kF32)
-    static_cast<float*>(data)[i] = x;
-  else if (type == DType::kBF16)
-    static_cast<BF16*>(data)[i] = BF16(x);
-  else
-    static_cast<F16*>(data)[i] = F16(x);
-}
+// The f32 nearest to x.
+inline float rounded(double x) { return static_cast<float>(x); }
 
+// An array to read numbers from.
 struct Source {
   const void* data = nullptr;
   DType type = DType::kF32;
@@ -37,13 +26,19 @@ struct Source {
   Source(const TensorView& v) : data(v.data), type(number_type(v)) {}  // NOLINT: meant to convert
   Source(const void* p, DType t) : data(p), type(t) {}
   explicit operator bool() const { return data != nullptr; }
-  Source operator+(int64_t elements) const {
-    return {static_cast<const char*>(data) + elements * bytes(), type};
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data);
   }
   int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }  // of a number
-  float operator[](int64_t i) const { return read_number(data, type, i); }
+  Source operator+(int64_t elements) const { return {as<char>() + elements * bytes(), type}; }
+  float operator[](int64_t i) const {
+    if (type == DType::kF32) return as<float>()[i];
+    return type == DType::kBF16 ? as_f32(as<BF16>()[i]) : as_f32(as<F16>()[i]);
+  }
 };
 
+// An array to write numbers to, rounded to nearest.
 struct Sink {
   void* data = nullptr;
   DType type = DType::kF32;
@@ -52,11 +47,20 @@ struct Sink {
   Sink(void* p, DType t) : data(p), type(t) {}
   explicit operator bool() const { return data != nullptr; }
   operator Source() const { return {data, type}; }  // NOLINT
-  Sink operator+(int64_t elements) const {
-    return {static_cast<char*>(data) + elements * bytes(), type};
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
   }
   int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }
-  void set(int64_t i, float x) const { write_number(data, type, i, x); }
+  Sink operator+(int64_t elements) const { return {as<char>() + elements * bytes(), type}; }
+  void set(int64_t i, float x) const {
+    if (type == DType::kF32)
+      as<float>()[i] = x;
+    else if (type == DType::kBF16)
+      store_f32(x, as<BF16>()[i]);
+    else
+      store_f32(x, as<F16>()[i]);
+  }
 };
 
 // A view as rows of its last axis.

@@ -82,13 +82,13 @@ KeyHead PackedHeads::keys(const TensorView& v, int64_t sample, int64_t group, fl
 int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use) {
   Carver count{nullptr};
   carve(count, t, s, d, use == HeadUse::kGradient);
-  return count.used * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(count.used);
 }
 
 HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t s, int64_t d,
                          HeadUse use) {
-  char* const base = static_cast<char*>(workspace) + thread * head_buffers_bytes(t, s, d, use);
-  Carver c{reinterpret_cast<float*>(base)};
+  Carver c{reinterpret_cast<float*>(
+      element(workspace, DType::kU8, thread * head_buffers_bytes(t, s, d, use)))};
   return carve(c, t, s, d, use == HeadUse::kGradient);
 }
 
@@ -96,9 +96,10 @@ HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_
                          int64_t head) {
   if (a.dropout.probability <= 0) return {};
   const int64_t row = round_up(p.s, 4);
+  const uint64_t number = a.samples.as<int64_t>()[sample];
   return {.threshold = dropout_threshold(a.dropout.probability),
           .key = mask_key(a.dropout),
-          .sample = static_cast<uint64_t>(a.samples.as<int64_t>()[sample]),
+          .sample = number,
           .first_element = (a.first_head + head) * p.t * row,
           .row_elements = row,
           .scale = 1.0f / (1.0f - a.dropout.probability)};

@@ -1,5 +1,5 @@
 // Philox4x32-10 of base/philox.h, many blocks at a time. After simd.h, once per target.
-#include "kernels/cpu/philox_words.h"
+#include "kernels/cpu/random_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

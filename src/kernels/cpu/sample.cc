@@ -17,6 +17,8 @@ struct Candidate {
   int32_t token;
 };
 
+int32_t token_of(int64_t place) { return static_cast<int32_t>(place); }
+
 // Orders by descending logit, then ascending token: a total order, so the choice is repeatable.
 bool before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
@@ -24,10 +26,11 @@ bool before(const Candidate& a, const Candidate& b) {
 
 // Sorts the front of the candidates until it holds `top_p` of the mass. Returns its length.
 int64_t nucleus(Candidate* c, int64_t count, double temperature, double top_p) {
-  const auto weight = [&](const Candidate& x) {
-    return std::exp((static_cast<double>(x.logit) - static_cast<double>(c[0].logit)) / temperature);
-  };
   std::iter_swap(c, std::min_element(c, c + count, before));
+  const double largest = c[0].logit;
+  const auto weight = [&](const Candidate& x) {
+    return std::exp((x.logit - largest) / temperature);
+  };
   double total = 0;
   for (int64_t i = 0; i < count; ++i) total += weight(c[i]);
   double mass = 0;
@@ -45,9 +48,7 @@ int64_t nucleus(Candidate* c, int64_t count, double temperature, double top_p) {
 
 }  // namespace
 
-int64_t sample_workspace_bytes(int64_t vocabulary) {
-  return vocabulary * static_cast<int64_t>(sizeof(Candidate));
-}
+int64_t sample_workspace_bytes(int64_t vocabulary) { return bytes_for<Candidate>(vocabulary); }
 
 int32_t sample(const TensorView& logits, const Sampling& s, double u, void* workspace) {
   const float* const x = logits.f32();
@@ -55,9 +56,9 @@ int32_t sample(const TensorView& logits, const Sampling& s, double u, void* work
   CHECK(v > 0 && s.temperature >= 0 && s.top_k >= 0 && s.top_p > 0,
         "sampling from {} logits with temperature {}, top_k {}, top_p {}", v, s.temperature,
         s.top_k, s.top_p);
-  if (s.temperature == 0) return static_cast<int32_t>(std::max_element(x, x + v) - x);
+  if (s.temperature == 0) return token_of(std::max_element(x, x + v) - x);
   const auto c = static_cast<Candidate*>(workspace);
-  for (int64_t i = 0; i < v; ++i) c[i] = {x[i], static_cast<int32_t>(i)};
+  for (int64_t i = 0; i < v; ++i) c[i] = {x[i], token_of(i)};
   int64_t count = v;
   if (s.top_k > 0 && s.top_k < v) {
     count = s.top_k;
@@ -67,11 +68,9 @@ int32_t sample(const TensorView& logits, const Sampling& s, double u, void* work
     count = nucleus(c, count, s.temperature, s.top_p);
   else
     std::sort(c, c + count, before);
+  const double largest = c[0].logit;
   double total = 0;
-  const auto weight = [&](int64_t i) {
-    return std::exp((static_cast<double>(c[i].logit) - static_cast<double>(c[0].logit)) /
-                    s.temperature);
-  };
+  const auto weight = [&](int64_t i) { return std::exp((c[i].logit - largest) / s.temperature); };
   for (int64_t i = 0; i < count; ++i) total += weight(i);
   // Inverse transform sampling: the first candidate at which the cumulative mass exceeds u.
   double mass = 0;

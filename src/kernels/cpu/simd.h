@@ -9,7 +9,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
 using V = hn::Vec<F>;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+constexpr int64_t kLanes = hn::MaxLanes(F());
 
 template <class D>
 HWY_INLINE hn::Vec<D> WidenBF16(D d, const uint16_t* p) {
@@ -64,9 +64,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfF16(D d, hn::Vec<D> v) {
   const auto u = hn::BitCast(du, v);
   const auto magnitude = hn::And(u, hn::Set(du, 0x7fffffffu));
   const auto sign = hn::ShiftRight<16>(hn::Xor(u, magnitude));
-  const auto above = [&](uint32_t bits) {
-    return hn::RebindMask(
-        du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<int32_t>(bits - 1))));
+  const auto above = [&](int32_t bits) {
+    return hn::RebindMask(du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, bits - 1)));
   };
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   // Normal halves: the exponent's bias changes from 127 to 15, hence minus 112 << 23. Adding half
@@ -80,9 +79,9 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfF16(D d, hn::Vec<D> v) {
   const auto small = hn::Sub(hn::BitCast(du, sum), hn::Set(du, 0x3f000000u));
   const auto quiet =
       hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3ffu)), hn::Set(du, 0x7e00u));
-  auto bits = hn::IfThenElse(above(0x38800000u), hn::ShiftRight<13>(rounded), small);
-  bits = hn::IfThenElse(above(0x477ff000u), hn::Set(du, 0x7c00u), bits);  // 65,520
-  bits = hn::IfThenElse(above(0x7f800001u), quiet, bits);
+  auto bits = hn::IfThenElse(above(0x38800000), hn::ShiftRight<13>(rounded), small);
+  bits = hn::IfThenElse(above(0x477ff000), hn::Set(du, 0x7c00u), bits);  // 65,520
+  bits = hn::IfThenElse(above(0x7f800001), quiet, bits);
   return hn::Or(bits, sign);
 }
 
@@ -95,14 +94,14 @@ HWY_INLINE void NarrowF16(D d, hn::Vec<D> v, uint16_t* p) {
 
 template <class D>
 HWY_INLINE hn::Vec<D> Load(D d, Source s, int64_t i) {
-  if (s.type == DType::kF32) return hn::LoadU(d, static_cast<const float*>(s.data) + i);
-  const uint16_t* p = static_cast<const uint16_t*>(s.data) + i;
+  if (s.type == DType::kF32) return hn::LoadU(d, s.as<float>() + i);
+  const uint16_t* p = s.as<uint16_t>() + i;
   return s.type == DType::kBF16 ? WidenBF16(d, p) : WidenF16(d, p);
 }
 template <class D>
 HWY_INLINE void Store(D d, hn::Vec<D> v, Sink t, int64_t i) {
-  if (t.type == DType::kF32) return hn::StoreU(v, d, static_cast<float*>(t.data) + i);
-  uint16_t* p = static_cast<uint16_t*>(t.data) + i;
+  if (t.type == DType::kF32) return hn::StoreU(v, d, t.as<float>() + i);
+  uint16_t* p = t.as<uint16_t>() + i;
   if (t.type == DType::kBF16)
     NarrowBF16(d, v, p);
   else

@@ -29,7 +29,7 @@ void loss_of_rows(const LossRows& a, double* report, int threads) {
 }
 
 int64_t workspace_bytes(Cpu, const CrossEntropyArgs& a, int) {
-  return a.logits.elements() / a.logits.shape[-1] * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(rows_of(a.logits));
 }
 
 void launch(Cpu, const Launch& l, const CrossEntropyArgs& a) {
@@ -39,7 +39,7 @@ void launch(Cpu, const Launch& l, const CrossEntropyArgs& a) {
         to_string(a.labels.shape));
   loss_of_rows({.logits = a.logits.f32(),
                 .labels = a.labels.as<int32_t>(),
-                .losses = static_cast<double*>(l.workspace),
+                .losses = l.room<double>(),
                 .rows = rows,
                 .columns = columns,
                 .gradient = a.gradient,

@@ -47,7 +47,7 @@ void add_block_sums(const BlockSums& a, int threads) {
 }
 
 int64_t workspace_bytes(Cpu, const BiasGradArgs& a, int) {
-  return row_blocks(rows_of(a.dy)) * columns_of(a.dy) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(row_blocks(rows_of(a.dy)) * columns_of(a.dy));
 }
 
 void launch(Cpu, const Launch& l, const BiasGradArgs& a) {
@@ -56,7 +56,7 @@ void launch(Cpu, const Launch& l, const BiasGradArgs& a) {
   CHECK(dbias.elements() == d, "bias_grad of {} into {}", to_string(dy.shape),
         to_string(dbias.shape));
   const Source from(dy);
-  const auto partials = static_cast<float*>(l.workspace);
+  const auto partials = l.room<float>();
   const auto sum_columns = &HWY_DYNAMIC_DISPATCH(SumColumns);
   parallel_rows(blocks, kBlockRows * d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {

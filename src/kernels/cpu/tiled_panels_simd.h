@@ -8,17 +8,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-constexpr int kColumns = 2 * static_cast<int>(kLanes);
+constexpr int kColumns = 2 * hn::MaxLanes(F());
 // Registers: 2 kRows sums, two vectors of B and one of A: 15 of 16 with AVX2, 31 of 32 with
 // AVX-512.
 constexpr int kRows = kLanes >= 16 ? 14 : 6;
 
 inline RegisterTile register_tile() { return {kRows, kColumns}; }
 
+// An element as panels hold it: widened, or its bits.
 template <class T>
-float widened(T x) {
-  return static_cast<float>(x);
+float in_panel(T x) {
+  return as_f32(x);
 }
+inline uint16_t in_panel(uint16_t bits) { return bits; }
 
 // Copies `count` lines of `depth` elements into one panel [depth, width]; missing lines become 0.
 // Element (line, p) is at source[line * line_stride + p * step].
@@ -29,13 +31,13 @@ void fill_panel(const From* HWY_RESTRICT source, int64_t line_stride, int64_t st
     std::fill_n(panel, depth * width, To(0.0f));
     for (int64_t p = 0; p < depth; ++p) {
       for (int64_t line = 0; line < count; ++line) {
-        panel[p * width + line] = static_cast<To>(source[line * line_stride + p * step]);
+        panel[p * width + line] = in_panel(source[line * line_stride + p * step]);
       }
     }
   } else if (line_stride == 1) {
     for (int64_t p = 0; p < depth; ++p) {
       for (int64_t line = 0; line < width; ++line) {
-        panel[p * width + line] = static_cast<To>(source[p * step + line]);
+        panel[p * width + line] = in_panel(source[p * step + line]);
       }
     }
   } else {
@@ -44,7 +46,7 @@ void fill_panel(const From* HWY_RESTRICT source, int64_t line_stride, int64_t st
       const int64_t p1 = std::min(depth, p0 + kStrip);
       for (int64_t line = 0; line < width; ++line) {
         const From* from = source + line * line_stride;
-        for (int64_t p = p0; p < p1; ++p) panel[p * width + line] = static_cast<To>(from[p * step]);
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + line] = in_panel(from[p * step]);
       }
     }
   }
@@ -64,11 +66,11 @@ inline void pack_panels_of(const PanelSource& source, int64_t first, int64_t lin
                            void* panel) {
   const int64_t offset = first * source.line_stride;
   if (source.dtype == DType::kF32) {
-    fill_panels<kColumns>(static_cast<const float*>(source.data) + offset, source.line_stride,
-                          source.step, lines, depth, static_cast<float*>(panel));
+    fill_panels<kColumns>(source.at<float>(offset), source.line_stride, source.step, lines, depth,
+                          static_cast<float*>(panel));
   } else {  // the bits suffice for both types: only 0 is written in addition, and it is the same
-    fill_panels<kColumns>(static_cast<const uint16_t*>(source.data) + offset, source.line_stride,
-                          source.step, lines, depth, static_cast<uint16_t*>(panel));
+    fill_panels<kColumns>(source.at<uint16_t>(offset), source.line_stride, source.step, lines,
+                          depth, static_cast<uint16_t*>(panel));
   }
 }
 
@@ -78,14 +80,14 @@ void widen_panels(const PanelSource& source, int64_t first, int64_t lines, int64
                   float* panels) {
   const int64_t offset = first * source.line_stride + p * source.step;
   if (source.dtype == DType::kF32) {
-    fill_panels<width>(static_cast<const float*>(source.data) + offset, source.line_stride,
-                       source.step, lines, depth, panels);
+    fill_panels<width>(source.at<float>(offset), source.line_stride, source.step, lines, depth,
+                       panels);
   } else if (source.dtype == DType::kBF16) {
-    fill_panels<width>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
-                       source.step, lines, depth, panels);
+    fill_panels<width>(source.at<BF16>(offset), source.line_stride, source.step, lines, depth,
+                       panels);
   } else {
-    fill_panels<width>(static_cast<const F16*>(source.data) + offset, source.line_stride,
-                       source.step, lines, depth, panels);
+    fill_panels<width>(source.at<F16>(offset), source.line_stride, source.step, lines, depth,
+                       panels);
   }
 }
 

@@ -69,13 +69,13 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
   // thread's share of the third.
   // Slices of k are of almost equal length, so that the last one is not a short rest.
   constexpr int64_t kPanelBytes = 24 << 10;
-  const int64_t row = static_cast<int64_t>(sizeof(float));
-  const int64_t deepest = kPanelBytes / (row * columns_);
+  constexpr int64_t kRow = sizeof(float);
+  const int64_t deepest = kPanelBytes / (kRow * columns_);
   const int64_t slices = (shape.k + deepest - 1) / deepest;
   block_k_ = std::min(round_up((shape.k + slices - 1) / slices, 8), shape.k);
-  block_m_ = std::max<int64_t>(cpu.l2_bytes / 2 / (row * block_k_) / rows_, 1) * rows_;
+  block_m_ = std::max<int64_t>(cpu.l2_bytes / 2 / (kRow * block_k_) / rows_, 1) * rows_;
   const int64_t share = std::clamp<int64_t>(cpu.l3_bytes / (2 * threads), 1 << 20, 4 << 20);
-  block_n_ = std::max<int64_t>(share / (row * block_k_) / columns_, 1) * columns_;
+  block_n_ = std::max<int64_t>(share / (kRow * block_k_) / columns_, 1) * columns_;
 
   const auto tiles_m = (shape.m + rows_ - 1) / rows_, tiles_n = (shape.n + columns_ - 1) / columns_;
   const int64_t parts = std::max<int64_t>(1, threads / std::min<int64_t>(threads, shape.batch));
@@ -94,7 +94,7 @@ int64_t TiledProduct::workspace_bytes() const {
   // f32 blocks of A and B, and of C where it is rounded only after the last slice of k.
   int64_t floats = round_up(block_m_ * block_k_, 16) + round_up(block_n_ * block_k_, 16);
   if (shape_.c != DType::kF32) floats += round_up(part_m_ * block_n_, 16);
-  return floats * static_cast<int64_t>(sizeof(float)) * threads_;
+  return bytes_for<float>(floats) * threads_;
 }
 
 int64_t TiledProduct::packed_bytes() const {
@@ -110,7 +110,7 @@ void TiledProduct::pack(const void* b, void* packed) const {
     const int64_t first = panel * columns_;
     HWY_DYNAMIC_DISPATCH(pack_panels_of)
     (PanelSource{b, shape_.b, row, step}, first, std::min<int64_t>(columns_, shape_.n - first),
-     shape_.k, static_cast<std::byte*>(packed) + first * shape_.k * size_of(shape_.b));
+     shape_.k, element(packed, shape_.b, first * shape_.k));
   }
 }
 
@@ -124,9 +124,9 @@ void TiledProduct::run(const void* a, const void* b, void* c, void* workspace, b
     PartOfProduct part;
     part.shape = &shape_;
     part.add = add;
-    part.a = static_cast<const std::byte*>(a) + product * shape_.stride_a * size_of(shape_.a);
-    part.b = static_cast<const std::byte*>(b) + product * shape_.stride_b * size_of(shape_.b);
-    part.c = static_cast<std::byte*>(c) + product * shape_.stride_c * size_of(shape_.c);
+    part.a = element(a, shape_.a, product * shape_.stride_a);
+    part.b = element(b, shape_.b, product * shape_.stride_b);
+    part.c = element(c, shape_.c, product * shape_.stride_c);
     part.m_begin = std::min(i * part_m_, shape_.m);
     part.m_end = std::min(part.m_begin + part_m_, shape_.m);
     part.n_begin = std::min(j * part_n_, shape_.n);
@@ -135,7 +135,7 @@ void TiledProduct::run(const void* a, const void* b, void* c, void* workspace, b
     part.block_n = block_n_;
     part.block_k = block_k_;
     part.workspace =
-        reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + share * omp_get_thread_num());
+        reinterpret_cast<float*>(element(workspace, DType::kU8, share * omp_get_thread_num()));
     if (few_rows_) {
       HWY_DYNAMIC_DISPATCH(multiply_few_rows)(part);
     } else {

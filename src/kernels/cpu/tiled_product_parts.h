@@ -16,6 +16,11 @@ struct PanelSource {
   const void* data;
   DType dtype;
   int64_t line_stride, step;
+
+  template <class T>
+  const T* at(int64_t element) const {
+    return static_cast<const T*>(data) + element;
+  }
 };
 
 // What one thread computes: rows [m_begin, m_end) × columns [n_begin, n_end) of one product.

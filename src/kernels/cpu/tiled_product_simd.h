@@ -155,11 +155,12 @@ HWY_INLINE float dot(Source x, Source y, int64_t n) {
 inline void multiply_few_rows(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
   const Source a(part.a, s.a), b(part.b, s.b);
+  const Sink c(part.c, s.c);
   for (int64_t n = part.n_begin; n < part.n_end; ++n) {
     for (int64_t m = part.m_begin; m < part.m_end; ++m) {
       const float product = s.alpha * dot(a + m * s.lda, b + n * s.ldb, s.k);
       const int64_t at = m * s.ldc + n;
-      write_number(part.c, s.c, at, product + (part.add ? read_number(part.c, s.c, at) : 0.0f));
+      c.set(at, product + (part.add ? Source(c)[at] : 0.0f));
     }
   }
 }

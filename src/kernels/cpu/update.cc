@@ -38,24 +38,24 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
   // element.
   const auto t = static_cast<double>(s.step);
   const double root = std::sqrt(1 - std::pow(s.beta2, t));
-  const auto f = [](double x) { return static_cast<float>(x); };
+  const uint64_t lane = s.step;
   return {.weights = u.weights,
           .m = sink(u.m),
           .v = sink(u.v),
           .gradient = u.gradient,
           .weights_low = sink(u.weights_low),
           .stochastic = u.stochastic,
-          .lane = static_cast<uint64_t>(s.step),
-          .scale = f(s.scale),
-          .learning_rate = f(s.learning_rate),
-          .beta1 = f(s.beta1),
-          .one_minus_beta1 = f(1 - s.beta1),
-          .beta2 = f(s.beta2),
-          .one_minus_beta2 = f(1 - s.beta2),
-          .epsilon = f(root * s.epsilon),
-          .step_size = f(root * s.learning_rate / (1 - std::pow(s.beta1, t))),
-          .keep = f(1 - s.learning_rate * s.weight_decay),
-          .weight_decay = f(s.weight_decay)};
+          .lane = lane,
+          .scale = rounded(s.scale),
+          .learning_rate = rounded(s.learning_rate),
+          .beta1 = rounded(s.beta1),
+          .one_minus_beta1 = rounded(1 - s.beta1),
+          .beta2 = rounded(s.beta2),
+          .one_minus_beta2 = rounded(1 - s.beta2),
+          .epsilon = rounded(root * s.epsilon),
+          .step_size = rounded(root * s.learning_rate / (1 - std::pow(s.beta1, t))),
+          .keep = rounded(1 - s.learning_rate * s.weight_decay),
+          .weight_decay = rounded(s.weight_decay)};
 }
 
 // Divides the span from the first to the last range, not the list of ranges, among the threads:
@@ -96,7 +96,7 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   const Update& u = a.update;
   const OptimizerTraits& o = traits_of(a.rule);
   const std::string name(o.name);
-  CHECK(!o.factored && static_cast<bool>(u.v) == o.moment2 &&
+  CHECK(!o.factored && (u.v.data != nullptr) == o.moment2 &&
             (u.m || (!o.moment1 && a.constants.beta1 == 0)),
         "{}: {} and {} moments", name, u.m.elements(), u.v.elements());
   check_ranges(u, name.c_str());

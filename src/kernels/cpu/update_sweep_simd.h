@@ -20,7 +20,7 @@ HWY_INLINE void StoreStochastic(V x, Words r, Sink to, int64_t i, int64_t n) {
   if (to.type != DType::kBF16) return StoreSome(x, to, i, n);
   const hn::Rebind<uint16_t, F> d16;
   const hn::RebindToSigned<F> di;
-  uint16_t* p = static_cast<uint16_t*>(to.data) + i;
+  uint16_t* p = to.as<uint16_t>() + i;
   const auto bits = hn::DemoteTo(d16, hn::BitCast(di, BitsOfStochastic(x, r)));
   if (HWY_LIKELY(n >= kLanes)) return hn::StoreU(bits, d16, p);
   alignas(64) uint16_t buffer[kLanes];
@@ -68,7 +68,7 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
     // whose first `lead` words are then skipped: a layout changes which rank rounds an element, not
     // how.
     const int64_t element = s.element + (at - s.begin), lead = element % 4;
-    PhiloxWords<kDrawn>(s.key, static_cast<uint64_t>(element / 4), a.lane, words);
+    PhiloxWords<kDrawn>(s.key, element / 4, a.lane, words);
     const int64_t n = HWY_MIN(4 * kDrawn - lead, s.end - at);
     for (int64_t i = 0; i < n; i += kLanes) {
       const int64_t live = HWY_MIN(n - i, kLanes);

@@ -17,7 +17,6 @@
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
 #include "kernels/gpu/reduce.h"
-#include "kernels/gpu/squares.h"
 #include "kernels/gpu/views.h"
 
 namespace tessera::kernels::gpu {
@@ -57,7 +56,7 @@ struct VectorSums {
   __host__ __device__ int64_t count() const { return a.of.end - a.of.begin; }
   __device__ void operator()(int64_t i) const {
     if (*a.of.skip != 0) return;
-    const double x = static_cast<double>(read(a.of.gradient, a.of.begin + i)) * *a.of.scale;
+    const double x = read(a.of.gradient, a.of.begin + i) * *a.of.scale;
     a.rows[a.of.element + i] += x * x + a.epsilon;
   }
 };
@@ -72,7 +71,7 @@ __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, in
   for (int k = 0; k < kGroup; ++k) {
     const bool there = k < n && first + k >= 0 && first + k < all;
     if (there && !whole) g[k] = read(a.of.gradient, a.of.begin + first + k);
-    const double y = static_cast<double>(g[k]) * scale;
+    const double y = g[k] * scale;
     x[k] = there ? y * y + a.epsilon : 0.0;
   }
 }
@@ -81,9 +80,9 @@ __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, in
 // Each element is read once; the partial sums of rows and columns are added in order by FactorJoin.
 __global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsWork a) {
   if (*a.of.skip != 0) return;  // the same for all threads
-  const int64_t columns = a.of.columns, tile = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t columns = a.of.columns, tile = block_x() * kTile;
   const int64_t c = tile + lane_index() * kGroup, left = columns - c;
-  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int n = group_size(left);
   const int64_t rows = a.of.rows(), stripes = gridDim.y;
   const int64_t end = rows * (blockIdx.y + 1) / stripes;
   const double scale = *a.of.scale;
@@ -144,8 +143,7 @@ struct Means {
     const int64_t at = row ? i : i - a.rows;
     float& mean = row ? a.row_means[at] : a.column_means[at];
     const double n = static_cast<double>(row ? (a.columns > 0 ? a.columns : 1) : a.rows);
-    mean = static_cast<float>(b * static_cast<double>(mean) +
-                              (1 - b) * (row ? a.row_sums : a.column_sums)[at] / n);
+    mean = rounded(b * mean + (1 - b) * (row ? a.row_sums : a.column_sums)[at] / n);
   }
 };
 
@@ -159,14 +157,15 @@ struct FactorScalesWork {
 constexpr int kScalesThreads = 1024;
 __global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScalesWork a) {
   double mean[1] = {0};
-  for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x)
-    mean[0] += static_cast<double>(a.row_means[i]);
+  for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x) mean[0] += a.row_means[i];
   block_sums(mean, reinterpret_cast<double*>(shared_floats()));
   const double divisor = a.columns > 0 ? mean[0] / static_cast<double>(a.rows) : 1.0;
   for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x)
-    a.row_scales[i] = static_cast<float>(1 / sqrt(static_cast<double>(a.row_means[i]) / divisor));
-  for (int64_t j = threadIdx.x; j < a.columns; j += blockDim.x)
-    a.column_scales[j] = static_cast<float>(1 / sqrt(static_cast<double>(a.column_means[j])));
+    a.row_scales[i] = rounded(1 / sqrt(a.row_means[i] / divisor));
+  for (int64_t j = threadIdx.x; j < a.columns; j += blockDim.x) {
+    const double of_column = a.column_means[j];
+    a.column_scales[j] = rounded(1 / sqrt(of_column));
+  }
 }
 
 // *sum += the sum of the squares of u; `partials` has squares_partials(end - begin) doubles.
@@ -201,7 +200,7 @@ __device__ bool by_groups(const FactorWork& w) { return w.begin % kGroup == 0; }
 
 // Sums u^2 = (g scale row_scale column_scale)^2 over a fixed block of the range.
 __global__ void update_squares_kernel(const UpdateSquaresWork a) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t begin = block_x() * kSquaresOfBlock;
   const int64_t n = a.of.end - a.of.begin;
   const int64_t end = begin + kSquaresOfBlock < n ? begin + kSquaresOfBlock : n;
   const double scale = *a.of.scale;
@@ -209,13 +208,13 @@ __global__ void update_squares_kernel(const UpdateSquaresWork a) {
   double sum[1] = {0};
   float g[kGroup];
   for (int64_t i = begin + threadIdx.x * kGroup; i < end && !skip; i += kThreads * kGroup) {
-    const int there = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    const int there = group_size(end - i);
     read_group(a.of.gradient, a.of.begin + i, there, by_groups(a.of), g);
     Places at(a.of.columns, a.of.element + i);
     for (int k = 0; k < kGroup; ++k, at.next()) {
       if (k >= there) break;
-      double u = static_cast<double>(g[k]) * scale * static_cast<double>(a.row_scales[at.row()]);
-      if (a.of.columns > 0) u *= static_cast<double>(a.column_scales[at.column()]);
+      double u = g[k] * scale * a.row_scales[at.row()];
+      if (a.of.columns > 0) u *= a.column_scales[at.column()];
       sum[0] += u * u;
     }
   }
@@ -247,9 +246,8 @@ __device__ Constants constants_of(const AdafactorWork& a) {
   double rate = *a.learning_rate * a.rate_multiplier;
   if (a.least_scale > 0) rate *= fmax(a.least_scale, weights);
   const double keep = a.decay ? 1 - rate * a.weight_decay : 1.0;
-  return {static_cast<float>(*a.of.scale),
-          static_cast<float>(rate) * static_cast<float>(1 - a.beta1), static_cast<float>(keep),
-          static_cast<float>(1 / fmax(1.0, updates))};
+  return {rounded(*a.of.scale), rounded(rate) * rounded(1 - a.beta1), rounded(keep),
+          rounded(1 / fmax(1.0, updates))};
 }
 
 // Returns row scale * column scale * clip factor.
@@ -271,7 +269,7 @@ __device__ void update_group(const AdafactorWork& a, const Constants& c, int64_t
   for (int k = 0; k < kGroup; ++k, at.next()) {
     if (k >= n) break;
     const float u = g[k] * c.scale * scale_at(a, at, c.clip);
-    m[k] = c.rate * u + (a.m.data != nullptr ? m[k] * static_cast<float>(a.beta1) : 0.0f);
+    m[k] = c.rate * u + (a.m.data != nullptr ? m[k] * rounded(a.beta1) : 0.0f);
     w[k] = w[k] * c.keep - m[k];
     low[k] = w[k];
     if (!a.stochastic) continue;
@@ -291,10 +289,9 @@ __global__ void adafactor_kernel(const AdafactorWork a) {
   __syncthreads();
   const Constants c = *shared;
   const int64_t n = a.of.end - a.of.begin;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
-  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
-       i += stride)
-    update_group(a, c, i, n - i < kGroup ? static_cast<int>(n - i) : kGroup);
+  const int64_t stride = threads_of_grid() * kGroup;
+  for (int64_t i = thread_of_grid() * kGroup; i < n; i += stride)
+    update_group(a, c, i, group_size(n - i));
 }
 
 // Returns a number of stripes that gives any GPU enough blocks, with at least 32 rows per stripe.
@@ -322,7 +319,7 @@ int64_t workspace_bytes(Gpu, const FactorSumsArgs& a, int) {
   const int64_t n = a.gradient.elements();
   const int64_t columns = a.columns.shape.rank() > 0 ? a.columns.elements() : 0;
   const int64_t factors = a.rows.elements() + columns;
-  return (n / kTile + 2 * factors + kFactorBlocks * kTile) * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(n / kTile + 2 * factors + kFactorBlocks * kTile);
 }
 
 void launch(Gpu, const Launch& l, const FactorSumsArgs& args) {
@@ -337,7 +334,7 @@ void launch(Gpu, const Launch& l, const FactorSumsArgs& args) {
   a.columns = args.columns.as<double>();
   if (stretch.columns == 0) return launch_map("factor_vector_sums", l.stream, VectorSums{a});
   const int64_t tiles = blocks_for(stretch.columns, kTile), stripes = factor_stripes(a.of);
-  a.row_partials = static_cast<double*>(l.workspace);
+  a.row_partials = l.room<double>();
   a.column_partials = a.row_partials + tiles * a.of.rows();
   launch("factor_sums", factor_sums_kernel,
          {.x = tiles,
@@ -362,7 +359,7 @@ void launch(Gpu, const Launch& l, const FactorScalesArgs& a) {
 }
 
 int64_t workspace_bytes(Gpu, const UpdateSquaresArgs& a, int) {
-  return squares_partials(a.gradient.elements()) * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(squares_partials(a.gradient.elements()));
 }
 
 void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
@@ -370,8 +367,8 @@ void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
   const int64_t elements = args.stretch.end - args.stretch.begin;
   if (elements <= 0) return;
   const UpdateSquaresWork a = {work_of(args.gradient, args.stretch, args.numbers),
-                               args.scales.row_scales, args.scales.column_scales,
-                               static_cast<double*>(l.workspace), args.sum};
+                               args.scales.row_scales, args.scales.column_scales, l.room<double>(),
+                               args.sum};
   launch("update_squares", update_squares_kernel,
          {.x = squares_partials(elements),
           .threads = kThreads,

@@ -12,8 +12,8 @@
 //
 // Each output element is summed by one lane in the order of keys, so the bits are the same in every
 // run.
+#include "kernels/attention.h"
 #include "kernels/gpu/attention_tiles.h"
-#include "kernels/relative_position.h"
 
 namespace tessera::kernels::gpu {
 namespace {

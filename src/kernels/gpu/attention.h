@@ -12,7 +12,7 @@ namespace tessera::kernels::gpu {
 
 constexpr int kMostBuckets = 64;
 
-// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. The steps
+// kernels/attention.h as steps: bucket k of a side begins at distance first[k]. The steps
 // are computed on the host, so that both devices agree on every distance.
 struct BucketSteps {
   int side = 0;  // buckets of one side

@@ -24,7 +24,7 @@ constexpr int64_t kAlignment = 256;
 
 void* aligned(void* workspace) {
   const auto at = reinterpret_cast<uintptr_t>(workspace);
-  return static_cast<std::byte*>(workspace) + (kAlignment - at % kAlignment) % kAlignment;
+  return element(workspace, DType::kU8, (kAlignment - at % kAlignment) % kAlignment);
 }
 
 // The workspace is roughly proportional to the heads of a run, so the runs are divided by the
@@ -69,7 +69,7 @@ struct GpuAttention::Plan {
     std::vector<std::string> names;
     if (shape.b % parts.samples == 0 && shape.kv % parts.kv == 0)
       names = dnn.emplace(parts, library).dnn->plans();
-    plan = static_cast<size_t>(std::find(names.begin(), names.end(), known.plan) - names.begin());
+    plan = std::find(names.begin(), names.end(), known.plan) - names.begin();
     if (plan == names.size())
       throw Error(
           "attention {} was measured with cuDNN's plan {} in runs of {} x {}, which it has not: "

@@ -49,10 +49,10 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
   const auto kind = [&](int64_t row) {
     return std::max<int64_t>(0, row % kinds.slots - kinds.queries + 1);
   };
-  const auto count = static_cast<size_t>(kinds.slots - kinds.queries + 1);
+  const size_t count = kinds.slots - kinds.queries + 1;
   std::vector<double> all_apart(count), all_length(count), rows_of(count);
   for (int64_t r = 0; r < rows; ++r) {
-    const auto i = static_cast<size_t>(r), k = static_cast<size_t>(kind(r));
+    const int64_t i = r, k = kind(r);
     for (int64_t n = r * kinds.d; n < (r + 1) * kinds.d; ++n) {
       const double x = number_at(type, got.data(), n), y = number_at(type, want.data(), n);
       apart[i] += (x - y) * (x - y);
@@ -63,7 +63,7 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
     rows_of[k] += 1;
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const auto i = static_cast<size_t>(r), k = static_cast<size_t>(kind(r));
+    const int64_t i = r, k = kind(r);
     const double usual = std::sqrt(all_length[k] / rows_of[k]);
     // The bound is relative to the row's length, plus a share of the usual length, because the row
     // of a true zero gradient consists of rounding errors only.
@@ -128,8 +128,8 @@ TensorView AttentionTrial::draw(const std::string& name, Shape shape, int64_t qu
   std::vector<uint16_t> bits(v.elements());
   const int64_t slots = v.shape[3], d = shape_.d;
   Noise next;
-  for (size_t i = 0; i < bits.size(); ++i) {
-    const int64_t slot = static_cast<int64_t>(i) / d % slots;
+  for (int64_t i = 0; i < std::ssize(bits); ++i) {
+    const int64_t slot = i / d % slots;
     const float x = next() * (slot < queries ? factor : 1.0f);
     bits[i] = shape_.dtype == DType::kBF16 ? BF16(x).bits : F16(x).bits;
   }
@@ -221,7 +221,7 @@ std::vector<std::vector<std::byte>> AttentionTrial::written(Stream s) const {
   std::vector<std::vector<std::byte>> all;
   const auto fetch = [&](const TensorView& v) {
     if (!v) return;
-    auto& bytes = all.emplace_back(static_cast<size_t>(v.bytes()));
+    auto& bytes = all.emplace_back(v.bytes());
     copy_in_stream(s, bytes.data(), v.data, v.bytes());
   };
   if (shape_.gradient) {

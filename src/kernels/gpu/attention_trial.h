@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gpu/dnn_parts.h"
+#include "kernels/gpu/cudnn.h"
 
 namespace tessera::kernels::gpu {
 

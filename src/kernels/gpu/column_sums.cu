@@ -50,9 +50,9 @@ __device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, i
 
 // Shared memory: [warps][2][tile].
 __global__ void stripe_kernel(const ColumnSums a) {
-  const int64_t columns = a.groups.columns, first = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t columns = a.groups.columns, first = block_x() * kTile;
   const int64_t c = first + lane_index() * kGroup, left = columns - c;
-  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int n = group_size(left);
   const int64_t stripes = gridDim.y, stripe = blockIdx.y;
   const int64_t begin = a.groups.rows * stripe / stripes;
   const int64_t end = a.groups.rows * (stripe + 1) / stripes;
@@ -76,7 +76,7 @@ __global__ void stripe_kernel(const ColumnSums a) {
 
 // A block has 32 columns, one per lane. A warp sums every eighth stripe.
 __global__ void join_kernel(const ColumnJoin a) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
+  const int64_t column = block_x() * kWarp + lane_index();
   float* const shared = shared_floats();
   for (int which = 0; which < 2; ++which) {
     const Numbers& to = which == 0 ? a.to : a.gain;

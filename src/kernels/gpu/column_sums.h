@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/gpu/activation.h"
-#include "kernels/gpu/groups.h"
-#include "tensor/stream.h"
+#include "kernels/gpu/operand.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

@@ -43,12 +43,11 @@ __global__ void loss_kernel(const LossWork a) {
   const float scale = scale_of(a);
   const auto [most, sum] = row_max_and_sum(a, row);
   if (threadIdx.x == 0) {
-    const float own = is_label(a, label) ? a.z[row * a.width + label] : NAN;
-    a.losses[row] = log(sum) + (static_cast<double>(most) - static_cast<double>(own));
+    const double top = most, own = is_label(a, label) ? a.z[row * a.width + label] : NAN;
+    a.losses[row] = log(sum) + (top - own);
   }
   __syncthreads();  // the label's logit is read before the gradient takes its place
-  if (a.gradient)
-    write_gradient(a, row, a.columns, most, static_cast<float>(scale / sum), label, scale);
+  if (a.gradient) write_gradient(a, row, a.columns, most, rounded(scale / sum), label, scale);
 }
 
 // One block: thread i adds rows i, i + 256, …, then the threads' sums are reduced in a fixed
@@ -81,14 +80,14 @@ namespace tessera::kernels {
 using namespace gpu;
 
 int64_t workspace_bytes(Gpu, const CrossEntropyArgs& a, int) {
-  return rows_of(a.logits) * static_cast<int64_t>(sizeof(double));
+  return bytes_for<double>(rows_of(a.logits));
 }
 
 void launch(Gpu, const Launch& l, const CrossEntropyArgs& c) {
   const int64_t columns = columns_of(c.logits);
   LossWork a = loss_work({c.logits, columns, 0, columns});
   a.labels = c.labels.as<int32_t>();
-  a.losses = static_cast<double*>(l.workspace);
+  a.losses = l.room<double>();
   a.report = c.report;
   a.gradient = c.gradient;
   a.dz = numbers(c.logits);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/gpu/cudnn.h"
+#include "tensor/gpu/check.h"
 #include "tensor/gpu/late_library.h"
 
 // The frontend looks up its functions through this handle.
@@ -85,7 +86,7 @@ CudaDnn::CudaDnn(std::string_view card, int architecture) : handle_(std::make_un
   check(handle_->card->deserialize({card.begin(), card.end()}), "read the description of a card");
 }
 CudaDnn::~CudaDnn() = default;
-int64_t CudaDnn::version() const { return static_cast<int64_t>(fe::detail::get_backend_version()); }
+int64_t CudaDnn::version() const { return fe::detail::get_backend_version(); }
 
 namespace gpu {
 
@@ -227,15 +228,14 @@ DnnAttention::~DnnAttention() = default;
 
 void DnnAttention::build(size_t plan) {
   guarded([&] {
-    check(graph_->graph.build_plan_at_index(static_cast<int64_t>(plan)),
-          "make the code of " + plans_.at(plan));
+    check(graph_->graph.build_plan_at_index(plan), "make the code of " + plans_.at(plan));
   });
 }
 
 int64_t DnnAttention::workspace_bytes(size_t plan) const {
   int64_t bytes = 0;
   guarded([&] {
-    check(graph_->graph.get_workspace_size_plan_at_index(static_cast<int64_t>(plan), bytes),
+    check(graph_->graph.get_workspace_size_plan_at_index(plan, bytes),
           "say the workspace of " + plans_.at(plan));
   });
   return bytes;
@@ -258,10 +258,8 @@ void DnnAttention::run(Stream s, size_t plan, const DnnOperands& o, void* worksp
   if (shape_.labels != DnnLabels::kNone) at.emplace(kKeyLabels, const_cast<int32_t*>(o.labels));
   if (shape_.labels == DnnLabels::kSame) at.emplace(kQueryLabels, const_cast<int32_t*>(o.labels));
   guarded([&] {
-    check(fe::detail::set_stream(graph_->dnn.native, static_cast<cudaStream_t>(s.handle)),
-          "cudnnSetStream");
-    check(graph_->graph.execute_plan_at_index(graph_->dnn.native, at, workspace,
-                                              static_cast<int64_t>(plan)),
+    check(fe::detail::set_stream(graph_->dnn.native, native(s)), "cudnnSetStream");
+    check(graph_->graph.execute_plan_at_index(graph_->dnn.native, at, workspace, plan),
           "run " + plans_.at(plan));
   });
 }

@@ -47,7 +47,7 @@ __global__ void logits_sums_kernel(const LossWork a) {
   float at_label = 0;
   if (label != kIgnoredLabel && !is_label(a, label)) at_label = NAN;
   if (is_label(a, label) && own >= 0 && own < a.columns) at_label = a.z[row * a.width + own] - most;
-  a.sums[2 * row] = static_cast<float>(sum);
+  a.sums[2 * row] = rounded(sum);
   a.sums[2 * row + 1] = at_label;
 }
 
@@ -65,8 +65,8 @@ __global__ void add_divided_losses_kernel(const LossWork a) {
   double sums[2] = {0, 0};
   for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)
     if (a.labels[row] != kIgnoredLabel) {
-      sums[0] +=
-          log(static_cast<double>(a.sums[2 * row])) - static_cast<double>(a.sums[2 * row + 1]);
+      const double sum = a.sums[2 * row], own = a.sums[2 * row + 1];
+      sums[0] += log(sum) - own;
       sums[1] += 1;
     }
   block_sums(sums, reinterpret_cast<double*>(shared_floats()));

@@ -7,7 +7,7 @@
 // With G > 1 the query heads of all groups have no common stride, so the groups become cuDNN's
 // batch and a run has one sample. With G = 1, or with keys in an array of their own, heads have one
 // stride and samples are the batch.
-#include "kernels/gpu/dnn_parts.h"
+#include "kernels/gpu/cudnn.h"
 
 #include "base/error.h"
 
@@ -23,10 +23,6 @@ int64_t divisor(int64_t n, double most) {
   int64_t d = n;
   while (d > 1 && (n % d != 0 || static_cast<double>(d) > most)) --d;
   return d;
-}
-
-std::byte* at(const TensorView& v, int64_t element) {
-  return static_cast<std::byte*>(v.data) + element * size_of(v.dtype);
 }
 
 // The first sample and group of a run.
@@ -54,10 +50,10 @@ template <class Kernel>
 DnnOperands common(const AttentionShape& s, const Kernel& a, First f) {
   const TensorView& keys = s.apart ? a.kv : a.qkv;
   DnnOperands o;
-  o.q = at(a.qkv, query_at(s, f));
-  o.k = at(keys, key_at(s, f, false));
-  o.v = at(keys, key_at(s, f, true));
-  o.out = at(a.out, out_at(s, f));
+  o.q = a.qkv.at(query_at(s, f));
+  o.k = keys.at(key_at(s, f, false));
+  o.v = keys.at(key_at(s, f, true));
+  o.out = a.out.at(out_at(s, f));
   o.stats = a.lse.f32() + (f.sample * s.kv + f.group) * s.g * s.t;
   const TensorView& labels = s.documents ? a.scope.documents : a.scope.ids;
   if (s.documents || s.padding) o.labels = labels.as<int32_t>() + f.sample * s.s;
@@ -130,10 +126,10 @@ DnnOperands DnnParts::operands(const AttentionGradArgs& a, int64_t i) const {
   const First f = first(*this, i);
   DnnOperands o = common(shape, a, f);
   const TensorView& d_keys = shape.apart ? a.d_kv : a.d_qkv;
-  o.d_out = at(a.d_out, out_at(shape, f));
-  o.dq = at(a.d_qkv, query_at(shape, f));
-  o.dk = at(d_keys, key_at(shape, f, false));
-  o.dv = at(d_keys, key_at(shape, f, true));
+  o.d_out = a.d_out.at(out_at(shape, f));
+  o.dq = a.d_qkv.at(query_at(shape, f));
+  o.dk = d_keys.at(key_at(shape, f, false));
+  o.dv = d_keys.at(key_at(shape, f, true));
   return o;
 }
 

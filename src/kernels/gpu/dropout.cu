@@ -29,7 +29,9 @@ struct DropWork {
     const int64_t sample = a.samples[p.row / a.rows_of_sample];
     const int64_t row = a.first_row + p.row % a.rows_of_sample;
     const int64_t element = row * a.width + a.first_column + p.column;
-    PhiloxWords words(value_of(a.key), static_cast<uint64_t>(sample));
+    // The element is the one of the whole sample, also where this rank has a part of its rows or
+    // columns: so all layouts draw the same mask.
+    PhiloxWords words(value_of(a.key), sample);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
     for (int k = 0; k < kGroup; ++k) {
@@ -42,6 +44,7 @@ struct DropWork {
   }
 };
 
+// dx = dy / (1 - p) where the stored mask has a 1. What was dropped is zero, whatever dy is.
 struct DropGradWork {
   DropRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }

@@ -93,9 +93,9 @@ __global__ void embedding_grad_kernel(const TableWork a) {
   bool before = false;
   for (int64_t j = threadIdx.x; j < own && !before; j += kThreads) before = a.ids[j] == id;
   if (any_thread(before, words)) return;
-  const int64_t c = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.x * kGroup;
+  const int64_t c = block_y() * kTile + threadIdx.x * kGroup;
   const int64_t left = a.columns - c;
-  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int n = group_size(left);
   float sum[kGroup] = {}, dy[kAtOnce][kGroup];
   if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
   // 256 ids at a time: the matches are listed in order, then all threads add their rows, each its

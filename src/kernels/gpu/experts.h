@@ -3,7 +3,7 @@
 
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/operand.h"
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

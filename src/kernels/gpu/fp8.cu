@@ -33,12 +33,11 @@ __device__ uint32_t block_most(uint32_t x, uint32_t* shared) {
 }
 
 __global__ void largest_kernel(const Fp8Work a) {
-  const int64_t n = a.rows * a.columns, step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  const int64_t n = a.rows * a.columns, step = threads_of_grid() * kGroup;
   uint32_t most = 0;
   float x[kGroup];
-  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
-       i += step) {
-    const int there = n - i < kGroup ? static_cast<int>(n - i) : kGroup;
+  for (int64_t i = thread_of_grid() * kGroup; i < n; i += step) {
+    const int there = group_size(n - i);
     read_group(a.x, i, there, a.vector, x);
     for (int k = 0; k < there; ++k) {
       const uint32_t bits = __float_as_uint(x[k]) & kMagnitude;
@@ -50,8 +49,11 @@ __global__ void largest_kernel(const Fp8Work a) {
 }
 
 __device__ float power_of_two(int k) {
-  return __uint_as_float(static_cast<uint32_t>(k + 127) << 23);
+  const uint32_t exponent = k + 127;
+  return __uint_as_float(exponent << 23);
 }
+// The inverse for a positive number, rounded down.
+__device__ int exponent_of(uint32_t bits) { return static_cast<int>(bits >> 23) - 127; }
 
 // The operand's scale, which every block computes from the partial maxima.
 struct Scale {
@@ -63,9 +65,8 @@ __device__ Scale scale_of(const Fp8Work& a, uint32_t* shared) {
   Scale s;
   s.finite = bits < kInfinity;
   if (bits == 0 || !s.finite) return s;
-  const int largest = static_cast<int>(__float_as_uint(a.most) >> 23) - 127;
   // The largest k with 2^k max <= most: the exponents give it up to one, which the product decides.
-  int k = largest - (static_cast<int>(bits >> 23) - 127);
+  int k = exponent_of(__float_as_uint(a.most)) - exponent_of(bits);
   if (k > kMostShift) k = kMostShift;
   if (__uint_as_float(bits) * power_of_two(k) > a.most) --k;
   s.shift = k;
@@ -80,13 +81,13 @@ __device__ uint8_t code_of(float x, const Fp8Work& a) {
   if (__uint_as_float(magnitude) < power_of_two(a.least_exponent)) {
     // Subnormal: the code is the number of steps.
     const float steps = __uint_as_float(magnitude) * power_of_two(a.mantissa - a.least_exponent);
-    code = static_cast<uint32_t>(__float2int_rn(steps));
+    code = __float2int_rn(steps);
   } else {
     const uint32_t half = (1u << (dropped - 1)) - 1, odd = (magnitude >> dropped) & 1u;
     uint32_t rounded = magnitude + half + odd;
-    const uint32_t most = __float_as_uint(a.most);
+    const uint32_t most = __float_as_uint(a.most), rebias = 127 - a.bias;
     if (rounded > most) rounded = most;
-    code = (rounded >> dropped) - (static_cast<uint32_t>(127 - a.bias) << a.mantissa);
+    code = (rounded >> dropped) - (rebias << a.mantissa);
   }
   return static_cast<uint8_t>(sign << 7 | code);
 }
@@ -101,15 +102,16 @@ __global__ void codes_kernel(const Fp8Work a) {
   const Scale s = scale_of(a, reinterpret_cast<uint32_t*>(shared_floats()));
   write_factor(a, s, blockIdx.x == 0);
   const float scale = power_of_two(s.shift);
-  const int64_t n = a.rows * a.columns, step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  const int64_t n = a.rows * a.columns, step = threads_of_grid() * kGroup;
   float x[kGroup];
-  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
-       i += step) {
-    const int there = n - i < kGroup ? static_cast<int>(n - i) : kGroup;
+  for (int64_t i = thread_of_grid() * kGroup; i < n; i += step) {
+    const int there = group_size(n - i);
     read_group(a.x, i, there, a.vector, x);
     uint32_t words[2] = {0, 0};
-    for (int k = 0; k < there; ++k)
-      words[k / 4] |= static_cast<uint32_t>(code_of(x[k] * scale, a)) << (8 * (k % 4));
+    for (int k = 0; k < there; ++k) {
+      const uint32_t code = code_of(x[k] * scale, a);
+      words[k / 4] |= code << (8 * (k % 4));
+    }
     if (there == kGroup && a.vector) {
       auto* const to = reinterpret_cast<uint32_t*>(a.codes + i);
       to[0] = words[0];
@@ -128,8 +130,8 @@ __global__ void transposed_codes_kernel(const Fp8Work a) {
   const Scale s = scale_of(a, reinterpret_cast<uint32_t*>(tile + kTile * (kTile + 1)));
   write_factor(a, s, blockIdx.x == 0 && blockIdx.y == 0);
   const float scale = power_of_two(s.shift);
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t column = block_x() * kTile;
+  const int64_t row = block_y() * kTile;
   const int across = lane_index(), warps = warps_of_block();
   for (int r = warp_index(); r < kTile; r += warps)
     if (row + r < a.rows && column + across < a.columns)

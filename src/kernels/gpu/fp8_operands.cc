@@ -5,12 +5,11 @@
 //
 // cuBLASLt needs k contiguous in both operands ("TN"), so an operand with another order is
 // transposed as it is quantized.
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/gpu/fp8.h"
 #include "kernels/gpu/views.h"
 
 namespace tessera::kernels::gpu {
@@ -74,7 +73,7 @@ int64_t Fp8Operands::bytes() const {
 Fp8Operands::Codes Fp8Operands::write(Stream s, const void* a, const void* b,
                                       void* workspace) const {
   const MatmulShape& p = shape_;
-  auto* const place_a = static_cast<std::byte*>(workspace);
+  std::byte* const place_a = element(workspace, DType::kU8, 0);
   std::byte* const place_b = place_a + rounded_up(p.m * p.k) + kBesideBytes;
   Codes c;
   c.a = reinterpret_cast<const uint8_t*>(place_a);

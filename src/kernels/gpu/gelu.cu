@@ -62,7 +62,7 @@ void launch(Gpu, const Launch& l, const GeluArgs& a) {
 
 int64_t workspace_bytes(Gpu, const GeluGradArgs& a, int) {
   if (a.dbias.shape.rank() == 0) return 0;
-  return column_partials(rows_of(a.x), columns_of(a.x)) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(column_partials(rows_of(a.x), columns_of(a.x)));
 }
 
 void launch(Gpu, const Launch& l, const GeluGradArgs& a) {
@@ -76,7 +76,7 @@ void launch(Gpu, const Launch& l, const GeluGradArgs& a) {
     sums.bias = numbers(a.bias);
     sums.kind = activation(a.kind);
     sums.dx = numbers(a.dx);
-    sums.partials = static_cast<float*>(l.workspace);
+    sums.partials = l.room<float>();
     return launch_column_sums(sums, l.stream);
   }
   launch_map("gelu_grad", l.stream,

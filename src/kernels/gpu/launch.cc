@@ -1,7 +1,9 @@
-// What launch.h leaves to the host's compiler: nvcc cannot compile the format strings of fmt.
+// The table of a GPU's kernels, and the check of a launch, which is left to the host's compiler:
+// nvcc cannot compile the format strings of fmt.
 #include <gpu_runtime.h>
 
 #include "base/error.h"
+#include "kernels/kernels.h"
 
 namespace tessera::kernels::gpu {
 
@@ -13,3 +15,12 @@ void check_launch(gpuError_t code, const char* kernel) {
 }
 
 }  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+const KernelTable& gpu_kernels() {
+  static constexpr KernelTable kTable = table_of<Gpu>(AllArgs());
+  return kTable;
+}
+
+}  // namespace tessera::kernels

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tensor/stream.h"
+#include "tensor/gpu/check.h"
 
 namespace tessera::kernels::gpu {
 
@@ -38,11 +38,19 @@ void launch(const char* name, void (*kernel)(Args), const Grid& grid, Stream str
   gpuLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                         static_cast<unsigned>(grid.z));
-  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.blockDim = dim3(grid.threads);
   config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = static_cast<gpuStream_t>(stream.handle);
+  config.stream = native(stream);
   check_launch(gpuLaunchKernelEx(&config, kernel, args), name);
 }
+
+// The place of a thread in its grid. 64 bits, as the extents of arrays have.
+__device__ inline int64_t block_x() { return blockIdx.x; }
+__device__ inline int64_t block_y() { return blockIdx.y; }
+__device__ inline int64_t thread_of_grid() { return block_x() * blockDim.x + threadIdx.x; }
+__device__ inline int64_t threads_of_grid() { return int64_t{gridDim.x} * blockDim.x; }
+// The place in its block.
+__device__ inline int thread_of_block() { return static_cast<int>(threadIdx.x); }
 
 constexpr int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
@@ -52,9 +60,8 @@ constexpr int64_t kMapBlocks = 132 * 16;  // enough to fill any card; beyond, th
 
 template <class Work>
 __global__ void map_kernel(const Work work) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = work.count();
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
-    work(i);
+  const int64_t step = threads_of_grid(), n = work.count();
+  for (int64_t i = thread_of_grid(); i < n; i += step) work(i);
 }
 
 template <class Work>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/gpu/operand.h"
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

@@ -20,7 +20,7 @@ __device__ inline bool is_label(const LossWork& a, int32_t label) {
   return label >= 0 && label < a.total;
 }
 __device__ inline float scale_of(const LossWork& a) {
-  return a.loss_scale == nullptr ? a.scale : a.scale * static_cast<float>(*a.loss_scale);
+  return a.loss_scale == nullptr ? a.scale : a.scale * rounded(*a.loss_scale);
 }
 
 // Calls f(column, logits, n) for the groups of this thread.
@@ -28,9 +28,8 @@ template <class F>
 __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, const F& f) {
   const Numbers z = {a.z + row * a.width, DType::kF32};
   float x[kGroup];
-  for (int64_t c = static_cast<int64_t>(threadIdx.x) * kGroup; c < columns;
-       c += kLossThreads * kGroup) {
-    const int n = columns - c < kGroup ? static_cast<int>(columns - c) : kGroup;
+  for (int64_t c = threadIdx.x * kGroup; c < columns; c += kLossThreads * kGroup) {
+    const int n = group_size(columns - c);
     read_group(z, c, n, a.vector, x);
     f(c, x, n);
   }

@@ -4,7 +4,7 @@
 // The algorithm comes from, in this order: the stored choices, a measurement of up to eight
 // proposals of the library (if there is a clock), or the library's first proposal. A stored choice
 // also fixes the bits of the results, because split-k algorithms differ in the order of their sums.
-// FP8: the operands are quantized into the workspace first (fp8_operands.h), and the factors are
+// FP8: the operands are quantized into the workspace first (gpu/fp8.h), and the factors are
 // passed as device pointers, so no value is read back.
 //
 //   workspace of a run:  [ FP8 codes of A and B | cuBLASLt's workspace ]
@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "kernels/gpu/noise.h"
 #include "kernels/gpu_products.h"
+#include "tensor/gpu/check.h"
 #include "tensor/gpu/late_library.h"
 
 namespace tessera::kernels {
@@ -88,7 +89,7 @@ struct GpuBlas::Handle {
 
 GpuBlas::GpuBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {}
 GpuBlas::~GpuBlas() = default;
-int64_t GpuBlas::version() const { return static_cast<int64_t>(handle_->version()); }
+int64_t GpuBlas::version() const { return handle_->version(); }
 
 namespace {
 
@@ -122,9 +123,7 @@ struct Matrix {
   Matrix(const Handle& handle, cudaDataType_t type, int64_t rows, int64_t columns, int64_t ld,
          int64_t batch, int64_t stride)
       : lt(handle) {
-    lt.check(lt.make_matrix(&native, type, static_cast<uint64_t>(columns),
-                            static_cast<uint64_t>(rows), ld),
-             "cublasLtMatrixLayoutCreate");
+    lt.check(lt.make_matrix(&native, type, columns, rows, ld), "cublasLtMatrixLayoutCreate");
     if (batch == 1) return;
     const auto count = static_cast<int32_t>(batch);
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count);
@@ -247,7 +246,7 @@ struct GpuMatmul::Plan {
   std::vector<Proposal> proposals(int most) const {
     cublasLtMatmulPreference_t wanted = nullptr;
     lt.check(lt.make_preference(&wanted), "cublasLtMatmulPreferenceCreate");
-    const auto bytes = static_cast<uint64_t>(kWorkspaceBytes);
+    const uint64_t bytes = kWorkspaceBytes;
     lt.check(
         lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes)),
         "cublasLtMatmulPreferenceSetAttribute");
@@ -275,11 +274,13 @@ struct GpuMatmul::Plan {
           product_text(shape), lt.describe(status));
     results.resize(found);
     std::vector<Proposal> all;
+    const auto add = [&](const cublasLtMatmulHeuristicResult_t& r) {
+      const int64_t workspace_bytes = r.workspaceSize;
+      all.push_back({r.algo, workspace_bytes});
+    };
     for (const cublasLtMatmulHeuristicResult_t& r : results)
-      if (r.state == CUBLAS_STATUS_SUCCESS)
-        all.push_back({r.algo, static_cast<int64_t>(r.workspaceSize)});
-    if (all.empty())
-      all.push_back({results[0].algo, static_cast<int64_t>(results[0].workspaceSize)});
+      if (r.state == CUBLAS_STATUS_SUCCESS) add(r);
+    if (all.empty()) add(results[0]);
     return all;
   }
 
@@ -338,8 +339,7 @@ struct GpuMatmul::Plan {
   cublasStatus_t start(const Launch& l, const Proposal& by, const void* x, const void* y, void* z,
                        float beta) const {
     return lt.matmul(lt.native, product, &shape.alpha, y, b.native, x, a.native, &beta, z, c.native,
-                     z, c.native, &by.algorithm, l.workspace, static_cast<size_t>(by.workspace),
-                     static_cast<cudaStream_t>(l.stream.handle));
+                     z, c.native, &by.algorithm, l.workspace, by.workspace, native(l.stream));
   }
   // beta = 0 writes C without reading it, so a fresh C may hold anything.
   void run(Launch l, const MatmulOperands& o) const {
@@ -350,7 +350,7 @@ struct GpuMatmul::Plan {
       set_factors(codes.factor_a, codes.factor_b);
       x = codes.a;
       y = codes.b;
-      l.workspace = static_cast<std::byte*>(l.workspace) + operands.bytes();
+      l.workspace = l.room<std::byte>(operands.bytes());
     }
     const bool adds = shape.accumulate && !o.fresh;
     const Proposal& by = o.fresh ? fresh : taken;

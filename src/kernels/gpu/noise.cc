@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "kernels/gpu_products.h"
 #include "tensor/gpu.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr int64_t kBlockBytes = 4 << 20;  // generated on the host; the device repeats it
 
 void send_repeated(Stream s, void* to, const std::vector<std::byte>& block, int64_t bytes) {
-  auto* const first = static_cast<std::byte*>(to);
+  std::byte* const first = element(to, DType::kU8, 0);
   int64_t done = std::min<int64_t>(bytes, std::ssize(block));
   copy_in_stream(s, first, block.data(), done);
   for (; done < bytes; done *= 2)
@@ -41,7 +42,7 @@ uint32_t Noise::bits() {
 
 float Noise::operator()() {
   const uint32_t w = bits();
-  const auto sum = static_cast<int>((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24));
+  const int sum = (w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24);
   return static_cast<float>(sum - 510) / 147.8f;
 }
 
@@ -59,7 +60,7 @@ void fill_with_noise(Stream s, void* to, DType type, int64_t elements) {
   const int64_t size = size_of(type), bytes = elements * size;
   std::vector<std::byte> block(std::min(bytes, kBlockBytes));
   gpu::Noise next;
-  for (size_t at = 0; at < block.size(); at += static_cast<size_t>(size)) {
+  for (size_t at = 0; at < block.size(); at += size) {
     const float x = next();
     uint16_t half = 0;
     if (type == DType::kBF16)

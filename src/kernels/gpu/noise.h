@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tensor/stream.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 

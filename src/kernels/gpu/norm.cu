@@ -15,7 +15,7 @@
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
-#include "kernels/gpu/sum.h"
+#include "kernels/gpu/views.h"
 #include "kernels/norm.h"
 
 namespace tessera::kernels::gpu {

@@ -9,23 +9,24 @@
 
 namespace tessera::kernels::gpu {
 
-__device__ inline float widen(uint16_t bits, DType type) {
-  return type == DType::kBF16 ? __uint_as_float(static_cast<uint32_t>(bits) << 16)
-                              : float_from_f16(bits);
+// `bits`: 16 of them.
+__device__ inline float widen(uint32_t bits, DType type) {
+  return type == DType::kBF16 ? __uint_as_float(bits << 16)
+                              : float_from_f16(static_cast<uint16_t>(bits));
 }
 __device__ inline uint16_t narrow(float x, DType type) {
   return type == DType::kBF16 ? bf16_from_float(x) : f16_from_float(x);
 }
 
 __device__ inline float read(const Numbers& x, int64_t i) {
-  if (x.type == DType::kF32) return static_cast<const float*>(x.data)[i];
-  return widen(static_cast<const uint16_t*>(x.data)[i], x.type);
+  if (x.type == DType::kF32) return x.f32()[i];
+  return widen(x.halves()[i], x.type);
 }
 __device__ inline void write(const Numbers& y, int64_t i, float x) {
   if (y.type == DType::kF32)
-    static_cast<float*>(y.data)[i] = x;
+    y.f32()[i] = x;
   else
-    static_cast<uint16_t*>(y.data)[i] = narrow(x, y.type);
+    y.halves()[i] = narrow(x, y.type);
 }
 
 // Elements i … i+7, of which n are there. `vector`: all are, and i is a multiple of 8 from where
@@ -37,17 +38,17 @@ __device__ inline void read_group(const Numbers& x, int64_t i, int n, bool vecto
     return;
   }
   if (x.type == DType::kF32) {
-    const auto* p = reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + i);
+    const auto* p = reinterpret_cast<const float4*>(x.f32() + i);
     const float4 a = p[0], b = p[1];
     to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w;
     to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
     return;
   }
-  const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(x.data) + i);
+  const uint4 a = *reinterpret_cast<const uint4*>(x.halves() + i);
   const uint32_t words[4] = {a.x, a.y, a.z, a.w};
   for (int k = 0; k < 4; ++k) {
-    to[2 * k] = widen(static_cast<uint16_t>(words[k] & 0xffffu), x.type);
-    to[2 * k + 1] = widen(static_cast<uint16_t>(words[k] >> 16), x.type);
+    to[2 * k] = widen(words[k] & 0xffffu, x.type);
+    to[2 * k + 1] = widen(words[k] >> 16, x.type);
   }
 }
 
@@ -58,18 +59,21 @@ __device__ inline void write_group(const Numbers& y, int64_t i, int n, bool vect
     return;
   }
   if (y.type == DType::kF32) {
-    auto* p = reinterpret_cast<float4*>(static_cast<float*>(y.data) + i);
+    auto* p = reinterpret_cast<float4*>(y.f32() + i);
     p[0] = make_float4(from[0], from[1], from[2], from[3]);
     p[1] = make_float4(from[4], from[5], from[6], from[7]);
     return;
   }
   uint32_t words[4];
-  for (int k = 0; k < 4; ++k)
-    words[k] = static_cast<uint32_t>(narrow(from[2 * k], y.type)) |
-               static_cast<uint32_t>(narrow(from[2 * k + 1], y.type)) << 16;
-  *reinterpret_cast<uint4*>(static_cast<uint16_t*>(y.data) + i) =
-      make_uint4(words[0], words[1], words[2], words[3]);
+  for (int k = 0; k < 4; ++k) {
+    const uint32_t low = narrow(from[2 * k], y.type), high = narrow(from[2 * k + 1], y.type);
+    words[k] = low | high << 16;
+  }
+  *reinterpret_cast<uint4*>(y.halves() + i) = make_uint4(words[0], words[1], words[2], words[3]);
 }
+
+// The f32 that is nearest to x.
+__device__ inline float rounded(double x) { return static_cast<float>(x); }
 
 // What a value is once it was stored in that type.
 __device__ inline float as_stored(float x, DType type) {

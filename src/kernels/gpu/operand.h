@@ -1,4 +1,4 @@
-// Operands of kernels as plain data.
+// Operands of kernels as plain data, and how threads divide them.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -11,9 +11,36 @@ namespace tessera::kernels::gpu {
 
 constexpr int kGroup = 8;  // elements that a thread moves at once: 16 bytes of a half
 
+// Of a group, the elements that are there where `left` elements of the array are left.
+__host__ __device__ constexpr int group_size(int64_t left) {
+  return left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+}
+
 struct Numbers {
   void* data = nullptr;
   DType type = DType::kF32;
+
+  // The elements, of f32 and of a type of 16 bits.
+  __host__ __device__ float* f32() const { return static_cast<float*>(data); }
+  __host__ __device__ uint16_t* halves() const { return static_cast<uint16_t*>(data); }
+};
+
+// [rows, columns] in groups of eight neighbours within a row, the last of a row perhaps shorter.
+struct Groups {
+  int64_t rows = 0, columns = 0;
+  bool vector = false;  // 16-byte accesses: see read_group
+
+  struct Place {
+    int64_t row, column, at;  // at = row * columns + column
+    int n;                    // elements that are there
+  };
+
+  __host__ __device__ int64_t per_row() const { return (columns + kGroup - 1) / kGroup; }
+  __host__ __device__ int64_t count() const { return rows * per_row(); }
+  __host__ __device__ Place place(int64_t group) const {
+    const int64_t row = group / per_row(), column = group % per_row() * kGroup;
+    return {row, column, row * columns + column, group_size(columns - column)};
+  }
 };
 
 }  // namespace tessera::kernels::gpu

@@ -16,12 +16,6 @@ struct MaskKey {
   int64_t layer = 0;
 };
 
-__device__ inline PhiloxBlock philox_block(uint64_t key, uint64_t index, uint64_t lane) {
-  return philox({static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)},
-                {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                 static_cast<uint32_t>(lane), static_cast<uint32_t>(lane >> 32)});
-}
-
 // Words of neighbouring elements: word e % 4 of block e / 4, made once for four.
 class PhiloxWords {
  public:
@@ -29,7 +23,7 @@ class PhiloxWords {
   __device__ uint32_t of(int64_t element) {
     if (element / 4 != index_) {
       index_ = element / 4;
-      block_ = philox_block(key_, static_cast<uint64_t>(index_), lane_);
+      block_ = Philox{key_}.block(index_, lane_);
     }
     // Chosen, not indexed: the block stays in registers.
     const int64_t e = element % 4;
@@ -43,16 +37,14 @@ class PhiloxWords {
 };
 
 __device__ inline bool is_dropped(uint32_t word, float probability) {
-  return static_cast<float>(word >> 8) * 0x1p-24f < probability;
+  return Philox::uniform(word) < probability;
 }
 
 __device__ inline uint64_t value_of(const MaskKey& m) {
   if (m.seed == nullptr) return m.key;
   const uint64_t own = m.key ^ (static_cast<uint64_t>(*m.seed) * 0x9E3779B97F4A7C15ull);
-  const uint64_t index =
-      (static_cast<uint64_t>(*m.step) << 16) | static_cast<uint64_t>(m.layer + 1);
-  const PhiloxBlock b = philox_block(own, index, 0);
-  return (static_cast<uint64_t>(b[0]) << 32) | b[1];
+  const uint64_t layer = m.layer + 1, index = (static_cast<uint64_t>(*m.step) << 16) | layer;
+  return Philox{own}.word(index);
 }
 
 }  // namespace tessera::kernels::gpu

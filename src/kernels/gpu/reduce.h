@@ -3,12 +3,16 @@
 
 #include <gpu_runtime.h>
 
+#include <cstdint>
+
+#include "kernels/gpu/launch.h"
+
 namespace tessera::kernels::gpu {
 
 constexpr int kWarp = 32;
 
-__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
-__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int lane_index() { return thread_of_block() % kWarp; }
+__device__ inline int warp_index() { return thread_of_block() / kWarp; }
 __device__ inline int warps_of_block() { return static_cast<int>(blockDim.x) / kWarp; }
 
 // Every lane gets the sum.
@@ -51,5 +55,18 @@ __device__ inline float block_max(float x, float* shared) {
   __syncthreads();
   return most;
 }
+
+// Sums of doubles over an array of any length go in two stages: a block adds kSquaresOfBlock
+// elements, and one block adds the partial sums.
+constexpr int64_t kSquaresOfBlock = 16 * 1024;  // elements of a partial sum
+int64_t squares_partials(int64_t n);
+
+// *sum += partials[0] + … in a fixed order.
+struct JoinWork {
+  const double* partials = nullptr;
+  int64_t count = 0;
+  double* sum = nullptr;
+};
+void launch_join(const JoinWork& a, Stream s);
 
 }  // namespace tessera::kernels::gpu

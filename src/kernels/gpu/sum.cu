@@ -1,6 +1,6 @@
 // Sums of activations, eight elements per thread, and bias gradients, which are column sums
 // (kernels/sum.h, column_sums.cu). Terms are added in f32 in the order given and rounded once.
-#include "kernels/gpu/sum.h"
+#include "kernels/gpu/views.h"
 
 #include "kernels/gpu/column_sums.h"
 #include "kernels/gpu/launch.h"
@@ -9,6 +9,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
+// The sum of one group. A term has its own element for each of the output, a bias has one for each
+// column, so it is read at the group's column.
 __device__ void sum_group(const SumRows& a, const Groups::Place& p, float (&sum)[kGroup]) {
   for (float& x : sum) x = 0;
   float x[kGroup];
@@ -41,6 +43,7 @@ bool all_aligned(const Summands& views) {
 
 }  // namespace
 
+// 16-byte accesses need every operand aligned, since all are read at the same offsets.
 SumRows sum_rows(const SumArgs& a) {
   SumRows s;
   s.groups = groups_of(rows_of(a.out), columns_of(a.out), a.out);
@@ -62,7 +65,7 @@ void launch(Gpu, const Launch& l, const SumArgs& a) {
 }
 
 int64_t workspace_bytes(Gpu, const BiasGradArgs& a, int) {
-  return column_partials(rows_of(a.dy), columns_of(a.dy)) * static_cast<int64_t>(sizeof(float));
+  return bytes_for<float>(column_partials(rows_of(a.dy), columns_of(a.dy)));
 }
 
 void launch(Gpu, const Launch& l, const BiasGradArgs& a) {
@@ -70,7 +73,7 @@ void launch(Gpu, const Launch& l, const BiasGradArgs& a) {
   sums.groups = groups_of(rows_of(a.dy), columns_of(a.dy), a.dy);
   sums.dy = numbers(a.dy);
   sums.to = numbers(a.dbias);
-  sums.partials = static_cast<float*>(l.workspace);
+  sums.partials = l.room<float>();
   launch_column_sums(sums, l.stream);
 }
 

@@ -37,9 +37,8 @@ struct Constants {
 __device__ Constants constants_of(const UpdateWork& a) {
   const double rate = *a.learning_rate * a.rate_multiplier, t = *a.step;
   const double root = sqrt(1 - pow(a.beta2, t));
-  return {static_cast<float>(*a.scale), static_cast<float>(rate),
-          static_cast<float>(root * rate / (1 - pow(a.beta1, t))),
-          static_cast<float>(root * a.epsilon), static_cast<float>(1 - rate * a.weight_decay)};
+  return {rounded(*a.scale), rounded(rate), rounded(root * rate / (1 - pow(a.beta1, t))),
+          rounded(root * a.epsilon), rounded(1 - rate * a.weight_decay)};
 }
 
 struct Element {
@@ -49,20 +48,19 @@ struct Element {
 // The rules of kernels/update.h. AdamW's bias corrections are folded into step_size and epsilon, as
 // on the CPU (cpu/update.cc), so both devices round alike.
 __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Element& x) {
-  const auto f = [](double y) { return static_cast<float>(y); };
   const float keep = decay ? c.keep : 1.0f;
   if (a.rule == OptimizerKind::kAdamW) {
-    x.m += f(1 - a.beta1) * (x.g - x.m);
-    x.v = x.g * x.g * f(1 - a.beta2) + x.v * f(a.beta2);
+    x.m += rounded(1 - a.beta1) * (x.g - x.m);
+    x.v = x.g * x.g * rounded(1 - a.beta2) + x.v * rounded(a.beta2);
     x.w = x.w * keep - c.step_size * (x.m / (sqrtf(x.v) + c.epsilon));
   } else if (a.rule == OptimizerKind::kLion) {
-    const float mixed = x.m * f(a.beta1) + x.g * f(1 - a.beta1);
+    const float mixed = x.m * rounded(a.beta1) + x.g * rounded(1 - a.beta1);
     const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
-    x.m = x.m * f(a.beta2) + x.g * f(1 - a.beta2);
+    x.m = x.m * rounded(a.beta2) + x.g * rounded(1 - a.beta2);
     x.w = x.w * keep - c.learning_rate * sign;
   } else {
-    const float g = (decay ? f(a.weight_decay) : 0.0f) * x.w + x.g;
-    x.m = x.m * f(a.beta1) + g;  // without a moment it is zero before, and g now
+    const float g = (decay ? rounded(a.weight_decay) : 0.0f) * x.w + x.g;
+    x.m = x.m * rounded(a.beta1) + g;  // without a moment it is zero before, and g now
     x.w -= c.learning_rate * x.m;
   }
 }
@@ -99,7 +97,7 @@ __global__ void update_kernel(const UpdateWork a) {
   if (*a.skip != 0) return;  // the same for all threads
   const UpdateRange& span = a.span[blockIdx.y];
   // The grid is as wide as the longest range needs; the surplus blocks of shorter ones leave.
-  if (span.begin + static_cast<int64_t>(blockIdx.x) * kThreads * kGroup >= span.end) return;
+  if (span.begin + block_x() * kThreads * kGroup >= span.end) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
   if (threadIdx.x == 0) *shared = constants_of(a);
   __syncthreads();
@@ -107,12 +105,9 @@ __global__ void update_kernel(const UpdateWork a) {
   // A range may begin anywhere in the buffer; only multiples of eight elements allow 16-byte
   // accesses.
   const bool vector = span.begin % kGroup == 0;  // frames are aligned
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
-  for (int64_t i =
-           span.begin + (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
-       i < span.end; i += step)
-    update_group(a, c, span, i, span.end - i < kGroup ? static_cast<int>(span.end - i) : kGroup,
-                 vector);
+  const int64_t step = threads_of_grid() * kGroup;
+  for (int64_t i = span.begin + thread_of_grid() * kGroup; i < span.end; i += step)
+    update_group(a, c, span, i, group_size(span.end - i), vector);
 }
 
 void launch_update(const UpdateWork& a, Stream s) {
@@ -161,9 +156,11 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
     require(aligned(x.data), "an update of weights that are not aligned");
   for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
-    const size_t count = std::min<size_t>(kMostSpans, u.ranges.size() - first);
-    a.spans = static_cast<int>(count);
-    std::copy_n(u.ranges.begin() + static_cast<int64_t>(first), count, a.span);
+    a.spans = 0;
+    while (a.spans < kMostSpans && first + a.spans < u.ranges.size()) {
+      a.span[a.spans] = u.ranges[first + a.spans];
+      ++a.spans;
+    }
     launch_update(a, l.stream);
   }
 }

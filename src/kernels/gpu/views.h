@@ -1,8 +1,9 @@
-// Views as operands of kernels.
+// Views, and the sums that norms and sums have in common, as operands of kernels.
 #pragma once
 
 #include "base/require.h"
-#include "kernels/gpu/groups.h"
+#include "kernels/gpu/operand.h"
+#include "kernels/sum.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels::gpu {
@@ -27,5 +28,15 @@ Groups groups_of(int64_t rows, int64_t columns, const V&... views) {
 
 inline int64_t columns_of(View v) { return v.shape[-1]; }
 inline int64_t rows_of(View v) { return columns_of(v) > 0 ? v.elements() / columns_of(v) : 0; }
+
+// out = sum of the terms and of the biases.
+struct SumRows {
+  Groups groups;
+  int terms = 0, biases = 0;
+  Numbers term[kMaxTerms], bias[kMaxTerms];
+  Numbers out;
+};
+// Groups are by 16 bytes where all operands allow it.
+SumRows sum_rows(const SumArgs& a);
 
 }  // namespace tessera::kernels::gpu

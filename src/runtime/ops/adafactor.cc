@@ -12,7 +12,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/update.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
@@ -43,9 +43,8 @@ std::string part_name(const BoundOp& b, const MemberStretch& s) {
   return "";
 }
 
-// Computes the scales of all rows and columns into `to`, in the same layout as the means.
-const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) {
-  auto* scales = static_cast<float*>(to);
+// Computes `scales`, of all rows and columns, in the same layout as the means.
+const float* make_scales(const BoundOp& b, const TensorView& factors, float* scales) {
   const float* means = factors.f32();
   for (const FactorPlace& f : b.members->factors)
     b.run(kernels::FactorScalesArgs{shape_of(f), means + f.rows_at, columns_of(means, f),
@@ -112,8 +111,7 @@ void run_squares(const BoundOp& b) {
   for (const FactorPlace& f : b.members->factors)
     b.run(kernels::FactorMeansArgs{shape_of(f), n, b.op->as<A>().of.decay_power, sums + f.rows_at,
                                    columns_of(sums, f), means + f.rows_at, columns_of(means, f)});
-  const float* scales =
-      make_scales(b, factors, static_cast<std::byte*>(b.launch.workspace) + partials_bytes(b));
+  const float* scales = make_scales(b, factors, b.launch.room<float>(partials_bytes(b)));
   each_counted(b, [&](const MemberStretch& s, const FactorPlace& f) {
     b.run(kernels::UpdateSquaresArgs{gradient, stretch_of(b, s), n, scales_at(scales, f),
                                      squares + s.place});
@@ -129,7 +127,7 @@ void run(const BoundOp& b) {
   const TensorView step = b.in(Adafactor::kStep), factors = b.in(Adafactor::kFactors);
   const double* weight_squares = b.in(Adafactor::kSums).as<double>() + factors.elements();
   const double* update_squares = b.in(Adafactor::kUpdateSquares).as<double>();
-  const float* scales = make_scales(b, factors, b.launch.workspace);
+  const float* scales = make_scales(b, factors, b.launch.room<float>());
   const double seed = update_seed(b, step);
   std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each part of a weight
   for (const MemberStretch& s : b.members->stretches) {
@@ -173,4 +171,4 @@ const Binding& binding_for<Adafactor>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/dropout.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // The operands that attention and its gradient, A, have in common.
@@ -71,4 +71,4 @@ const Binding& binding_for<AttentionGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // The binding of attention over a cache of keys and values.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::CachedAttentionArgs args(const BoundOp& b) {
@@ -26,4 +26,4 @@ const Binding& binding_for<CachedAttention>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

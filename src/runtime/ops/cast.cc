@@ -1,7 +1,7 @@
 // Bindings of conversions and copies.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::CastArgs cast_args(const BoundOp& b) {
@@ -22,4 +22,4 @@ const Binding& binding_for<Copy>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

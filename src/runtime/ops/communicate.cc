@@ -14,7 +14,7 @@
 #include "ir/rule.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
@@ -82,7 +82,7 @@ TensorView packed(const BoundOp& b, const Sides& s) {
 kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
-  return {.to = static_cast<std::byte*>(b.launch.workspace) + k * c.outer * c.extent * row,
+  return {.to = b.launch.room<std::byte>(k * c.outer * c.extent * row),
           .to_pitch = c.extent * row,
           .from = s.whole.as<std::byte>() + k * c.extent * row,
           .from_pitch = c.n * row,
@@ -106,9 +106,9 @@ void unpack_parts(const BoundOp& b, const Sides& s) {
   }
 }
 
-Reduction reduction_of(const Op& op) {
+comm::Reduction reduction_of(const Op& op) {
   const AllReduce* const sum = op.if_as<AllReduce>();
-  return sum != nullptr && sum->max ? Reduction::kMax : Reduction::kSum;
+  return sum != nullptr && sum->max ? comm::Reduction::kMax : comm::Reduction::kSum;
 }
 
 // n elements in the workspace, in the dtype of the wire.
@@ -122,15 +122,15 @@ bool adds(const BoundOp& b) {
   return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
 }
 
-Ticket start_gather(const BoundOp& b) {
+comm::Ticket start_gather(const BoundOp& b) {
   const Sides s = sides_of(b);
   if (s.cut.outer == 1) return b.channel->all_gather(s.part, s.whole, s.cut.part_elements());
   return b.channel->all_gather(flat(s.part), packed(b, s), s.cut.part_elements());
 }
 
-Ticket start_scatter(const BoundOp& b) {
+comm::Ticket start_scatter(const BoundOp& b) {
   const Sides s = sides_of(b);
-  const ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  const comm::ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
     // Only a piece of each shard is reduced by this op; the pieces of all shards are gathered into
@@ -155,7 +155,7 @@ TensorView own_piece(const BoundOp& b, const TensorView& x) {
   return part(flat(x), piece.first, piece.last);
 }
 
-Ticket start_sum(const BoundOp& b) {
+comm::Ticket start_sum(const BoundOp& b) {
   const TensorView in = own_piece(b, b.inputs[0]);
   if (!is_staged(*b.op))
     return b.channel->all_reduce(in, own_piece(b, b.outputs[0]), reduction_of(*b.op));
@@ -175,8 +175,8 @@ void finish_sum(const BoundOp& b) {
   b.run(kernels::CastArgs{staged(b, out.elements()), out});
 }
 
-Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
-Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
+comm::Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
+comm::Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
 
 // Space for staged terms, or for shards that are not contiguous in the whole.
 int64_t workspace(const BoundOp& b) {
@@ -223,4 +223,4 @@ const Binding& binding_for<Share>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,14 +4,15 @@
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
   if (b.position == nullptr) return nullptr;
   // The report is summed over all ranks at the end. Ranks that have the same labels, on any axis
   // that does not divide them, compute the same loss; only the first of them adds it.
-  for (size_t a = static_cast<size_t>(AxisKind::kPipeline) + 1; a < kMaxAxes; ++a)
-    if (b.values[labels].sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (a != AxisKind::kPipeline && b.values[labels].sharding.place[a] < 0 && b.position->at[a] > 0)
+      return nullptr;
   return number_at(report, kLossSum);
 }
 
@@ -71,4 +72,4 @@ const Binding& binding_for<LinearCrossEntropy>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

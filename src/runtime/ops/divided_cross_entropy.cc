@@ -1,8 +1,10 @@
-// Bindings of vocabulary-parallel cross-entropy.
+// Bindings of vocabulary-parallel cross-entropy, in three ops with a reduction over the tensor
+// ranks between them: the maximum of each row; the sum of exponentials above it and the label's
+// logit; then the loss and its gradient from the sums of all ranks.
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // `z`: the logits, which are the op's first input, or the buffer that they were copied to.
@@ -63,4 +65,4 @@ const Binding& binding_for<DividedCrossEntropy>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 #include "ir/state.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
                             const TensorView& step) {
@@ -14,6 +14,8 @@ kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
 
 namespace {
 
+// A mask is a function of the element's place in the whole sample. The window says where the part
+// of this rank begins in it: sequence parallelism divides rows, tensor parallelism divides columns.
 kernels::DropoutArgs args(const BoundOp& b) {
   const Dropout& a = b.op->as<Dropout>();
   const TensorView x = b.in(Dropout::kX), y = b.out(Dropout::kY);
@@ -51,4 +53,4 @@ const Binding& binding_for<DropoutGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

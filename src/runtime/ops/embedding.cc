@@ -1,7 +1,7 @@
 // Bindings of embedding lookup and of its gradient.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // The rows of the table that this rank holds.
@@ -39,4 +39,4 @@ const Binding& binding_for<EmbeddingGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

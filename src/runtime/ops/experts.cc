@@ -2,7 +2,7 @@
 #include "kernels/experts.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // The operands that forward and gradient have in common.
@@ -53,4 +53,4 @@ const Binding& binding_for<ExpertsGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

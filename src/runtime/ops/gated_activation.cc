@@ -2,7 +2,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/gate.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::GatedActivationArgs args(const BoundOp& b) {
@@ -26,4 +26,4 @@ const Binding& binding_for<GatedActivationGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,13 +1,14 @@
 // Bindings of GELU and its gradient.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::GeluKind kind_of_form(GeluForm form) {
   return form == GeluForm::kErf ? kernels::GeluKind::kErf : kernels::GeluKind::kTanh;
 }
 
+// With a bias, rows are as long as the bias: x may have its columns in several dimensions.
 kernels::GeluArgs args(const BoundOp& b) {
   const Gelu& a = b.op->as<Gelu>();
   const TensorView x = b.in(Gelu::kX);
@@ -50,4 +51,4 @@ const Binding& binding_for<GeluGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // Bindings of ops that repeat, join and split heads: strided copies of rows.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Rows of a view of packed heads: one of `bytes` bytes for each key/value head of each token.
@@ -53,8 +53,8 @@ void run_repeat_heads_grad(const BoundOp& b) {
   const TensorView sum = as_rows(b.outputs[0], b.outputs[0].shape[-1]);
   const TensorView term = {b.launch.workspace, sum.dtype, sum.shape};
   for (int64_t c = 0; c < copies; ++c) {
-    copy(b, c == 0 ? dx.data : static_cast<std::byte*>(b.launch.workspace), dx.bytes,
-         dy.data + c * dx.bytes, copies * dx.bytes, dx.bytes, dx.count);
+    copy(b, c == 0 ? dx.data : b.launch.room<std::byte>(), dx.bytes, dy.data + c * dx.bytes,
+         copies * dx.bytes, dx.bytes, dx.count);
     if (c > 0) b.run(kernels::SumArgs{{sum, term}, {}, sum});
   }
 }
@@ -85,4 +85,4 @@ const Binding& binding_for<JoinHeadsGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // Bindings of unfused attention: scores, softmax and mix, and their gradients.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::AttentionScoresArgs scores_args(const BoundOp& b) {
@@ -73,4 +73,4 @@ const Binding& binding_for<AttentionMixGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

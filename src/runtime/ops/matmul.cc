@@ -2,7 +2,7 @@
 #include "kernels/matmul.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 const kernels::Product& product_of(const BoundOp& b) {
@@ -48,4 +48,4 @@ const Binding& binding_for<Pack>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

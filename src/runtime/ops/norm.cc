@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 using kernels::NormKind;
@@ -80,4 +80,4 @@ const Binding& binding_for<RmsNormGrad>() {
   return kGradient<RmsNormGrad, NormKind::kRms>;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -2,7 +2,7 @@
 // zero elsewhere.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // A shard [outer, n, inner] within a whole [outer, of, inner], starting at `first`.
@@ -12,8 +12,7 @@ struct Window {
 
 Window window(const BoundOp& b, int d, ValueId whole, ValueId part, const TensorView& all) {
   const Extents p = b.extents(part), w = b.extents(whole);
-  const auto i = static_cast<size_t>(d);
-  return {all.shape.product(0, d), p.begin[i] - w.begin[i], p.end[i] - p.begin[i], all.shape[d],
+  return {all.shape.product(0, d), p.begin[d] - w.begin[d], p.end[d] - p.begin[d], all.shape[d],
           all.shape.product(d + 1, all.shape.rank()) * size_of(all.dtype)};
 }
 
@@ -62,4 +61,4 @@ const Binding& binding_for<Pad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,7 +1,7 @@
 // The binding of rotary position embeddings.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::RotaryArgs args(const BoundOp& b) {
@@ -24,4 +24,4 @@ const Binding& binding_for<Rotary>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

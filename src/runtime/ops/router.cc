@@ -3,7 +3,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/loss.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::RouterScoreKind kind_of_score(RouterScore s) {
@@ -100,4 +100,4 @@ const Binding& binding_for<RouterLossGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

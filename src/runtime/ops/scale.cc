@@ -1,7 +1,7 @@
 // Bindings of scaling, and of adding a gradient to a sum.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::ScaleArgs args(const BoundOp& b) {
@@ -31,4 +31,4 @@ const Binding& binding_for<Accumulate>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

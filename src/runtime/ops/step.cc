@@ -2,7 +2,7 @@
 #include "ir/state.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::ClearArgs clear_args(const BoundOp& b) { return {b.out(Clear::kReport)}; }
@@ -52,4 +52,4 @@ const Binding& binding_for<Clip>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

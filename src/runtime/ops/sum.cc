@@ -1,11 +1,11 @@
 // Bindings of sums of activations and of their rows.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::SumArgs args(const BoundOp& b) {
-  const auto terms = static_cast<size_t>(b.op->as<Sum>().terms);
+  const size_t terms = b.op->as<Sum>().terms;
   const bool biases = b.inputs.size() > terms;
   const int64_t columns = biases ? b.inputs[terms].elements() : b.inputs[0].shape[-1];
   kernels::SumArgs a;
@@ -41,4 +41,4 @@ const Binding& binding_for<BiasGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

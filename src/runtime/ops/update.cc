@@ -2,11 +2,11 @@
 #include "runtime/ops/update.h"
 
 #include "base/philox.h"
-#include "ir/one_pass_update.h"
+#include "ir/op.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 // Returns one range per member, or one per contiguous run of a global weight if rounding is
@@ -29,7 +29,7 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
 void run(const BoundOp& b) {
   const auto [kind, a] = one_pass_of(*b.op);
   // All one-pass updates have the operands of AdamW.
-  const auto operand = [&](Adamw::In slot) { return b.inputs[static_cast<size_t>(slot)]; };
+  const auto operand = [&](Adamw::In slot) { return b.inputs[slot]; };
   const TensorView step = operand(Adamw::kStep);
   const auto ranges = ranges_of(b, *a, update_seed(b, step));
   kernels::UpdateArgs args = {kind, update_operands(b, *a), update_constants(*a),
@@ -86,4 +86,4 @@ const Binding& one_pass_binding() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "kernels/update.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 
 // Of an op with gradient, step and report as its first inputs, and weights, moments and master as
 // its outputs (ir/ops/update.h).
@@ -20,4 +20,4 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a);
 bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& member);
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part = "");
 
-}  // namespace tessera
+}  // namespace tessera::runtime

@@ -1,20 +1,16 @@
-// Results of the GPU's runtime as Errors. For files that are built with the toolkit.
+// Results of the GPU's runtime as Errors. For files that are built with the toolkit, also by nvcc.
 #pragma once
 
 #include <gpu_runtime.h>
 
-#include "base/error.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 
-// Clears the runtime's last error too: a library that asks for it must not find this one.
-inline void check_gpu(gpuError_t code, const char* call) {
-  if (code == gpuSuccess) return;
-  gpuGetLastError();
-  throw Error("{} failed: {} ({}). See what else uses the device with nvidia-smi.", call,
-              gpuGetErrorString(code), gpuGetErrorName(code));
-}
+// Throws Error unless the call succeeded. Clears the runtime's last error too: a library that asks
+// for it must not find this one.
+void check_gpu(gpuError_t code, const char* call);
 
-inline gpuStream_t native(void* stream) { return static_cast<gpuStream_t>(stream); }
+inline gpuStream_t native(Stream s) { return static_cast<gpuStream_t>(s.handle); }
 
 }  // namespace tessera

@@ -7,10 +7,17 @@
 #include <utility>
 
 #include "base/count.h"
+#include "base/error.h"
 #include "tensor/gpu/check.h"
-#include "tensor/gpu/mark.h"
 
 namespace tessera {
+
+void check_gpu(gpuError_t code, const char* call) {
+  if (code == gpuSuccess) return;
+  gpuGetLastError();
+  throw Error("{} failed: {} ({}). See what else uses the device with nvidia-smi.", call,
+              gpuGetErrorString(code), gpuGetErrorName(code));
+}
 
 std::string why_no_gpu() {
   int devices = 0;
@@ -39,8 +46,7 @@ int oldest_card(std::string_view compiled) {
 
 std::string hexadecimal(const gpuUUID_t& uuid) {
   std::string text;
-  for (const char c : uuid.bytes)
-    text += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  for (const unsigned char c : uuid.bytes) text += fmt::format("{:02x}", c);
   return text;
 }
 
@@ -71,22 +77,22 @@ GpuFeatures use_gpu(int64_t index) {
   check_gpu(gpuRuntimeGetVersion(&f.runtime), "gpuRuntimeGetVersion");
   size_t free = 0, total = 0;
   check_gpu(gpuMemGetInfo(&free, &total), "gpuMemGetInfo");
-  f.memory_bytes = static_cast<int64_t>(total);
-  f.free_bytes = static_cast<int64_t>(free);
+  f.memory_bytes = total;
+  f.free_bytes = free;
   return f;
 }
 
 int64_t free_gpu_bytes() {
   size_t free = 0, total = 0;
   check_gpu(gpuMemGetInfo(&free, &total), "gpuMemGetInfo");
-  return static_cast<int64_t>(free);
+  return free;
 }
 
 DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
     : name_(std::move(name)), bytes_(bytes) {
   if (bytes == 0) return;
   void* p = nullptr;
-  const gpuError_t code = gpuMalloc(&p, static_cast<size_t>(bytes));
+  const gpuError_t code = gpuMalloc(&p, bytes);
   if (code != gpuSuccess) {
     gpuGetLastError();  // otherwise the next library that asks would find this error
     size_t free = 0, total = 0;
@@ -99,7 +105,7 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
   data_ = static_cast<std::byte*>(p);
   // gpuMemset on device memory returns before it is complete, and our streams do not wait for the
   // default stream.
-  check_gpu(gpuMemset(p, 0, static_cast<size_t>(bytes)), "gpuMemset");
+  check_gpu(gpuMemset(p, 0, bytes), "gpuMemset");
   check_gpu(gpuStreamSynchronize(nullptr), "gpuMemset");
 }
 DeviceBuffer::~DeviceBuffer() {
@@ -115,8 +121,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
   for (const MemoryRange& r : whole_pages(parts)) {
-    const gpuError_t code =
-        gpuHostRegister(r.data, static_cast<size_t>(r.bytes), gpuHostRegisterPortable);
+    const gpuError_t code = gpuHostRegister(r.data, r.bytes, gpuHostRegisterPortable);
     if (code != gpuSuccess) {
       gpuGetLastError();
       // The destructor does not run for a constructor that throws, so what is pinned is released
@@ -126,7 +131,7 @@ PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
           "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
           "never swapped: free some, or raise the limit of the job. Without layout.offload little "
           "is pinned.",
-          static_cast<double>(r.bytes) / (1 << 20), name, gpuGetErrorString(code));
+          mib(r.bytes), name, gpuGetErrorString(code));
     }
     pages_.push_back(r);
   }
@@ -151,7 +156,15 @@ GpuStream::GpuStream() {
   check_gpu(gpuStreamCreateWithFlags(&s, gpuStreamNonBlocking), "gpuStreamCreateWithFlags");
   stream_.handle = s;
 }
-GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_.handle)); }
+GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_)); }
+
+namespace {
+
+// The runtime's handles, which tensor/gpu.h has without their types.
+gpuEvent_t native_event(void* event) { return static_cast<gpuEvent_t>(event); }
+gpuGraphExec_t native_graph(void* executable) { return static_cast<gpuGraphExec_t>(executable); }
+
+}  // namespace
 
 GpuEvent::GpuEvent(Timing timing) {
   gpuEvent_t e = nullptr;
@@ -161,37 +174,35 @@ GpuEvent::GpuEvent(Timing timing) {
   event_ = e;
 }
 GpuEvent::~GpuEvent() {
-  if (event_ != nullptr) gpuEventDestroy(static_cast<gpuEvent_t>(event_));
+  if (event_ != nullptr) gpuEventDestroy(native_event(event_));
 }
 GpuEvent::GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
 void GpuEvent::record(Stream s) {
-  check_gpu(gpuEventRecord(static_cast<gpuEvent_t>(event_), native(s.handle)), "gpuEventRecord");
+  check_gpu(gpuEventRecord(native_event(event_), native(s)), "gpuEventRecord");
 }
 void GpuEvent::make_wait(Stream s) const {
-  check_gpu(gpuStreamWaitEvent(native(s.handle), static_cast<gpuEvent_t>(event_), 0),
-            "gpuStreamWaitEvent");
+  check_gpu(gpuStreamWaitEvent(native(s), native_event(event_), 0), "gpuStreamWaitEvent");
 }
 void GpuEvent::synchronise() const {
-  check_gpu(gpuEventSynchronize(static_cast<gpuEvent_t>(event_)), "gpuEventSynchronize");
+  check_gpu(gpuEventSynchronize(native_event(event_)), "gpuEventSynchronize");
 }
 // "Not ready" is a result here, not an error.
 bool GpuEvent::is_over() const {
-  const gpuError_t code = gpuEventQuery(static_cast<gpuEvent_t>(event_));
+  const gpuError_t code = gpuEventQuery(native_event(event_));
   if (code != gpuErrorNotReady) check_gpu(code, "gpuEventQuery");
   if (code != gpuSuccess) gpuGetLastError();  // the next call must not report "not ready"
   return code == gpuSuccess;
 }
 double GpuEvent::seconds_since(const GpuEvent& earlier) const {
   float milliseconds = 0;
-  check_gpu(gpuEventElapsedTime(&milliseconds, static_cast<gpuEvent_t>(earlier.event_),
-                                static_cast<gpuEvent_t>(event_)),
+  check_gpu(gpuEventElapsedTime(&milliseconds, native_event(earlier.event_), native_event(event_)),
             "gpuEventElapsedTime");
-  return static_cast<double>(milliseconds) * 1e-3;
+  return milliseconds * 1e-3;
 }
 
 GpuGraph::~GpuGraph() {
   give_up();
-  if (executable_ != nullptr) gpuGraphExecDestroy(static_cast<gpuGraphExec_t>(executable_));
+  if (executable_ != nullptr) gpuGraphExecDestroy(native_graph(executable_));
 }
 GpuGraph::GpuGraph(GpuGraph&& other) noexcept
     : executable_(std::exchange(other.executable_, nullptr)),
@@ -199,71 +210,61 @@ GpuGraph::GpuGraph(GpuGraph&& other) noexcept
       nodes_(std::exchange(other.nodes_, 0)) {}
 void GpuGraph::begin(Stream s) {
   // Thread-local: other threads may use the runtime during the capture.
-  check_gpu(gpuStreamBeginCapture(native(s.handle), gpuStreamCaptureModeThreadLocal),
+  check_gpu(gpuStreamBeginCapture(native(s), gpuStreamCaptureModeThreadLocal),
             "gpuStreamBeginCapture");
   capturing_ = s.handle;
 }
 int64_t GpuGraph::captured_nodes() const {
   gpuStreamCaptureStatus status = gpuStreamCaptureStatusNone;
   gpuGraph_t graph = nullptr;
-  check_gpu(gpuStreamGetCaptureInfo(native(capturing_), &status, &graph),
+  check_gpu(gpuStreamGetCaptureInfo(native({capturing_}), &status, &graph),
             "gpuStreamGetCaptureInfo");
   size_t nodes = 0;
   if (status == gpuStreamCaptureStatusActive)
     check_gpu(gpuGraphGetNodes(graph, nullptr, &nodes), "gpuGraphGetNodes");
-  return static_cast<int64_t>(nodes);
+  return nodes;
 }
 // Instantiates the captured graph. The graph itself is a description and is destroyed at once; the
 // executable replaces an older one only if everything succeeded.
 void GpuGraph::end(Stream s) {
   gpuGraph_t graph = nullptr;
   capturing_ = nullptr;
-  check_gpu(gpuStreamEndCapture(native(s.handle), &graph), "gpuStreamEndCapture");
+  check_gpu(gpuStreamEndCapture(native(s), &graph), "gpuStreamEndCapture");
   size_t nodes = 0;
   gpuGraphExec_t executable = nullptr;
   gpuError_t code = gpuGraphGetNodes(graph, nullptr, &nodes);
   if (code == gpuSuccess) code = gpuGraphInstantiate(&executable, graph, 0);
   gpuGraphDestroy(graph);
   check_gpu(code, "gpuGraphInstantiate");
-  nodes_ = static_cast<int64_t>(nodes);
-  if (executable_ != nullptr) gpuGraphExecDestroy(static_cast<gpuGraphExec_t>(executable_));
+  nodes_ = nodes;
+  if (executable_ != nullptr) gpuGraphExecDestroy(native_graph(executable_));
   executable_ = executable;
 }
 void GpuGraph::give_up() noexcept {
   if (capturing_ == nullptr) return;
   gpuGraph_t graph = nullptr;
-  const gpuError_t code = gpuStreamEndCapture(native(std::exchange(capturing_, nullptr)), &graph);
+  const gpuError_t code = gpuStreamEndCapture(native({std::exchange(capturing_, nullptr)}), &graph);
   if (code == gpuSuccess && graph != nullptr) gpuGraphDestroy(graph);
   gpuGetLastError();
 }
 void GpuGraph::launch(Stream s) const {
-  check_gpu(gpuGraphLaunch(static_cast<gpuGraphExec_t>(executable_), native(s.handle)),
-            "gpuGraphLaunch");
+  check_gpu(gpuGraphLaunch(native_graph(executable_), native(s)), "gpuGraphLaunch");
 }
 
 void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  check_gpu(
-      gpuMemcpyAsync(to, from, static_cast<size_t>(bytes), gpuMemcpyDefault, native(s.handle)),
-      "gpuMemcpyAsync");
+  check_gpu(gpuMemcpyAsync(to, from, bytes, gpuMemcpyDefault, native(s)), "gpuMemcpyAsync");
 }
 void copy_rows_in_stream(Stream s, const RowCopy& c) {
   if (c.bytes == 0 || c.rows == 0) return;
-  check_gpu(gpuMemcpy2DAsync(c.to, static_cast<size_t>(c.to_pitch), c.from,
-                             static_cast<size_t>(c.from_pitch), static_cast<size_t>(c.bytes),
-                             static_cast<size_t>(c.rows), gpuMemcpyDefault, native(s.handle)),
+  check_gpu(gpuMemcpy2DAsync(c.to, c.to_pitch, c.from, c.from_pitch, c.bytes, c.rows,
+                             gpuMemcpyDefault, native(s)),
             "gpuMemcpy2DAsync");
 }
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
   if (bytes == 0) return;
-  check_gpu(gpuMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s.handle)),
-            "gpuMemsetAsync");
+  check_gpu(gpuMemsetAsync(to, byte, bytes, native(s)), "gpuMemsetAsync");
 }
-void write_in_stream(Stream s, int64_t* to, int64_t number) {
-  check_gpu(static_cast<gpuError_t>(launch_mark(s, to, number)), "writing a number");
-}
-void synchronise(Stream s) {
-  check_gpu(gpuStreamSynchronize(native(s.handle)), "gpuStreamSynchronize");
-}
+void synchronise(Stream s) { check_gpu(gpuStreamSynchronize(native(s)), "gpuStreamSynchronize"); }
 
 }  // namespace tessera

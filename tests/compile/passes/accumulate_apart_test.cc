@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, AccumulateApart) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, AccumulateApart) {
   testing::expect_change("accumulate_apart", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

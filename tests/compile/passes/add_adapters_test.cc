@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, AddAdapters) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, AddAdapters) {
   testing::expect_change("add_adapters", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

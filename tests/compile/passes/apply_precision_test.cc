@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, ApplyPrecision) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, ApplyPrecision) {
   testing::expect_change("apply_precision", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -5,7 +5,7 @@
 #include "model/forward.h"
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 OptimizerGroup group(std::vector<std::string> match) { return {std::move(match), {}}; }
@@ -25,7 +25,7 @@ TEST(Passes, AssignOptimizers) {
 
 TEST(Passes, AssignOptimizersTakesTheFirstGroupThatMatches) {
   const CompileRequest r = testing::tiny_request();
-  Graph g = forward(r.model, {1, 8});
+  Graph g = model::forward(r.model, {1, 8});
   assign_optimizers(g, {group({"*.bias", "*norm*"}), group({"layer.*"})});
   EXPECT_EQ(policy_of(g, "layer.attn.qkv.bias"), 1);
   EXPECT_EQ(policy_of(g, "layer.norm1.gain"), 1);
@@ -35,7 +35,7 @@ TEST(Passes, AssignOptimizersTakesTheFirstGroupThatMatches) {
 
 TEST(Passes, AssignOptimizersRefusesAPatternThatMatchesNothing) {
   const CompileRequest r = testing::tiny_request();
-  Graph g = forward(r.model, {1, 8});
+  Graph g = model::forward(r.model, {1, 8});
   try {
     assign_optimizers(g, {group({"embed.*"}), group({"layer3.mlp.up.weight"})});
     ADD_FAILURE();
@@ -49,4 +49,4 @@ TEST(Passes, AssignOptimizersRefusesAPatternThatMatchesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

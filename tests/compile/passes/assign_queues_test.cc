@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, AssignQueues) {
   CompileRequest r = testing::tiny_request();
@@ -13,4 +13,4 @@ TEST(Passes, AssignQueues) {
   testing::expect_change("assign_queues", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

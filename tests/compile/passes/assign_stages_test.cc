@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, AssignStages) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, AssignStages) {
   testing::expect_change("assign_stages", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, ChunkLayers) {
   CompileRequest r = testing::tiny_request();
@@ -13,4 +13,4 @@ TEST(Passes, ChunkLayers) {
   testing::expect_change("chunk_layers", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

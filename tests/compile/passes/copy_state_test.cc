@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, CopyState) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, CopyState) {
   testing::expect_change("copy_state", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Decode) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, Decode) {
   testing::expect_change("decode", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

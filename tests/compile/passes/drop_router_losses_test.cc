@@ -4,13 +4,13 @@
 #include "model/presets.h"
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, DropRouterLosses) {
   CompileRequest r = testing::tiny_request();
-  apply_family(Family::kMixtral, r.model);
+  model::apply_family(model::Family::kMixtral, r.model);
   r.purpose = Purpose::kLogits;
   testing::expect_change("drop_router_losses", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

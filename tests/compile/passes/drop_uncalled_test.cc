@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, DropUncalled) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, DropUncalled) {
   testing::expect_change("drop_uncalled", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,8 +3,8 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Expand) { testing::expect_change("expand", testing::tiny_request()); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

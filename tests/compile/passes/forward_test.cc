@@ -3,8 +3,8 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Forward) { testing::expect_change("forward", testing::tiny_request()); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

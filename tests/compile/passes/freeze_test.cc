@@ -4,7 +4,7 @@
 #include "compile/graph/name_patterns.h"
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Freeze) {
   CompileRequest r = testing::tiny_request();
@@ -24,4 +24,4 @@ TEST(Passes, FreezeMatchesPatterns) {
   EXPECT_TRUE(matches("", ""));
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, FuseBiasGelu) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, FuseBiasGelu) {
   testing::expect_change("fuse_bias_gelu", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, FuseResidualNorm) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, FuseResidualNorm) {
   testing::expect_change("fuse_residual_norm", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

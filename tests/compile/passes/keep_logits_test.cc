@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, KeepLogits) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, KeepLogits) {
   testing::expect_change("keep_logits", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, KeepMasks) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, KeepMasks) {
   testing::expect_change("keep_masks", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

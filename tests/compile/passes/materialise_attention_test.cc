@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, MaterialiseAttention) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, MaterialiseAttention) {
   testing::expect_change("materialise_attention", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, MoveState) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, MoveState) {
   testing::expect_change("move_state", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

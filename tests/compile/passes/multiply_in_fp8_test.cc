@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, MultiplyInFp8) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, MultiplyInFp8) {
   testing::expect_change("multiply_in_fp8", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

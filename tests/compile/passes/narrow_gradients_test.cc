@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, NarrowGradients) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, NarrowGradients) {
   testing::expect_change("narrow_gradients", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

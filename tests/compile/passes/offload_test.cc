@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Offload) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, Offload) {
   testing::expect_change("offload", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, OrderSegments) {
   CompileRequest r = testing::tiny_request();
@@ -13,4 +13,4 @@ TEST(Passes, OrderSegments) {
   testing::expect_change("order_segments", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Overlap) {
   CompileRequest r = testing::tiny_request();
@@ -13,4 +13,4 @@ TEST(Passes, Overlap) {
   testing::expect_change("overlap", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

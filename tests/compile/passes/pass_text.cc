@@ -44,30 +44,31 @@ std::string changed_lines(const Lines& a, const Lines& b) {
 
 }  // namespace
 
-CompileRequest tiny_request(Family family) {
-  CompileRequest r;
-  apply_family(family, r.model);
+compile::CompileRequest tiny_request(model::Family family) {
+  compile::CompileRequest r;
+  model::apply_family(family, r.model);
   r.model.layers = 1;
   r.model.hidden = 16;
   r.model.heads = 2;
   r.model.vocabulary = r.model.vocabulary_multiple = 32;
   r.model.context = 16;
-  derive_sizes(r.model);
+  model::derive_sizes(r.model);
   r.tokens = 16;
   r.layout.overlap = 0;
   r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false;
   return r;
 }
 
-void expect_change(const std::string& name, const CompileRequest& request) {
+void expect_change(const std::string& name, const compile::CompileRequest& request) {
   Lines before;
   bool ran = false;
   std::string text;
-  compile_through(name, request, {}, [&](const Pass& pass, const State& state) {
-    ran = pass.name == name;
-    if (!ran) return void(before = lines_of(print(state)));
-    text = changed_lines(before, lines_of(print(state)));
-  });
+  compile::compile_through(name, request, {},
+                           [&](const compile::Pass& pass, const compile::State& state) {
+                             ran = pass.name == name;
+                             if (!ran) return void(before = lines_of(compile::print(state)));
+                             text = changed_lines(before, lines_of(compile::print(state)));
+                           });
   ASSERT_TRUE(ran) << "the pass " << name << " did not run";
   const Path file = Path(TESSERA_PASS_TEXTS) / (name + ".txt");
   if (writes_texts) return write_file(file, text);

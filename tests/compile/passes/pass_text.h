@@ -8,11 +8,11 @@
 namespace tessera::testing {
 
 // A model of one layer, the smallest in which each pass has something to do.
-CompileRequest tiny_request(Family family = Family::kNeox);
+compile::CompileRequest tiny_request(model::Family family = model::Family::kNeox);
 
 // Compiles the request up to the pass and compares the lines that the pass removes ("-") and adds
 // ("+") with <pass>.txt. `pass_test --write` writes the file instead.
-void expect_change(const std::string& pass, const CompileRequest& request);
+void expect_change(const std::string& pass, const compile::CompileRequest& request);
 
 // Set by main() from --write.
 inline bool writes_texts = false;

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, RecomputeSelective) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, RecomputeSelective) {
   testing::expect_change("recompute_selective", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,8 +3,8 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, RemoveDeadOps) { testing::expect_change("remove_dead_ops", testing::tiny_request()); }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, RemoveShares) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, RemoveShares) {
   testing::expect_change("remove_shares", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -4,12 +4,12 @@
 #include "model/presets.h"
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, SaveExpertPairs) {
   CompileRequest r = testing::tiny_request();
-  apply_family(Family::kMixtral, r.model);
+  model::apply_family(model::Family::kMixtral, r.model);
   testing::expect_change("save_expert_pairs", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, ScaleLoss) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, ScaleLoss) {
   testing::expect_change("scale_loss", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

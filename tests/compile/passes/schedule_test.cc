@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Schedule) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, Schedule) {
   testing::expect_change("schedule", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Shard) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, Shard) {
   testing::expect_change("shard", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

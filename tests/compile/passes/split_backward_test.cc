@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, SplitBackward) {
   CompileRequest r = testing::tiny_request();
@@ -12,4 +12,4 @@ TEST(Passes, SplitBackward) {
   testing::expect_change("split_backward", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "compile/passes.h"
 
-namespace tessera {
+namespace tessera::compile {
 namespace {
 
 TEST(PassTable, LevelsNeverGoBack) {
@@ -58,4 +58,4 @@ TEST(PassTable, VerifyFindsWhatAPassLeaves) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile

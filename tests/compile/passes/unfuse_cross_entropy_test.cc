@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, UnfuseCrossEntropy) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, UnfuseCrossEntropy) {
   testing::expect_change("unfuse_cross_entropy", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

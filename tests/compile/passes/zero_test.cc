@@ -3,7 +3,7 @@
 
 #include "tests/compile/passes/pass_text.h"
 
-namespace tessera {
+namespace tessera::compile {
 
 TEST(Passes, Zero) {
   CompileRequest r = testing::tiny_request();
@@ -11,4 +11,4 @@ TEST(Passes, Zero) {
   testing::expect_change("zero", r);
 }
 
-}  // namespace tessera
+}  // namespace tessera::compile

@@ -33,10 +33,10 @@ struct Head {
 
   int64_t group() const { return h / (z.heads / z.kv_heads); }
   float read(const void* data, const HeadPlaces& p, int64_t head, int64_t row, int64_t k) const {
-    return read_number(data, z.dtype, b * p.batch + head * p.head + row * p.row + k);
+    return Source(data, z.dtype)[b * p.batch + head * p.head + row * p.row + k];
   }
   void write(void* data, const HeadPlaces& p, int64_t head, int64_t row, int64_t k, float x) const {
-    write_number(data, z.dtype, b * p.batch + head * p.head + row * p.row + k, x);
+    Sink(data, z.dtype).set(b * p.batch + head * p.head + row * p.row + k, x);
   }
   float q(int64_t i, int64_t k) const { return read(o.q, z.q, h, i, k); }
   float key(int64_t j, int64_t k) const { return read(o.k, z.k, group(), j, k); }

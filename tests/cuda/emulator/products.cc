@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "gpu_runtime.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu/fp8.h"
 #include "kernels/gpu_products.h"
 
 namespace tessera::kernels {
@@ -80,15 +80,15 @@ struct GpuMatmul::Plan {
         float sum = 0;
         for (int64_t n = 0; n < s.k; ++n) {
           const int64_t k = backwards ? s.k - 1 - n : n;
-          sum += read_number(a, s.a, s.transpose_a ? k * s.lda + i : i * s.lda + k) *
-                 read_number(b, s.b, s.transpose_b ? j * s.ldb + k : k * s.ldb + j);
+          sum += Source(a, s.a)[s.transpose_a ? k * s.lda + i : i * s.lda + k] *
+                 Source(b, s.b)[s.transpose_b ? j * s.ldb + k : k * s.ldb + j];
         }
         write_sum(c, i * s.ldc + j, sum, add);
       }
   }
   void write_sum(void* c, int64_t at, float sum, bool add) const {
-    const float before = add ? read_number(c, s.c, at) : 0.0f;
-    write_number(c, s.c, at, before + s.alpha * sum);
+    const float before = add ? Source(c, s.c)[at] : 0.0f;
+    Sink(c, s.c).set(at, before + s.alpha * sum);
   }
   // Of codes with k contiguous.
   void run_codes(const gpu::Fp8Operands::Codes& x, void* c, bool add) const {

@@ -14,28 +14,28 @@ namespace {
 constexpr int64_t kSequences = 2, kTokens = 8;
 constexpr double kLearningRate = 1e-3;
 
-ModelConfig tiny() {
-  ModelConfig m;
-  apply_family(Family::kGpt2, m);
+model::ModelConfig tiny() {
+  model::ModelConfig m;
+  model::apply_family(model::Family::kGpt2, m);
   m.layers = 2;
   m.hidden = 32;
   m.heads = 4;
   m.vocabulary = 53;
   m.vocabulary_multiple = 1;
   m.context = kTokens;
-  derive_sizes(m);
+  model::derive_sizes(m);
   return m;
 }
 
 Graph model_with_softsign() {
-  Graph g = forward(tiny(), kSequences, kTokens);
+  Graph g = model::forward(tiny(), kSequences, kTokens);
   for (Block& b : g.blocks)
     for (Op& op : b.forward)
       if (op.is<Gelu>()) op.attributes = Softsign{};
-  shard(g, {});
-  differentiate(g);
-  remove_shares(g);
-  remove_dead_ops(g);
+  compile::shard(g, {});
+  compile::differentiate(g);
+  compile::remove_shares(g);
+  compile::remove_dead_ops(g);
   return g;
 }
 
@@ -85,7 +85,7 @@ class Training {
     return r == Role::kWeight || r == Role::kStep || is_batch(r);
   }
 
-  PreparedKernels kernels_{CpuFeatures(), 1};
+  runtime::PreparedKernels kernels_{CpuFeatures(), 1};
   Graph g_;
   std::map<std::pair<ValueId, int64_t>, Array> weights_;
 };

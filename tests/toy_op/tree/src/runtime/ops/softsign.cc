@@ -1,7 +1,7 @@
 // Bindings of softsign and its gradient.
 #include "runtime/binding.h"
 
-namespace tessera {
+namespace tessera::runtime {
 namespace {
 
 kernels::SoftsignArgs args(const BoundOp& b) { return {b.in(Softsign::kX), b.out(Softsign::kY)}; }
@@ -22,4 +22,4 @@ const Binding& binding_for<SoftsignGrad>() {
   return kBinding;
 }
 
-}  // namespace tessera
+}  // namespace tessera::runtime

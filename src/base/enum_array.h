@@ -1,0 +1,88 @@
+// Arrays with one entry for each enumerator of an enumeration, and loops over enumerators. The
+// enumerators are 0, 1, …; next to the enumeration, count_of() says how many there are:
+//
+//   enum class Color : uint8_t { kRed, kGreen };
+//   constexpr size_t count_of(Color) { return 2; }
+//   EnumArray<Color, int> used;                             // all 0
+//   constexpr EnumArray<Color, const char*> kNames = {"red", "green"};
+//   for (const Color c : Enumerators<Color>()) ++used[c];
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace tessera {
+
+template <class E, class T>
+class EnumArray {
+ public:
+  static constexpr size_t kCount = count_of(E());
+
+  constexpr EnumArray() = default;
+  // One entry for each enumerator, in their order.
+  template <class... U>
+  requires(sizeof...(U) == kCount && kCount > 1) constexpr EnumArray(const U&... entries)
+      : entries_{T(entries)...} {}
+
+  constexpr T& operator[](E e) { return entries_[index(e)]; }
+  constexpr const T& operator[](E e) const { return entries_[index(e)]; }
+  // Throws std::out_of_range for a value that is no enumerator.
+  constexpr const T& at(E e) const { return entries_.at(index(e)); }
+
+  constexpr void fill(const T& entry) { entries_.fill(entry); }
+  constexpr auto begin() { return entries_.begin(); }
+  constexpr auto begin() const { return entries_.begin(); }
+  constexpr auto end() { return entries_.end(); }
+  constexpr auto end() const { return entries_.end(); }
+  constexpr auto operator<=>(const EnumArray&) const = default;
+
+ private:
+  static constexpr size_t index(E e) { return static_cast<size_t>(e); }
+
+  std::array<T, kCount> entries_{};
+};
+
+// The enumerators of E in rising order, for range-based loops.
+template <class E>
+class Enumerators {
+ public:
+  class Iterator {
+   public:
+    using value_type = E;
+    using difference_type = std::ptrdiff_t;
+    using reference = E;
+    using pointer = const E*;
+    using iterator_category = std::input_iterator_tag;
+
+    constexpr Iterator() = default;
+    constexpr explicit Iterator(size_t at) : at_(at) {}
+    constexpr E operator*() const { return static_cast<E>(at_); }
+    constexpr Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    constexpr Iterator operator++(int) { return Iterator(at_++); }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    size_t at_ = 0;
+  };
+
+  constexpr Iterator begin() const { return Iterator(0); }
+  constexpr Iterator end() const { return Iterator(count_of(E())); }
+};
+
+// The enumerator of that name; nothing where none has it.
+template <class E, class Name>
+constexpr std::optional<E> enumerator_named(const EnumArray<E, Name>& names,
+                                            std::string_view name) {
+  for (const E e : Enumerators<E>())
+    if (names[e] == name) return e;
+  return std::nullopt;
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// The tokens of a byte-level BPE tokenizer: their ids, their bytes, and what some of them are for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "data/tokenizer_json.h"
+
+namespace tessera::data {
+
+class BpeVocabulary {
+ public:
+  // Throws Error, naming `source`, where the vocabulary cannot spell every text.
+  BpeVocabulary(const BpeDescription& bpe, const std::string& source);
+
+  // A byte without a token is spelled as this text, whose bytes all have one.
+  static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+  int32_t size() const { return size_; }
+  const std::string& bytes(int32_t id) const { return tokens_[id]; }  // 0 <= id < size()
+  bool is_special(int32_t id) const { return specials_.contains(id); }
+
+  int32_t id_of_byte(uint8_t byte) const { return byte_id_[byte]; }  // -1: it has none
+  // The token of a whole word, where merges are ignored for words in the vocabulary; -1: none.
+  int32_t id_of_word(std::string_view word) const;
+
+  // See Tokenizer.
+  std::optional<int32_t> end_of_text() const { return end_of_text_; }
+  std::optional<int32_t> text_begin() const { return text_begin_; }
+  std::optional<int32_t> source_end() const { return source_end_; }
+
+ private:
+  void add_vocabulary(const BpeDescription& bpe);
+  void add_added_tokens(const BpeDescription& bpe);
+  void check_alphabet(const std::string& source) const;
+
+  int32_t size_ = 0;
+  std::vector<std::string> tokens_;                 // bytes by id
+  std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
+  std::unordered_set<int32_t> specials_;            // added tokens that are marked as special
+  std::array<int32_t, 256> byte_id_{};              // -1: has none
+  std::optional<int32_t> end_of_text_, text_begin_, source_end_;
+};
+
+}  // namespace tessera::data

@@ -1,0 +1,54 @@
+// Elementwise kernels on the CPU. Each element is computed on its own, so the threads take
+// contiguous ranges of any length and results do not depend on how many there are.
+#include "kernels/elementwise.h"
+
+#include <cstring>
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/elementwise_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/elementwise_simd.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(CastRange);
+HWY_EXPORT(ScaleRange);
+
+void launch(Cpu, const Launch& l, const ClearArgs& a) {
+  const TensorView& y = a.y;
+  parallel_ranges(y.bytes(), 4 * kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
+    std::memset(y.as<char>() + begin, 0, end - begin);
+  });
+}
+
+void launch(Cpu, const Launch&, const CopyArgs& a) {
+  std::memcpy(a.to.data, a.from.data, a.to.bytes());
+}
+
+void launch(Cpu, const Launch&, const CopyRowsArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r)
+    std::memcpy(static_cast<std::byte*>(a.to) + r * a.to_pitch,
+                static_cast<const std::byte*>(a.from) + r * a.from_pitch, a.bytes);
+}
+
+void launch(Cpu, const Launch& l, const CastArgs& a) {
+  const TensorView &x = a.x, &y = a.y;
+  CHECK(x.elements() == y.elements(), "cast of {} to {}", to_string(x.shape), to_string(y.shape));
+  const Source from(x);
+  const Sink to(y);
+  const auto convert = &HWY_DYNAMIC_DISPATCH(CastRange);
+  parallel_ranges(x.elements(), kGrainElements, l.threads,
+                  [&](int64_t begin, int64_t end) { convert(from, to, begin, end); });
+}
+
+void launch(Cpu, const Launch& l, const ScaleArgs& a) {
+  const TensorView &x = a.x, &y = a.y;
+  CHECK(x.elements() == y.elements(), "{} scaled into {}", to_string(x.shape), to_string(y.shape));
+  const Source from(x);
+  const Sink to(y);
+  const auto run = &HWY_DYNAMIC_DISPATCH(ScaleRange);
+  parallel_ranges(x.elements(), kGrainElements, l.threads,
+                  [&](int64_t begin, int64_t end) { run(from, a.factor, to, begin, end); });
+}
+
+}  // namespace tessera::kernels

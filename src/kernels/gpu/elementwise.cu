@@ -1,0 +1,58 @@
+// Elementwise kernels on a GPU. A conversion is a product with one, so one kernel does both; copies
+// and zeros are the runtime's own.
+#include "kernels/elementwise.h"
+
+#include "base/require.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+struct ScaleWork {
+  Groups groups;
+  Numbers x, y;
+  float factor = 1;
+
+  __host__ __device__ int64_t count() const { return groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = groups.place(i);
+    float v[kGroup];
+    read_group(x, p.at, p.n, groups.vector, v);
+    for (float& each : v) each *= factor;
+    write_group(y, p.at, p.n, groups.vector, v);
+  }
+};
+
+}  // namespace
+
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const ClearArgs& a) {
+  fill_in_stream(l.stream, a.y.data, 0, a.y.bytes());
+}
+
+void launch(Gpu, const Launch& l, const CopyArgs& a) {
+  copy_in_stream(l.stream, a.to.data, a.from.data, a.to.bytes());
+}
+
+void launch(Gpu, const Launch& l, const CopyRowsArgs& a) { copy_rows_in_stream(l.stream, a); }
+
+void launch(Gpu, const Launch& l, const ScaleArgs& a) {
+  launch_map(
+      "scale", l.stream,
+      ScaleWork{groups_of(1, a.y.elements(), a.x, a.y), numbers(a.x), numbers(a.y), a.factor});
+}
+
+void launch(Gpu gpu, const Launch& l, const CastArgs& a) {
+  require(a.x.elements() == a.y.elements(), "a cast between views of different sizes");
+  if (a.x.dtype == a.y.dtype) return launch(gpu, l, CopyArgs{a.x, a.y});
+  launch(gpu, l, ScaleArgs{a.x, 1, a.y});
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,55 @@
+// What a run's saves have come to: which steps are saved, and why the newest save failed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace tessera::train {
+
+// The steps of the checkpoints that this process saved or started from.
+class SavedSteps {
+ public:
+  void start_from(int64_t step) { started_ = last_ = started_from_ = step; }
+  void start(int64_t step) { started_ = step; }
+  void complete(int64_t step);
+  void give_up() { started_ = last_; }  // the save that was started
+  void forget();                        // those that this process saved
+
+  bool is_started(int64_t step) const { return started_ == step; }  // or saved
+  int64_t last() const { return last_; }                            // -1: none
+  int64_t started_from() const { return started_from_; }            // -1: none
+  const std::vector<int64_t>& saved() const { return saved_; }      // by this process
+  // The newest checkpoint of `folder` before `step` that still exists; empty: none.
+  std::string path_before(const Path& folder, int64_t step) const;
+
+ private:
+  int64_t started_ = -1, last_ = -1, started_from_ = -1;
+  std::vector<int64_t> saved_;
+};
+
+// Why the newest save failed on one of the ranks, and when it is due to be retried.
+class SaveFailure {
+ public:
+  void set(std::string why, bool is_lasting, double retry_at_s);
+  void forget();     // the failure concerns another folder
+  void overcome() {  // a save succeeded
+    why_.clear();
+    reported_.clear();
+  }
+
+  const std::string& why() const { return why_; }  // empty: it did not fail
+  bool is_lasting() const { return lasting_; }     // another try would fail too
+  bool retry_due(double now_s) const { return !why_.empty() && now_s >= retry_at_s_; }
+  // Returns true once per reason: a retry that fails for the same reason is no news.
+  bool is_news();
+
+ private:
+  std::string why_, reported_;
+  bool lasting_ = false;
+  double retry_at_s_ = 0;
+};
+
+}  // namespace tessera::train
