@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/real.h"
+#include "ir/operands.h"
 #include "ir/rule.h"
 
 namespace tessera::plan {
@@ -114,6 +115,18 @@ double products_s(const Op& op, const Cost& cost, ValueSpan values, const Device
   return std::max(s, moved_s(op, cost, values, d));
 }
 
+// Where ranks share the experts, all of them wait for the busiest.
+double experts_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
+                 const Software& software) {
+  const bool gradient = op.is<ExpertsGrad>();
+  const int64_t all = gradient ? op.as<ExpertsGrad>().experts : op.as<Experts>().experts;
+  const ValueId up = gradient ? input(op, ExpertsGrad::kUp) : input(op, Experts::kUp);
+  const double busiest = values[up].shape[0] < all ? software.expert_imbalance : 1;
+  if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
+    return busiest * cost.flops.hardware / r + d.kernel_s;
+  return busiest * products_s(op, cost, values, d);
+}
+
 double attention_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                    const Software& software) {
   const double flops = cost.attention.flops();
@@ -180,8 +193,9 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
     case Work::kProduct:
       return one_product_s(op, cost, values, d, kernels);
     case Work::kScores:
-    case Work::kGrouped:
       return products_s(op, cost, values, d);
+    case Work::kGrouped:
+      return experts_s(op, cost, values, d, software);
     case Work::kAttention:
       return attention_s(op, cost, values, d, software);
     case Work::kChunks:
