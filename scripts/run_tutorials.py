@@ -24,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"-?(?:\d+[.,][\d.,]*(?:e[+-]?\d+)?|\d+e[+-]?\d+|\d{3,})"
-LIMIT_S = 600
+LIMIT_S = 540
 
 
 class Block:
@@ -132,6 +132,8 @@ def run_page(page, program, folder, show=False):
     output, status = run_script(script_of(blocks), program, folder)
     outputs = re.split(r"\n?@@block \d+\n", output)[1:]
     errors = []
+    if status == 0 and len(outputs) != len(blocks) + 1:
+        status = "0 before the last block: an `exit`, or a here-document that does not end"
     for index, block in enumerate(blocks[:len(outputs)]):
         if show:
             print(f"== {page}:{block.line}", *block.commands, "--", outputs[index], sep="\n")

@@ -246,9 +246,8 @@ int examine_ranks(bool json, const RankPlace& place) {
   }
   for (const std::string& line : measure::summary_of(rates)) show("  {}\n", line);
   for (const std::string& line : slow) show("! {}\n", line);
-  fmt::print("\n{}\n", slow.empty()
-                           ? "No rank is slower than its like."
-                           : "The slowest decides the speed of a step: mend or leave it out.");
+  fmt::print("\n{}\n", slow.empty() ? "No rank is slower than its like."
+                                    : "The slowest rank sets the step time: fix it or exclude it.");
   return 0;
 }
 

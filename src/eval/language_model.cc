@@ -191,6 +191,8 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
   const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
   // Each row has positions from 0.
+  CHECK(std::ssize(positions) % length_ == 0, "{} positions in rows of {}", positions.size(),
+        length_);
   for (auto row = positions.begin(); row != positions.end(); row += length_)
     std::iota(row, row + length_, 0);
   e.run();

@@ -42,7 +42,7 @@ Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>&
   CHECK(!ends.empty(), "no loss to follow");
   if (std::ssize(ends) > options.limit) return {};
   const AttemptEnd& last = ends.back();
-  if (last.verdict.loss == Loss::kDisagree) return {false, 0, "this does not mend itself"};
+  if (last.verdict.loss == Loss::kDisagree) return {false, 0, "retrying would not help"};
   if (last.verdict.loss == Loss::kError && last.verdict.code == kNumericExitCode)
     return {false, 0,
             "a numeric failure (exit code 3) would happen again. Change the learning rate or the "

@@ -65,10 +65,10 @@ std::string header(const BatchJob& job) {
   if (!job.partition.empty()) s += option("--partition=", job.partition);
   if (!job.account.empty()) s += option("--account=", job.account);
   for (const std::string& m : job.more) s += line(quote_words(split_words(m)));
-  s += line("--requeue", "when a node fails, back to the queue");
-  s += line("--open-mode=append", "and the same files go on");
+  s += line("--requeue", "requeue after a node failure");
+  s += line("--open-mode=append", "append to the same output file");
   s += line(fmt::format("--signal=B:TERM@{}", job.leave_s),
-            "so many seconds before the limit: save and leave");
+            "sent before the time limit: save and exit");
   s += option("--output=", without_patterns(job.folder) + "/slurm-%j.txt");
   return s;
 }
@@ -81,22 +81,22 @@ std::string sbatch_script(const BatchJob& job) {
   for (const std::string& command : job.setup) setup += command + "\n";
   return header(job) + setup +
          fmt::format(R"(
-# One launch starts the ranks by srun, watches them and begins again at the last checkpoint when one
-# is lost. What each rank prints is in {0}/ranks/rank-N.txt.
+# The launch command starts the ranks with srun, monitors them, and resumes from the last checkpoint when a
+# rank fails. The output of each rank is in {0}/ranks/rank-N.txt.
 leaving=
 {1} -n "$SLURM_NTASKS" --rank-files {0}/ranks &
 launch=$!
 trap 'leaving=1; kill -TERM "$launch" 2>/dev/null' TERM
 
 wait "$launch"; code=$?
-while kill -0 "$launch" 2>/dev/null; do wait "$launch"; code=$?; done  # the signal ended a wait
+while kill -0 "$launch" 2>/dev/null; do wait "$launch"; code=$?; done  # the signal interrupted wait
 
 if [ -n "$leaving" ] && [ "$code" = 0 ]; then
-  echo "The time is up and the run is saved: back to the queue."
+  echo "Time limit reached, checkpoint saved: requeued."
   exec scontrol requeue "$SLURM_JOB_ID"
 fi
 if [ "$code" = 1 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {2} ]; then
-  echo "The run was lost: back to the queue, for the $((${{SLURM_RESTART_COUNT:-0}} + 1)). of {2} times."
+  echo "The run failed: requeued, attempt $((${{SLURM_RESTART_COUNT:-0}} + 1)) of {2}."
   exec scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

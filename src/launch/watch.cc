@@ -43,8 +43,9 @@ void Watch::heard(double now_s, int rank, const Message& message) {
   advance(now_s);
   if (rank < 0 || rank >= options_.ranks) {
     disagreement_ = fmt::format(
-        "a process on {} says that it is rank {}, and there are {} ranks: who starts the ranks and "
-        "who counts them do not fit together",
+        "a process on {} reports that it is rank {} of {} ranks: the launcher and MPI disagree "
+        "about "
+        "the number of ranks",
         message.host, rank, options_.ranks);
     return sign(Loss::kDisagree, 0);
   }
@@ -54,12 +55,12 @@ void Watch::heard(double now_s, int rank, const Message& message) {
     case MessageKind::kHello:
       if (r.life != Life::kAwaited || message.ranks != options_.ranks) {
         disagreement_ = fmt::format(
-            "rank {} on {} counts {} ranks, and {} were started{}: who starts the ranks and who "
-            "counts them do not fit together (under SLURM: --mpi pmix or pmi2, as Open MPI was "
-            "built "
-            "for)",
+            "rank {} on {} counts {} ranks, and {} were started{}: the launcher and MPI disagree "
+            "about the number of ranks (under SLURM: use --mpi pmix or pmi2, whichever Open MPI "
+            "was "
+            "built for)",
             rank, message.host, message.ranks, options_.ranks,
-            r.life == Life::kAwaited ? "" : ", and another process says the same");
+            r.life == Life::kAwaited ? "" : ", and another process reports the same rank");
         sign(Loss::kDisagree, rank);
       }
       r.life = Life::kAlive;

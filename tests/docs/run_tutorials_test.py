@@ -48,6 +48,11 @@ class Tutorials(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("page.md:5: the commands failed (exit status 1)", output)
 
+    def test_a_page_that_ends_before_its_last_block_fails(self):
+        status, output = run("```sh\nexit 0\n```\n\n```sh\nfalse\n```\n")
+        self.assertEqual(status, 1)
+        self.assertIn("page.md:1: the commands failed (exit status 0 before the last block", output)
+
     def test_an_error_within_a_pipe_fails(self):
         self.assertEqual(run("```sh\nfalse | cat\n```\n")[0], 1)
 

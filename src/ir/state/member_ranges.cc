@@ -14,8 +14,6 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-namespace {}  // namespace
-
 std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
                                        const Coordinates& at) {
   const bool divided = flat.sharding.place[AxisKind::kShard] == 0;

@@ -2,8 +2,6 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-namespace {}  // namespace
-
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
   FrameKindId found = kNone;
   for (const FrameKindId k : p.kinds.ids()) {
