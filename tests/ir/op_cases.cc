@@ -109,7 +109,7 @@ std::vector<Case> experts() {
        {report()}},
       {"router_loss_grad", RouterLossGrad{}, {x(z), x(z), choice, ids({2, 4})}, {x(z)}},
       {"router_loss_grad with a loss scale",
-       RouterLossGrad{.scaled = true},
+       RouterLossGrad{.of = {}, .scaled = true},
        {x(z), x(z), choice, ids({2, 4}), step()},
        {x(z)}},
       {"experts", Experts{.experts = 4}, {x(s), choice, x(chosen), up, down}, {x(s)}, 3 * one},
