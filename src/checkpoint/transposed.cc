@@ -1,5 +1,7 @@
 #include "checkpoint/transposed.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/permute.h"
@@ -25,6 +27,19 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
     std::vector<std::byte> chunk(count * bytes);
     copy_permuted(from.data(), shape, order, bytes, first, count, chunk.data());
     convert(chunk.data(), from_type, out, to_type, count);
+  };
+}
+
+FillPiece joined(std::vector<FillPiece> parts, std::vector<int64_t> elements, int64_t bytes) {
+  CHECK(parts.size() == elements.size(), "{} parts, {} sizes", parts.size(), elements.size());
+  if (parts.size() == 1) return parts[0];
+  return [=](int64_t first, int64_t count, std::byte* out) {
+    int64_t begin = 0;
+    for (size_t i = 0; i < parts.size(); begin += elements[i++]) {
+      const int64_t from = std::max(first, begin);
+      const int64_t to = std::min(first + count, begin + elements[i]);
+      if (from < to) parts[i](from - begin, to - from, out + (from - first) * bytes);
+    }
   };
 }
 

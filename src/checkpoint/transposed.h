@@ -13,4 +13,8 @@ namespace tessera {
 FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
                      std::vector<int> axes, DType to_type);
 
+// Fills with several one after another, of `elements` elements each, which have `bytes` bytes in
+// what is filled.
+FillPiece joined(std::vector<FillPiece> parts, std::vector<int64_t> elements, int64_t bytes);
+
 }  // namespace tessera

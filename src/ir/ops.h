@@ -17,6 +17,7 @@
 #include "ir/ops/embedding.h"
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
+#include "ir/ops/head_norm.h"
 #include "ir/ops/heads.h"
 #include "ir/ops/materialised_attention.h"
 #include "ir/ops/matmul.h"
@@ -52,6 +53,10 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          Matmul,               //
                                          MatmulGradInput,      //
                                          MatmulGradWeight,     //
+                                         HeadNorm,             //
+                                         HeadNormGrad,         //
+                                         HeadSquares,          //
+                                         HeadSquaresGrad,      //
                                          Rotary,               //
                                          RepeatHeads,          //
                                          RepeatHeadsGrad,      //
@@ -72,6 +77,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          GatedActivationGrad,  //
                                          Sum,                  //
                                          Scale,                //
+                                         SoftCap,              //
                                          Accumulate,           //
                                          BiasGrad,             //
                                          Dropout,              //

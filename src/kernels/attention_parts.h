@@ -11,11 +11,13 @@
 
 namespace tessera::kernels {
 
-// scores[i,j] = scale * q[i] . k[j] for j <= i, minus infinity for j > i.
+// scores[i,j] = scale * q[i] . k[j] for j <= i, minus infinity for j > i and, with a window, for
+// j <= i - window.
 struct AttentionScoresArgs {
   TensorView qkv;
   float scale = 1;
-  TensorView scores;  // written
+  TensorView scores;   // written
+  int64_t window = 0;  // 0: none
 };
 void launch(Cpu, const Launch&, const AttentionScoresArgs&);
 void launch(Gpu, const Launch&, const AttentionScoresArgs&);

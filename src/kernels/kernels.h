@@ -14,6 +14,7 @@
 #include "kernels/fill.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
+#include "kernels/head_norm.h"
 #include "kernels/kernel.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -29,6 +30,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          CopyRowsArgs,             //
                          CastArgs,                 //
                          ScaleArgs,                //
+                         SoftCapArgs,              //
                          SumArgs,                  //
                          BiasGradArgs,             //
                          NormArgs,                 //
@@ -42,6 +44,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          DropoutGradArgs,          //
                          EmbeddingArgs,            //
                          EmbeddingGradArgs,        //
+                         HeadNormArgs,             //
+                         HeadNormGradArgs,         //
+                         HeadSquaresArgs,          //
+                         HeadSquaresGradArgs,      //
                          RotaryArgs,               //
                          AttentionArgs,            //
                          AttentionGradArgs,        //

@@ -1,4 +1,4 @@
-// y = factor * x.
+// y = factor * x, and soft caps.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -13,5 +13,14 @@ struct ScaleArgs {
 };
 void launch(Cpu, const Launch&, const ScaleArgs&);
 void launch(Gpu, const Launch&, const ScaleArgs&);
+
+// y = cap * tanh(x / cap)
+struct SoftCapArgs {
+  TensorView x;  // as ScaleArgs has it
+  float cap = 1;
+  TensorView y;  // written; may be x
+};
+void launch(Cpu, const Launch&, const SoftCapArgs&);
+void launch(Gpu, const Launch&, const SoftCapArgs&);
 
 }  // namespace tessera::kernels

@@ -7,8 +7,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily, &kT5Family,
-                                  &kQwen2Family};
+constexpr std::array kFamilies = {&kGpt2Family,  &kNeoxFamily,    &kLlamaFamily,   &kT5Family,
+                                  &kQwen2Family, &kMistralFamily, &kSmollm3Family, &kPhi3Family,
+                                  &kQwen3Family, &kOlmo2Family,   &kGemma2Family,  &kGemma3Family};
 
 }  // namespace
 

@@ -10,20 +10,55 @@
 
 namespace tessera {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
+enum class Family : uint8_t {
+  kGpt2,
+  kNeox,
+  kLlama,
+  kT5,
+  kQwen2,
+  kMistral,
+  kSmollm3,
+  kPhi3,
+  kQwen3,
+  kOlmo2,
+  kGemma2,
+  kGemma3
+};
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
-// LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
+// How rotary frequencies change for contexts longer than that of the first training. kDynamic: as
+// kLinear's for longer sequences only, which are rejected, so frequencies are unscaled.
+enum class RotaryKind : uint8_t { kLlama3, kLinear, kDynamic, kYarn, kLongrope };
+constexpr const char* enum_names(RotaryKind) { return "llama3|linear|dynamic|yarn|longrope"; }
+
+// The formulas are in kernels/rotary.h.
 struct RotaryScale {
-  double factor = 1;  // 1: none
+  RotaryKind kind = RotaryKind::kLlama3;
+  double factor = 1;  // 1: none, except longrope
   double low = 1, high = 4;
   int64_t context = 8192;
+  double attention = 0;  // 0: by the kind
+  bool truncate = true;
+  std::vector<double> short_factors, long_factors;
+
+  bool scales() const {
+    return kind == RotaryKind::kLongrope || (kind != RotaryKind::kDynamic && factor != 1);
+  }
 
   static void fields(auto& self, auto&& visit) {
+    visit("kind", self.kind, "llama3 | linear | dynamic | yarn | longrope: how frequencies change");
     visit("factor", self.factor, "by which slow rotary frequencies are lowered; 1: none");
-    visit("low", self.low, "dimensions of fewer turns in the first context are slow");
-    visit("high", self.high, "dimensions of more turns stay as they are");
+    visit("low", self.low,
+          "llama3, yarn: dimensions of fewer turns in the first context are slow (beta_slow)");
+    visit("high", self.high, "llama3, yarn: dimensions of more turns stay as they are (beta_fast)");
     visit("context", self.context, "the first context: what the model saw before it was scaled");
+    visit("attention", self.attention,
+          "yarn, longrope: factor of cosines and sines; 0: the kind's own",
+          zero_or_between(1e-6, 1e6));
+    visit("truncate", self.truncate, "yarn: the bounds low and high are rounded to dimensions");
+    visit("short_factors", self.short_factors,
+          "longrope: what divides each frequency up to the first context, one per pair");
+    visit("long_factors", self.long_factors, "longrope: the same in longer sequences");
   }
 };
 
@@ -39,11 +74,16 @@ struct ModelConfig {
   std::vector<int64_t> no_rope_layers;  // without rotary embedding
   std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
   int64_t wide_feed_forward = 0;
-  int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
-  int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
-  int64_t context = 2048;             // longest sequence
+  int64_t window = 0;                  // keys that a query of a sliding layer sees; 0: all
+  std::vector<int64_t> window_layers;  // the sliding layers, as above; empty: all
+  int64_t vocabulary = 0;              // entries of the tokenizer, unpadded
+  int64_t vocabulary_multiple = 128;   // the embedding is padded up to a multiple of this
+  int64_t context = 2048;              // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
   RotaryScale rotary_scale;
+  double window_rotary_base = 0;  // of sliding layers, without scale; 0: as the others
+  double attention_scalar = 0;    // scores are times its power of -1/2; 0: the head's width
+  double attention_soft_cap = 0, logit_soft_cap = 0;       // 0: none
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
   bool scaled_head = true;  // of t5 with tied embeddings
@@ -80,6 +120,10 @@ struct ModelConfig {
           "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
+    visit("window", self.window,
+          "sliding window: a query sees this many keys, itself included; 0: all before it");
+    visit("window_layers", self.window_layers,
+          "numbers of the layers with the window, from 0: [0, 2]; empty: all");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,
@@ -89,6 +133,15 @@ struct ModelConfig {
           "share of a head's dimensions that rotary embeddings turn");
     visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
     visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
+    visit(
+        "window_rotary_base", self.window_rotary_base,
+        "base of the rotary frequencies in layers with a window, which are then unscaled; 0: as in "
+        "the others");
+    visit("attention_scalar", self.attention_scalar,
+          "attention scores are times its power of -0.5; 0: the head's width");
+    visit("attention_soft_cap", self.attention_soft_cap,
+          "attention scores s become cap * tanh(s / cap); 0: no cap");
+    visit("logit_soft_cap", self.logit_soft_cap, "the same for logits; 0: no cap");
     visit("relative_buckets", self.relative_buckets, "t5: biases of distances, a head");
     visit("relative_distance", self.relative_distance, "t5: distances from this on have one bias");
     visit("parallel_residual", self.parallel_residual,
@@ -97,7 +150,7 @@ struct ModelConfig {
     visit("scaled_head", self.scaled_head,
           "t5: a head that uses the embedding's weights reads hidden^-0.5 times its input");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
-    visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
+    visit("gelu", self.gelu, "erf | tanh: of families that do not compute silu");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs",
           between(0, kBelowOne));
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights",
@@ -114,7 +167,9 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2"; }
+constexpr const char* enum_names(Family) {
+  return "gpt2|neox|llama|t5|qwen2|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3";
+}
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
 }  // namespace tessera

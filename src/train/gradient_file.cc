@@ -28,26 +28,38 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
     return std::none_of(gradients.begin(), gradients.end(),
                         [&](const StateTensor& g) { return g.name == t.ours; });
   });
-  std::vector<SafetensorsPlan> plan;
-  for (const HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
-  write_safetensors(file, plan, [&](size_t i) -> FillPiece {
+  const auto fill = [&](const HfTensor& t) -> FillPiece {
     const auto g = std::find_if(gradients.begin(), gradients.end(),
-                                [&](const auto& x) { return x.name == tensors[i].ours; });
-    CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
+                                [&](const auto& x) { return x.name == t.ours; });
+    CHECK(g != gradients.end(), "no gradient of {}", t.ours);
     // One tensor at a time: the mean, in a copy that lives until it is written.
-    const Shape part = tensors[i].part();
+    const Shape part = t.part();
     auto mean = std::make_shared<std::vector<float>>(part.elements());
-    const Box box{tensors[i].begin, tensors[i].end()};
+    const Box box{t.begin, t.end()};
     std::vector<std::byte> sums(part.elements() * size_of(g->data.dtype));
-    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
-             sums.data(), size_of(g->data.dtype));
+    copy_box(box, whole_box(t.shape), static_cast<const std::byte*>(g->data.data), box, sums.data(),
+             size_of(g->data.dtype));
     kernels::launch(
         kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
         kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
-    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
-                                      inverse(tensors[i].axes), DType::kF32);
-    return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
+    const FillPiece piece = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                                       inverse(t.axes), DType::kF32);
+    return
+        [mean, piece](int64_t first, int64_t count, std::byte* out) { piece(first, count, out); };
+  };
+  const auto groups = by_theirs(tensors);
+  std::vector<SafetensorsPlan> plan;
+  for (const auto& group : groups)
+    plan.push_back({group[0].theirs, DType::kF32, group[0].their_shape});
+  write_safetensors(file, plan, [&](size_t i) {
+    std::vector<FillPiece> parts;
+    std::vector<int64_t> elements;
+    for (const HfTensor& t : groups[i]) {
+      parts.push_back(fill(t));
+      elements.push_back(t.view.elements());
+    }
+    return joined(std::move(parts), std::move(elements), size_of(DType::kF32));
   });
 }
 

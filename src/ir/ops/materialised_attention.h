@@ -6,15 +6,17 @@
 
 namespace tessera {
 
-// s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i
+// s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i, or j ≤ i − window
 struct AttentionScores {
   static constexpr std::string_view kName = "attention_scores";
   enum In { kQkv };
   enum Out { kScores };  // f32
   double scale = 1;
-  bool half = false;  // the scores are of the type of qkv
+  int64_t window = 0;  // 0: none
+  bool half = false;   // the scores are of the type of qkv
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
+    visit("window", self.window, Print::kUnlessDefault, at_least(0));
     visit("half", self.half);
   }
   static const OpRule rule;

@@ -66,7 +66,8 @@ void launch(Cpu, const Launch& l, const AttentionScoresArgs& a) {
   const PackedHeads p(a.qkv);
   const auto run = &HWY_DYNAMIC_DISPATCH(ScoresOfHead);
   for_key_heads(p, a.qkv, a.scale, l,
-                [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                [&](KeyHead keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                  keys.window = a.window;
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;
                     h.q = p.query(a.qkv, b, kv, g);

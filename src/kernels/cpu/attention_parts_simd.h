@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/attention_tiles_simd.h"  // after both
 
+#include "kernels/cpu/attention_scope_simd.h"  // after all
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -54,6 +56,7 @@ HWY_NOINLINE inline void ScoresOfHead(const KeyHead& keys, const QueryHead& h, c
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (at.visible()) {
       DotTile(b.q + at.i * width, b.k_transposed + at.j * d, at.m, d, at.diagonal(), b.scores);
+      HideBeforeWindow(keys, at.i, at.j, at.m, -HUGE_VALF, b.scores);
     }
     StoreTile(b.scores, at, -HUGE_VALF, scores);
   }

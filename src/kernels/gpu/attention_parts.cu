@@ -17,6 +17,7 @@ namespace {
 struct PartsWork {
   int64_t b = 0, t = 0, kv = 0, g = 0, d = 0;
   float scale = 1;
+  int64_t window = 0;
   Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
   RowPlaces at;              // of their rows
   Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
@@ -57,9 +58,10 @@ struct Scores {
   __host__ __device__ int64_t count() const { return a.b * a.heads() * a.t * a.t; }
   __device__ void operator()(int64_t n) const {
     const Cell c = cell_of(a, n);
-    const float s = c.j > c.i ? -INFINITY
-                              : a.scale * dot(a.qkv, a.at.at(c.b, c.i, c.kv, c.g), a.qkv,
-                                              key_at(a, c.b, c.j, c.kv), a.d);
+    const bool hidden = c.j > c.i || (a.window > 0 && c.j <= c.i - a.window);
+    const float s = hidden ? -INFINITY
+                           : a.scale * dot(a.qkv, a.at.at(c.b, c.i, c.kv, c.g), a.qkv,
+                                           key_at(a, c.b, c.j, c.kv), a.d);
     write(a.square, n, s);
   }
 };
@@ -184,6 +186,7 @@ using namespace gpu;
 void launch(Gpu, const Launch& l, const AttentionScoresArgs& a) {
   PartsWork w = work_of(a.qkv);
   w.scale = a.scale;
+  w.window = a.window;
   w.square = numbers(a.scores);
   launch_map("attention_scores", l.stream, Scores{w});
 }

@@ -5,8 +5,9 @@ namespace tessera {
 namespace {
 
 kernels::AttentionScoresArgs scores_args(const BoundOp& b) {
-  return {b.in(AttentionScores::kQkv), static_cast<float>(b.op->as<AttentionScores>().scale),
-          b.out(AttentionScores::kScores)};
+  const AttentionScores& of = b.op->as<AttentionScores>();
+  return {b.in(AttentionScores::kQkv), static_cast<float>(of.scale),
+          b.out(AttentionScores::kScores), of.window};
 }
 
 kernels::AttentionScoresGradArgs scores_grad_args(const BoundOp& b) {
