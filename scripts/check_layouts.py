@@ -181,8 +181,6 @@ def draw(rng, precision=None, family=None):
     model = draw_model(rng, tensor, stages * interleave, family)
     model["texts"] = draw_texts(rng, model["model.family"])
     attention = rng.choice(["fused", "materialised"])
-    if "model.attention_soft_cap" in model:
-        attention = "fused"  # the other has no caps
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
     optimizer = draw_optimizer(rng, model["model.family"], precision)

@@ -269,13 +269,13 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
 // then divided among the copies, and keys and values of all K heads are repeated:
 //
 //   K = 1, G = 4, r = 2:   rank 0: q0 q1 k v     rank 1: q2 q3 k v
-ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias) {
+ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias, bool separate) {
   const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
   const int64_t r = batch_.head_copies;
   const Shape packed{K, G + 2, D};
   if (r == 1) {
     const auto named = [&](ValueId v) {
-      name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
+      if (separate) name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
       return v;
     };
     const Shape all{K, G + 2, D, graph_[x].shape[-1]};

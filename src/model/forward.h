@@ -103,7 +103,8 @@ class BlockWriter {
   // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
   // name.bias). With r copies of these heads [B, T, K·r, G/r+2, D]: tensor ranks divide the rows,
   // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
-  ValueId grouped_heads(const std::string& name, ValueId x, bool bias);
+  // `separate`: published models keep queries, keys and values in tensors of their own.
+  ValueId grouped_heads(const std::string& name, ValueId x, bool bias, bool separate = true);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});

@@ -1,7 +1,7 @@
 // Gemma 2 (Riviere et al. 2024) and the text part of Gemma 3 (Kamath et al. 2025): norms with gains
 // around 1 before and after attention and MLP, a GELU gate, embeddings times the root of the width,
-// windows in most layers. Gemma 2 caps attention scores and logits; Gemma 3 has norms of queries and
-// keys, and two rotary embeddings.
+// windows in most layers. Gemma 2 caps attention scores and logits; Gemma 3 has norms of queries
+// and keys, and two rotary embeddings.
 #include "model/hf_attention.h"
 #include "model/llama_like.h"
 
@@ -18,7 +18,7 @@ constexpr LlamaForm kForm3 = {.norms = NormPlaces::kBoth,
                               .gelu_gate = true,
                               .scaled_embedding = true};
 
-constexpr double kAttentionCap = 50, kLogitCap = 30;  // of Gemma 2
+constexpr double kAttentionCap = 50, kLogitCap = 30;            // of Gemma 2
 constexpr double kGlobalBase = 1'000'000, kLocalBase = 10'000;  // of Gemma 3
 constexpr int64_t kWindow = 4096, kPeriod2 = 2, kPeriod3 = 6;
 
@@ -91,8 +91,9 @@ constexpr Preset kPresets3[] = {
 };
 
 double read_cap(const HfReader& in, const char* key, double otherwise) {
-  return in.is_null(key) || (otherwise == 0 && !in.find(key)) ? 0
-                                                              : in.number(key, otherwise, 1e-3, 1e9);
+  return in.is_null(key) || (otherwise == 0 && !in.find(key))
+             ? 0
+             : in.number(key, otherwise, 1e-3, 1e9);
 }
 
 void read_common(const HfReader& in, int64_t period, ModelConfig& m) {
@@ -108,7 +109,8 @@ void read_common(const HfReader& in, int64_t period, ModelConfig& m) {
   const double scalar = in.number("query_pre_attn_scalar", 256, 1e-6, 1e9);
   m.attention_scalar = scalar == static_cast<double>(m.head_size()) ? 0 : scalar;
   const int64_t window = in.is_null("sliding_window") ? 0 : in.size("sliding_window", kWindow);
-  read_windows(in, window, [&](int64_t l) { return (l + 1) % period != 0; }, m);
+  read_windows(
+      in, window, [&](int64_t l) { return (l + 1) % period != 0; }, m);
 }
 
 void read_gemma2(const HfReader& in, ModelConfig& m) {
@@ -131,9 +133,9 @@ void read_scale_of_full_layers(const HfReader& rope, ModelConfig& m) {
   m.rotary_scale.truncate = true;
 }
 
-// Two rotary embeddings: of layers with a window, unscaled, and of the others. Files of transformers
-// 4 have the keys rope_local_base_freq, rope_theta and rope_scaling, those of 5 one object for each
-// kind of layer in rope_parameters.
+// Two rotary embeddings: of layers with a window, unscaled, and of the others. Files of
+// transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling, those of 5 one
+// object for each kind of layer in rope_parameters.
 void read_both_rotaries(const HfReader& in, ModelConfig& m) {
   m.rotary_base = in.number("rope_theta", kGlobalBase, 1, 1e12);
   double local = in.number("rope_local_base_freq", kLocalBase, 1, 1e12);

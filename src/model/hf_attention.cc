@@ -24,8 +24,7 @@ void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfi
 }
 
 double required(const HfReader& rope, const char* key, const char* kind) {
-  if (!rope.find(key))
-    rope.refuse(key, "absent", fmt::format("rope_type {} wants a number", kind));
+  if (!rope.find(key)) rope.refuse(key, "absent", fmt::format("rope_type {} wants a number", kind));
   return rope.number(key, 1, 0, kMaxFactor);
 }
 
@@ -39,8 +38,8 @@ int64_t first_context(const HfReader& in, const HfReader& rope, Ropes known, con
 // The factor, which may be null for the kinds that then divide the context by the first one.
 double read_factor(const HfReader& rope, const ModelConfig& m, const char* kind, bool derived) {
   if (derived && !rope.find("factor"))
-    return std::max(1.0, static_cast<double>(m.context) /
-                             static_cast<double>(m.rotary_scale.context));
+    return std::max(1.0,
+                    static_cast<double>(m.context) / static_cast<double>(m.rotary_scale.context));
   required(rope, "factor", kind);
   return rope.number("factor", 1, 1, kMaxFactor);
 }
@@ -244,20 +243,22 @@ void read_windows(const HfReader& in, int64_t window, const std::function<bool(i
     if (types.empty() ? slides(l) : types[l] == "sliding_attention") m.window_layers.push_back(l);
   m.window = m.window_layers.empty() ? 0 : window;
   if (window == 0 && !m.window_layers.empty())
-    in.refuse("sliding_window", "not in use",
-              fmt::format("layer {} has sliding attention, which needs a window",
-                          m.window_layers[0]));
+    in.refuse(
+        "sliding_window", "not in use",
+        fmt::format("layer {} has sliding attention, which needs a window", m.window_layers[0]));
   if (std::ssize(m.window_layers) == m.layers) m.window_layers.clear();  // all of them
 }
 
 void read_last_windows(const HfReader& in, ModelConfig& m) {
   const int64_t window = read_used_window(in, 4096), first = in.count("max_window_layers", 28);
-  read_windows(in, window, [&](int64_t layer) { return window > 0 && layer >= first; }, m);
+  read_windows(
+      in, window, [&](int64_t layer) { return window > 0 && layer >= first; }, m);
 }
 
 bool slides(const ModelConfig& m, int64_t layer) {
-  return m.window > 0 && (m.window_layers.empty() ||
-                          std::binary_search(m.window_layers.begin(), m.window_layers.end(), layer));
+  return m.window > 0 &&
+         (m.window_layers.empty() ||
+          std::binary_search(m.window_layers.begin(), m.window_layers.end(), layer));
 }
 
 void write_windows(const ModelConfig& m, Tree& out) {

@@ -17,9 +17,9 @@
 //
 //   norms                       before               after                  at both places
 //   layerI.norm1.gain           input_layernorm      -                      input_layernorm
-//   layerI.post_norm1.gain      -                    post_attention_…       post_attention_layernorm
-//   layerI.norm2.gain           post_attention_…     -                      pre_feedforward_layernorm
-//   layerI.post_norm2.gain      -                    post_feedforward_…     post_feedforward_layernorm
+//   layerI.post_norm1.gain      -                    post_attention_… post_attention_layernorm
+//   layerI.norm2.gain           post_attention_…     - pre_feedforward_layernorm
+//   layerI.post_norm2.gain      -                    post_feedforward_… post_feedforward_layernorm
 #include "model/llama_like.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
-  const ValueId packed =
-      w.grouped_heads("attn.qkv", norm_before(w, form, "norm1", x), form.head_biases);
+  const ValueId packed = w.grouped_heads("attn.qkv", norm_before(w, form, "norm1", x),
+                                         form.head_biases, !form.fused_files);
   const ValueId qkv = w.head_norm("attn", packed, form.head_norm, form.gains);
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId mixed = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
@@ -59,7 +59,7 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
   const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
-  w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
+  if (!form.fused_files) w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product("mlp.up", norm_before(w, form, "norm2", middle), up);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   const ValueId gated = w.gated_activation("mlp.gate", pairs, gate_of(m, form));

@@ -1,5 +1,5 @@
-// Phi-3 and Phi-4 (Abdin et al. 2024): LLaMA with rotary embeddings on a part of each head, LongRoPE,
-// and fused matrices in its files.
+// Phi-3 and Phi-4 (Abdin et al. 2024): LLaMA with rotary embeddings on a part of each head,
+// LongRoPE, and fused matrices in its files.
 #include <algorithm>
 
 #include "model/hf_attention.h"

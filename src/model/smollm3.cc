@@ -37,8 +37,7 @@ bool has_rotary(const ModelConfig& m, int64_t layer) {
 
 // no_rope_layers of transformers has a 1 for each layer *with* a rotary embedding.
 void read_no_rope_layers(const HfReader& in, ModelConfig& m) {
-  if (!in.find("no_rope_layers"))
-    return every_fourth(m, in.size("no_rope_layer_interval", 4));
+  if (!in.find("no_rope_layers")) return every_fourth(m, in.size("no_rope_layer_interval", 4));
   const auto list = in.get<std::vector<int64_t>>("no_rope_layers", {});
   if (std::ssize(list) < m.layers)
     in.refuse("no_rope_layers", fmt::format("a list of {}", list.size()),
@@ -60,7 +59,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_silu(in);
   read_no_rope_layers(in, m);
   const int64_t window = read_used_window(in, 0);
-  read_windows(in, window, [&](int64_t l) { return window > 0 && !has_rotary(m, l); }, m);
+  read_windows(
+      in, window, [&](int64_t l) { return window > 0 && !has_rotary(m, l); }, m);
   read_rotary(in, {}, Ropes::kAll, m);
 }
 

@@ -83,11 +83,11 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
     for (int64_t j = 0; j <= i; ++j) {
       const auto u = static_cast<size_t>(j);
       const double share = cap > 0 && j >= first ? x[u] / cap : 0;
-      const double ds = p[u] * (dp[u] - delta) * (1 - share * share);
+      const double d_capped = p[u] * (dp[u] - delta), ds = d_capped * (1 - share * share);
       a.scores[square + u] = x[u];
       a.probabilities[square + u] = p[u];
       a.d_probabilities[square + u] = dp[u];
-      a.d_scores[square + u] = ds;
+      a.d_scores[square + u] = d_capped;
       for (int64_t c = 0; c < z.d; ++c) {
         add(i, member, c, scale * ds * k(j, c));
         add(j, z.g, c, scale * ds * q(i, c));

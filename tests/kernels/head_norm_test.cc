@@ -86,8 +86,8 @@ std::vector<double> differences(std::vector<double> x, const F& loss) {
 }
 
 void compare(const Sizes& z, DType t, bool whole, bool unit_offset) {
-  SCOPED_TRACE(fmt::format("{} of {}{}{}", to_string(z.qkv()), name_of(t),
-                           whole ? " whole" : "", unit_offset ? " offset" : ""));
+  SCOPED_TRACE(fmt::format("{} of {}{}{}", to_string(z.qkv()), name_of(t), whole ? " whole" : "",
+                           unit_offset ? " offset" : ""));
   const Array qkv = Array::random(z.qkv(), 1, t, 2), dy = Array::random(z.qkv(), 2, t);
   const Array query = Array::random(whole ? Shape{z.kv, z.g, z.d} : Shape{z.d}, 3, t);
   const Array key = Array::random(whole ? Shape{z.kv, z.d} : Shape{z.d}, 4, t);

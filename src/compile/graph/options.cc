@@ -32,14 +32,10 @@ void materialise_attention(Graph& graph, bool half) {
       throw Error(
           "compiler.attention = materialised is for causal attention within one text, not for an "
           "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");
-    if (fused.soft_cap > 0)
-      throw Error(
-          "compiler.attention = materialised does not support model.attention_soft_cap = {}. Set "
-          "it to fused.",
-          fused.soft_cap);
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
-    const AttentionScores of = {.scale = fused.scale, .window = fused.window, .half = half};
+    const AttentionScores of = {
+        .scale = fused.scale, .window = fused.window, .soft_cap = fused.soft_cap, .half = half};
     const ValueId scores = b.emit_one(of, op.origin, {qkv});
     ValueId p = b.emit_one(Softmax{}, op.origin, {scores});
     if (fused.dropout > 0)

@@ -1,6 +1,6 @@
-// Rules of the norm of queries and keys. Dimensions: b samples, t tokens, k key/value heads, g slots
-// of a group, d head size, q queries of a group, s the two sums. Heads can be split: the gradients
-// of gains that all heads share and the sums of squares over heads are then partial sums.
+// Rules of the norm of queries and keys. Dimensions: b samples, t tokens, k key/value heads, g
+// slots of a group, d head size, q queries of a group, s the two sums. Heads can be split: the
+// gradients of gains that all heads share and the sums of squares over heads are then partial sums.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -59,9 +59,9 @@ std::vector<OutputSpec> infer_squares(const Op&, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_squares_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3 && in[1]->shape == squares_shape(in[0]->shape) &&
-            in[2]->shape == in[0]->shape,
-        "head_squares_grad takes qkv, the gradient of squares and a gradient of qkv");
+  CHECK(
+      in.size() == 3 && in[1]->shape == squares_shape(in[0]->shape) && in[2]->shape == in[0]->shape,
+      "head_squares_grad takes qkv, the gradient of squares and a gradient of qkv");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 

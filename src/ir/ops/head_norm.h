@@ -8,8 +8,8 @@
 namespace tessera {
 
 // y = x / sqrt(mean(x²) + epsilon) · (gain + 1 if unit_offset) of the queries and of the keys in
-// packed qkv [B, T, K, G+2, D]; values stay as they are. The mean is over a head; with `whole` it is
-// over all queries, or all keys, of a token, whose sums of squares head_squares gives.
+// packed qkv [B, T, K, G+2, D]; values stay as they are. The mean is over a head; with `whole` it
+// is over all queries, or all keys, of a token, whose sums of squares head_squares gives.
 struct HeadNorm {
   static constexpr std::string_view kName = "head_norm";
   enum In {

@@ -21,11 +21,11 @@ struct Rotary {
   double base = 0;
   RopeScaling scaling = RopeScaling::kUnscaled;
   double factor = 1;
-  double low = 1, high = 4;      // llama3, yarn: rotations over the first context
-  int64_t context = 0;           // llama3, yarn: the first context
-  bool truncate = true;          // yarn: the bounds of the ramp are whole numbers
-  std::vector<double> dividers;  // longrope: one per pair
-  double magnitude = 1;          // cosines and sines are multiplied by it
+  double low = 1, high = 4;           // llama3, yarn: rotations over the first context
+  int64_t context = 0;                // llama3, yarn: the first context
+  bool truncate = true;               // yarn: the bounds of the ramp are whole numbers
+  std::vector<double> dividers = {};  // longrope: one per pair
+  double magnitude = 1;               // cosines and sines are multiplied by it
   bool inverse = false;
   bool has_bounds() const {
     return scaling == RopeScaling::kLlama3 || scaling == RopeScaling::kYarn;

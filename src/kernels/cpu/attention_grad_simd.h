@@ -50,14 +50,6 @@ HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
   ZeroRows(b.dq, keys.queries, d);
 }
 
-// What the gradient of a capped score is multiplied by. Hidden scores, which are far below -cap,
-// have a gradient of 0.
-HWY_INLINE V CapSlope(V s, float cap) {
-  const F f;
-  const V share = hn::Max(hn::Mul(s, hn::Set(f, 1 / cap)), hn::Set(f, -1.0f));
-  return hn::NegMulAdd(share, share, hn::Set(f, 1.0f));
-}
-
 // scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
 HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* delta, int64_t m,
                            Sight sight, bool masked, float soft_cap) {

@@ -37,6 +37,14 @@ HWY_INLINE void CapScores(const KeyHead& keys, int64_t m, float* scores) {
     hn::StoreU(hn::Mul(cap, Tanh(f, hn::Mul(hn::LoadU(f, scores + i), inverse))), f, scores + i);
 }
 
+// What the gradient of a capped score is multiplied by. Hidden scores, which are far below -cap,
+// have a gradient of 0.
+HWY_INLINE V CapSlope(V s, float cap) {
+  const F f;
+  const V share = hn::Max(hn::Mul(s, hn::Set(f, 1 / cap)), hn::Set(f, -1.0f));
+  return hn::NegMulAdd(share, share, hn::Set(f, 1.0f));
+}
+
 HWY_INLINE void AddBias(const KeyHead& keys, const QueryHead& h, int64_t i, int64_t j, int64_t m,
                         float* scores) {
   if (h.bias == nullptr) return;

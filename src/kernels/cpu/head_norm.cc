@@ -90,9 +90,8 @@ void launch(Cpu, const Launch& l, const HeadNormGradArgs& a) {
 void launch(Cpu, const Launch& l, const HeadSquaresArgs& a) {
   const HeadNormRows rows = heads_of(a.qkv);
   const auto run = &HWY_DYNAMIC_DISPATCH(SumSquaresOfHeads);
-  parallel_rows(tokens_of(a.qkv), width_of(rows), l.threads, [&](int64_t begin, int64_t end) {
-    run(rows, a.squares.f32(), begin, end);
-  });
+  parallel_rows(tokens_of(a.qkv), width_of(rows), l.threads,
+                [&](int64_t begin, int64_t end) { run(rows, a.squares.f32(), begin, end); });
 }
 
 void launch(Cpu, const Launch& l, const HeadSquaresGradArgs& a) {

@@ -124,8 +124,7 @@ struct JoinGains {
       if (a.is_value(head) || a.is_key(head) != kKeys) continue;
       const int64_t k = i - a.gain_at(head);
       if (k < 0 || k >= a.d) continue;
-      for (int64_t s = 0; s < a.stripes; ++s)
-        sum += a.partials[(s * a.heads() + head) * a.d + k];
+      for (int64_t s = 0; s < a.stripes; ++s) sum += a.partials[(s * a.heads() + head) * a.d + k];
     }
     const Numbers& to = kKeys ? a.d_key_gain : a.d_query_gain;
     write(to, i, read(to, i) + sum);
@@ -239,8 +238,7 @@ void launch(Gpu, const Launch& l, const HeadNormGradArgs& a) {
           .threads = kRowThreads,
           .shared_bytes = kRowThreads * kMostPerLane * sizeof(float)},
          l.stream, w);
-  launch_map("head_norm_query_gain", l.stream,
-             JoinGains<false>{w, a.norm.query_gain.elements()});
+  launch_map("head_norm_query_gain", l.stream, JoinGains<false>{w, a.norm.query_gain.elements()});
   launch_map("head_norm_key_gain", l.stream, JoinGains<true>{w, a.norm.key_gain.elements()});
   if (w.dots != nullptr) launch_map("head_norm_squares", l.stream, JoinDots{w});
 }

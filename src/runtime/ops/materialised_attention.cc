@@ -7,13 +7,14 @@ namespace {
 kernels::AttentionScoresArgs scores_args(const BoundOp& b) {
   const AttentionScores& of = b.op->as<AttentionScores>();
   return {b.in(AttentionScores::kQkv), static_cast<float>(of.scale),
-          b.out(AttentionScores::kScores), of.window};
+          b.out(AttentionScores::kScores), of.window, static_cast<float>(of.soft_cap)};
 }
 
 kernels::AttentionScoresGradArgs scores_grad_args(const BoundOp& b) {
-  return {b.in(AttentionScoresGrad::kQkv),
-          static_cast<float>(b.op->as<AttentionScoresGrad>().of.scale),
-          b.in(AttentionScoresGrad::kDScores), b.out(AttentionScoresGrad::kDQkv)};
+  const AttentionScores& of = b.op->as<AttentionScoresGrad>().of;
+  return {b.in(AttentionScoresGrad::kQkv), static_cast<float>(of.scale),
+          b.in(AttentionScoresGrad::kDScores), b.out(AttentionScoresGrad::kDQkv),
+          static_cast<float>(of.soft_cap)};
 }
 
 void run_scores_grad(const BoundOp& b) {
