@@ -14,10 +14,10 @@
 namespace tessera::kernels {
 
 struct HeadNorm {
-  TensorView qkv;         // [B, T, KV, G+2, D]: in each group queries, a key, a value
-  TensorView query_gain;  // [D]; with squares [KV, G, D]
-  TensorView key_gain;    // [D]; with squares [KV, D]
-  TensorView squares;     // [B, T, 2] f32: of queries, of keys; no data: means are over heads
+  TensorView qkv;           // [B, T, KV, G+2, D]: in each group queries, a key, a value
+  TensorView query_gain;    // [D]; with squares [KV, G, D]
+  TensorView key_gain;      // [D]; with squares [KV, D]
+  TensorView squares = {};  // [B, T, 2] f32: of queries, of keys; no data: means are over heads
   int64_t query_count = 0, key_count = 0;  // with squares: how many numbers each is a sum of
   float epsilon = 1e-6f;
   bool unit_offset = false;  // gains are without their 1
@@ -35,11 +35,11 @@ void launch(Gpu, const Launch&, const HeadNormArgs&);
 //   dgain += sum dy x r,  in a fixed order
 struct HeadNormGradArgs {
   HeadNorm norm;
-  TensorView dy;            // [B, T, KV, G+2, D]
-  TensorView dx;            // [B, T, KV, G+2, D]  written; may be dy
-  TensorView d_query_gain;  // as the gain, f32, bf16 or f16  added to
-  TensorView d_key_gain;    // likewise
-  TensorView d_squares;     // [B, T, 2] f32  written; with squares
+  TensorView dy;              // [B, T, KV, G+2, D]
+  TensorView dx;              // [B, T, KV, G+2, D]  written; may be dy
+  TensorView d_query_gain;    // as the gain, f32, bf16 or f16  added to
+  TensorView d_key_gain;      // likewise
+  TensorView d_squares = {};  // [B, T, 2] f32  written; with squares
 };
 void launch(Cpu, const Launch&, const HeadNormGradArgs&);
 void launch(Gpu, const Launch&, const HeadNormGradArgs&);

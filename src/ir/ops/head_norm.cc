@@ -76,7 +76,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
 }
 ShardingRule sharding_squares(const Op&, ValueSpan) { return {{"btkgd"}, {"bts"}, "btk", {}}; }
 ShardingRule sharding_squares_grad(const Op&, ValueSpan) {
-  return {{"btkgd", "bts", "btkgd"}, {"btkgd"}, "btk", {{1, 2}}};
+  return {{"btkgd", "bts", "btkgd"}, {"btkgd"}, "btk", {{1, 2}, {0, 2}}};
 }
 
 void gradient(Gradients& g, const Op& op) {
