@@ -192,7 +192,9 @@ def our_batches(options, run, steps):
     """The token ids of the global batch of steps 1 … `steps`: [steps][B, T+1]."""
     batches = []
     for step in range(1, steps + 1):
-        answer = json.loads(run_tessera(options, "data", "explain", run, "--step", step, "--json"))
+        # The model that the run starts from is made later.
+        answer = json.loads(run_tessera(options, "data", "explain", run, "--step", step, "--json",
+                                        "checkpoint.from="))
         column = {key: torch.tensor([s[key] for s in answer["samples"]])
                   for key in ("tokens", "encoder", "labels") if key in answer["samples"][0]}
         pairs = "encoder" in column
