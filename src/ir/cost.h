@@ -13,7 +13,9 @@ namespace tessera {
 
 // Which product of a linear layer: y = x wᵀ, or one of its gradients.
 enum class ProductKind : uint8_t { kForward, kInputGradient, kWeightGradient };
-constexpr size_t count_of(ProductKind) { return 3; }
+constexpr size_t count_of(ProductKind) {
+  return static_cast<size_t>(ProductKind::kWeightGradient) + 1;
+}
 std::string_view name_of(ProductKind kind);  // "forward", "input gradient", "weight gradient"
 
 // A matrix product, or `batch` equal ones: C [m, n] = sum over k. The tokens of a layer are m, of a
@@ -44,6 +46,7 @@ enum class Work : uint8_t {
   kScores,     // products of unfused attention, whose scores are read from or written to memory
   kAttention,  // fused attention: pairs, and no scores in memory
   kChunks,     // products by chunks of tokens, with the logits of one chunk in memory
+  kGrouped,    // products of one matrix per expert, each with the rows of its tokens
   kHostCopy,   // copies moved_bytes to the memory of the host, or back
 };
 

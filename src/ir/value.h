@@ -26,7 +26,7 @@ enum class AxisKind : uint8_t {
   kTensorKv,
   kTensor
 };
-constexpr size_t count_of(AxisKind) { return 7; }
+constexpr size_t count_of(AxisKind) { return static_cast<size_t>(AxisKind::kTensor) + 1; }
 
 // Where a value stands on one axis: on a dimension (0…: split), or one of these.
 enum AxisPlace : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
@@ -62,7 +62,7 @@ enum class Role : uint8_t {
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: one segment long
 };
-constexpr size_t count_of(Role) { return 22; }
+constexpr size_t count_of(Role) { return static_cast<size_t>(Role::kScratch) + 1; }
 
 // Whether the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
@@ -74,7 +74,7 @@ enum class CopyKind : uint8_t {
   kRecomputed,  // for the backward
   kHost,        // in the memory of the host
 };
-constexpr size_t count_of(CopyKind) { return 4; }
+constexpr size_t count_of(CopyKind) { return static_cast<size_t>(CopyKind::kHost) + 1; }
 
 // What a value has one of each for.
 enum Index : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };
@@ -105,6 +105,9 @@ struct WeightPart {
   bool operator==(const WeightPart&) const = default;
 };
 
+// Value::policy of a router's biases.
+inline constexpr int64_t kBalancePolicy = -1;
+
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
@@ -117,6 +120,7 @@ struct Value {
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   // A weight's group in the run's optimizer.groups, counted from 1; 0: it is in none, so the run's
   // own optimizer updates it.
+  // kBalancePolicy: it is a router's biases, which are moved by the experts' load.
   int64_t policy = 0;
   Initial initial;
   // The parts of a packed weight, all in one dimension, which they cover in order. Empty: the
