@@ -24,7 +24,7 @@ using Life = RankState::Life;
 }  // namespace
 
 Watch::Watch(WatchOptions options, double now_s)
-    : options_(std::move(options)), last_s_(now_s), ranks_(options_.ranks) {}
+    : options_(options), last_s_(now_s), ranks_(options_.ranks) {}
 
 void Watch::advance(double now_s) {
   // At most one usual gap is added, so that after a suspension no rank times out before its beats,
