@@ -2,7 +2,7 @@
 // enumerators are 0, 1, …; next to the enumeration, count_of() says how many there are:
 //
 //   enum class Color : uint8_t { kRed, kGreen };
-//   constexpr size_t count_of(Color) { return static_cast<size_t>(Color::kGreen) + 1; }
+//   constexpr size_t count_of(Color) { return 2; }
 //   EnumArray<Color, int> used;                             // all 0
 //   constexpr EnumArray<Color, const char*> kNames = {"red", "green"};
 //   for (const Color c : Enumerators<Color>()) ++used[c];
@@ -26,7 +26,7 @@ class EnumArray {
   // One entry for each enumerator, in their order.
   template <class... U>
   requires(sizeof...(U) == kCount && kCount > 1) constexpr EnumArray(const U&... entries)
-      : entries_{entries...} {}
+      : entries_{T(entries)...} {}
 
   constexpr T& operator[](E e) { return entries_[index(e)]; }
   constexpr const T& operator[](E e) const { return entries_[index(e)]; }

@@ -21,11 +21,12 @@
 namespace tessera::model {
 namespace {
 
-ValueId feed_forward(BlockWriter& w, ValueId x, int64_t inner) {
+// The MLP of a layer, after its norm.
+ValueId feed_forward(BlockWriter& w, ValueId middle, int64_t inner) {
   const int64_t F = w.model().hidden;
   const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
   w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
-  const ValueId pairs = w.product("mlp.up", x, up);
+  const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   return w.product("mlp.down", w.gated_activation("mlp.gate", pairs, GateForm::kSilu), down);
 }
@@ -43,8 +44,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId normed = w.rms_norm("norm2", middle);
-  const ValueId fed = kind.experts ? w.experts("mlp", normed) : feed_forward(w, normed, inner);
+  const ValueId fed =
+      kind.experts ? w.experts("mlp", w.rms_norm("norm2", middle)) : feed_forward(w, middle, inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 
