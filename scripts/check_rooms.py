@@ -5,7 +5,7 @@
   - a third-party header in two rooms, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
-  - a file that opens the namespace of another room (one that specialises a template of it may)
+  - a file that opens the namespace of another module (allowed to specialize a template of it)
   - a type name that two files give to two types of one namespace
   - a source without a header whose first line does not say what it is
   - a source of src/ or tests/ that no build file names
@@ -44,7 +44,7 @@ BIG_CLASSES = {
 }
 
 
-# Rooms in which meaning is in enums and roles: no comparison of text with a text of the source decides.
+# Modules in which meaning is in enums and roles: no decision depends on a comparison with a literal text.
 # Files that may, and why: they read text that users write.
 TEXT_FREE_ROOMS = ("compile", "plan", "runtime")
 TEXT_READERS = {
@@ -181,15 +181,15 @@ DEFINITION = re.compile(
     r"^(?:(?:struct|class|enum class|enum) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: : [^;{]*)?(?: \{|$)|using (\w+) =)")
 
 
-# Rooms whose names everything uses: they stand in `tessera` itself.
+# Modules whose names all others use: their names are in `tessera` itself.
 VOCABULARY = {"base", "ir", "tensor"}
 NAMESPACE = re.compile(r"(?:inline )?namespace ([\w:]+) \{")
 SPECIALISATION = re.compile(r"\s*template <>\s+(?:struct|class|constexpr|inline|const|[\w:]+)\b")
 
 
 def check_namespaces(root, src, files):
-    """A room's names are in its own namespace. A specialisation must stand in the namespace of its template, so a
-    block that begins with one may open another room's; libraries' namespaces are not ours."""
+    """The names of a module are in its own namespace. A specialization must be in the namespace of its template, so a
+    block that begins with one may open the namespace of another module. Namespaces of libraries are not checked."""
     names = "|".join(sorted(p.name for p in src.iterdir() if p.is_dir()))
     for path in files:
         room, text = path.relative_to(src).parts[0], path.read_text(errors="replace")
@@ -197,16 +197,16 @@ def check_namespaces(root, src, files):
         for found in re.finditer(r"(?m)^" + NAMESPACE.pattern, text):
             opened = found.group(1)
             inner = opened.removeprefix(own)
-            # Below `tessera` itself a vocabulary room may nest, but not in the name of a room.
+            # Below `tessera` a vocabulary module may nest namespaces, except those named after modules.
             allowed = opened.startswith(own) and (
                 not inner or inner.startswith("::") and
                 not (room in VOCABULARY and (src / inner.split("::")[1]).is_dir()))
             ours = opened.split("::")[0] == "tessera"
             if ours and not allowed and not SPECIALISATION.match(text, found.end()):
                 wrong(f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: namespace {opened} "
-                      f"in room {room}, whose namespace is {own}")
+                      f"in module {room}, whose namespace is {own}")
         if using := re.search(rf"(?m)^\s*using namespace (?:tessera|{names})\b.*", text):
-            wrong(f"{path.relative_to(root)}: {using.group(0).strip()}: name the room at each use")
+            wrong(f"{path.relative_to(root)}: {using.group(0).strip()}: name the module at each use")
         if path.suffix == ".h" and (using := re.search(r"(?m)^using (?!namespace)[\w:]+;", text)):
             wrong(f"{path.relative_to(root)}: {using.group(0)} in a header reaches all that include it")
 
@@ -311,7 +311,7 @@ def check_classes(root, src):
             wrong(f"scripts/check_rooms.py: BIG_CLASSES names {cls}, which is gone")
 
 
-# "…" beside == or !=, or given to a search; a constant counts where the file makes it of a literal.
+# "…" next to == or !=, or as the argument of a search. A constant counts if the file defines it by a literal.
 TEXT = r'(?:(?:u8|R)?"|{constants})'
 TEXT_COMPARISON = r'[!=]=\s*{text}|(?:"|{constants})\s*[!=]=|\b(?:starts_with|ends_with|find|rfind|contains|compare)\({text}'
 TEXT_CONSTANT = re.compile(r'(?:char\s*\*\s*(?:const\s+)?|string_view\s+|auto\s+|,\s*)(k[A-Z]\w*)\s*=\s*"')

@@ -1,8 +1,8 @@
 // Arrays with one entry for each enumerator of an enumeration, and loops over enumerators. The
-// enumerators are 0, 1, …; next to the enumeration, count_of() says how many there are:
+// enumerators are 0, 1, …; next to the enumeration, count_of() returns their number:
 //
 //   enum class Color : uint8_t { kRed, kGreen };
-//   constexpr size_t count_of(Color) { return 2; }
+//   constexpr size_t count_of(Color) { return static_cast<size_t>(Color::kGreen) + 1; }
 //   EnumArray<Color, int> used;                             // all 0
 //   constexpr EnumArray<Color, const char*> kNames = {"red", "green"};
 //   for (const Color c : Enumerators<Color>()) ++used[c];
@@ -11,9 +11,10 @@
 #include <array>
 #include <compare>
 #include <cstddef>
-#include <iterator>
 #include <optional>
 #include <string_view>
+
+#include "base/id.h"
 
 namespace tessera {
 
@@ -26,11 +27,11 @@ class EnumArray {
   // One entry for each enumerator, in their order.
   template <class... U>
   requires(sizeof...(U) == kCount && kCount > 1) constexpr EnumArray(const U&... entries)
-      : entries_{T(entries)...} {}
+      : entries_{entries...} {}
 
   constexpr T& operator[](E e) { return entries_[index(e)]; }
   constexpr const T& operator[](E e) const { return entries_[index(e)]; }
-  // Throws std::out_of_range for a value that is no enumerator.
+  // Throws std::out_of_range for a value that is not an enumerator.
   constexpr const T& at(E e) const { return entries_.at(index(e)); }
 
   constexpr void fill(const T& entry) { entries_.fill(entry); }
@@ -50,33 +51,13 @@ class EnumArray {
 template <class E>
 class Enumerators {
  public:
-  class Iterator {
-   public:
-    using value_type = E;
-    using difference_type = std::ptrdiff_t;
-    using reference = E;
-    using pointer = const E*;
-    using iterator_category = std::input_iterator_tag;
-
-    constexpr Iterator() = default;
-    constexpr explicit Iterator(size_t at) : at_(at) {}
-    constexpr E operator*() const { return static_cast<E>(at_); }
-    constexpr Iterator& operator++() {
-      ++at_;
-      return *this;
-    }
-    constexpr Iterator operator++(int) { return Iterator(at_++); }
-    bool operator==(const Iterator&) const = default;
-
-   private:
-    size_t at_ = 0;
-  };
+  using Iterator = NumberedIterator<E>;
 
   constexpr Iterator begin() const { return Iterator(0); }
   constexpr Iterator end() const { return Iterator(count_of(E())); }
 };
 
-// The enumerator of that name; nothing where none has it.
+// The enumerator of that name; nothing if none has it.
 template <class E, class Name>
 constexpr std::optional<E> enumerator_named(const EnumArray<E, Name>& names,
                                             std::string_view name) {

@@ -44,31 +44,35 @@ struct None {
 };
 inline constexpr None kNone;
 
+// Iterates over the values that T makes of the numbers 0, 1, …: ids, or enumerators.
+template <class T>
+class NumberedIterator {
+ public:
+  using value_type = T;
+  using difference_type = std::ptrdiff_t;
+  using reference = T;
+  using pointer = const T*;
+  using iterator_category = std::input_iterator_tag;
+
+  constexpr NumberedIterator() = default;
+  constexpr explicit NumberedIterator(size_t at) : at_(at) {}
+  constexpr T operator*() const { return static_cast<T>(at_); }
+  constexpr NumberedIterator& operator++() {
+    ++at_;
+    return *this;
+  }
+  constexpr NumberedIterator operator++(int) { return NumberedIterator(at_++); }
+  bool operator==(const NumberedIterator&) const = default;
+
+ private:
+  size_t at_ = 0;
+};
+
 // The ids of a list in rising order, for range-based loops.
 template <class I>
 class IdRange {
  public:
-  class Iterator {
-   public:
-    using value_type = I;
-    using difference_type = std::ptrdiff_t;
-    using reference = I;
-    using pointer = const I*;
-    using iterator_category = std::input_iterator_tag;
-
-    constexpr Iterator() = default;
-    constexpr explicit Iterator(size_t at) : at_(at) {}
-    constexpr I operator*() const { return I(at_); }
-    constexpr Iterator& operator++() {
-      ++at_;
-      return *this;
-    }
-    constexpr Iterator operator++(int) { return Iterator(at_++); }
-    bool operator==(const Iterator&) const = default;
-
-   private:
-    size_t at_ = 0;
-  };
+  using Iterator = NumberedIterator<I>;
 
   constexpr explicit IdRange(size_t size) : size_(size) {}
   constexpr Iterator begin() const { return Iterator(0); }

@@ -48,7 +48,7 @@ class Log {
   std::unique_ptr<Sinks> sinks_;
 };
 
-// Lines for people on a terminal or a pipe.
+// ---- Lines for people on a terminal or a pipe.
 
 // Writes `text` and flushes. Text that cannot be written is dropped: the reader of the pipe has
 // ended, or the disk under the file is full. Leaves no error on `file`.

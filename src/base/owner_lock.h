@@ -27,20 +27,19 @@
 namespace tessera {
 
 // The text of a lock file, which names its owner.
-
 struct LockOwner {
   std::string host;
   ProcessIdentity process;
-  uint32_t boot = 0;    // of its host
-  std::string started;  // when it took the lock, as text for people
-  std::string token;    // differs for each taking
+  uint32_t boot = 0;    // boot number of its host
+  std::string started;  // when it locked, as text for people
+  std::string token;    // differs for each lock
 };
 
 std::string to_text(const LockOwner& owner);
 // Returns nothing if a crash left no complete record. `file` is its name, for messages.
 std::optional<LockOwner> owner_of(const std::string& record, const Path& file);
 // Returns true if the record is one of these lock files, complete or cut off by a crash: some file
-// systems leave zeros where data was not written. Other files are never taken over.
+// systems leave zeros where data was not written. Other files are never replaced.
 bool may_be_ours(const std::string& record);
 
 struct OwnerLockOptions {

@@ -95,7 +95,7 @@ bool meet(const Box& a, const Box& b) {
 //
 // The boxes are sorted by their interval in dimension d and divided into groups whose intervals
 // overlap. Boxes of different groups are disjoint. If all boxes of a group have the same interval,
-// the group is decided by the later dimensions alone, so a grid takes O(n log n) per dimension.
+// the group is decided by the later dimensions alone, so a grid costs O(n log n) per dimension.
 // Other groups are compared pair by pair; above the limit the answer is false, which a caller
 // treats as an invalid file.
 bool disjoint(std::span<const Box*> boxes, size_t d) {
@@ -150,7 +150,7 @@ std::vector<Box> boxes_of_range(const Shape& shape, int64_t first, int64_t last)
         last, to_string(shape));
   std::vector<Box> boxes;
   while (first < last) {
-    // Takes the largest block of whole trailing dimensions that begins at `first` and fits, then
+    // Copies the largest block of whole trailing dimensions that begins at `first` and fits, then
     // repeats it along the next outer dimension as often as it fits. Greedy is optimal here: blocks
     // grow up to the middle of the range and shrink after it, by one dimension at a time.
     int d = shape.rank();

@@ -35,7 +35,7 @@ class Shape {
 
 std::string to_string(const Shape& s);  // "[4, 512, 768]"
 
-// Boxes of row-major arrays, and copies between them.
+// ---- Boxes of row-major arrays, and copies between them.
 
 // The elements i with begin[d] <= i[d] < end[d] in every dimension d.
 struct Box {

@@ -40,8 +40,9 @@ std::string_view without_byte_order_mark(std::string_view s) {
   return s;
 }
 
-// Escapes the code points that a terminal interprets instead of showing. Text of files, host names
-// and tokens could otherwise move the cursor, change colors or reverse the order of a log line.
+// ---- Escapes the code points that a terminal interprets instead of showing. Text of files, host
+// names and tokens could otherwise move the cursor, change colors or reverse the order of a log
+// line.
 
 namespace {
 

@@ -13,7 +13,6 @@ namespace {
 
 // Base 128, lowest group first; bit 7 marks that another byte follows.
 void append_varint(std::string& out, uint64_t value) {
-  // Base 128, lowest digit first; the top bit of a byte says that another one follows.
   for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
   out += static_cast<char>(value);
 }

@@ -95,7 +95,7 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
   }
 }
 
-// Transposes a dense array of any rank, one flat range of the result at a time. Along the last
+// ---- Transposes a dense array of any rank, one flat range of the result at a time. Along the last
 // dimension of the result the source has a constant stride, so each row is one strided gather.
 
 namespace {

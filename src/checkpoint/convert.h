@@ -24,8 +24,8 @@ bool is_float(DType t);  // f32, bf16, f16, f64: these convert into one another
 // CHECKs that the types are equal or both floating.
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, int64_t n);
 
-// A dense array with its dimensions in another order, a stretch at a time: what a transpose needs
-// when neither side should be held in memory twice.
+// ---- Transposes of dense arrays, one contiguous range at a time, so that neither side is in
+// memory twice.
 
 // Let `from` be a row-major array of the extents `shape`, and P the array with
 //   P[i_0, …, i_n] = from[j_0, …, j_n],  j_axes[k] = i_k     (numpy's transpose(axes)).
@@ -33,16 +33,16 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
 void copy_permuted(const std::byte* from, const Shape& shape, std::span<const int> axes,
                    int64_t element_bytes, int64_t first, int64_t count, std::byte* out);
 
-// A tensor of one file as a piece of another: dimensions and element type change on the way.
+// ---- A tensor of one file as a piece of another: dimensions and element type change on the way.
 
 // Fills with from.transpose(axes), converted to `to_type`. `from`, an array of `shape` and
 // `from_type`, must outlive what is returned; it need not be aligned.
 FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
                      std::vector<int> axes, DType to_type);
 
-// Memory that mapped files take.
+// ---- Memory of mapped files.
 
-// Gives the pages that lie wholly inside of a mapped file's bytes back to the system. They come
+// Gives the pages that are entirely inside a mapped file's bytes back to the system. They come
 // again from the file when they are next read. Keeps a stream over large files small.
 void release_pages(std::span<const std::byte> mapped);
 

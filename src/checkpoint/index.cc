@@ -184,8 +184,8 @@ Tree section_member(const Tree& root, std::string_view name, const std::string& 
   return found;
 }
 
-// Reads the header. Model, configuration and state stay trees: other versions may have keys that
-// this one does not know.
+// Reads the header. Model, configuration and state stay trees, because other versions may have keys
+// that this one does not have.
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);

@@ -20,7 +20,7 @@ inline constexpr const char* kSentencePieceFile = "tokenizer.model";
 // Which of the two a tokenizer's bytes belong in: a tokenizer.json is an object of JSON.
 const char* tokenizer_file_name(std::string_view bytes);
 std::string pieces_file(int64_t rank);  // "pieces-3.bin"
-// "pieces-3.json": what a rank tells rank 0; not kept.
+// "pieces-3.json": the list of pieces that a rank passes to rank 0, which removes it.
 std::string piece_list_file(int64_t rank);
 
 struct StoredFile {

@@ -130,9 +130,9 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   return made;
 }
 
-// Averages the weights of checkpoints (Polyak averaging of the end of a run). Sums are in double,
-// because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by one slab
-// of one tensor.
+// ---- Averages the weights of checkpoints (Polyak averaging of the end of a run). Sums are in
+// double, because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by
+// one slab of one tensor.
 
 namespace {
 
@@ -178,7 +178,7 @@ void fill_mean(std::span<CheckpointReader> readers, const StoredTensor& t, int64
 Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
                              const std::string& version) {
   if (checkpoints.size() < 2)
-    throw Error("{} checkpoint to average, wanted two or more", checkpoints.size());
+    throw Error("{} checkpoint to average, expected two or more", checkpoints.size());
   std::error_code error;
   if (std::filesystem::exists(out, error))
     throw Error("{}: exists already. Choose another place, or remove it first.", out.string());

@@ -23,8 +23,8 @@ struct Merged {
 // their shapes do not fit, or `out` exists.
 Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version);
 
-// The mean of checkpoints of one run, which often scores better than the last of them (HLAT, Polyak
-// averaging at the end of a run).
+// ---- The mean of checkpoints of one run, which often scores better than the last of them (HLAT,
+// Polyak averaging at the end of a run).
 
 struct Averaged {
   int64_t tensors = 0, parameters = 0;

@@ -170,7 +170,7 @@ bool Arguments::parse(Args args) {
                      why, parser_->verb, parser_->usage, parser_->verb);
   };
   try {
-    // The library takes the arguments in reverse order.
+    // The library expects the arguments in reverse order.
     parser_->app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::ConversionError& e) {
     for (const Line& n : parser_->numbers)
@@ -183,7 +183,7 @@ bool Arguments::parse(Args args) {
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }
-  // Arguments that the library does not know are reported here, with the nearest known option or,
+  // Unknown arguments are reported here, with the nearest known option or,
   // for a key of the run file, with its spelling.
   if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {
     const std::string& first = rest.front();
@@ -211,7 +211,6 @@ std::string Arguments::help() const {
 }
 
 // The option --force of the commands that write files.
-
 void add_force(Arguments& arguments, bool& force) {
   arguments.flag(force, "--force", "replace existing files");
 }

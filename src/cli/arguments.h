@@ -54,7 +54,7 @@ class Arguments {
   std::unique_ptr<Parser> parser_;
 };
 
-// The option --force: commands replace existing files only with it (data/source_list.h).
+// ---- The option --force: commands replace existing files only with it (data/source_list.h).
 
 // Adds the option --force.
 void add_force(Arguments& arguments, bool& force);

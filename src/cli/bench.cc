@@ -31,14 +31,14 @@
 namespace tessera::cli {
 namespace {
 
-// tessera bench --kernels: how near each kernel comes to the limit of its device.
+// ---- tessera bench --kernels: how near each kernel comes to the limit of its device.
 //
 // A kernel that computes little is limited by memory: its share is its bytes per second divided by
 // the rate of a plain copy, which is measured in the same process. Attention is limited by
 // arithmetic and is compared with the fastest GEMM of its type (the roofline model,
 // Williams et al. 2009, with measured roofs).
 
-constexpr double kWanted = 0.8;  // of the bandwidth
+constexpr double kWanted = 0.8;  // share of the bandwidth
 constexpr int64_t kCopied = 1ll << 30;
 
 double now_s() {
@@ -83,7 +83,7 @@ Tree as_tree(const std::string& device, const Limits& l,
 
 void print_table(const std::string& device, const Limits& l,
                  const std::vector<measure::KernelRate>& rates) {
-  fmt::print("{}: a copy moves {:.1f} GB/s, products make {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
+  fmt::print("{}: a copy moves {:.1f} GB/s, GEMMs reach {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
              device, l.copy / 1e9, l.bf16 / 1e9, l.f32 / 1e9);
   fmt::print("  {:26} {:>5} {:>10} {:>9} {:>9}\n", "kernel", "type", "us", "GB/s", "share");
   int64_t memory = 0, reached = 0;
@@ -95,7 +95,7 @@ void print_table(const std::string& device, const Limits& l,
     fmt::print("{} {:26} {:>5} {:>10.1f} {:>9} {:>7.1f} % of {}\n",
                moves && share < kWanted ? '!' : ' ', r.name, name_of(r.type), 1e6 * r.seconds,
                moves ? fmt::format("{:.1f}", r.bytes / r.seconds / 1e9) : std::string("-"),
-               100 * share, moves ? "the copy" : "the product");
+               100 * share, moves ? "the copy" : "the GEMM");
   }
   fmt::print("{} of {} kernels reach {:.0f} % of the copy's bandwidth; '!' marks the others\n",
              reached, memory, 100 * kWanted);

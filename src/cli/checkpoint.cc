@@ -339,8 +339,9 @@ std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
   const checkpoint::HfTextRules texts = checkpoint::hf_text_rules(reader.header());
   checkpoint::SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(),
                                    special_pieces(pieces)};
-  // A tokenizer.json goes with the model where transformers' own class for the SentencePiece file
-  // would lose the byte fallback, or would take a unigram model for BPE (unigram_tokenizer_json).
+  // A tokenizer.json is exported with the model if transformers' own class for the SentencePiece
+  // file would lose the byte fallback, or would read a unigram model as BPE
+  // (unigram_tokenizer_json).
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = data::unigram_tokenizer_json(
         pieces,

@@ -36,7 +36,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader
 
 int threads_or_all(int64_t asked) {
   if (asked < 0 || asked > config::kMostThreads)
-    throw UsageError("--threads is {}, wanted 0 (all cores) to {}", asked, config::kMostThreads);
+    throw UsageError("--threads is {}, expected 0 (all cores) to {}", asked, config::kMostThreads);
   return asked > 0 ? static_cast<int>(asked) : read_cpu_features().cores;
 }
 

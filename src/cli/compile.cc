@@ -114,13 +114,13 @@ int check_text(const std::vector<std::string>& files) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR)
-      throw Error("--check-text: the process of the check is lost: {}.", std::strerror(errno));
+      throw Error("--check-text: the process of the check has failed: {}.", std::strerror(errno));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   if (WTERMSIG(status) != SIGABRT)
     throw Error("--check-text: the process of the check was ended by signal {} ({}).",
                 WTERMSIG(status), strsignal(WTERMSIG(status)));
   throw Error(
-      "{}: the program is damaged: an op has operands that its rule cannot take (see above).",
+      "{}: the program is damaged: an op has operands that its rule does not accept (see above).",
       fmt::join(files, ", "));
 }
 

@@ -28,8 +28,7 @@ namespace {
 
 // The progress of `tessera data build` on standard error (standard output is for the result): on a
 // terminal a line that is rewritten, elsewhere a line every 30 s. The time left assumes that the
-// bytes still to be read take as long as those before, and is shown from 1 % on, where the rate is
-// no longer dominated by the start.
+// rate stays the same. It is shown from 1 % on, when startup no longer dominates the rate.
 class BuildLine {
  public:
   BuildLine();
@@ -220,7 +219,7 @@ int build(Args args) {
   options.documents.split = entry<data::Split>(split, "--split");
   options.documents.format = entry<data::TextFormat>(format, "--format");
   if (threads < 0 || threads > config::kMostThreads) {
-    throw UsageError("--threads is {}, wanted 0 to {}", threads, config::kMostThreads);
+    throw UsageError("--threads is {}, expected 0 to {}", threads, config::kMostThreads);
   }
   if (options.documents.skip_bad < 0)
     throw UsageError("--skip-bad is {}, expected 0 or more", options.documents.skip_bad);
@@ -248,7 +247,7 @@ int build(Args args) {
   return 0;
 }
 
-// What one pass over a dataset finds.
+// Statistics of a dataset, from one pass over it.
 struct LengthsAndIds {
   int64_t empty = 0, shortest = 0, median = 0, longest = 0;
   int32_t largest_id = -1;

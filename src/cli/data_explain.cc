@@ -30,9 +30,9 @@
 namespace tessera::cli {
 namespace {
 
-// Shows the rows of instruction data: which examples are packed in a row, and which tokens have a
-// loss. The rows are made by the class that training uses (TrainingRows), so that what is shown is
-// what the model sees, after the chat template, truncation and packing.
+// ---- Shows the rows of instruction data: which examples are packed in a row, and which tokens
+// have a loss. The rows are made by the class that training uses (TrainingRows), so that what is
+// shown is what the model sees, after the chat template, truncation and packing.
 
 // Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
 // tokens is decoded at once: a character may be divided between tokens.

@@ -95,8 +95,8 @@ Finding clock() {
   return {"clock", governor.empty() ? "not ours to set" : "governor " + governor, ""};
 }
 
-// Takes the smaller of the memory that is available and the limit of the control group. A
-// difference below 64 MiB from the installed memory is not reported as a limit.
+// Reports the smaller of the available memory and the limit of the control group. A limit that
+// differs from the installed memory by less than 64 MiB is not reported.
 Finding memory(const CpuFeatures& f) {
   const int64_t installed = meminfo("MemTotal"), free = meminfo("MemAvailable");
   const int64_t usable = std::min(f.memory_bytes, free);

@@ -16,7 +16,8 @@ namespace tessera::cli {
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
 
-// The files of configs/ that the program contains, so that their names work in every directory.
+// ---- The files of configs/ that the program contains, so that their names work in every
+// directory.
 
 struct ShippedConfig {
   std::string_view folder, name,

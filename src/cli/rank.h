@@ -22,10 +22,10 @@ RankPlace read_rank_place();
 // Reports to `tessera launch` where that started this process, and to nobody elsewhere.
 std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
 
-// The option --device of verbs that have no run file.
+// ---- The option --device of verbs that have no run file.
 
-// auto, cpu or cuda; the ranks of a host take different devices. Nothing: the CPU. Throws
-// UsageError for any other word, Error where cuda was asked for and is not there.
+// Returns the device for auto, cpu or cuda; the ranks of a host use different devices. Nothing: the
+// CPU. Throws UsageError for any other text, Error if cuda is requested and not available.
 std::optional<GpuFeatures> gpu_named(const std::string& word, const comm::World& world);
 
 }  // namespace tessera::cli

@@ -34,7 +34,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 data::Split split_named(const std::string& name) {
   for (const auto split : {data::Split::kNone, data::Split::kLines, data::Split::kParagraphs})
     if (name == name_of_entry(split)) return split;
-  throw UsageError("--split is '{}', wanted {}", name, data::enum_names(data::Split{}));
+  throw UsageError("--split is '{}', expected {}", name, data::enum_names(data::Split{}));
 }
 
 // A batch of documents, and views of their texts.
@@ -139,7 +139,7 @@ bool parse_train(Args args, TrainOptions& o) {
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
   if (!arguments.parse(args)) return false;
   if (o.vocabulary < 0 || o.vocabulary > data::kLargestTokenId) {
-    throw UsageError("--vocabulary is {}, wanted 257 to {}", o.vocabulary, data::kLargestTokenId);
+    throw UsageError("--vocabulary is {}, expected 257 to {}", o.vocabulary, data::kLargestTokenId);
   }
   return true;
 }
@@ -223,8 +223,8 @@ int train_pieces(const TrainOptions& o) {
   return 0;
 }
 
-// Trains a byte-level BPE in two passes: the words of all lines are counted (merges never cross a
-// word, so counts are all that training needs), then pairs are merged by frequency.
+// Trains a byte-level BPE in two passes: counts the pre-tokens of all lines (merges never cross a
+// pre-token, so counts are all that training needs), then merges pairs by frequency.
 int train(Args args) {
   TrainOptions o;
   if (!parse_train(args, o)) return 0;

@@ -137,7 +137,8 @@ void require_agreement(comm::World& world, const RankPlace& place, const std::st
   for (const std::string& text : world.all_gather(launch::to_text(own)))
     all.push_back(launch::parse_facts(text));
   const launch::Agreement agreement = launch::compare(all);
-  const bool watched = std::getenv(launch::kHomeVariable) != nullptr;  // then the watcher tells it
+  const bool watched =
+      std::getenv(launch::kHomeVariable) != nullptr;  // then the monitor reports it
   if (world.rank() == 0 && !watched)
     for (const std::string& w : agreement.warnings)
       print_to(stderr, fmt::format("warning: {}\n", printable(w)));

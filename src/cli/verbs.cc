@@ -64,7 +64,7 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
   return out + fmt::format("\nMore about one: tessera {} --help\n", verb);
 }
 
-// Words that people try for fine-tuning, which is not a command of its own.
+// Names that people try for fine-tuning, which has no command of its own.
 bool names_fine_tuning(const std::string& word) {
   constexpr std::array kNames{"finetune", "fine-tune", "fine_tune", "finetuning", "sft", "lora"};
   return std::find(kNames.begin(), kNames.end(), word) != kNames.end();

@@ -9,7 +9,7 @@
 
 namespace tessera::compile {
 
-// What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state is sharded, and when
+// ---- What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state is sharded, and when
 // weights are gathered and gradients reduced. lower/ makes the segments by it, schedule/ the calls.
 //
 // clang-format off

@@ -14,7 +14,9 @@ namespace tessera::compile {
 
 enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
-constexpr size_t count_of(PipelineSchedule) { return 4; }
+constexpr size_t count_of(PipelineSchedule) {
+  return static_cast<size_t>(PipelineSchedule::kZeroBubble) + 1;
+}
 enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kMaterialised };
 enum class ScoresType : uint8_t { kF32, kHalf };

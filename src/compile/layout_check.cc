@@ -1,5 +1,5 @@
-// The rules of layouts. A message lists the values that would be possible, so that it says what to
-// change. Sizes are checked first, so that no later rule divides by zero.
+// The rules of layouts. A message lists the values that would be possible. Sizes are checked first,
+// so that no later rule divides by zero.
 #include "compile/layout_check.h"
 
 #include <algorithm>

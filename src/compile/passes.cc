@@ -195,8 +195,8 @@ constexpr Pass kPasses[] = {
 
 std::atomic<bool> verifies = TESSERA_VERIFY_PASSES;
 
-// The table is ordered: passes up to the segments are the same for all stages, those after them
-// know their stage.
+// The table is ordered: passes up to the segments are the same for all stages, later ones depend on
+// the stage.
 auto block_pass_count() {
   const auto is_of_stage = [](const Pass& p) { return p.level > Level::kSegments; };
   return std::find_if(std::begin(kPasses), std::end(kPasses), is_of_stage) - std::begin(kPasses);

@@ -38,7 +38,7 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
 // tests turn it on.
 void verify_after_each_pass(bool on);
 
-// What the programs of all stages are made of.
+// The input of the stage passes, common to all stages.
 struct Blocks {
   Context context;
   State state;  // after block_passes()

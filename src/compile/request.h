@@ -19,7 +19,7 @@ enum class Purpose : uint8_t {
   kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
               // too and leaves what layers attend to in a cache of its own
 };
-constexpr size_t count_of(Purpose) { return 4; }
+constexpr size_t count_of(Purpose) { return static_cast<size_t>(Purpose::kDecode) + 1; }
 
 struct CompileRequest {
   model::ModelConfig model;

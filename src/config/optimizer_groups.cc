@@ -108,7 +108,7 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
   return settings;
 }
 
-// Of several groups that match, the first one counts.
+// Returns the first group that matches.
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name) {
   for (size_t i = 0; i < optimizer.groups.size(); ++i)
     if (compile::matches_any(optimizer.groups[i].match, name)) return i;

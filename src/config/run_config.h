@@ -82,7 +82,7 @@ void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 // for something that its weights cannot have. Requires a valid run.
 void validate_names(const RunConfig& config);
 
-// A run small enough to train on any machine in a minute, after the recipe of a large one.
+// ---- A run small enough to train on any machine in a minute, after the recipe of a large one.
 
 // Keys, as key=value, that make a run its small twin. Sizes become small: two layers of width 64 (a
 // stack), 8 heads that share keys in the same groups, the tokenizer's own vocabulary, sequences of

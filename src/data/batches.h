@@ -9,7 +9,7 @@
 
 namespace tessera::data {
 
-// One row of a micro-batch, and who fills it.
+// ---- The rows of a micro-batch.
 
 // A label that no loss counts.
 constexpr int32_t kIgnoredLabel = -100;
@@ -18,10 +18,11 @@ constexpr int32_t kNoDocument = -1;
 
 struct SampleRow {
   std::span<int32_t> tokens;     // [T]  what the (decoder of the) model reads
-  std::span<int32_t> labels;     // [T]  what it is to say at each place, or kIgnoredLabel
+  std::span<int32_t> labels;     // [T]  the next token at each position, or kIgnoredLabel
   std::span<int32_t> positions;  // [T]  0 … T − 1, or from 0 in each document
-  std::span<int32_t> documents;  // [T]  which of the row's documents, from 0; kNoDocument behind
-  std::span<int32_t> source;     // [S]  what an encoder reads; S = 0: there is none
+  std::span<int32_t>
+      documents;  // [T]  number of the document in the row, from 0; kNoDocument after the last
+  std::span<int32_t> source;  // [S]  what an encoder reads; S = 0: there is none
 };
 
 // Writes every element of the row. A pure function of the sample's number.
@@ -95,7 +96,7 @@ struct BatchShape {
   BatchPeriod period() const;
 };
 
-// What a micro-batch is written into: rows as SampleRow describes them.
+// The memory that a micro-batch is written into, in rows (SampleRow).
 struct BatchView {
   std::span<int32_t> tokens;          // [b, T]
   std::span<int32_t> labels;          // [b, T]

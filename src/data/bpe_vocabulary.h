@@ -27,7 +27,8 @@ class BpeVocabulary {
   bool is_special(int32_t id) const { return specials_.contains(id); }
 
   int32_t id_of_byte(uint8_t byte) const { return byte_id_[byte]; }  // -1: it has none
-  // The token of a whole word, where merges are ignored for words in the vocabulary; -1: none.
+  // Returns the token of a whole pre-token if the tokenizer ignores merges for those in the
+  // vocabulary, else -1.
   int32_t id_of_word(std::string_view word) const;
 
   // See Tokenizer.

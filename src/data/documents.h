@@ -74,9 +74,9 @@ class DocumentStream {
   SourceList sources_;
   DocumentOptions options_;
   std::function<void()> on_wait_;
-  TextBuffer text_;          // of the file that is open
-  bool json_lines_ = false;  // of that file
-  int64_t source_ = -1;      // which that is
+  TextBuffer text_;          // reads the open file
+  bool json_lines_ = false;  // true if the open file is JSON Lines
+  int64_t source_ = -1;      // index of the open file in sources_
   int64_t done_bytes_ = 0, total_bytes_ = 0;
   JsonLineParser json_;
   std::string json_text_;
@@ -84,7 +84,7 @@ class DocumentStream {
   std::string first_bad_;
 };
 
-// Detects files that are not text, so that a table or a program is not tokenized by mistake.
+// ---- Detects files that are not text, so that a table or a program is not tokenized by mistake.
 
 // Number of bytes of a file that are checked.
 constexpr size_t kTextProbe = size_t{1} << 16;

@@ -360,10 +360,9 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
   clear_row(at, row);
 }
 
-// Best-fit bin packing (Johnson 1974) of things into rows, in a random order. Open rows are kept
-// sorted by the room that is left, so each thing finds its row in O(log rows). A counting sort then
-// lists the things by row.
-
+// Best-fit bin packing (Johnson 1974) of examples into rows, in a random order. Open rows are
+// sorted by free space, so the row of an example is found in O(log rows). A counting sort then
+// lists the examples by row.
 RowPacking::RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t key) {
   const Permutation order(key, std::ssize(lengths));
   std::vector<int32_t> row_of(lengths.size());
@@ -373,7 +372,7 @@ RowPacking::RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t k
     const size_t thing = order(i);
     const int64_t length = lengths[thing];
     CHECK(length > 0 && length <= row, "a thing of {} in a row of {}", length, row);
-    // The open row with the least room that still fits.
+    // The open row with the least free space that still fits.
     const auto best = open.lower_bound(length);
     const int64_t room = (best == open.end() ? row : best->first) - length;
     row_of[thing] = best == open.end() ? rows++ : best->second;

@@ -14,7 +14,7 @@
 
 namespace tessera::data {
 
-// Whole things of different lengths, in rows of one length.
+// ---- Whole things of different lengths, in rows of one length.
 
 // Takes the things in a random order that `key` determines, and puts each into the fullest row that
 // still has room for it, else into a new one (best fit: Johnson 1974; at most 1.7 times as many

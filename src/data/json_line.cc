@@ -65,7 +65,7 @@ void JsonLineParser::parse(std::string& line, const std::string& place, std::str
   }
 }
 
-// A recursive-descent reader of one JSON value (RFC 8259) that reports the byte of the first
+// ---- A recursive-descent reader of one JSON value (RFC 8259) that reports the byte of the first
 // mistake. Only the text of the requested key is decoded and kept. Bytes inside strings may be
 // anything, so that text in a broken encoding is not lost.
 
@@ -115,7 +115,7 @@ class Scanner {
         value(0);
       }
       skip_space();
-      if (at_ < s_.size()) fail("something stands after the value");
+      if (at_ < s_.size()) fail("unexpected text after the value");
     } catch (const Mistake& m) {
       result.error_at = m.at;
       result.error = m.what;
@@ -148,7 +148,9 @@ class Scanner {
     return true;
   }
 
-  void top_object(std::string_view key, JsonScan& result) {
+  // Reads an object. `member(name)` reads the value of each member.
+  template <class Member>
+  void members(const Member& member) {
     expect('{', "");
     if (peek() == '}') {
       ++at_;
@@ -157,24 +159,28 @@ class Scanner {
     do {
       std::string name;
       string(name);
+      expect(':', "expected ':' after a key");
+      member(std::move(name));
+    } while (more('}', "expected ',' or '}' after a member"));
+  }
+
+  void top_object(std::string_view key, JsonScan& result) {
+    members([&](std::string name) {
       // The first of equal keys counts, as with simdjson.
-      expect(':', "wanted ':' after a key");
-      const size_t start = at_;
       if (name == key && !result.has_key) {
         result.has_key = true;
         // The place of the value, for a message about its type. A later syntax error replaces it.
-        result.error_at = start;
+        result.error_at = at_;
         result.found = kind();
-        if (peek() == '"') {
+        if (peek() == '"')
           string(result.text);
-        } else {
+        else
           value(1);
-        }
       } else {
         value(1);
       }
       if (result.keys.size() < kKeysKept) result.keys.push_back(std::move(name));
-    } while (more('}', "wanted ',' or '}' after a member"));
+    });
   }
 
   const char* kind() const {
@@ -221,17 +227,7 @@ class Scanner {
   }
 
   void object(int depth) {
-    expect('{', "");
-    if (peek() == '}') {
-      ++at_;
-      return;
-    }
-    do {
-      std::string name;
-      string(name);
-      expect(':', "wanted ':' after a key");
-      value(depth + 1);
-    } while (more('}', "wanted ',' or '}' after a member"));
+    members([&](const std::string&) { value(depth + 1); });
   }
 
   void list(int depth) {
@@ -242,12 +238,12 @@ class Scanner {
     }
     do {
       value(depth + 1);
-    } while (more(']', "wanted ',' or ']' after an element"));
+    } while (more(']', "expected ',' or ']' after an element"));
   }
 
   void word(std::string_view w) {
     if (s_.substr(at_, w.size()) != w)
-      fail("wanted a value: string, number, true, false, null, {, [");
+      fail("expected a value: string, number, true, false, null, {, [");
     at_ += w.size();
   }
 
@@ -261,16 +257,16 @@ class Scanner {
     if (peek() == '-') ++at_;
     const bool zero = peek() == '0';
     const size_t start = at_;
-    if (!digits()) fail("wanted a value: string, number, true, false, null, {, [");
+    if (!digits()) fail("expected a value: string, number, true, false, null, {, [");
     if (zero && at_ - start > 1) fail("a number may not start with 0");
     if (peek() == '.') {
       ++at_;
-      if (!digits()) fail("wanted a digit after '.'");
+      if (!digits()) fail("expected a digit after '.'");
     }
     if (peek() == 'e' || peek() == 'E') {
       ++at_;
       if (peek() == '+' || peek() == '-') ++at_;
-      if (!digits()) fail("wanted a digit in the exponent");
+      if (!digits()) fail("expected a digit in the exponent");
     }
   }
 
@@ -279,7 +275,7 @@ class Scanner {
     uint32_t c = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
       const int d = peek();
-      if (std::isxdigit(d) == 0) fail("wanted four hexadecimal digits after \\u");
+      if (std::isxdigit(d) == 0) fail("expected four hexadecimal digits after \\u");
       const uint32_t digit = d <= '9' ? d - '0' : (d | 0x20) - 'a' + 10;
       c = c << 4 | digit;
     }
@@ -316,12 +312,12 @@ class Scanner {
 
   void string(std::string& out) {
     if (peek() != '"')
-      fail(at_ < s_.size() ? "wanted a string in quotes" : "the line ends too early");
+      fail(at_ < s_.size() ? "expected a string in quotes" : "the line ends too early");
     ++at_;
     for (;;) {
       const int c = peek();
       if (c < 0) fail("the line ends inside a string");
-      if (c < 0x20) fail("a control character stands inside a string; it must be escaped");
+      if (c < 0x20) fail("unescaped control character in a string");
       const char read = s_[at_++];
       if (read == '"') return;
       if (read == '\\') {

@@ -32,14 +32,14 @@ class JsonLineParser {
   std::unique_ptr<Parser> parser_;
 };
 
-// A strict reader of one JSON value that knows at which byte a mistake is. It is the slow path of
-// JsonLineParser: bytes in strings need not be UTF-8.
+// ---- A strict reader of one JSON value that finds the byte of a mistake. It is the slow path
+// of JsonLineParser: bytes in strings need not be UTF-8.
 
 struct JsonScan {
   size_t error_at = 0;            // byte from 0, of `error` or of the value that `found` names
   std::string error;              // empty: the line is JSON
   bool object = false;            // … and an object
-  bool has_key = false;           // with the wanted key
+  bool has_key = false;           // the key was found
   std::string found;              // what the key holds: "string", "number", "list", …
   std::string text;               // if it is a string
   std::vector<std::string> keys;  // of the object, the first few

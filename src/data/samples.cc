@@ -158,10 +158,10 @@ std::vector<SamplePiece> SampleOrder::pieces(int64_t sample) {
   return pieces;
 }
 
-// A pseudorandom permutation of [0, n) computed per element: a Feistel network over Z_A x Z_B with
-// cycle walking (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). It needs no memory
-// for the order, so an order of billions of samples costs nothing, and its inverse is computed the
-// same way backwards.
+// ---- A pseudorandom permutation of [0, n) computed per element: a Feistel network over Z_A x Z_B
+// with cycle walking (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). It needs no
+// memory for the order, so an order of billions of samples costs nothing, and its inverse is
+// computed the same way backwards.
 
 namespace {
 

@@ -19,7 +19,7 @@
 
 namespace tessera::data {
 
-// A random order of n things that is never written down: any place of it can be asked for.
+// ---- A random order of n things that is never written down: any place of it can be asked for.
 
 // A Feistel network on pairs (left, right) with left < A and right < B, A·B ≥ n, A ≈ B ≈ √n:
 //   left  = (left  + F_k(right)) mod A      right = (right + F_k(left)) mod B      four times each

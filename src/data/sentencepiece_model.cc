@@ -123,8 +123,8 @@ class ModelReader {
       throw Error("{}: more pieces than {}", source_, kMostPieces);
   }
 
-  // Of the trainer's settings only those that affect encoding are kept; a file may omit fields that
-  // have their default values.
+  // Keeps only the trainer's settings that affect encoding. A file may omit fields that have their
+  // default values.
   void read_trainer(WireReader in) {
     WireField field;
     while (in.next(field)) {

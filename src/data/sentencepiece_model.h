@@ -70,9 +70,9 @@ std::string with_sentinels(std::string_view bytes, int32_t count);
 // How many of them stand at the end of the pieces.
 int32_t count_sentinels(const SentencePieceModel& model);
 
-// A SentencePiece unigram model as a tokenizer.json of Hugging Face's `tokenizers`, for readers
-// whose own class for such a model leaves something out: transformers 5's for T5 has no byte
-// fallback, and its LLaMA class takes every model for BPE.
+// ---- A SentencePiece unigram model as a tokenizer.json of Hugging Face's `tokenizers`, for
+// readers whose own class for such a model leaves something out: transformers 5's for T5 has no
+// byte fallback, and its LLaMA class takes every model for BPE.
 
 // The same ids for any text that the two libraries normalise alike: the rules are applied to
 // clusters of characters there and to characters here. `around`: the control pieces that stand

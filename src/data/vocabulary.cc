@@ -55,7 +55,6 @@ void require_vocabulary(const InstructionData& data, int64_t vocabulary) {
 }
 
 // Compares vocabularies by a chained hash of the texts of their ids, in order.
-
 uint64_t hash_token_texts(const Tokenizer& tokenizer, int64_t count) {
   uint64_t hash = 0;
   for (int64_t id = 0; id < count; ++id) {

@@ -20,7 +20,7 @@ void require_vocabulary(std::span<const int32_t> ids, int64_t vocabulary,
 void require_vocabulary(const IndexedDataset& data, int64_t vocabulary);  // reads all of it
 void require_vocabulary(const InstructionData& data, int64_t vocabulary);
 
-// Whether the ids of one tokenizer mean the same text in another.
+// ---- Whether the ids of one tokenizer mean the same text in another.
 
 // Returns a hash of the texts that the ids [0, count) stand for. If it is equal for two tokenizers,
 // ids of one can be read with the other, however they split text.

@@ -52,7 +52,7 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written);
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options);
 
-// Answers that the model writes itself, for tasks of exact match.
+// ---- Answers that the model writes itself, for tasks of exact match.
 
 // The most probable text after each example's context, until a stop text, the end-of-text token or
 // `max_tokens`. Of a context that is too long the beginning is left out.

@@ -27,8 +27,8 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const GenerateOptions& options,
                               const std::function<void(int32_t)>& each = {});
 
-// How a person asks for the next token, and the random number that chooses it. The choice itself
-// is kernels/sample.h.
+// ---- How a person asks for the next token, and the random number that chooses it. The choice
+// itself is kernels/sample.h.
 
 // Throws Error, naming the option and what it may be, where one is out of range: temperature ≥ 0,
 // top_k ≥ 0, 0 < top_p ≤ 1.

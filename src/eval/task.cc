@@ -205,8 +205,8 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
   return tasks;
 }
 
-// Matches with RE2, which is an automaton: it neither recurses nor backtracks, so no expression or
-// text takes exponential time.
+// ---- Matches with RE2, which is an automaton: it neither recurses nor backtracks, so no
+// expression or text takes exponential time.
 
 namespace {
 

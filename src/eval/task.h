@@ -95,7 +95,6 @@ std::vector<Task> read_tasks(const TaskChoice& choice);
 
 // The regular expression that finds the answer in a text that a model wrote (RE2's syntax: no
 // lookahead and no backreferences). Matching takes time proportional to the text.
-
 class AnswerPattern {
  public:
   // Throws Error with the reason for an expression that is not valid, nested too deeply or longer

@@ -22,8 +22,8 @@ int64_t dim_of(const Op& op) {
 }
 
 // An op can be cut by sequences if each sequence of its outputs depends on that sequence of its
-// inputs alone. Its sharding rule says so: the first label of the outputs may be split. Losses,
-// statistics and ops on flat state add over sequences.
+// inputs alone, that is, if its sharding rule allows a split of the first label of the outputs.
+// Losses, statistics and ops on flat state add over sequences.
 bool is_divisible(const Op& op, const ShardingRule& rule) {
   const Effects& e = rule_of(op).effects;
   if (e.loss || e.flat_state || e.adds_to_report || rule.loss || rule.maximum || is_message(op))

@@ -1,5 +1,5 @@
-// Counts the operations of products and of attention, and the bytes of elementwise ops. An op of a
-// chunk costs what an op on values of the size of the chunk costs.
+// Counts the FLOPs of GEMMs and attention, and the bytes of elementwise ops. The cost of an op on a
+// chunk is that of an op on values of the size of the chunk.
 #include "ir/cost.h"
 
 #include "base/real.h"

@@ -13,7 +13,9 @@ namespace tessera {
 
 // Which product of a linear layer: y = x wᵀ, or one of its gradients.
 enum class ProductKind : uint8_t { kForward, kInputGradient, kWeightGradient };
-constexpr size_t count_of(ProductKind) { return 3; }
+constexpr size_t count_of(ProductKind) {
+  return static_cast<size_t>(ProductKind::kWeightGradient) + 1;
+}
 std::string_view name_of(ProductKind kind);  // "forward", "input gradient", "weight gradient"
 
 // A matrix product, or `batch` equal ones: C [m, n] = sum over k. The tokens of a layer are m, of a

@@ -49,8 +49,8 @@ std::string to_string(const GroupRef& group) {
   return text;
 }
 
-// The inverse of to_string(): nothing, one word for all ranks, stages after their prefix, or a sum
-// of axes. A part that does not parse to its end makes the whole text invalid.
+// The inverse of to_string(): an empty text, "world", stages after their prefix, or a sum of axes.
+// A part that does not parse to its end makes the whole text invalid.
 std::optional<GroupRef> group_named(std::string_view text) {
   GroupRef group;
   if (text.empty()) return group;

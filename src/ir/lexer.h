@@ -29,8 +29,7 @@ std::vector<Token> tokens_of(std::string_view text, const std::string& source);
 // A token as a message names it.
 std::string describe(const Token& t);
 
-// A walk over tokens that says what it wanted where it finds something else.
-
+// Reads tokens in order. Throws Error with what was found and what was expected.
 class TokenReader {
  public:
   TokenReader(std::string_view text, const std::string& source)
@@ -46,7 +45,7 @@ class TokenReader {
     return t;
   }
   [[noreturn]] void fail(const Token& t, const std::string& wanted) const {
-    throw Error("{}:{}:{}: found {}, wanted {}", source_, t.line, t.column, describe(t), wanted);
+    throw Error("{}:{}:{}: found {}, expected {}", source_, t.line, t.column, describe(t), wanted);
   }
 
   bool is_mark(char c, size_t ahead = 0) const {
@@ -102,7 +101,7 @@ class TokenReader {
     if (t.kind == Token::kWord && t.text == "nan") return std::numeric_limits<double>::quiet_NaN();
     fail(t, "a number");
   }
-  // What `look_up` makes of a word.
+  // Returns look_up of the next name.
   template <class F>
   auto entry(F look_up, const char* wanted) {
     const auto found = peek().kind == Token::kWord ? look_up(peek().text) : decltype(look_up(""))();

@@ -81,7 +81,7 @@ std::optional<Role> role_named(std::string_view s, std::string_view name) {
   return found;
 }
 
-// Derives relations from names, for programs read from text: "layer.up.weight.gradient" is the
+// ---- Derives relations from names, for programs read from text: "layer.up.weight.gradient" is the
 // gradient of "layer.up.weight", and "hidden'" is read as "hidden".
 
 namespace {

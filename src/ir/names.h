@@ -45,9 +45,9 @@ std::optional<int8_t> place_named(std::string_view s);
 // Several roles have one word: see Role. `name` of the value tells them apart.
 std::optional<Role> role_named(std::string_view s, std::string_view name);
 
-// Derives facts that the printed text omits: relations of values and frame kinds, attributes. Only
-// the parser calls these, which has names, and the printer, which prints what they would not find;
-// passes set the fields directly.
+// ---- Derives facts that the printed text omits: relations of values and frame kinds, attributes.
+// Only the parser calls these, which has names, and the printer, which prints what they would not
+// find; passes set the fields directly.
 
 // Sets Value::copy and Value::of.
 void set_origins(ValueVector& values);

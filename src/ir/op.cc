@@ -75,7 +75,7 @@ DType* sum_type(OpAttributes& attributes) {
       attributes);
 }
 
-// Finds the optimizer of an update op, and the op of an optimizer, in the list of types.
+// ---- Finds the optimizer of an update op, and the op of an optimizer, in the list of types.
 
 namespace {
 

@@ -28,7 +28,7 @@ enum class Queue : uint8_t {
   // Inner queues: of ops within a call of the compute queue. No call is issued to one.
   kTensor,  // gathers and reductions over tensor-parallel ranks
 };
-constexpr int kQueues = 10;
+constexpr int kQueues = static_cast<int>(Queue::kTensor) + 1;
 constexpr size_t count_of(Queue) { return kQueues; }
 constexpr bool is_inner(Queue q) { return q >= Queue::kTensor; }
 
@@ -89,7 +89,6 @@ struct Op {
 constexpr Queue queue_of(const Op& op, Queue home) { return is_inner(op.queue) ? op.queue : home; }
 
 // One-pass update ops, whichever optimizer they are of.
-
 struct OnePass {
   OptimizerKind kind = OptimizerKind::kAdamW;
   const WeightUpdate* update = nullptr;  // points into the op

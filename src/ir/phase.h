@@ -39,8 +39,7 @@ enum class Phase : uint8_t {
   kOffload,      // saved values, to the memory of the host
   kFetch,        // and back
 };
-constexpr int kPhases = 28;
-constexpr size_t count_of(Phase) { return kPhases; }
+constexpr size_t count_of(Phase) { return static_cast<size_t>(Phase::kFetch) + 1; }
 
 // The word of a phase in names; empty for kJoint.
 std::string_view name_of(Phase p);

@@ -22,7 +22,7 @@ using CallId = Id<struct CallTag>;
 // The hidden states that pass from block to block. A model with an encoder has two streams: kSource
 // passes through the encoder, kHidden through the decoder. Other models have kHidden alone.
 enum class HiddenStream : uint8_t { kHidden, kSource };
-constexpr size_t count_of(HiddenStream) { return 2; }
+constexpr size_t count_of(HiddenStream) { return static_cast<size_t>(HiddenStream::kSource) + 1; }
 
 // One logical layer kind of a model: embed, layer, head. It reads `input` from the stream `from`
 // and writes `output` to the stream `to`.
@@ -89,7 +89,7 @@ struct Frame {
 };
 
 enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
-constexpr size_t count_of(Access) { return 4; }
+constexpr size_t count_of(Access) { return static_cast<size_t>(Access::kUpdate) + 1; }
 
 struct Parameter {
   FrameKindId kind = kNone;
@@ -122,7 +122,7 @@ enum class WireKind : uint8_t {
   kSend,
   kReceive
 };
-constexpr size_t count_of(WireKind) { return 7; }
+constexpr size_t count_of(WireKind) { return static_cast<size_t>(WireKind::kReceive) + 1; }
 
 // The facts of a message or collective, so that `check` never opens a segment.
 struct Wire {

@@ -26,7 +26,7 @@ enum class AxisKind : uint8_t {
   kTensorKv,
   kTensor
 };
-constexpr size_t count_of(AxisKind) { return 7; }
+constexpr size_t count_of(AxisKind) { return static_cast<size_t>(AxisKind::kTensor) + 1; }
 
 // Where a value stands on one axis: on a dimension (0…: split), or one of these.
 enum AxisPlace : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
@@ -62,7 +62,7 @@ enum class Role : uint8_t {
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: one segment long
 };
-constexpr size_t count_of(Role) { return 22; }
+constexpr size_t count_of(Role) { return static_cast<size_t>(Role::kScratch) + 1; }
 
 // Whether the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
@@ -74,7 +74,7 @@ enum class CopyKind : uint8_t {
   kRecomputed,  // for the backward
   kHost,        // in the memory of the host
 };
-constexpr size_t count_of(CopyKind) { return 4; }
+constexpr size_t count_of(CopyKind) { return static_cast<size_t>(CopyKind::kHost) + 1; }
 
 // What a value has one of each for.
 enum Index : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };

@@ -103,7 +103,7 @@ Findings verify_value(const Value& v, const Mesh& mesh) {
   return findings;
 }
 
-// What belongs to a weight that is a part of another one, such as its gradient, is the same part.
+// A gradient or another value of a weight that is a part of a larger one must be the same part.
 Findings verify_part(const Value& v, const std::vector<const Value*>& weights) {
   const bool found = std::any_of(weights.begin(), weights.end(), [&](const Value* w) {
     return *w->whole == *v.whole && w->shape == v.shape;

@@ -1,5 +1,4 @@
-// Elementwise kernels on flat ranges: zeros, copies of bytes, conversions and products with a
-// number.
+// Elementwise kernels on flat ranges: zeros, copies of bytes, conversions and scaling.
 #pragma once
 
 #include "kernels/kernel.h"

@@ -1,5 +1,5 @@
-// The backend of a GPU. Measured times include only work of the device: what is timed runs often
-// enough in one graph, or in one stretch of the host's clock, that launches do not count.
+// The backend of a GPU. Measured times are those of the device: the timed work is repeated in one
+// graph, or between two readings of the host's clock, until the time of launches is negligible.
 #include "kernels/gpu_backend.h"
 
 #include <algorithm>

@@ -81,7 +81,8 @@ class PreparedKernel {
   PreparedKernel& operator=(const PreparedKernel&) = delete;
   virtual ~PreparedKernel() = default;
 
-  // What a run needs. On the CPU it is aligned to 64 bytes, on a GPU to kBlasWorkspaceAlignment.
+  // The workspace of a run. On the CPU it is aligned to 64 bytes, on a GPU to
+  // kBlasWorkspaceAlignment.
   virtual int64_t workspace_bytes() const = 0;
 
  protected:

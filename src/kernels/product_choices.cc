@@ -84,7 +84,7 @@ std::string_view fp8_text(Fp8 f) {
 
 }  // namespace
 
-// The key of a product: all that a library's choice of an algorithm may depend on.
+// Returns the key of a GEMM: everything that a library's choice of an algorithm may depend on.
 std::string product_text(const MatmulShape& s) {
   return fmt::format(
       "m={} n={} k={} {}{}{} batch={} ld={},{},{} stride={},{},{} alpha={} {}{} {}{} {}", s.m, s.n,

@@ -9,12 +9,12 @@
 
 namespace tessera::launch {
 
-// What mpirun and srun pass on from the ranks, line by line. Pure.
+// ---- What mpirun and srun pass on from the ranks, line by line. Pure.
 
 enum class Starter : uint8_t { kMpirun, kSrun };
 
 struct RankLine {
-  int rank = -1;  // -1: the starter's own words
+  int rank = -1;  // -1: output of the starter itself
   std::string text;
 };
 
@@ -26,7 +26,7 @@ RankLine parse_line(Starter starter, std::string_view line);
 //   srun: error: n02: task 1: Killed
 RankLine parse_ending(Starter starter, std::string_view line);
 
-// Of the starter's own words, frames and what is said of every job that ends badly.
+// True for the starter's own output: frames, and its text for every job that fails.
 bool is_noise(std::string_view line);
 
 struct StartOptions {

@@ -2,11 +2,13 @@
 // rank lives and what it is doing, to the process that watches all ranks (watch.h). Being stopped,
 // cut off or dead shows by silence, however long an op may take.
 //
-//   Heartbeat heartbeat(options);              // or Heartbeat(): nobody watches, all this is
-//   nothing heartbeat.say(12, "forward of layer 3");   // at each call if
-//   (heartbeat.asked_to_stop()) …           // finish the step, save, leave
-//   heartbeat.fail(error.what());              // before leaving with an error
-//   heartbeat.leave();                         // before leaving in order
+// clang-format off
+//   Heartbeat heartbeat(options);              // Heartbeat(): no monitor, the calls have no effect
+//   heartbeat.say(12, "forward of layer 3");   // at each call
+//   if (heartbeat.asked_to_stop()) …           // finish the step, save, exit
+//   heartbeat.fail(error.what());              // before an exit with an error
+//   heartbeat.leave();                         // before a normal exit
+// clang-format on
 //
 // A rank that hears nothing from the watcher ends by itself: its host is cut off, or the run is
 // over.

@@ -93,16 +93,16 @@ class Watch {
   std::optional<Verdict> verdict_;
 };
 
-// The words of a verdict.
+// ---- The text of a verdict.
 
 // "rank 3", "ranks 1, 3 and 7", "ranks 0-6"; `ranks` ascends.
 std::string name_ranks(std::span<const int> ranks);
 
-// What makes two errors the same: the rest is detail that one rank knows and another does not.
+// Returns the part of an error that is equal on all ranks; the rest is detail of one rank.
 std::string_view first_line(const std::string& error);
 
-// Which ranks were lost and how, what they were doing, and where the others stood. `clock_s` is the
-// watch's, `lost` is not empty and its first rank the one to describe.
+// Describes the ranks that failed and how, their activity, and the activity of the others.
+// `clock_s` is the watch's, `lost` is not empty and its first rank the one to describe.
 std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
                         double clock_s);
 

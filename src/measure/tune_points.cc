@@ -156,26 +156,25 @@ plan::Space space_of(const TunedRun& run, const std::vector<plan::Knob>& given) 
               rejected.points, all, rejected.why);
 }
 
-plan::TrialResult Simulator::run(const TunedRun& tuned, const plan::Space& space,
-                                 const plan::Point& point) const {
+plan::Prediction Simulator::prediction(const TunedRun& tuned, const plan::Space& space,
+                                       const plan::Point& point) const {
   config::RunConfig config = config_of(tuned, space, point);
   if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
   train::resolve_sizes(config);
-  const plan::Prediction p =
-      plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
-                    plan::Software{}, target);
+  return plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
+                       plan::Software{}, target);
+}
+
+plan::TrialResult Simulator::run(const TunedRun& tuned, const plan::Space& space,
+                                 const plan::Point& point) const {
+  const plan::Prediction p = prediction(tuned, space, point);
   return plan::fits(p, hardware) ? plan::TrialResult{plan::Outcome::kRan, p.step_s}
                                  : plan::TrialResult{plan::Outcome::kOutOfMemory, 0};
 }
 
 plan::PriorBelief Simulator::believe(const TunedRun& tuned, const plan::Space& space,
                                      const plan::Point& point) const {
-  config::RunConfig config = config_of(tuned, space, point);
-  if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
-  train::resolve_sizes(config);
-  const plan::Prediction p =
-      plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
-                    plan::Software{}, target);
+  const plan::Prediction p = prediction(tuned, space, point);
   const double room =
       std::log(plan::usable_bytes(hardware.device) / static_cast<double>(p.fullest().peak_bytes));
   return {p.step_s, std::clamp(kOddsOfMemory * room, -kMostOdds, kMostOdds)};

@@ -36,11 +36,15 @@ struct Simulator {
   plan::Hardware hardware;
   Target target;
 
-  // Out of memory where it does not fit.
+  // Returns kOutOfMemory if the run does not fit.
   plan::TrialResult run(const TunedRun& run, const plan::Space& space,
                         const plan::Point& point) const;
   plan::PriorBelief believe(const TunedRun& run, const plan::Space& space,
                             const plan::Point& point) const;
+
+ private:
+  plan::Prediction prediction(const TunedRun& run, const plan::Space& space,
+                              const plan::Point& point) const;
 };
 
 // Every figure times a factor between 1 − share and 1 + share.

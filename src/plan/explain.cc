@@ -31,7 +31,7 @@ enum class StepPart : uint8_t {
   kOptimizer,
   kHost
 };
-constexpr size_t count_of(StepPart) { return 12; }
+constexpr size_t count_of(StepPart) { return static_cast<size_t>(StepPart::kHost) + 1; }
 constexpr EnumArray<StepPart, const char*> kPartNames = {
     "matrix products", "attention",     "recomputation",      "sweeps", "tensor comm", "data comm",
     "pipeline comm",   "sums over all", "copies to the host", "bubble", "optimizer",   "host"};
@@ -183,11 +183,11 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
     case StepPart::kTensor:
     case StepPart::kData:
     case StepPart::kPipeline:
-      return fmt::format("links: {} takes {} % of the step ({} within a node, {} per node)", name,
+      return fmt::format("links: {} needs {} % of the step ({} within a node, {} per node)", name,
                          percent, rate_text(hardware.node.bytes_per_s, "B/s"),
                          rate_text(hardware.network.bytes_per_s, "B/s"));
     case StepPart::kSweeps:
-      return fmt::format("memory bandwidth: element-wise ops take {} % of the step", percent);
+      return fmt::format("memory bandwidth: element-wise ops need {} % of the step", percent);
     default:
       return fmt::format("{}: {} % of the step", name, percent);
   }

@@ -40,11 +40,11 @@ std::string peak_text(const Prediction& p);
 
 bool fits(const Prediction& p, const Hardware& hardware);
 
-// A simulated step as an image: a row a stage with its calls in time (forward, backward, what is
-// done again, messages and collectives, update), and below it the bytes of its arena that are
-// alive.
+// ---- A simulated step as an image: a row per stage with its calls in time (forward, backward,
+// what is done again, messages and collectives, update), and below it the bytes of its arena that
+// are alive.
 
-// An SVG that stands alone; every bar names itself when pointed at. Neighbouring calls of one kind
+// A self-contained SVG; every bar has a tooltip. Neighboring calls of one kind
 // and micro-batch are one bar.
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline);
 

@@ -48,8 +48,8 @@ struct DeviceFigures {
   OpRates op_bytes_per_s, op_flops_per_s;
 
   static void fields(auto& self, auto&& visit) {
-    visit("name", self.name, "what it is called");
-    visit("kind", self.kind, "what it is");
+    visit("name", self.name, "the name in reports");
+    visit("kind", self.kind, "gpu | cpu | accelerator");
     visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver reports it");
     visit("memory_bytes_per_s", self.memory_bytes_per_s, "its bandwidth by the specification");
     visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");

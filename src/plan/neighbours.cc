@@ -211,8 +211,8 @@ std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const 
   return trials.fastest_first();
 }
 
-// Finds the least number of layers to recompute or offload so that a run fits, by bisection. Each
-// probe compiles the program of every stage, so the memory is exact.
+// ---- Finds the least number of layers to recompute or offload so that a run fits, by bisection.
+// Each probe compiles the program of every stage, so the memory is exact.
 
 namespace {
 

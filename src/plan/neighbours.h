@@ -39,7 +39,7 @@ std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const 
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp = {});
 
-// What makes a run fit that does not: the fewest layers of each stage whose activations are
+// ---- What makes a run fit that does not: the fewest layers of each stage whose activations are
 // computed again (`layout.recompute=full:N`), or wait in the host's memory
 // (`layout.offload=activations:N`), or optimizer state in the host's memory.
 

@@ -17,7 +17,7 @@ namespace tessera::plan {
 // Who waits for whom: the axis that a message or collective runs over.
 // kHost: copies to and from the host's memory.
 enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
-constexpr size_t count_of(Traffic) { return 5; }
+constexpr size_t count_of(Traffic) { return static_cast<size_t>(Traffic::kHost) + 1; }
 std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"
 
 // Where the time of a device goes; the parts add up to the step.

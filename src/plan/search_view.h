@@ -12,7 +12,7 @@ struct CandidateView {
   const BlockCosts* blocks = nullptr;
   const MeshPlaces* places = nullptr;
   const ChunkLayers* layers = nullptr;
-  compile::Offload offload;  // what the layout says
+  compile::Offload offload;  // layout.offload, parsed
   int64_t shards = 1, microbatches = 1;
   int64_t begin = 0;                // ns, before the first call of the step
   bool sender_waits = false;        // for the transfer of what it sends

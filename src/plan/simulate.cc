@@ -24,7 +24,7 @@
 namespace tessera::plan {
 namespace {
 
-// Adds up the bytes and times of a stage by the optimizer that they belong to.
+// ---- Adds up the bytes and times of a stage by the optimizer that they belong to.
 
 bool is_optimizer_state(Role r) {
   return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 || r == Role::kFactor;

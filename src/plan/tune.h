@@ -17,7 +17,7 @@
 namespace tessera::plan {
 
 enum class Outcome : uint8_t { kRan, kOutOfMemory, kTimeOut, kFailed };
-constexpr size_t count_of(Outcome) { return 4; }
+constexpr size_t count_of(Outcome) { return static_cast<size_t>(Outcome::kFailed) + 1; }
 const char* name_of(Outcome outcome);            // "ran", "out of memory", "time-out", "failed"
 Outcome parse_outcome(const std::string& name);  // Throws Error
 

@@ -56,8 +56,8 @@ std::string Space::text(const Point& p) const {
   return out;
 }
 
-// The product grows knob by knob: each point so far is continued with each choice, so the last knob
-// varies fastest.
+// Builds the Cartesian product knob by knob: each point so far is combined with each choice of the
+// next knob, so the last knob varies fastest.
 Space product(std::vector<Knob> knobs) {
   Space space;
   space.points.emplace_back();

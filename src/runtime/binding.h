@@ -17,22 +17,22 @@
 
 namespace tessera::runtime {
 
-// An op with its operands bound to memory, as its binding takes it.
+// An op with its operands bound to memory: the argument of its binding.
 struct BoundOp {
   const Op* op = nullptr;
-  ValueSpan values;                    // of the program, for the boxes of operands (extents)
+  ValueSpan values;                    // values of the program, for the boxes of operands (extents)
   const Position* position = nullptr;  // nullptr: bound to the shapes of one rank alone
   std::vector<TensorView> inputs,
       outputs;                           // in the order of the op's; without memory: data is null
   std::vector<bool> fresh;               // this output is added to for the first time
-  const FlatMembers* members = nullptr;  // of squares and updates
+  const FlatMembers* members = nullptr;  // for squares and updates
   kernels::Launch launch;
   const kernels::KernelTable* kernels = &kernels::cpu_kernels();
-  const kernels::PreparedKernel* prepared = nullptr;  // of an op whose rule asks for one
-  void* packed = nullptr;                             // of a product: the packed weight
+  const kernels::PreparedKernel* prepared = nullptr;  // if the rule of the op asks for one
+  void* packed = nullptr;                             // for GEMMs: the packed weight
   const double* host_step = nullptr;  // value `step` for the host, where operands are a device's
-  comm::Communicator* channel = nullptr;  // of an op that communicates
-  int64_t peer = 0;                       // of a message: its place in the channel
+  comm::Communicator* channel = nullptr;  // for ops that communicate
+  int64_t peer = 0;                       // for messages: the rank in the channel
   int64_t layer = 0;
 
   // An operand by its slot, the first of them where it has several; empty where the op has none.

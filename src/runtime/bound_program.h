@@ -18,7 +18,7 @@ namespace tessera::runtime {
 struct PreparedOperand {
   ValueId value = kNone;
   int parameter = kNone;  // kNone: scratch
-  Chunk chunk = {};       // of an op on a chunk: the part of the value that it takes
+  Chunk chunk = {};       // for ops on a chunk: the part of the value that they use
 };
 // An op with everything bound except the frame addresses of a call.
 struct PreparedOp {
@@ -35,7 +35,7 @@ struct PreparedOp {
   PreparedOperand workspace, packed;
 };
 
-// Where the frames of a program lie: in the arena, and those of host kinds in memory of the host,
+// The memory of a program's buffers: in the arena, and those of host kinds in memory of the host,
 // whose offsets count on from the arena's end.
 struct Arenas {
   std::byte *arena = nullptr, *host = nullptr;

@@ -63,7 +63,7 @@ class TransferTimes {
  public:
   enum class What { kTransfer, kWait, kBoth };  // kBoth: a transfer of the compute queue
 
-  void start() { used_ = 0; }  // of a run
+  void start() { used_ = 0; }  // starts a run
   // Between these two in a stream: a transfer, or a wait of the compute queue for one.
   void begin(Stream s, What what, const GroupRef& group);
   void end(Stream s);

@@ -1,4 +1,4 @@
-// What is reported of a run, where a report needs the executor.
+// Reports of a run that need the executor.
 #include "runtime/events.h"
 
 #include "runtime/executor.h"

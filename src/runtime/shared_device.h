@@ -17,8 +17,8 @@ namespace tessera::runtime {
 std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std::string> devices);
 
 // A transfer between ranks that share a GPU: its operands go through the host's view of the arena.
-// Runs the op by the host's communicator and returns when it is over. Ranks wait for each other in
-// issue order, so they cannot wait in a cycle.
+// Runs the op by the host's communicator and returns when it is complete. Ranks wait for each other
+// in issue order, so they cannot wait in a cycle.
 void exchange_through_host(const Arena& arena, const PreparedOp& op);
 
 }  // namespace tessera::runtime

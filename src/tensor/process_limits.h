@@ -1,4 +1,4 @@
-// What this process may use: its memory, and the control groups in which Linux states limits.
+// The resource limits of this process: its memory, and the limits of its control groups.
 #pragma once
 
 #include <cstdint>

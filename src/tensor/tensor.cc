@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kHugePage = 2ll << 20;  // of x86-64
+constexpr int64_t kHugePage = 2ll << 20;  // on x86-64
 
 }  // namespace
 
@@ -37,7 +37,7 @@ Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
     throw Error(
-        "the system refused {:.1f} MiB for {}: {}. Free memory, or raise the limit of this "
+        "the system did not provide {:.1f} MiB for {}: {}. Free memory, or raise the limit of this "
         "process (ulimit -v, or the job's memory request)",
         mib(bytes), name_, std::strerror(errno));
   }

@@ -35,7 +35,6 @@ config::RunConfig load_run(const RunFile& file, std::span<const std::string> ove
 }
 
 // Resolves the checkpoint that supplies the model and the tokenizer of a run.
-
 Path origin_checkpoint(const config::RunConfig& config) {
   const std::string& from = config.checkpoint.from;
   try {

@@ -20,7 +20,8 @@ RunFile read_run_file(const Path& path);
 config::RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 config::RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
 
-// The checkpoint that supplies what a run file leaves out: the model section and the tokenizer.
+// ---- The checkpoint that supplies what a run file leaves out: the model section and the
+// tokenizer.
 
 // Returns the checkpoint that checkpoint.from names, or, if that one cannot be read any more, the
 // newest checkpoint of the run itself. Throws Error where neither is readable.

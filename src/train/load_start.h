@@ -46,7 +46,7 @@ std::vector<std::string> make_way(const Path& run, const StartingPoint& start,
 // Returns whether a checkpoint is one of the run's own.
 bool is_own(const Path& run, const Path& checkpoint);
 
-// Sets aside what a run recorded after the step from which it restarts. Nothing is deleted.
+// ---- Sets aside what a run recorded after the step from which it restarts. Nothing is deleted.
 
 struct SetAside {
   Path run;                // directory

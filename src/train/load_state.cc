@@ -60,8 +60,8 @@ void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piec
   checkpoint::require_finite(checkpoint, piece.name, view);
 }
 
-// Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such as
-// query, key and value in one matrix, to those of their parts.
+// ---- Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such
+// as query, key and value in one matrix, to those of their parts.
 
 namespace {
 

@@ -17,7 +17,8 @@ namespace tessera::train {
 void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
                 const model::ModelConfig& model, const TensorView& view);
 
-// Adafactor's means from checkpoints of version 0.1, which has one set of them per packed weight.
+// ---- Adafactor's means from checkpoints of version 0.1, which has one set of them per packed
+// weight.
 
 // If `piece` is the means of the rows or columns of one part of a packed weight, and the checkpoint
 // has those of the packed weight instead, reads the part's share into `view`. Rows are selected.

@@ -24,9 +24,9 @@ struct TrainOptions {
   double started_s = 0;            // when the process started, on the steady clock
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
-  launch::Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
-  TaskEvaluation tasks;                    // of evaluation.tasks; wanted where the run names some
-  RunOwner owner;                          // of the run directory
+  launch::Heartbeat* heartbeat = nullptr;  // reports this rank's activity; null: not monitored
+  TaskEvaluation tasks;                    // evaluates evaluation.tasks; required if there are any
+  RunOwner owner;                          // holds the lock of the run directory
 };
 
 struct TrainOutcome {

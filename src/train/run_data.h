@@ -61,7 +61,7 @@ void require_own_datasets(const config::RunConfig& config, const data::Tokenizer
 
 struct ValidationSpec {
   std::string name;
-  data::DatasetSpec spec;  // of one dataset: for ValidationData
+  data::DatasetSpec spec;  // the one dataset that ValidationData reads
 };
 
 // The sets of data.validation, each as a whole; if there are none, the second part of data.split
@@ -81,7 +81,7 @@ struct ValidationSet {
 std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
                                            const data::Tokenizer& tokenizer);
 
-// The log lines of a run about its data.
+// ---- The log lines of a run about its data.
 
 // Returns the amount of data and how often a run of `samples` samples reads it; of instructions the
 // counts of examples, rows, padding and skipped examples, for each validation set too. A line that

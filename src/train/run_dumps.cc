@@ -24,8 +24,8 @@
 namespace tessera::train {
 namespace {
 
-// Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for comparisons
-// with PyTorch, or as a checkpoint of any layout, for comparisons between layouts.
+// ---- Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for
+// comparisons with PyTorch, or as a checkpoint of any layout, for comparisons between layouts.
 
 constexpr const char* kGradients = "gradients";  // in the state of a dump's header
 
@@ -34,7 +34,7 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const model::Mod
   // The sums of fp16 runs contain the loss scale as a factor.
   const double tokens = trainer.loss_tokens() * trainer.loss_scale();
   std::vector<model::HfTensor> tensors = model::hf_tensors(model);
-  std::erase_if(tensors, [&](const model::HfTensor& t) {  // what is frozen has none
+  std::erase_if(tensors, [&](const model::HfTensor& t) {  // frozen weights have none
     return std::none_of(gradients.begin(), gradients.end(),
                         [&](const checkpoint::StateTensor& g) { return g.name == t.ours; });
   });
@@ -44,7 +44,7 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const model::Mod
     const auto g = std::find_if(gradients.begin(), gradients.end(),
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
-    // One tensor at a time: the mean, in a copy that lives until it is written.
+    // One tensor at a time: the mean, in a copy that exists until it is written.
     const Shape part = tensors[i].part();
     auto mean = std::make_shared<std::vector<float>>(part.elements());
     const Box box{tensors[i].begin, tensors[i].end()};

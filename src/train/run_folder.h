@@ -67,7 +67,7 @@ class RunFolder {
   std::vector<Path> absent_;  // it and the folders above it that were not there, the inmost first
 };
 
-// The resolved configuration that a run leaves in its directory.
+// ---- The resolved configuration that a run leaves in its directory.
 
 // Writes the configuration to run.yaml in the run directory. A file that a person made is never
 // overwritten: where run.yaml is the run file that was given (config.source), or was not written by

@@ -66,7 +66,7 @@ class RunStart {
   Path directory() const { return config_.run.directory; }
 
   RunParts& parts_;
-  config::RunConfig& config_;  // of the parts
+  config::RunConfig& config_;  // parts_.config
   const TrainOptions& options_;
   comm::World& world_;
   RunReporter& reporter_;

@@ -1,4 +1,4 @@
-// What a run's saves have come to: which steps are saved, and why the newest save failed.
+// The state of a run's saves: which steps are saved, and why the newest save failed.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class SaveFailure {
   const std::string& why() const { return why_; }  // empty: it did not fail
   bool is_lasting() const { return lasting_; }     // another try would fail too
   bool retry_due(double now_s) const { return !why_.empty() && now_s >= retry_at_s_; }
-  // Returns true once per reason: a retry that fails for the same reason is no news.
+  // Returns true once per reason: a retry that fails for the same reason is not reported again.
   bool is_news();
 
  private:

@@ -60,7 +60,7 @@ void Saves::reserve(int64_t bytes) {
   take_reserve();
 }
 
-// A folder that was lost takes its checkpoints with it: what was saved there no longer counts.
+// Checkpoints in a folder that was lost no longer count as saved.
 void Saves::move_to(Path folder) {
   CHECK(!saving_, "a save is under way");
   reserve_.reset();
@@ -108,8 +108,8 @@ checkpoint::SaveRequest Saves::request(checkpoint::CheckpointHeader header,
   return request;
 }
 
-// Opening the folder may fail on one rank alone, so all ranks agree after it whether the save goes
-// on.
+// Opening the folder may fail on one rank alone, so all ranks then agree on whether the save
+// continues.
 void Saves::start(checkpoint::CheckpointHeader header, std::vector<checkpoint::StateTensor> tensors,
                   bool prunes) {
   if (is_saved(header.step)) return;
@@ -245,7 +245,6 @@ void Saves::finish() {
 
 // Repeats the last save of a run until it succeeds. All ranks decide together, by an all-reduce
 // after each attempt, because a save is collective.
-
 void save_last_step(Saves& saves, int64_t step, const std::function<void()>& start,
                     comm::World& world, const StopSignals& signals, double retry_s,
                     const std::function<double()>& now_s) {

@@ -67,7 +67,7 @@ class Saves {
 
   bool is_saved(int64_t step) const { return steps_.is_started(step); }  // or being saved
   int64_t last() const { return steps_.last(); }  // step of the newest whole checkpoint; -1: none
-  std::string last_path() const;                  // of that checkpoint; empty: none
+  std::string last_path() const;                  // path of that checkpoint; empty: none
   // The newest checkpoint before `step` that this run saved or started from, and that still exists.
   std::string path_before(int64_t step) const { return steps_.path_before(options_.folder, step); }
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
@@ -84,10 +84,11 @@ class Saves {
   void take_reserve();
 
   SavesOptions options_;
-  std::optional<checkpoint::CheckpointHeader> origin_;  // of where the run starts
+  std::optional<checkpoint::CheckpointHeader>
+      origin_;  // header of the checkpoint that the run starts from
   SavedSteps steps_;
   SaveFailure failure_;
-  checkpoint::SeenCheckpoints seen_;  // of the save's thread while there is one
+  checkpoint::SeenCheckpoints seen_;  // owned by the save's thread while it runs
   std::optional<checkpoint::Reserve> reserve_;
   bool reserve_told_ = false;  // whether the lack of space has been reported
   std::optional<checkpoint::Saving> saving_;
@@ -96,7 +97,7 @@ class Saves {
   std::set<std::string> warned_;
 };
 
-// The last save of a run. Without it, completed steps are lost.
+// ---- The last save of a run. Without it, completed steps are lost.
 
 // Collective. Calls `start`, which begins the save of that step, until it has succeeded: at once
 // after the reserve was released, else each second for `retry_s`, or until a further signal comes

@@ -48,7 +48,7 @@ class StepLoop {
   Path last_checkpoint() const;
 
   RunParts& parts_;
-  const config::RunConfig& config_;  // of the parts
+  const config::RunConfig& config_;  // parts_.config
   const TrainOptions& options_;
   comm::World& world_;
   const StopSignals& signals_;

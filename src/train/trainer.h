@@ -127,8 +127,8 @@ class Trainer {
   std::unique_ptr<runtime::Machine> machine_;
 };
 
-// The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped
-// are not updates.
+// ---- The number of updates that a run has made, as its checkpoints keep it. Steps that fp16
+// skipped are not updates.
 
 // Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
 // the number of skipped steps instead.

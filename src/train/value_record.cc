@@ -312,7 +312,6 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
 }
 
 // A value is live if some op reads it or if it is in a buffer that outlives its segment.
-
 IdVector<ValueId, bool> live_values(const Program& program) {
   IdVector<ValueId, bool> live(program.values.size(), false);
   for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;

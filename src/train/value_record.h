@@ -99,7 +99,7 @@ class ValueRecorder {
 std::string to_text(const RankRecords& records);
 RankRecords parse_records(const std::string& text, const std::string& source);
 
-// Which values of a program have a meaning after the op that writes them.
+// ---- Which values of a program have a meaning after the op that writes them.
 
 // Returns true for each value that some op reads or that outlives its segment. What an op writes in
 // addition to the requested output, such as the gradient of a frozen bias, is neither: nothing

@@ -142,7 +142,7 @@ TEST_F(DataProgram, FaultsOfTheInput) {
   std::filesystem::create_directory(folder_ / "folder");
   put("folder/picture.png", "x");
   expect_fault(build + "none.txt", 1, {"none.txt: there is no such file or folder"});
-  expect_fault(build + "bad.jsonl", 1, {"bad.jsonl:2:9: no valid JSON: wanted ':' after a key"});
+  expect_fault(build + "bad.jsonl", 1, {"bad.jsonl:2:9: no valid JSON: expected ':' after a key"});
   expect_fault(build + "key.jsonl", 1,
                {"key.jsonl:1:1: this object has no key 'text'", "'body'", "--key"});
   expect_fault(build + "type.jsonl", 1,
@@ -202,7 +202,7 @@ TEST_F(DataProgram, FaultsOfADataset) {
 
 TEST_F(DataProgram, WrongCommandLines) {
   expect_fault("build --tokenizer t.json --out d a.txt --split words", 2,
-               {"--split is 'words', wanted none|lines|paragraphs"});
+               {"--split is 'words', expected none|lines|paragraphs"});
   expect_fault("build --tokenizer t.json --out d a.txt --threads -1", 2,
                {"--threads is -1, wanted 0"});
   expect_fault("build --out d a.txt", 2, {"--tokenizer"});

@@ -401,7 +401,7 @@ TEST_F(DefectsLoop, E2_AFullDiskGivesUpTheCheckpointThatWouldBeRemovedNext) {
   }
 }
 
-// The space of one checkpoint is not enough, since something else has taken it.
+// The space of one checkpoint is not enough, since another process has filled it.
 TEST_F(DefectsLoop, E2_AFullDiskGivesUpAllButTheLastCheckpoint) {
   const std::string second = (folder_ / "run/checkpoints/6").string();
   const ProgramResult r =

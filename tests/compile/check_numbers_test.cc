@@ -333,7 +333,7 @@ class Wrong {
  private:
   template <class Change>
   void add(const std::string& name, const Change& change) {
-    if (++made_[name] > 2) return;  // of each kind
+    if (++made_[name] > 2) return;  // two of each kind
     Program p = p_;
     change(p);
     all_.emplace_back(name, std::move(p));

@@ -45,7 +45,7 @@ TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
   EXPECT_EQ(embed.weight_decay, 0.3);
   EXPECT_EQ(embed.rate_multiplier, 0.5);
   EXPECT_FALSE(embed.decays_vectors);
-  const compile::OptimizerPolicy& norms = r.groups[1].policy;  // of another kind: its own defaults
+  const compile::OptimizerPolicy& norms = r.groups[1].policy;  // another kind has its own defaults
   EXPECT_EQ(norms.kind, OptimizerKind::kSgd);
   EXPECT_EQ(norms.beta1, optimizer_defaults(OptimizerKind::kSgd).beta1);
   EXPECT_EQ(norms.weight_decay, 0);

@@ -91,16 +91,16 @@ TEST_F(DocumentsTest, JsonLinesKeepWhatIsNoUtf8) {
 
 TEST_F(DocumentsTest, JsonMistakesNameFileLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{\"text\": \"a\" \"b\"}", ":2:14: no valid JSON: wanted ',' or '}'"},
+      {"{\"text\": \"a\" \"b\"}", ":2:14: no valid JSON: expected ',' or '}'"},
       {"{\"text\": \"abc", ":2:14: no valid JSON: the line ends inside a string"},
       {"{\"text\": \"a\"", ":2:13: no valid JSON: the line ends too early"},
       {"{\"text\": \"a\\q\"}", ":2:13: no valid JSON: no such escape"},
-      {"{\"text\": tru}", ":2:10: no valid JSON: wanted a value"},
-      {"{\"text\": \"a\"} x", ":2:15: no valid JSON: something stands after"},
+      {"{\"text\": tru}", ":2:10: no valid JSON: expected a value"},
+      {"{\"text\": \"a\"} x", ":2:15: no valid JSON: unexpected text after"},
       {"{\"text\": 012}", ":2:13: no valid JSON: a number may not start with 0"},
       {"[\"text\"]", ":2:1: wanted an object"},
       {"{\"id\":1,\"body\":\"x\"}", ":2:1: this object has no key 'text'; it has 'id', 'body'"},
-      {"{\"é日😀\": 1, \"text\": tru}", ":2:20: no valid JSON: wanted a value"},
+      {"{\"é日😀\": 1, \"text\": tru}", ":2:20: no valid JSON: expected a value"},
       {"{\"é日\xff\": 1, \"text\": 12}", ":2:20: key 'text' holds a number"},
       {"{\"text\": 12}", ":2:10: key 'text' holds a number, wanted a string"},
       {"{\"text\": null}", ":2:10: key 'text' holds a null, wanted a string"},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/enum_array.h"
 #include "ir/mesh.h"
 #include "ir/names.h"
 #include "ir/program.h"
@@ -51,10 +52,10 @@ TEST(GroupRef, NamesRanksOfAMesh) {
 }
 
 TEST(SegmentName, TellsPhaseAndSubject) {
-  for (int i = 0; i < kPhases; ++i)
+  for (const Phase phase : Enumerators<Phase>())
     for (const char* subject : {"", "layer", "layer.tensor", "hidden"}) {
       Segment s, read;
-      s.phase = static_cast<Phase>(i);
+      s.phase = phase;
       s.subject = subject;
       read.set_name(s.name());
       EXPECT_TRUE(read == s) << s.name();

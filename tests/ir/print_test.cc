@@ -257,7 +257,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
   expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', wanted %1");
   expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', wanted a kind of frame");
   expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', wanted the name of an op");
-  expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', wanted a value below %8");
+  expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', expected a value below %8");
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
                "p.txt:24:22: found 'layer.up.wait', wanted the name of a value");
   expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', wanted a whole number");

@@ -18,7 +18,7 @@
 namespace tessera::compile {
 namespace {
 
-// The axes over which each gradient sum must be reduced, derived from the shardings of weights
+// ---- The axes over which each gradient sum must be reduced, derived from the shardings of weights
 // alone: a gradient is partial exactly on the axes on which its weight is shared. check_sums
 // compares this with what the program does.
 
@@ -26,7 +26,7 @@ namespace {
 using Axes = std::set<GroupRef>;
 
 struct SumAxes {
-  IdVector<FrameKindId, Axes> needed;  // empty for what is no sum
+  IdVector<FrameKindId, Axes> needed;  // empty for kinds that are not sums
   std::set<FrameKindId> measures;      // that Adafactor writes of each rank's own part
 };
 // A gradient is partial on the axes, and over the stages, on which its weight is shared.

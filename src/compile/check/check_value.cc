@@ -11,7 +11,7 @@
 namespace tessera::compile {
 namespace {
 
-// Who wrote each byte of the arena last, in the order of a run.
+// The last writer of each byte of the arena, in the order of a run.
 class LastWriters {
  public:
   explicit LastWriters(const Program& p) : touches_(p), stamps_(Stamp()) {}
@@ -22,7 +22,7 @@ class LastWriters {
     stamps_.assign(touches_.scratch(s), {moment, kNone});
   }
 
-  // The last moment, from `since` on, at which anything else was written that still stands in the
+  // The last time, from `since` on, at which another value was written that is still in the
   // bytes of f; kNone: all of them hold what was written as f, or before that.
   int64_t overwritten(FrameId f, int64_t since) const {
     int64_t last = kNone;

@@ -32,8 +32,8 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
   if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
 }
 
-// The first group with a matching pattern takes the weight. Groups count from 1; 0 is the run's own
-// optimizer.
+// A weight belongs to the first group with a matching pattern. Groups are numbered from 1; 0 is the
+// run's own optimizer.
 void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
   const std::vector<std::string> names = weight_names(g);
   for (size_t i = 0; i < groups.size(); ++i)

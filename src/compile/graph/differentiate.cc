@@ -96,7 +96,6 @@ void differentiate(Graph& graph) {
 }
 
 // Removes the op `share`, which matters only to gradients, once these exist.
-
 void remove_shares(Graph& graph) {
   for (Block& block : graph.blocks)
     for (std::vector<Op>* ops : {&block.forward, &block.backward})

@@ -16,10 +16,10 @@
 namespace tessera::compile {
 namespace {
 
-// Inserts the conversions that the chosen signatures need. A value that several ops need in the
-// same other sharding is converted once, before the first of them.
+// ---- Inserts the conversions that the chosen signatures need. A value that several ops need in
+// the same other sharding is converted once, before the first of them.
 
-// An op with the places it wants of its inputs.
+// An op with the shardings that it needs of its inputs.
 struct Planned {
   Op op;
   std::vector<Sharding> wanted;
@@ -32,8 +32,8 @@ void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
   std::map<std::pair<ValueId, EnumArray<AxisKind, int8_t>>, ValueId> made;
   const auto at_places = [&](ValueId v, const Sharding& wanted) {
     if (graph[v].sharding == wanted) return v;
-    CHECK(graph[v].role != Role::kWeight, "{} is used at two places: say what divides it",
-          graph[v].name);
+    CHECK(graph[v].role != Role::kWeight,
+          "{} is used in two shardings: declare the axis that divides it", graph[v].name);
     const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
     if (is_new) entry->second = b.convert(v, wanted);
     return entry->second;

@@ -13,27 +13,27 @@
 
 namespace tessera::compile {
 
-// What blocks become when they are expanded: segments, frame kinds and groups of weights.
+// ---- The result of the pass expand(): segments, buffer kinds and groups of weights.
 
-using GroupId = Id<struct GroupTag>;  // of a WeightGroup
+using GroupId = Id<struct GroupTag>;  // names a WeightGroup
 
 // The segments of a block by phase, and the frame kinds between them; kNone where there is none.
 struct BlockSegments {
   SegmentId forward = kNone;
   SegmentId forward_no_save = kNone;
   SegmentId recompute = kNone;  // gives no output
-  SegmentId backward = kNone;   // of a loss block: the joint segment
+  SegmentId backward = kNone;   // in a loss block: the joint segment
   SegmentId weight_backward = kNone;
   SegmentId pack = kNone;
-  FrameKindId saved = kNone;    // what the forward saves for the backward
-  FrameKindId pending = kNone;  // what the backward leaves to weight_backward
+  FrameKindId saved = kNone;    // values saved for the backward
+  FrameKindId pending = kNone;  // values that weight_backward reads
 };
 
-// Weights that live and are reduced together: those of a block (or those several blocks share)
+// Weights that share a buffer and a reduction: those of a block (or those several blocks share)
 // whose gradients are partial over the same axes and that one optimizer updates.
 struct WeightGroup {
   std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
-  std::vector<BlockId> blocks;  // that use it
+  std::vector<BlockId> blocks;  // the blocks that use them
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
@@ -41,8 +41,8 @@ struct WeightGroup {
   GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
 
   FrameKindId weights = kNone, gradients = kNone;
-  FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
-  std::vector<FrameKindId> state;                              // what is in the arena for good
+  FrameKindId weights_shard = kNone, gradients_shard = kNone;  // kNone if not sharded
+  std::vector<FrameKindId> state;                              // optimizer state
   // gather, reduce: over `shard`; finish: over replicas and `partial`; join: over stages.
   SegmentId gather = kNone, reduce = kNone, finish = kNone, join = kNone;
   SegmentId squares = kNone, update = kNone;
@@ -52,7 +52,7 @@ struct WeightGroup {
   SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
 };
 
-// Whether two groups differ in nothing but their blocks.
+// Returns true if two groups differ only in their blocks.
 bool are_alike(const WeightGroup& a, const WeightGroup& b);
 
 // The messages between two chunks of a pipeline that carry the same: hidden states of a stream, and
@@ -60,13 +60,13 @@ bool are_alike(const WeightGroup& a, const WeightGroup& b);
 struct CrossingMessages {
   SegmentId send_forward = kNone, receive_forward = kNone;
   SegmentId send_backward = kNone, receive_backward = kNone;
-  // With compiler.sent = kept: behind the forward and behind the backward.
+  // With compiler.sent = kept: after the forward and after the backward.
   SegmentId keep_sent = kNone, release_sent = kNone;
 };
 
 // Where a pipeline may cut the model: what crosses is what is written before it and read after it.
 struct Cut {
-  size_t messages = 0;   // of Expanded::messages
+  size_t messages = 0;   // index in Expanded::messages
   int64_t position = 0;  // on the stream that crosses
 };
 

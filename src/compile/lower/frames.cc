@@ -38,8 +38,8 @@ FrameKindId frame(Lowering& low, const std::string& name, const std::vector<Valu
   return id;
 }
 
-// What a micro-batch brings is one kind; what exists once per step or per layer has a kind of its
-// own.
+// All inputs of a micro-batch are in one buffer kind. Values that exist once per step or per layer
+// have kinds of their own.
 void batch_frames(Lowering& low) {
   std::vector<ValueId> batch;
   for (const ValueId id : low.graph.values.ids()) {

@@ -53,8 +53,8 @@ class MaxTree {
   std::vector<int64_t> most_;
 };
 
-// Orders in which lifetimes are packed: by size, by size times length, by first call, by length.
-// Ties are broken by size, then by first call (the sort is stable).
+// ---- Orders in which lifetimes are packed: by size, by size times length, by first call, by
+// length. Ties are broken by size, then by first call (the sort is stable).
 
 // The most bytes first, the most bytes × positions, the earliest, the longest.
 enum class PackOrder { kSize, kArea, kBirth, kLength };

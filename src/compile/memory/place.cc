@@ -20,9 +20,9 @@
 namespace tessera::compile {
 namespace {
 
-// Computes the minimal waits between queues. Calls of one queue run in order; a call must wait for
-// a call of another queue only if both use the same bytes and one of them writes. Vector clocks,
-// one entry per queue, omit waits that follow from others:
+// ---- Computes the minimal waits between queues. Calls of one queue run in order; a call must wait
+// for a call of another queue only if both use the same bytes and one of them writes. Vector
+// clocks, one entry per queue, omit waits that follow from others:
 //
 //   clock[x][q] = the last call of queue q that is complete before x starts
 //   x waits for y of queue q  only if  clock[x][q] < y  after all later conflicts were considered

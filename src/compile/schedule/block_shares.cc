@@ -18,7 +18,6 @@ namespace tessera::compile {
 // those solutions the most even one. Dynamic programming: best[l] is the minimum of (largest cost,
 // sum of squared costs) over all ways to give the first l layers to the chunks so far. O(chunks
 // layers^2).
-
 std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head) {
   CHECK(layers >= 0, "{} layers", layers);
   return spread_layers(std::vector<double>(layers, 1.0), chunks, embedding, head);

@@ -1,5 +1,4 @@
-// Edits go over the schedule once and write it anew; removed entries change the ids of those after
-// them.
+// Each edit rewrites the schedule in one pass. Removed entries change the ids of later ones.
 #include "compile/schedule/edit_schedule.h"
 
 namespace tessera::compile {

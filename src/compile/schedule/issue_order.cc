@@ -37,7 +37,8 @@ std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward) 
   return order;
 }
 
-// Emits the messages at the borders of chunks: the values that cross the cut at the end of a chunk.
+// ---- Emits the messages at the borders of chunks: the values that cross the cut at the end of a
+// chunk.
 
 int64_t StageMessages::first_backward() const {
   const auto computes = [&](const Visit& v) { return e_.segments[v.block].backward != kNone; };

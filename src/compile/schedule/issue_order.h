@@ -34,7 +34,7 @@ class StageMessages {
   // there.
   int64_t first_backward() const;
   void issue(const Issue& message);
-  // Of what a chunk sent on: its share is kept, or let go.
+  // Keeps or releases the share of what a chunk sent on.
   void sent(const Action& action, SegmentId CrossingMessages::*what);
 
  private:

@@ -25,11 +25,12 @@
 namespace tessera::compile {
 namespace {
 
-// One pass over the schedule: per buffer, the longest interval in compute calls between two uses.
+// ---- One pass over the schedule: per buffer, the longest interval in compute calls between two
+// uses.
 
 struct Pause {
   CallId last, next;      // the touches before and after it
-  int64_t calls = kNone;  // of computation between them; kNone: there is no pause
+  int64_t calls = kNone;  // compute calls between them; kNone: there is no interval
 };
 
 IdVector<FrameId, Pause> longest_pauses(const Program& p) {

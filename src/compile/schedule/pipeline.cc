@@ -30,7 +30,7 @@ int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
 
 namespace {
 
-// Simulates a pipeline with free messages, which gives each action its start and finish. run()
+// ---- Simulates a pipeline with free messages, which gives each action its start and finish. run()
 // executes given lists: an action starts when its stage is free and its inputs are done.
 // run_greedily() chooses the actions as well, in the order of zero-bubble schedules (Qi et al.
 // 2024): a backward if one is ready, else a forward within the memory limit, else a weight part,

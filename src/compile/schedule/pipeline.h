@@ -23,10 +23,10 @@
 
 namespace tessera::compile {
 
-// The numbers that describe a pipeline, and the actions of its stages.
+// ---- The numbers that describe a pipeline, and the actions of its stages.
 
 enum class ActionKind : uint8_t { kForward, kBackward, kWeights };
-constexpr size_t count_of(ActionKind) { return 3; }
+constexpr size_t count_of(ActionKind) { return static_cast<size_t>(ActionKind::kWeights) + 1; }
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
@@ -37,7 +37,7 @@ struct Action {
 struct PipelineShape {
   PipelineSchedule schedule = PipelineSchedule::k1F1B;
   int64_t stages = 1, interleave = 1, microbatches = 1;
-  std::vector<int64_t> cost;  // of the forward of each chunk, at least 1; its backward takes twice
+  std::vector<int64_t> cost;  // cost of each chunk's forward, at least 1; a backward costs twice
   bool backward = true;       // else forwards alone: validation
 
   int64_t chunks() const { return stages * interleave; }

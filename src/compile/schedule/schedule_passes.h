@@ -12,7 +12,7 @@
 
 namespace tessera::compile {
 
-// Segments → frames and calls in issue order, for one stage.
+// ---- Segments → frames and calls in issue order, for one stage.
 //   before  a program with kinds and segments
 //   after   every call of the step, with the frames it works on; no offsets but those of state
 //
@@ -26,7 +26,7 @@ namespace tessera::compile {
 // `expanded` gives its program away; its blocks and groups stay.
 Program schedule(Expanded& expanded, const Context& context, const StageShare& share);
 
-// Passes for optimizer state in the host's memory (`layout.offload: optimizer`).
+// ---- Passes for optimizer state in the host's memory (`layout.offload: optimizer`).
 //   before  update.layer 0                    reads and writes the state kind layer.moment1
 //   after   fetch.layer.moment1 0             layer.moment1.host (state, host) → layer.moment1
 //           update.layer 0                    as before
@@ -44,34 +44,33 @@ void move_state(Expanded& expanded);
 // Each such call has a frame on the device of its own.
 void copy_state(Program& program);
 
-// Schedule pass: where weights and gradients live, and the calls that gather and reduce them.
+// Schedule pass: the buffers of weights and gradients, and the calls that gather and reduce them.
 //   before  a frame of weights and of gradients for each layer, alive throughout
 //   after   by ZeRO stage (Rajbhandari et al. 2020):
 //
 //   stage   weights frame             gradients frame    reduce
 //   0, 1    the whole run             the whole step     once, after the last addition
 //   2       the whole run             one micro-batch    after each, added to the rank's part
-//   3       one gather a use          one micro-batch    after each, added to the rank's part
+//   3       one gather per use        one micro-batch    after each, added to the rank's part
 //
 // Stages 1 and 2 leave only the own part of the weights new, so every program starts with gathers.
 // Then what is partial for other reasons is summed: over replicas and tensor ranks (`finish`), over
 // the stages that share a weight (`join`), and the report over all ranks.
-
 void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan);
 
-// Schedule pass: what a forward leaves to its backward waits in the host's memory.
+// ---- Schedule pass: saved activations are in the host's memory until their backward.
 //   before  forward.layer 0 · forward.layer 1 · … · backward.layer 1 · backward.layer 0
 //   after   forward.layer 0 · offload.layer.saved 0 · forward.layer 1 · …
 //           · backward.layer 1 · fetch.layer.saved 0 · backward.layer 0
 //
-// A frame of saved values or of the stream that no call touches for long is copied out, on a queue
-// of its own, behind its last use before that time, and copied back, on another, into a frame of
-// its own ahead of the next: two lives of one kind, between which its bytes are free. Which times
-// are long enough follows from the schedule alone, so this knows nothing of forwards, backwards and
-// pipelines. What the next call but a few reads, as of the last layers, stays.
+// A buffer of saved values or hidden states that is unused for a long time is copied to the host
+// after the last use before that time, and copied back into a new buffer before the next use. Each
+// direction has its own queue. Between the copies the bytes are free. Whether an interval is long
+// enough follows from the schedule alone, so the pass does not depend on forwards, backwards and
+// pipelines. Buffers that are used again after a few calls, as in the last layers, stay.
 
 struct Offload {
-  // Frames of the first so many layers (of a stream, on this stage); 0: nothing is copied.
+  // The buffers of the first `layers` layers of each stream on this stage; 0: nothing is copied.
   int64_t layers = 0;
   bool optimizer = false;  // the optimizer state is on the host: move_state()
 
@@ -89,18 +88,17 @@ Offload parse_offload(const std::string& text);
 // `overlap`: compute calls by which the overlap pass will move fetches ahead.
 void offload(Expanded& expanded, const Offload& what, int64_t overlap);
 
-// Schedule pass: communication stands earlier in the issue order, so that it runs beside
+// Schedule pass: moves communication earlier in the issue order, so that it overlaps with
 // computation.
 //   before  ... backward.layer 3 · reduce.layer 3 · gather.layer 2 · backward.layer 2 ...
-//   after   ... gather.layer 2 · backward.layer 3 · reduce.layer 3 · backward.layer 2 ...   (calls
-//   1)
+//   after   ... gather.layer 2 · backward.layer 3 · reduce.layer 3 · backward.layer 2 ...
+//           with calls = 1
 //
-// Gathers for one use, receives and what comes back from the host step back over at most `calls`
-// compute calls; never past a call that touches the same frame, nor past another of their own kind
-// on their queue. Where transfers are ordered (Program::ordered_transfers) a receive never passes
-// another transfer between stages: both ends issue these in one order. Reductions and sends start
-// as soon as what they carry is complete: they stand there already.
-
+// Gathers for one use, receives and copies from the host move back over at most `calls` compute
+// calls, but never past a call that uses the same buffer, nor past another call of their kind on
+// their queue. If transfers are ordered (Program::ordered_transfers), a receive never passes
+// another transfer between stages, because both ends issue these in one order. Reductions and sends
+// do not move: they are already issued right after their input is complete.
 void overlap(Program& program, int64_t calls);
 
 }  // namespace tessera::compile

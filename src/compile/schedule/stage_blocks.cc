@@ -45,9 +45,9 @@ std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
   return visits;
 }
 
-// Gives state buffers their fixed offsets, one after another from 0: weights and optimizer state
-// first, then logits, then batches. Programs of one run share this state, so whatever they have in
-// common must get the same offsets; logits and batches, which differ, come last.
+// ---- Gives state buffers their fixed offsets, one after another from 0: weights and optimizer
+// state first, then logits, then batches. Programs of one run share this state, so whatever they
+// have in common must get the same offsets; logits and batches, which differ, come last.
 
 namespace {
 

@@ -11,10 +11,9 @@
 namespace tessera::compile {
 
 // Merges the stacks of each stream by the numbers of their layers.
-
 std::vector<Visit> model_order(const IdVector<BlockId, Block>& blocks) {
   std::vector<Visit> order;
-  EnumArray<HiddenStream, int64_t> ends;  // of each stream: how many layers it has so far
+  EnumArray<HiddenStream, int64_t> ends;  // number of layers of each stream so far
   int64_t layers = 0;
   for (BlockId b(0); blocks.contains(b);) {
     const Block& block = blocks[b];
@@ -54,7 +53,6 @@ std::vector<std::vector<Visit>> StageShare::chunks(const IdVector<BlockId, Block
 
 // Divides a model into stages: the layers of each chunk, the order of actions, and the stages that
 // hold each block.
-
 StageShare assign_stages(const Graph& g, const CompileRequest& r) {
   StageShare share;
   PipelineShape& p = share.pipeline;

@@ -10,7 +10,7 @@
 
 namespace tessera::compile {
 
-// The blocks and layers of a model in the order in which its forward computes them.
+// ---- The blocks and layers of a model in the order in which its forward computes them.
 
 // Where a call reads its stream and where it writes one. Layer n of a stream reads position n and
 // writes position n + 1.

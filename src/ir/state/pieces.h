@@ -14,15 +14,15 @@ namespace tessera {
 struct StatePiece {
   std::string name;           // "layer3.attn.qkv.weight", "layer3.attn.qkv.weight|moment1"
   Role role = Role::kWeight;  // kWeight for weights and masters alike: under one name
-  FrameKindId kind = kNone;   // the frame it lies in …
+  FrameKindId kind = kNone;   // the buffer that contains it …
   int64_t layer = kNone;      // … of this layer
   int64_t first = 0;          // its first element in that frame
   DType dtype = DType::kF32;
-  Shape shape;                      // of the global value
+  Shape shape;                      // shape of the global value
   std::vector<int64_t> begin, end;  // box of the global value
   ValueId weight = kNone;           // whose it is: initial values
   bool owned = false;               // this rank is the one that saves it
-  FrameKindId copy = kNone;         // where the same elements stand rounded, or kNone …
+  FrameKindId copy = kNone;         // the buffer with the same elements, rounded, or kNone …
   int64_t copy_first = 0;           // … from this element on
 };
 

@@ -1,4 +1,4 @@
-// What the vector code of activations works on.
+// Arguments of the vector code of activations.
 #pragma once
 
 #include "kernels/cpu/sum_rows.h"

@@ -1,5 +1,5 @@
-// Elementwise kernels on the CPU. Each element is computed on its own, so the threads take
-// contiguous ranges of any length and results do not depend on how many there are.
+// Elementwise kernels on the CPU. Each thread computes a contiguous range. Elements are
+// independent, so results do not depend on the number of threads.
 #include "kernels/elementwise.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Conversions, products with a number and sums of flat ranges, for one instruction set. Numbers are
+// Conversions, scaling and sums of flat ranges, for one instruction set. Numbers are
 // widened to f32 as they are read and rounded once as they are written.
 #include "kernels/cpu/simd.h"
 

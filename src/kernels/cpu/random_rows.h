@@ -1,4 +1,4 @@
-// What the vector code that draws random numbers works on: masks of dropout and normal weights.
+// Arguments of the vector code that generates random numbers: dropout masks and normal weights.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace tessera::kernels {
 
-constexpr int64_t kPhiloxBlocks = 16;  // drawn at a time
+constexpr int64_t kPhiloxBlocks = 16;  // generated at a time
 constexpr int64_t kPhiloxWords = 4 * kPhiloxBlocks;
 
 // uniform(word) >= p exactly if (word >> 8) >= p * 2^24, rounded up.
@@ -27,7 +27,7 @@ struct DropoutRows {
   uint64_t key;
   uint32_t threshold;
   float scale;                  // 1 / (1 - p)
-  uint8_t* mask_out = nullptr;  // of all rows, or none
+  uint8_t* mask_out = nullptr;  // mask of all rows, or none
 };
 
 struct NormalRange {

@@ -29,8 +29,8 @@ struct DropWork {
     const int64_t sample = a.samples[p.row / a.rows_of_sample];
     const int64_t row = a.first_row + p.row % a.rows_of_sample;
     const int64_t element = row * a.width + a.first_column + p.column;
-    // The element is the one of the whole sample, also where this rank has a part of its rows or
-    // columns: so all layouts draw the same mask.
+    // The index is that of the element in the whole sample, even if this rank has a part of the
+    // rows or columns, so the mask is the same in all layouts.
     PhiloxWords words(value_of(a.key), sample);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);

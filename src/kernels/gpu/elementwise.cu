@@ -1,5 +1,5 @@
-// Elementwise kernels on a GPU. A conversion is a product with one, so one kernel does both; copies
-// and zeros are the runtime's own.
+// Elementwise kernels on a GPU. A conversion is a multiplication by one, so one kernel does both.
+// Copies and zeros use functions of the GPU runtime.
 #include "kernels/elementwise.h"
 
 #include "base/require.h"

@@ -24,18 +24,18 @@ struct Fp8Work {
 };
 void launch_fp8(const Fp8Work& a, Stream s);
 
-// What cuBLASLt asks of a product in eight bits: extents that are multiples of 16, one operand or
+// The requirements of cuBLASLt for an FP8 GEMM: extents that are multiples of 16, one operand or
 // none of E5M2, and dense rows. CHECKs it: the compiler makes no other.
 void check_fp8_product(const MatmulShape& shape);
 
-// Both operands of a product in eight bits. Tensor cores want k contiguous in both, A as [m, k] and
-// B as [n, k]; where they do not stand so, they are turned round as they are rounded.
+// The operands of an FP8 GEMM. Tensor cores need k contiguous in both, A as [m, k] and
+// B as [n, k]; other layouts are transposed while they are rounded.
 class Fp8Operands {
  public:
-  // Of a shape with fp8_a and fp8_b.
+  // For a shape with fp8_a and fp8_b.
   explicit Fp8Operands(const MatmulShape& shape) : shape_(shape) {}
 
-  int64_t bytes() const;  // of the workspace, a multiple of 256
+  int64_t bytes() const;  // size of the workspace, a multiple of 256
 
   struct Codes {
     const uint8_t *a = nullptr, *b = nullptr;              // [m, k], [n, k]

@@ -11,7 +11,7 @@ namespace tessera::kernels::gpu {
 
 constexpr int kGroup = 8;  // elements that a thread moves at once: 16 bytes of a half
 
-// Of a group, the elements that are there where `left` elements of the array are left.
+// Returns the number of elements of a group if `left` elements of the array remain.
 __host__ __device__ constexpr int group_size(int64_t left) {
   return left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
 }
@@ -25,7 +25,7 @@ struct Numbers {
   __host__ __device__ uint16_t* halves() const { return static_cast<uint16_t*>(data); }
 };
 
-// [rows, columns] in groups of eight neighbours within a row, the last of a row perhaps shorter.
+// [rows, columns] in groups of eight neighbors within a row, the last of a row perhaps shorter.
 struct Groups {
   int64_t rows = 0, columns = 0;
   bool vector = false;  // 16-byte accesses: see read_group

@@ -14,8 +14,8 @@ kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
 
 namespace {
 
-// A mask is a function of the element's place in the whole sample. The window says where the part
-// of this rank begins in it: sequence parallelism divides rows, tensor parallelism divides columns.
+// A mask is a function of the element's index in the whole sample. The window is the part of this
+// rank: sequence parallelism divides rows, tensor parallelism divides columns.
 kernels::DropoutArgs args(const BoundOp& b) {
   const Dropout& a = b.op->as<Dropout>();
   const TensorView x = b.in(Dropout::kX), y = b.out(Dropout::kY);
