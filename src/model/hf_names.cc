@@ -75,6 +75,15 @@ int64_t inner_width(const ModelConfig& model, int64_t layer) {
                                                              : inner_width(model);
 }
 
+bool has_experts(const ModelConfig& model, int64_t layer) {
+  const std::vector<int64_t>& dense = model.dense_layers;
+  return model.experts > 0 && !std::binary_search(dense.begin(), dense.end(), layer);
+}
+
+int64_t expert_width(const ModelConfig& model) {
+  return model.expert_feed_forward != 0 ? model.expert_feed_forward : inner_width(model);
+}
+
 int64_t key_value_heads(const ModelConfig& model) {
   return model.kv_heads != 0 ? model.kv_heads : model.heads;
 }

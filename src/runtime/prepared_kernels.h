@@ -49,6 +49,7 @@ class PreparedKernels {
   const kernels::KernelTable& table() const { return backend_->table(); }
   const kernels::Product& product(const kernels::MatmulShape& shape);
   const kernels::Head& head(const kernels::LinearCrossEntropyShape& shape);
+  const kernels::Experts& experts(const kernels::ExpertsShape& shape);
   // The kernel of an op, by OpRule::prepared; nullptr: the table's kernel computes it.
   const kernels::PreparedKernel* prepared(const Op& op, ValueSpan local_values);
 
@@ -63,12 +64,14 @@ class PreparedKernels {
   std::unique_ptr<kernels::Backend> backend_;
   ShapeCache<kernels::MatmulShape, kernels::Product> products_;
   ShapeCache<kernels::LinearCrossEntropyShape, kernels::Head> heads_;
+  ShapeCache<kernels::ExpertsShape, kernels::Experts> experts_;
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
 };
 
 // The shape of the product that an op with Prepared::kProduct computes, or packs a weight for.
 kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
+kernels::ExpertsShape experts_shape(const Op& op, ValueSpan values);
 // For an op with Prepared::kAttention, where all that it does can be prepared: no dropout, no
 // biases.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);

@@ -31,6 +31,11 @@ struct LossScaleMetrics {
   bool skipped = false;  // this one overflowed and changed nothing
 };
 
+// Of a model with experts: see RouterResult.
+struct RouterMetrics {
+  double loss = 0, busiest = 0;
+};
+
 struct StepMetrics {
   int64_t step = 0;          // from 1
   int64_t tokens = 0;        // loss tokens since the start of the run, this step's included
@@ -44,6 +49,7 @@ struct StepMetrics {
   double model_flops_share = 0;  // the same over the machine's measured matrix rate
   std::optional<StepCommunication> communication = {};  // nothing: there is one rank
   std::optional<LossScaleMetrics> loss_scale = {};      // of fp16
+  std::optional<RouterMetrics> router = {};
 };
 
 struct ValidationMetrics {

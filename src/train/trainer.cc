@@ -15,6 +15,7 @@
 #include "data/batches.h"
 #include "ir/state.h"
 #include "kernels/elementwise.h"
+#include "model/hf_names.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
 
@@ -27,6 +28,16 @@ constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each ba
 size_t program_of(const config::BatchSection& b, int64_t step) {
   const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
   return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+}
+
+// `report` has sums over the loss tokens.
+std::optional<RouterResult> router_of(const model::ModelConfig& m, const double* report) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
+  if (layers == 0) return std::nullopt;
+  const double tokens = std::max(report[kLossTokens], 1.0);
+  return RouterResult{report[kRouterLoss] / tokens,
+                      report[kBusiestExpert] / tokens / static_cast<double>(layers)};
 }
 
 // Returns views of what this rank owns of the pieces of a program.
@@ -144,7 +155,8 @@ StepResult Trainer::result_of(const StepInput& input) {
           .finite = report[kSkip] == 0,
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
-          .data_s = input.data_s};
+          .data_s = input.data_s,
+          .router = router_of(config_.model, report)};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,

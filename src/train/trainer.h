@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@
 
 namespace tessera::train {
 
+// What the routers of a mixture of experts did in a step.
+struct RouterResult {
+  double loss = 0;     // of all layers: what the training loss has in addition
+  double busiest = 0;  // the busiest expert's load over the mean, mean over sequences and layers
+};
+
 struct StepResult {
   int64_t step = 0;
   double loss = 0;       // mean over the loss tokens of the global batch
@@ -24,8 +31,9 @@ struct StepResult {
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
   double learning_rate = 0;
-  double began_s = 0;  // on the trainer's clock
-  double data_s = 0;   // from then until the batch was there
+  double began_s = 0;                       // on the trainer's clock
+  double data_s = 0;                        // from then until the batch was there
+  std::optional<RouterResult> router = {};  // of a model with experts
 };
 
 struct ValidationResult {

@@ -131,6 +131,10 @@ TEST(OpRules, CostsDescribeAllOperations) {
         EXPECT_EQ(cost.products[0].kind, ProductKind::kForward);
         EXPECT_EQ(time, TimeGroup::kMatrix);
         break;
+      case Work::kGrouped:
+        EXPECT_GE(cost.products.size(), 2u);
+        EXPECT_EQ(time, TimeGroup::kMatrix);
+        break;
       case Work::kScores:
         EXPECT_FALSE(cost.products.empty());
         EXPECT_EQ(time, TimeGroup::kAttention);
@@ -286,7 +290,7 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
     }
     switch (rule.prepared) {
       case Prepared::kNothing:
-        EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks);
+        EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks && work != Work::kGrouped);
         break;
       case Prepared::kProduct:
         EXPECT_TRUE(work == Work::kProduct || b.op().is<Pack>());
@@ -296,6 +300,9 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
         break;
       case Prepared::kAttention:
         EXPECT_EQ(work, Work::kAttention);
+        break;
+      case Prepared::kExperts:
+        EXPECT_EQ(work, Work::kGrouped);
         break;
     }
   }

@@ -1,0 +1,21 @@
+// The experts on a GPU (kernels/experts.h), enqueued in a stream. No count is read back: the table
+// of tiles is made on the device, and the kernels run over the largest number of tiles that there
+// can be.
+#pragma once
+
+#include "kernels/experts.h"
+
+namespace tessera::kernels {
+
+class GpuExperts final : public Experts {
+ public:
+  explicit GpuExperts(const ExpertsShape& shape) : shape_(shape) {}
+
+  int64_t workspace_bytes() const override;
+  void run(const Launch& l, const ExpertsOperands& operands) const override;
+
+ private:
+  ExpertsShape shape_;
+};
+
+}  // namespace tessera::kernels

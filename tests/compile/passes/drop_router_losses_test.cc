@@ -1,0 +1,16 @@
+// A program that generates has no labels, so no losses of routers.
+#include <gtest/gtest.h>
+
+#include "model/presets.h"
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera::compile {
+
+TEST(Passes, DropRouterLosses) {
+  CompileRequest r = testing::tiny_request();
+  model::apply_family(model::Family::kMixtral, r.model);
+  r.purpose = Purpose::kLogits;
+  testing::expect_change("drop_router_losses", r);
+}
+
+}  // namespace tessera::compile
