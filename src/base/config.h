@@ -8,9 +8,9 @@
 //
 // and run files, the command line, `config explain`, checkpoint headers and the documentation all
 // come from that list. A number may have a range as a fourth argument: visit("p", self.p, "…",
-// between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings or
-// integers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found by
-// argument-dependent lookup), a struct with fields() of its own, or any type with
+// between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings,
+// integers or numbers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found
+// by argument-dependent lookup), a struct with fields() of its own, or any type with
 //   void read_value(const Tree&, T&, const Place&)   Tree write_value(const T&)
 //   std::string type_name(const T&)                  beside it.
 #pragma once
@@ -48,6 +48,7 @@ void read_value(const Tree& tree, double& value, const Place& place);   // finit
 void read_value(const Tree& tree, std::string& value, const Place& place);
 void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
 void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<double>& value, const Place& place);
 int read_enum(const Tree& tree, std::string_view names, const Place& place);
 
 inline Tree write_value(bool x) { return Tree(x); }
@@ -56,6 +57,7 @@ inline Tree write_value(double x) { return Tree(x); }
 inline Tree write_value(const std::string& x) { return Tree(x); }
 Tree write_value(const std::vector<std::string>& x);
 Tree write_value(const std::vector<int64_t>& x);
+Tree write_value(const std::vector<double>& x);
 
 inline std::string type_name(bool) { return "true | false"; }
 inline std::string type_name(int64_t) { return "integer"; }
@@ -63,6 +65,7 @@ inline std::string type_name(double) { return "number"; }
 inline std::string type_name(const std::string&) { return "text"; }
 inline std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
 inline std::string type_name(const std::vector<int64_t>&) { return "list of integers"; }
+inline std::string type_name(const std::vector<double>&) { return "list of numbers"; }
 
 // The i-th of "first|second|…".
 std::string enum_name(std::string_view names, int i);

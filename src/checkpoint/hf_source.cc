@@ -136,8 +136,10 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
     p.end = m.names.end();
-    p.bytes = std::ssize(m.found.bytes);
-    out.pieces.back().push_back({m.found.bytes, m.names.view, std::move(m.names.axes)});
+    const std::span<const std::byte> bytes = m.found.bytes.subspan(
+        m.names.their_begin() * size_of(type), m.names.view.elements() * size_of(type));
+    p.bytes = std::ssize(bytes);
+    out.pieces.back().push_back({bytes, m.names.view, std::move(m.names.axes)});
   }
 }
 

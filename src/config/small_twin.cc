@@ -39,6 +39,16 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("model.head_width", 0);
   set("model.feed_forward", kInner);
   if (!run.model.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
+  if (run.model.window > 0) set("model.window", kTokens / 4);
+  if (!run.model.window_layers.empty()) set("model.window_layers", "[0]");
+  set("model.attention_scalar", 0);
+  if (run.model.rotary_scale.kind == model::RotaryKind::kLongrope) {
+    set("model.rotary_scale.kind", "llama3");
+    set("model.rotary_scale.factor", 1);
+    set("model.rotary_scale.attention", 0);
+    for (const char* list : {"short", "long"})
+      keys.push_back(fmt::format("model.rotary_scale.{}_factors=[]", list));
+  }
   if (!run.model.wide_layers.empty()) {
     set("model.wide_layers", "[0]");
     set("model.wide_feed_forward",
