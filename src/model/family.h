@@ -28,7 +28,7 @@ struct FamilyRule {
 
   bool encodes = false;       // has an encoder beside its decoder
   bool turns = false;         // has rotary positions
-  bool has_experts = false;   // layers may have experts
+  bool has_experts = false;   // its layers may have experts
   bool groups_heads = false;  // several queries may share a key/value head
 
   std::string_view hf_type;       // model_type in config.json

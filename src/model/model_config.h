@@ -28,10 +28,10 @@ struct RotaryScale {
   }
 };
 
-// Of a mixture of experts: ir/ops/router.h has the formulas.
+// The routers of a mixture of experts; ir/ops/router.h has the formulas.
 struct RouterConfig {
   RouterScore score = RouterScore::kSoftmax;
-  bool renormalise = true;
+  bool renormalize = true;
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
   double balance_loss = 0, z_loss = 0;
@@ -39,20 +39,20 @@ struct RouterConfig {
   double bias_rate = 1e-3;
 
   static void fields(auto& self, auto&& visit) {
-    visit("score", self.score, "softmax | sigmoid: what the logits of experts become");
-    visit("renormalise", self.renormalise, "divide the weights of a token's experts by their sum");
-    visit("scale", self.scale, "and multiply them by this");
-    visit("groups", self.groups, "groups of experts");
+    visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
+    visit("renormalize", self.renormalize, "divide the weights of a token's experts by their sum");
+    visit("scale", self.scale, "factor of the weights");
+    visit("groups", self.groups, "groups that the experts form");
     visit("groups_chosen", self.groups_chosen,
-          "groups, the best ones, in which a token's experts are");
+          "best groups per token, which all its experts belong to");
     visit("balance_loss", self.balance_loss,
-          "coefficient of the loss of unevenly loaded experts, per sequence and layer; 0: none",
+          "coefficient of the load-balancing loss per sequence and layer; 0: none",
           between(0, kHuge));
     visit("z_loss", self.z_loss,
-          "coefficient of the mean of logsumexp(logits)^2 per layer; 0: none", between(0, kHuge));
-    visit("bias", self.bias,
-          "add biases to the scores that experts are chosen by, which follow their load");
-    visit("bias_rate", self.bias_rate, "what a bias is moved by in each step", between(0, kHuge));
+          "coefficient of the z-loss, the mean of logsumexp(logits)^2 per layer; 0: none",
+          between(0, kHuge));
+    visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
+    visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
   }
 };
 
@@ -68,8 +68,8 @@ struct ModelConfig {
   std::vector<int64_t> no_rope_layers;  // without rotary embedding
   std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
   int64_t wide_feed_forward = 0;
-  // Experts of a layer (0: none), those that a token passes, and their inner width (0:
-  // feed_forward). Layers in dense_layers have one MLP of feed_forward instead.
+  // Experts per layer (0: none), per token, and their inner width (0: feed_forward). Layers in
+  // dense_layers have one MLP of feed_forward instead.
   int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
   std::vector<int64_t> dense_layers;
   RouterConfig router;
@@ -114,13 +114,13 @@ struct ModelConfig {
           "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
-    visit("experts", self.experts, "experts in place of the MLP of a layer; 0: none");
-    visit("experts_per_token", self.experts_per_token, "experts that a token passes");
+    visit("experts", self.experts, "experts per layer, in place of the MLP; 0: none");
+    visit("experts_per_token", self.experts_per_token, "experts per token");
     visit("expert_feed_forward", self.expert_feed_forward,
           "inner width of an expert; 0: feed_forward");
     visit("dense_layers", self.dense_layers,
           "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
-    visit("router", self.router, "which experts a token passes");
+    visit("router", self.router, "the router of each layer");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,
