@@ -115,7 +115,7 @@ def draw_experts(rng, model):
     """Experts with one of several routers; now and then some layers without. Of one chosen expert with
     the weight 1 the router's gradient would be but a rounding."""
     chosen = rng.randint(2, 3)
-    router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalise": "false"},
+    router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
                          {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
     router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01])}
     return {"experts": rng.choice([4, 6, 8]), "experts_per_token": chosen,

@@ -37,12 +37,12 @@ struct Coordinates {
 int64_t rank_of(const Mesh& mesh, const Coordinates& at);
 Coordinates coordinates_of(const Mesh& mesh, int64_t rank);
 
-// The axes that sequences are divided over. Ranks along kExpert also divide the experts; for all
-// other weights they are data ranks like those of the other two.
+// Returns true for the axes that divide the sequences. Ranks along kExpert also divide the experts;
+// for all other weights they are data-parallel ranks.
 constexpr bool is_data(AxisKind a) {
   return a == AxisKind::kReplica || a == AxisKind::kShard || a == AxisKind::kExpert;
 }
-GroupRef data_ranks();
+GroupRef data_ranks();  // along these axes
 
 // The ranks of the group that `rank` belongs to, in rising order; CHECKs that it does.
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank);

@@ -1,14 +1,14 @@
-// The experts of a mixture of experts (Shazeer et al. 2017): gated feed-forward layers, of which
-// each token passes those that its router chose. No token is dropped, and memory is bounded by
-// shapes alone, whatever the choice.
+// The experts of a mixture of experts (Shazeer et al. 2017): gated feed-forward layers. Each token
+// passes through those that its router chose. No token is dropped, and the workspace depends on
+// shapes alone, not on the choice.
 //
 //   p = x_t up_eᵀ [I, 2],   h = act(p[·, 0]) · p[·, 1] [I],   y_t = Σ_j weights_tj · h down_eᵀ
 //
 // for each choice j of token t, e = choice[t, j]. Experts of other ranks add nothing here.
 //
-// The pairs of a token and a choice are sorted by expert, then by token, and worked off in tiles of
-// rows of one expert. Sums have a fixed order: of a token by rising expert, of a weight's gradient
-// by tiles in the order of tokens.
+// The pairs of a token and a choice are sorted by expert, then by token, and processed in tiles of
+// rows of one expert. Sums have a fixed order: for a token by rising expert, for the gradient of a
+// weight by tiles in the order of tokens.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ struct ExpertsOperands {
   const float* weights = nullptr;   // [N, K]
   const void* up = nullptr;         // [E, I, 2, H]
   const void* down = nullptr;       // [E, H, I]
-  int64_t first = 0;                // the number of this rank's first expert
+  int64_t first = 0;                // number of this rank's first expert
   void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not touched
   void* y = nullptr;                // [N, H]  written
-  // Of the gradient, in place of y:
+  // For the gradient, in place of y:
   const void* dy = nullptr;    // [N, H]
   void* dx = nullptr;          // [N, H]  written
   float* d_weights = nullptr;  // [N, K]  written
@@ -51,7 +51,7 @@ struct ExpertsOperands {
   bool fresh_up = false, fresh_down = false;
 };
 
-// Experts of a shape, on either device. run() allocates nothing. One run at a time.
+// Experts of one shape, on either device. run() allocates nothing, and runs must not overlap.
 class Experts : public PreparedKernel {
  public:
   virtual void run(const Launch& l, const ExpertsOperands& operands) const = 0;

@@ -1,6 +1,5 @@
-// The experts on a GPU (kernels/experts.h), enqueued in a stream. No count is read back: the table
-// of tiles is made on the device, and the kernels run over the largest number of tiles that there
-// can be.
+// The experts on a GPU (kernels/experts.h), enqueued in a stream. The host reads nothing back: the
+// device makes the table of tiles, and the kernels run over the largest possible number of tiles.
 #pragma once
 
 #include "kernels/experts.h"

@@ -1,5 +1,5 @@
-// The router of a mixture of experts: its choice, its weights, and the losses that balance it.
-// All in f32, losses in f64. E experts, K of them chosen for a token.
+// The router of a mixture of experts: the choice of experts, their weights, and the losses and
+// biases that balance the load. Computed in f32, losses in f64. There are E experts, K per token.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ enum class RouterScoreKind : uint8_t { kSoftmax, kSigmoid };
 
 struct RouterForm {
   RouterScoreKind score = RouterScoreKind::kSoftmax;
-  bool renormalise = true;  // weights are divided by their sum + 1e-20
+  bool renormalize = true;  // weights are divided by their sum + 1e-20
   float scale = 1;          // and multiplied by this
   int64_t groups = 1, groups_chosen = 1;
 };
 
-// s = softmax(z) or sigmoid(z). Chosen are the K largest of s + bias, of equal ones the first; of
-// the `groups_chosen` best groups alone, by the sum of the two largest s + bias of a group.
+// s = softmax(z) or sigmoid(z). Chooses the K largest s + bias, among equal ones the first, within
+// the `groups_chosen` groups that have the largest sums of their two largest s + bias.
 struct RouteArgs {
   RouterForm form;
   TensorView logits;   // [N, E] f32
-  TensorView bias;     // [E] f32, bf16 or f16, or none
+  TensorView bias;     // [E] f32, or none
   TensorView choice;   // [N, K] i32  written, rising
   TensorView weights;  // [N, K] f32  written
   TensorView scores;   // [N, E] f32  written
@@ -40,9 +40,9 @@ struct RouteGradArgs {
 void launch(Cpu, const Launch&, const RouteGradArgs&);
 void launch(Gpu, const Launch&, const RouteGradArgs&);
 
-// Of each of B sequences with T tokens, c of which have a label:
+// For each of B sequences of T tokens, c of which have a label:
 //   c · (balance · E / (K · T) · Σ_e n_e P_e + z · mean_t logsumexp(z_t)²)
-// n_e: the choices of e; P_e: the mean of its scores, those of sigmoids divided by their sum.
+// n_e: choices of e; P_e: mean of its scores (sigmoid scores are first divided by their sum).
 struct RouterLossForm {
   RouterScoreKind score = RouterScoreKind::kSoftmax;
   float balance = 0, z = 0;
@@ -71,8 +71,7 @@ void launch(Gpu, const Launch&, const RouterLossGradArgs&);
 int64_t workspace_bytes(Cpu, const RouterLossGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const RouterLossGradArgs&, int threads);
 
-// load_e += E · n_e − K · N, for what moves the biases: of E experts e has n_e of N tokens'
-// choices.
+// load_e += E · n_e − K · N, with n_e choices of expert e by N tokens.
 struct RouterLoadArgs {
   TensorView choice;  // [N, K] i32
   TensorView load;    // [E] f32, bf16 or f16  added to

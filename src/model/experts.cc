@@ -18,7 +18,7 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x) {
   }
   const auto routed = builder_.emit(Route{.chosen = model_.experts_per_token,
                                           .score = r.score,
-                                          .renormalise = r.renormalise,
+                                          .renormalize = r.renormalize,
                                           .scale = r.scale,
                                           .groups = r.groups,
                                           .groups_chosen = r.groups_chosen,

@@ -29,7 +29,7 @@ struct FamilyRule {
 
   bool encodes = false;       // has an encoder beside its decoder
   bool turns = false;         // has rotary positions
-  bool has_experts = false;   // layers may have experts
+  bool has_experts = false;   // its layers may have experts
   bool groups_heads = false;  // several queries may share a key/value head
   bool copies_heads = true;   // more tensor ranks than key/value heads may share these
   bool chooses_gelu = true;   // computes model.gelu

@@ -120,7 +120,7 @@ class BlockWriter {
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
-  // The feed-forward layer as experts: name.router.weight [E, F], name.experts.up.weight
+  // A router and experts in place of the MLP: name.router.weight [E, F], name.experts.up.weight
   // [E, M, 2, F] and name.experts.down.weight [E, F, M].
   ValueId experts(const std::string& name, ValueId x);
   // Of what a sublayer gives, with the model's probability, or with another (that of what the table

@@ -78,7 +78,7 @@ bool hf_is_embedding(const ModelConfig& model, std::string_view their_name);
 int64_t inner_width(const ModelConfig& model);
 // The same of one layer, which may be one of wide_layers.
 int64_t inner_width(const ModelConfig& model, int64_t layer);
-// Whether a layer has experts, and their inner width: expert_feed_forward, or that of an MLP.
+// Whether a layer has experts; the inner width of an expert: expert_feed_forward, or an MLP's.
 bool has_experts(const ModelConfig& model, int64_t layer);
 int64_t expert_width(const ModelConfig& model);
 // Key/value heads: kv_heads, or as many as heads where it is 0.

@@ -50,9 +50,9 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 Tree write_hf(const ModelConfig& m) {
   if (!m.dense_layers.empty())
     throw Error("model.dense_layers: MixtralForCausalLM has experts in every layer");
-  if (m.router.score != RouterScore::kSoftmax || !m.router.renormalise || m.router.scale != 1 ||
+  if (m.router.score != RouterScore::kSoftmax || !m.router.renormalize || m.router.scale != 1 ||
       m.router.groups != 1 || m.router.bias)
-    throw Error("model.router: MixtralForCausalLM has a softmax router with renormalised weights");
+    throw Error("model.router: MixtralForCausalLM has a softmax router with renormalized weights");
   Tree out = hf_config_start("MixtralForCausalLM", "mixtral");
   write_llama(m, out);
   out.set("intermediate_size", Tree(expert_width(m)));

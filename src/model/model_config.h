@@ -40,8 +40,8 @@ struct ModelConfig {
   std::vector<int64_t> no_rope_layers;  // without rotary embedding
   std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
   int64_t wide_feed_forward = 0;
-  // Experts of a layer (0: none), those that a token passes, and their inner width (0:
-  // feed_forward). Layers in dense_layers have one MLP of feed_forward instead.
+  // Experts per layer (0: none), per token, and their inner width (0: feed_forward). Layers in
+  // dense_layers have one MLP of feed_forward instead.
   int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
   std::vector<int64_t> dense_layers;
   RouterConfig router;
@@ -97,13 +97,13 @@ struct ModelConfig {
           "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
-    visit("experts", self.experts, "experts in place of the MLP of a layer; 0: none");
-    visit("experts_per_token", self.experts_per_token, "experts that a token passes");
+    visit("experts", self.experts, "experts per layer, in place of the MLP; 0: none");
+    visit("experts_per_token", self.experts_per_token, "experts per token");
     visit("expert_feed_forward", self.expert_feed_forward,
           "inner width of an expert; 0: feed_forward");
     visit("dense_layers", self.dense_layers,
           "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
-    visit("router", self.router, "which experts a token passes");
+    visit("router", self.router, "the router of each layer");
     visit("window", self.window,
           "sliding window: a query sees this many keys, itself included; 0: all before it");
     visit("window_layers", self.window_layers,

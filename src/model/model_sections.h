@@ -45,10 +45,10 @@ struct RotaryScale {
   }
 };
 
-// Of a mixture of experts: ir/ops/router.h has the formulas.
+// The routers of a mixture of experts; ir/ops/router.h has the formulas.
 struct RouterConfig {
   RouterScore score = RouterScore::kSoftmax;
-  bool renormalise = true;
+  bool renormalize = true;
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
   double balance_loss = 0, z_loss = 0;
@@ -56,20 +56,20 @@ struct RouterConfig {
   double bias_rate = 1e-3;
 
   static void fields(auto& self, auto&& visit) {
-    visit("score", self.score, "softmax | sigmoid: what the logits of experts become");
-    visit("renormalise", self.renormalise, "divide the weights of a token's experts by their sum");
-    visit("scale", self.scale, "and multiply them by this");
-    visit("groups", self.groups, "groups of experts");
+    visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
+    visit("renormalize", self.renormalize, "divide the weights of a token's experts by their sum");
+    visit("scale", self.scale, "factor of the weights");
+    visit("groups", self.groups, "groups that the experts form");
     visit("groups_chosen", self.groups_chosen,
-          "groups, the best ones, in which a token's experts are");
+          "best groups per token, which all its experts belong to");
     visit("balance_loss", self.balance_loss,
-          "coefficient of the loss of unevenly loaded experts, per sequence and layer; 0: none",
+          "coefficient of the load-balancing loss per sequence and layer; 0: none",
           between(0, kHuge));
     visit("z_loss", self.z_loss,
-          "coefficient of the mean of logsumexp(logits)^2 per layer; 0: none", between(0, kHuge));
-    visit("bias", self.bias,
-          "add biases to the scores that experts are chosen by, which follow their load");
-    visit("bias_rate", self.bias_rate, "what a bias is moved by in each step", between(0, kHuge));
+          "coefficient of the z-loss, the mean of logsumexp(logits)^2 per layer; 0: none",
+          between(0, kHuge));
+    visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
+    visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
   }
 };
 

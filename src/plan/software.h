@@ -33,7 +33,7 @@ struct Software {
     visit("attention_share", self.attention_share,
           "what its fused attention reaches of the machine's rate for that");
     visit("expert_imbalance", self.expert_imbalance,
-          "where ranks share the experts: the load of the busiest rank over the mean load");
+          "load of the busiest rank / mean load, where experts are divided over ranks");
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline,

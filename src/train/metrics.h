@@ -31,7 +31,7 @@ struct LossScaleMetrics {
   bool skipped = false;  // this one overflowed and changed nothing
 };
 
-// Of a model with experts: see RouterResult.
+// Figures of the routers; see RouterResult.
 struct RouterMetrics {
   double loss = 0, busiest = 0;
 };

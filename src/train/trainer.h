@@ -18,10 +18,10 @@
 
 namespace tessera::train {
 
-// What the routers of a mixture of experts did in a step.
+// Figures of the routers of a mixture of experts in one step.
 struct RouterResult {
-  double loss = 0;     // of all layers: what the training loss has in addition
-  double busiest = 0;  // the busiest expert's load over the mean, mean over sequences and layers
+  double loss = 0;     // sum over the layers; StepResult::loss is without it
+  double busiest = 0;  // load of a layer's busiest expert / mean load, mean over sequences, layers
 };
 
 struct StepResult {
@@ -33,7 +33,7 @@ struct StepResult {
   double learning_rate = 0;
   double began_s = 0;                       // on the trainer's clock
   double data_s = 0;                        // from then until the batch was there
-  std::optional<RouterResult> router = {};  // of a model with experts
+  std::optional<RouterResult> router = {};  // nothing: the model has no experts
 };
 
 struct ValidationResult {

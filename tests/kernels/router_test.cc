@@ -54,7 +54,7 @@ Row weights_of(const RouterForm& form, const Row& s, const std::vector<int64_t>&
   Row w;
   for (const int64_t e : chosen)
     w.push_back(static_cast<double>(form.scale) * s[static_cast<size_t>(e)] /
-                (form.renormalise ? sum : 1));
+                (form.renormalize ? sum : 1));
   return w;
 }
 
@@ -66,9 +66,9 @@ Row row_of(const Array& a, int64_t n, int64_t columns) {
 
 std::vector<RouterForm> forms() {
   return {{},
-          {.renormalise = false, .scale = 2.5f},
+          {.renormalize = false, .scale = 2.5f},
           {.score = RouterScoreKind::kSigmoid, .scale = 2.5f},
-          {.score = RouterScoreKind::kSigmoid, .renormalise = false},
+          {.score = RouterScoreKind::kSigmoid, .renormalize = false},
           {.score = RouterScoreKind::kSigmoid, .groups = 4, .groups_chosen = 2}};
 }
 

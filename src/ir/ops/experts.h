@@ -1,4 +1,4 @@
-// The experts of a mixture of experts: gated feed-forward layers, of which each token passes those
+// The experts of a mixture of experts: gated feed-forward layers. Each token passes through those
 // that its router chose (Shazeer et al. 2017). No token is dropped.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// Of token t and its choice j, the expert e:
+// For token t and its choice j, expert e:
 //   p [I, 2] = x_t up_eᵀ,   h [I] = act(p[i, 0]) · p[i, 1],   y_t = Σ_j weights_tj · h down_eᵀ
-// with the sum in the order of the choices, which rise. Split over experts, a rank adds the terms
-// of its own experts. `saves`: also outputs p, for the backward.
+// The choices of a token rise, and the sum is in their order. If split over experts, a rank adds
+// the terms of its own experts. `saves`: also outputs p, which the backward reads.
 struct Experts {
   static constexpr std::string_view kName = "experts";
   // [B, T, H], [B, T, K] i32, [B, T, K] f32, [E, I, 2, H], [E, H, I]
@@ -33,8 +33,8 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
-// dx and the gradient of the weights, written; dup and ddown, added to. Without the pairs of the
-// forward (`saved`) it computes them again.
+// Writes dx and the gradient of `weights`, and adds to dup and ddown. `saved`: reads the pairs of
+// the forward; otherwise recomputes them.
 struct ExpertsGrad {
   static constexpr std::string_view kName = "experts_grad";
   enum In { kX, kChoice, kWeights, kUp, kDown, kDy, kPairs };
@@ -42,7 +42,7 @@ struct ExpertsGrad {
   int64_t experts = 1;
   GateForm form = GateForm::kSilu;
   bool saved = false;
-  bool frozen = false;  // no expert's weights are trained: no dup, no ddown
+  bool frozen = false;  // up and down are not trained: there is no dup and no ddown
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));

@@ -52,7 +52,7 @@ void gradient(Gradients& g, const Op& op) {
   const ValueId dw = g.of(output(op, Route::kWeights));
   if (dw == kNone) return;
   g.add(op.inputs[0],
-        g.builder().emit_one(RouteGrad{a.score, a.renormalise, a.scale}, op.origin,
+        g.builder().emit_one(RouteGrad{a.score, a.renormalize, a.scale}, op.origin,
                              {output(op, Route::kScores), output(op, Route::kChoice), dw}));
 }
 

@@ -1,5 +1,5 @@
-// The router of a mixture of experts: which experts a token goes to, with which weights, and what
-// keeps the experts evenly loaded.
+// The router of a mixture of experts: the experts of each token and their weights, the auxiliary
+// losses, and the biases that balance the load without a loss.
 #pragma once
 
 #include "base/dtype.h"
@@ -11,24 +11,25 @@ enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
 constexpr const char* enum_names(RouterScore) { return "softmax|sigmoid"; }
 
 // s = softmax(z) or sigmoid(z) of the logits z [E]. A token chooses the `chosen` experts with the
-// largest s + bias, of equal ones the lowest. With `groups`, the experts are that many groups of
-// neighbors; only the `groups_chosen` best groups take part, by the sum of their two largest
-// s + bias. Listed by rising expert, with
-//   weight_j = scale · s_j (/ (Σ over the chosen + 1e-20), with `renormalise`)
+// largest s + bias; among equal ones, those with the lowest numbers. The experts form `groups`
+// groups of consecutive numbers. Only experts of the `groups_chosen` groups with the largest sums
+// of their two largest s + bias can be chosen. Choices are in rising order, with
+//   weight_j = scale · s_j                               without `renormalize`
+//   weight_j = scale · s_j / (Σ over the chosen + 1e-20) with it
 struct Route {
   static constexpr std::string_view kName = "route";
   enum In { kLogits, kBias };               // [B, T, E] f32, [E]
   enum Out { kWeights, kChoice, kScores };  // [B, T, K] f32, [B, T, K] i32, [B, T, E] f32
   int64_t chosen = 1;
   RouterScore score = RouterScore::kSoftmax;
-  bool renormalise = true;
+  bool renormalize = true;
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
   bool bias = false;
   static void fields(auto& self, auto&& visit) {
     visit("chosen", self.chosen, Print::kAlways, at_least(1));
     visit("score", self.score, Print::kAlways);
-    visit("renormalise", self.renormalise, Print::kAlways);
+    visit("renormalize", self.renormalize, Print::kAlways);
     visit("scale", self.scale, Print::kUnlessDefault, kFinite);
     visit("groups", self.groups, Print::kUnlessDefault, at_least(1));
     visit("groups_chosen", self.groups_chosen, Print::kUnlessDefault, at_least(1));
@@ -42,28 +43,29 @@ struct Route {
   bool operator==(const Route&) const = default;
 };
 
-// The gradient of the logits by the weights. Neither the choice nor the bias has one.
+// Writes the gradient of the logits, given that of the weights. The choice and the bias have none.
 struct RouteGrad {
   static constexpr std::string_view kName = "route_grad";
   enum In { kScores, kChoice, kDWeights };
   enum Out { kDLogits };
   RouterScore score = RouterScore::kSoftmax;
-  bool renormalise = true;
+  bool renormalize = true;
   double scale = 1;
   static void fields(auto& self, auto&& visit) {
     visit("score", self.score, Print::kAlways);
-    visit("renormalise", self.renormalise, Print::kAlways);
+    visit("renormalize", self.renormalize, Print::kAlways);
     visit("scale", self.scale, Print::kUnlessDefault, kFinite);
   }
   static const OpRule rule;
   bool operator==(const RouteGrad&) const = default;
 };
 
-// What the losses of a router are made of. Of each sequence of T tokens, with n_e of its choices
-// and the mean P_e of its scores (of sigmoids: each token's divided by their sum):
+// The losses of a router. For a sequence of T tokens, n_e choices of expert e and the mean P_e of
+// its scores (sigmoid scores are first divided by their sum over the experts):
 //   balance · E / (K · T) · Σ_e n_e P_e  +  z · mean_t logsumexp(z_t)²
-// The loss of the step is their mean over the sequences, weighted by the sequences' loss tokens,
-// and the sum over the layers. The first term is Megatron's seq_aux_loss and DeepSeek-V3's.
+// The loss of the step is the mean over the sequences, weighted by their loss tokens, summed over
+// the layers. The first term is Megatron's seq_aux_loss and DeepSeek-V3's sequence-wise balance
+// loss.
 struct RouterLosses {
   RouterScore score = RouterScore::kSoftmax;
   double balance = 0, z = 0;
@@ -75,7 +77,7 @@ struct RouterLosses {
   bool operator==(const RouterLosses&) const = default;
 };
 
-// report += the losses of all sequences, and how loaded the busiest expert is.
+// Adds the losses of all sequences and the relative load of the busiest expert to the report.
 struct RouterLoss {
   static constexpr std::string_view kName = "router_loss";
   enum In { kLogits, kScores, kChoice, kLabels };
@@ -91,7 +93,7 @@ struct RouterLossGrad {
   enum In { kLogits, kScores, kChoice, kLabels, kStep };
   enum Out { kDLogits };
   RouterLosses of;
-  bool scaled = false;  // multiplied by the loss scale of the step, the last input
+  bool scaled = false;  // multiplies by the loss scale of the step, the last input
   static void fields(auto& self, auto&& visit) {
     RouterLosses::fields(self.of, visit);
     visit("scaled", self.scaled);
@@ -104,9 +106,8 @@ struct RouterLossGrad {
   bool operator==(const RouterLossGrad&) const = default;
 };
 
-// What the biases of a router are moved by, in the place of a gradient, for E experts of which a
-// token chooses K:  load_e += E · n_e − K · N.  Its sign says whether e has more tokens than the
-// mean.
+// load_e += E · n_e − K · N, for N tokens that choose K of E experts each, and n_e choices of
+// expert e. It is the gradient of a router's biases: positive if e has more tokens than the mean.
 struct RouterLoad {
   static constexpr std::string_view kName = "router_load";
   enum In { kChoice };  // [B, T, K] i32
@@ -121,7 +122,7 @@ struct RouterLoad {
   bool operator==(const RouterLoad&) const = default;
 };
 
-// Of flat frames: bias −= rate · sign(load) (Wang et al. 2024; DeepSeek-V3).
+// bias −= rate · sign(load), on flat buffers (Wang et al. 2024; DeepSeek-V3).
 struct BalanceUpdate {
   static constexpr std::string_view kName = "balance_update";
   enum In { kLoad, kReport };

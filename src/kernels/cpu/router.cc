@@ -39,7 +39,7 @@ void score_row(RouterScoreKind kind, const float* z, int64_t n, float* s) {
 }
 
 float chosen_sum(const RouterForm& form, const float* s, const int32_t* choice, int64_t chosen) {
-  if (!form.renormalise) return 1;
+  if (!form.renormalize) return 1;
   float sum = kLeastSum;
   for (int64_t j = 0; j < chosen; ++j) sum += s[choice[j]];
   return sum;
@@ -158,7 +158,7 @@ void launch(Cpu, const Launch& l, const RouteArgs& a) {
   });
 }
 
-// With renormalisation w_j = scale · s_j / S: the gradient by s_j of the chosen is
+// With renormalization w_j = scale · s_j / S: the gradient by s_j of the chosen is
 // scale / S · (dw_j − Σ_i dw_i s_i / S).
 void launch(Cpu, const Launch& l, const RouteGradArgs& a) {
   const int64_t E = a.scores.shape[-1], K = a.choice.shape[-1], rows = a.scores.elements() / E;
@@ -172,7 +172,7 @@ void launch(Cpu, const Launch& l, const RouteGradArgs& a) {
       float* const d = a.d_logits.f32() + n * E;
       const float sum = chosen_sum(a.form, s, choice, K);
       float mean = 0;
-      for (int64_t j = 0; j < K && a.form.renormalise; ++j) mean += dw[j] * s[choice[j]] / sum;
+      for (int64_t j = 0; j < K && a.form.renormalize; ++j) mean += dw[j] * s[choice[j]] / sum;
       std::fill_n(d, E, 0.0f);
       for (int64_t j = 0; j < K; ++j) d[choice[j]] = a.form.scale / sum * (dw[j] - mean);
       logits_gradient(a.form.score, s, E, d);

@@ -29,7 +29,7 @@ __device__ void score_row(RouterScoreKind kind, const float* z, int64_t n, float
 
 __device__ float chosen_sum(const RouterForm& form, const float* s, const int32_t* choice,
                             int64_t chosen) {
-  if (!form.renormalise) return 1;
+  if (!form.renormalize) return 1;
   float sum = kLeastSum;
   for (int64_t j = 0; j < chosen; ++j) sum += s[choice[j]];
   return sum;
@@ -90,7 +90,7 @@ struct RouteGradWork {
     float* const d = d_logits + n * experts;
     const float sum = chosen_sum(form, s, own, chosen);
     float mean = 0;
-    for (int64_t j = 0; j < chosen && form.renormalise; ++j) mean += dw[j] * s[own[j]] / sum;
+    for (int64_t j = 0; j < chosen && form.renormalize; ++j) mean += dw[j] * s[own[j]] / sum;
     for (int64_t e = 0; e < experts; ++e) d[e] = 0;
     for (int64_t j = 0; j < chosen; ++j) d[own[j]] = form.scale / sum * (dw[j] - mean);
     logits_gradient(form.score, s, experts, d);

@@ -13,7 +13,7 @@ kernels::RouterScoreKind kind_of_score(RouterScore s) {
 
 kernels::RouteArgs args(const BoundOp& b) {
   const Route& a = b.op->as<Route>();
-  return {{kind_of_score(a.score), a.renormalise, static_cast<float>(a.scale), a.groups,
+  return {{kind_of_score(a.score), a.renormalize, static_cast<float>(a.scale), a.groups,
            a.groups_chosen},
           b.in(Route::kLogits),
           b.in(Route::kBias),
@@ -25,7 +25,7 @@ kernels::RouteArgs args(const BoundOp& b) {
 kernels::RouteGradArgs grad_args(const BoundOp& b) {
   const RouteGrad& a = b.op->as<RouteGrad>();
   return {{.score = kind_of_score(a.score),
-           .renormalise = a.renormalise,
+           .renormalize = a.renormalize,
            .scale = static_cast<float>(a.scale)},
           b.in(RouteGrad::kScores),
           b.in(RouteGrad::kChoice),
