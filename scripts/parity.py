@@ -39,7 +39,7 @@ import parity_reference as reference
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
-# What reference.DECODERS has, in our words.
+# The keys of a run file for reference.DECODERS.
 LIKE_LLAMA, WINDOW = "feed_forward: 336, norm_epsilon: 1.0e-5", TOKENS // 4
 DECODERS = {
     "mistral": f"family: mistral, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, window: {WINDOW}",

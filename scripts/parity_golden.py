@@ -349,7 +349,7 @@ def pair_files(folder, family):
 
 def decoder_files(folder):
     for family in DECODERS:
-        torch.manual_seed(SEED)  # whatever was drawn before
+        torch.manual_seed(SEED)  # whatever was sampled before
         model_files(folder, family, QWEN2)
 
 

@@ -49,8 +49,8 @@ class Sizes:
     context: int
 
 
-# Families built like LLaMA: the name of transformers' classes, and the keys that a config has beside
-# the sizes. Sizes are such that each feature changes the result: windows shorter
+# Families built like LLaMA: the name of transformers' classes, and the keys that a config has
+# in addition to the sizes. Sizes are such that each feature changes the result: windows shorter
 # than the text, a first context that it exceeds, caps that bend scores.
 DECODERS = {
     "mistral": ("Mistral", lambda z: dict(

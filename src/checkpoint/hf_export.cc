@@ -80,7 +80,7 @@ class ExportedWeights {
   }
 
  private:
-  // `gathered` takes a tensor that lies in several pieces, or a part of one.
+  // `gathered` receives a tensor that is stored in several pieces, or a part of one.
   FillPiece fill(const model::HfTensor& name, std::vector<std::byte>& gathered) {
     const StoredTensor& t = *stored_[&name - names_.data()];
     const Shape part = name.part();
@@ -197,11 +197,12 @@ std::vector<std::string> unsaid_dropout(const model::ModelConfig& model) {
   return unsaid;
 }
 
-// Throws Error if the class of transformers would compute something else than the model. This is
-// found by writing the config and reading it back.
+// Throws Error if the class of transformers would not compute the model. To find out, writes the
+// config and reads it back.
 void require_expressible(const model::ModelConfig& model, const Path& checkpoint) {
-  const model::ModelConfig back = model::model_from_hf_config(
+  model::ModelConfig back = model::model_from_hf_config(
       model::hf_config_of_model(model, std::nullopt, DType::kF32), "config.json");
+  if (model.tied_embeddings) model::tie_missing_head(back);
   for (const Change& c :
        differences(to_tree(model::comparable(model)), to_tree(model::comparable(back))))
     if (c.path != "vocabulary" && model::changes_model(c.path, model.family))

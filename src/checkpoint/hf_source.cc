@@ -172,12 +172,7 @@ HfSource open_hf(const Path& folder) {
   out.model = model::model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const model::FamilyRule& family = model::rule_of(out.model.family);
-  // Files of some families without a head mean that it is tied to the embedding.
-  if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
-      !out.files->find(std::string(family.hf_head))) {
-    out.model.tied_embeddings = true;
-    out.model.scaled_head = false;
-  }
+  if (!out.files->find(std::string(family.hf_head))) model::tie_missing_head(out.model);
   check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
   out.header = header_of(out.model, said, folder);

@@ -3,7 +3,7 @@
 //   y = x * r * g,  r = 1 / sqrt(m + epsilon),  g = gain (+ 1)
 // m is the mean of the squares of a head; or, where there are `squares`, that of all queries or all
 // keys of a token, whose sum of squares they hold.
-// qkv, y, gains and gradients are f32, bf16 or f16, each as it likes; sums are f32.
+// qkv, y, gains and gradients are each f32, bf16 or f16; sums are f32.
 #pragma once
 
 #include <cstdint>

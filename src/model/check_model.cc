@@ -227,7 +227,8 @@ bool changes_model(std::string_view key, Family family) {
   if (key == "gelu") return rule.chooses_gelu;
   for (const std::string_view other :
        {"preset", "vocabulary_multiple", "context", "dropout", "attention_dropout",
-        "embedding_dropout", "init", "output_init", "init_std"})
+        "embedding_dropout", "init", "output_init", "init_std", "router.balance_loss",
+        "router.z_loss", "router.bias_rate"})
     if (key == other) return false;
   return true;
 }
@@ -240,6 +241,8 @@ ModelConfig comparable(ModelConfig m) {
   if (m.window > 0 && m.window_rotary_base == 0 && !m.rotary_scale.scales())
     m.window_rotary_base = m.rotary_base;
   if (!m.rotary_scale.scales() && m.rotary_scale.attention == 0) m.rotary_scale = {};
+  if (m.experts > 0) m.expert_feed_forward = expert_width(m);
+  if (m.experts > 0 && m.dense_layers.empty()) m.feed_forward = m.expert_feed_forward;
   m.preset.clear();
   return m;
 }

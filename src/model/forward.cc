@@ -110,6 +110,7 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
     if (kind == kinds.end()) {
       const int64_t window = slides || m.window_layers.empty() ? m.window : 0;
       kind = kinds.insert(kind, {.block = block,
+                                 .at = {},
                                  .rotary = !nope,
                                  .feed_forward = wide ? m.wide_feed_forward : m.feed_forward,
                                  .experts = m.experts > 0 && !dense,

@@ -40,9 +40,9 @@ struct BatchForm {
   int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 
-// How an RMS norm keeps its gains: as they are, or less 1 (they start at 0).
+// How an RMS norm stores its gains: as they are, or minus 1 (they start at 0).
 enum class GainForm : uint8_t { kPlain, kLessOne };
-// Over what queries and keys are normalized: each head, or all heads of a token together.
+// Queries and keys are normalized over each head, or over all heads of a token together.
 enum class HeadNormForm : uint8_t { kAbsent, kPerHead, kWhole };
 
 // The stack of all layers but those of T5.
@@ -55,9 +55,9 @@ struct LayerKind {
   bool rotary = true;
   int64_t feed_forward = 0;
   bool experts = false;
-  int64_t window = 0;               // of attention; 0: none
-  double rotary_base = 0;           // 0: of the model, with its scale
-  std::string stack = kLayerStack;  // what names of values begin with
+  int64_t window = 0;               // keys that a query sees; 0: all
+  double rotary_base = 0;           // 0: the base and scaling of the model
+  std::string stack = kLayerStack;  // prefix of the names of values
 };
 
 // The dimensions of a head that the rotary embedding turns.
@@ -96,7 +96,7 @@ class BlockWriter {
 
   ValueId norm(const std::string& name, ValueId x);
   ValueId rms_norm(const std::string& name, ValueId x, GainForm form = GainForm::kPlain);
-  // The RMS norm of queries and keys in packed qkv: name.q_norm.gain, name.k_norm.gain.
+  // RMS norm of queries and keys in packed qkv: name.q_norm.gain, name.k_norm.gain.
   ValueId head_norm(const std::string& name, ValueId qkv, HeadNormForm form, GainForm gains);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
@@ -107,12 +107,12 @@ class BlockWriter {
   // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
   // name.bias). With r copies of these heads [B, T, K·r, G/r+2, D]: tensor ranks divide the rows,
   // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
-  // `separate`: published models keep queries, keys and values in tensors of their own.
+  // `separate`: published models store queries, keys and values in separate tensors.
   ValueId grouped_heads(const std::string& name, ValueId x, bool bias, bool separate = true);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
-  ValueId rotary(ValueId qkv);  // qkv itself in layers without
+  ValueId rotary(ValueId qkv);  // returns qkv in layers without RoPE
   ValueId attention(ValueId qkv);
   ValueId attention(const std::string& name, ValueId queries, const AttentionForm& form);
   // `rounded`: the factor is rounded to the type of x first.
@@ -123,8 +123,8 @@ class BlockWriter {
   // A router and experts in place of the MLP: name.router.weight [E, F], name.experts.up.weight
   // [E, M, 2, F] and name.experts.down.weight [E, F, M].
   ValueId experts(const std::string& name, ValueId x);
-  // Of what a sublayer gives, with the model's probability, or with another (that of what the table
-  // gives); x itself where it is 0.
+  // Dropout with the model's probability, or with the given one. Returns x if the probability
+  // is 0.
   ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});
   void linear_cross_entropy(ValueId x, ValueId weight);
 

@@ -18,8 +18,8 @@ constexpr LlamaForm kForm3 = {.norms = NormPlaces::kBoth,
                               .gelu_gate = true,
                               .scaled_embedding = true};
 
-constexpr double kAttentionCap = 50, kLogitCap = 30;            // of Gemma 2
-constexpr double kGlobalBase = 1'000'000, kLocalBase = 10'000;  // of Gemma 3
+constexpr double kAttentionCap = 50, kLogitCap = 30;            // Gemma 2
+constexpr double kGlobalBase = 1'000'000, kLocalBase = 10'000;  // Gemma 3
 constexpr int64_t kWindow = 4096, kPeriod2 = 2, kPeriod3 = 6;
 
 void common_defaults(ModelConfig& m) {

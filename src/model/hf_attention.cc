@@ -67,7 +67,7 @@ void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
   s.factor = read_factor(rope, m, "yarn", rope.is_null("factor"));
   const auto bound = [&](const char* key, double otherwise) {
     const double x = rope.number(key, otherwise, 0, kMaxFactor);
-    return x > 0 ? x : otherwise;  // transformers takes 0 for absent
+    return x > 0 ? x : otherwise;  // transformers treats 0 as absent
   };
   s.low = bound("beta_slow", kYarnSlow);
   s.high = bound("beta_fast", kYarnFast);

@@ -18,7 +18,7 @@ struct RotaryKeys {
 };
 
 // transformers 4: `keys` and rope_scaling; 5: all in rope_parameters, which rope_scaling replaces.
-// What is absent stays as it is in `m`. Refuses other kinds by name.
+// Members of `m` whose keys are absent keep their values. Rejects other kinds by name.
 void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m);
 
 // Reads an object like rope_scaling; `in` is the file, whose keys about the first context win.

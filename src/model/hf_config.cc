@@ -71,6 +71,12 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   return m;
 }
 
+void tie_missing_head(ModelConfig& model) {
+  if (!rule_of(model.family).hf_ties_missing_head || model.tied_embeddings) return;
+  model.tied_embeddings = true;
+  model.scaled_head = false;
+}
+
 Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype) {
   Tree out = rule_of(model.family).hf_write(model);
   add_common(out, model, end_of_text, dtype);

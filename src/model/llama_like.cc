@@ -43,12 +43,12 @@ GateForm gate_of(const ModelConfig& m, const LlamaForm& form) {
   return m.gelu == GeluForm::kTanh ? GateForm::kTanh : GateForm::kErf;
 }
 
-// The MLP of a layer.
+// The MLP of a layer, with the norm before it.
 ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, int64_t inner) {
   const int64_t F = w.model().hidden;
   const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
   if (!form.fused_files) w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
-  const ValueId pairs = w.product("mlp.up", x, up);
+  const ValueId pairs = w.product("mlp.up", norm_before(w, form, "norm2", x), up);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   const ValueId gated = w.gated_activation("mlp.gate", pairs, gate_of(w.model(), form));
   return w.product("mlp.down", gated, down);
@@ -63,15 +63,14 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
 
   const ValueId packed = w.grouped_heads("attn.qkv", norm_before(w, form, "norm1", x),
                                          form.head_biases, !form.fused_files);
-  const ValueId qkv = w.head_norm("attn", packed, form.head_norm, form.gains);
+  const ValueId qkv = w.rotary(w.head_norm("attn", packed, form.head_norm, form.gains));
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
-  const ValueId mixed = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
+  const ValueId mixed = w.product("attn.out", w.attention(qkv), out, 2);
   const ValueId attended = norm_after(w, form, "norm1", mixed);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId normed = norm_before(w, form, "norm2", middle);
-  const ValueId inner =
-      kind.experts ? w.experts("mlp", normed) : feed_forward(w, form, normed, kind.feed_forward);
+  const ValueId inner = kind.experts ? w.experts("mlp", norm_before(w, form, "norm2", middle))
+                                     : feed_forward(w, form, middle, kind.feed_forward);
   const ValueId fed = norm_after(w, form, "norm2", inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }

@@ -1,5 +1,5 @@
-// What families built like LLaMA share: their blocks, their keys of config.json and their names of
-// tensors. A LlamaForm says what a family has of its own; the rest is in llama_like.cc.
+// Families built like LLaMA share their blocks, their keys of config.json and their names of
+// tensors. A LlamaForm describes the differences between them; the rest is in llama_like.cc.
 #pragma once
 
 #include "model/family.h"
@@ -24,15 +24,15 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
                    const LlamaForm& form);
 void llama_defaults(ModelConfig& m);
 
-// What a config.json does not say stays as it is in `m`.
+// Reads config.json. Members of `m` whose keys are absent keep their values.
 void read_llama(const HfReader& in, ModelConfig& m);
-void read_silu(const HfReader& in);  // refuses other activations
+void read_silu(const HfReader& in);  // rejects other activations
 void write_llama(const ModelConfig& m, Tree& out);
 
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list);
 bool is_llama_buffer(std::string_view their_name);
 
-// The rule of a family like LLaMA, whose form is `kForm`. What differs is set on the result.
+// Returns the rule of a family like LLaMA with the form `kForm`; the caller sets the rest.
 template <const LlamaForm& kForm>
 constexpr FamilyRule llama_like(Family family) {
   FamilyRule rule = {.family = family};

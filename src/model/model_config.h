@@ -45,15 +45,15 @@ struct ModelConfig {
   int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
   std::vector<int64_t> dense_layers;
   RouterConfig router;
-  int64_t window = 0;                  // keys that a query of a sliding layer sees; 0: all
+  int64_t window = 0;                  // keys that a query in a sliding layer sees; 0: all
   std::vector<int64_t> window_layers;  // the sliding layers, as above; empty: all
   int64_t vocabulary = 0;              // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;   // the embedding is padded up to a multiple of this
   int64_t context = 2048;              // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
   RotaryScale rotary_scale;
-  double window_rotary_base = 0;  // of sliding layers, without scale; 0: as the others
-  double attention_scalar = 0;    // scores are times its power of -1/2; 0: the head's width
+  double window_rotary_base = 0;  // sliding layers use it unscaled; 0: rotary_base
+  double attention_scalar = 0;    // scores are multiplied by scalar^-1/2; 0: head size
   double attention_soft_cap = 0, logit_soft_cap = 0;       // 0: none
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;

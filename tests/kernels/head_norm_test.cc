@@ -13,7 +13,7 @@ struct Sizes {
   Shape qkv() const { return {b, t, kv, g + 2, d}; }
 };
 
-// Of one element of packed qkv.
+// The indices of an element of packed qkv.
 struct Element {
   int64_t token, group, slot, c;
 };

@@ -29,7 +29,7 @@ const HeadNorm& norm_of(const A& a) {
 template <class A>
 void check_inputs(const A& a, const Inputs& in) {
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5 && in[0]->shape[3] > 2,
-        "{} takes packed qkv and gains", A::kName);
+        "{} needs packed qkv and gains", A::kName);
   const Shape& qkv = in[0]->shape;
   check_gains(norm_of(a), qkv, in[1]->shape, in[2]->shape);
   if (norm_of(a).whole)
@@ -54,14 +54,14 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_squares(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "head_squares takes packed qkv");
+  CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "head_squares needs packed qkv");
   return {{".squares", DType::kF32, squares_shape(in[0]->shape)}};
 }
 
 std::vector<OutputSpec> infer_squares_grad(const Op&, const Inputs& in) {
   CHECK(
       in.size() == 3 && in[1]->shape == squares_shape(in[0]->shape) && in[2]->shape == in[0]->shape,
-      "head_squares_grad takes qkv, the gradient of squares and a gradient of qkv");
+      "head_squares_grad needs qkv, the gradient of squares and a gradient of qkv");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 

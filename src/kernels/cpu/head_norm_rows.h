@@ -1,4 +1,4 @@
-// What the vector code of the norm of queries and keys works on.
+// Operands of the vector code of the norm of queries and keys.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tessera::kernels {
 struct HeadNormRows {
   Source qkv, query_gain, key_gain;
   const float* squares = nullptr;        // [tokens, 2], or none
-  float query_share = 1, key_share = 1;  // what sums of squares are multiplied by
+  float query_share = 1, key_share = 1;  // factor of sums of squares
   float epsilon = 0, offset = 0;
   int64_t kv = 0, slots = 0, d = 0;  // slots = G + 2: queries, a key, a value
 

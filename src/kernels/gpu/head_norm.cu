@@ -1,6 +1,6 @@
 // RMS norm of queries and keys on the GPU (kernels/head_norm.h). A warp has one head of one token;
 // lane l has its dimensions l, l + 32, … . In the gradient a block has one head of a stripe of
-// tokens, which its warps take in turn, so the sums for its gains stay in registers:
+// tokens, which its warps process in turn, so the sums for its gains stay in registers:
 //
 //   partials, f32:  [ stripes | KV (G+2) heads | D ]     joined by one thread per gain, in order
 //   dots, f32:      [ tokens | KV (G+2) heads ]          with squares: joined per token, in order
@@ -24,7 +24,7 @@ struct HeadWork {
   int64_t tokens = 0, kv = 0, slots = 0;
   int d = 0;
   Numbers y;
-  // Of the gradient.
+  // For the gradient.
   Numbers dy, dx, d_query_gain, d_key_gain;
   float* d_squares = nullptr;
   float *partials = nullptr, *dots = nullptr;

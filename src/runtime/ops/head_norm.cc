@@ -1,4 +1,4 @@
-// Bindings of the norm of queries and keys, and of the squares that it may be over.
+// Bindings of the norm of queries and keys, and of the sums of squares that it reads.
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
