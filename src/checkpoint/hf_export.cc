@@ -203,8 +203,8 @@ void require_expressible(const model::ModelConfig& model, const Path& checkpoint
   model::ModelConfig back = model::model_from_hf_config(
       model::hf_config_of_model(model, std::nullopt, DType::kF32), "config.json");
   if (model.tied_embeddings) model::tie_missing_head(back);
-  for (const Change& c :
-       differences(to_tree(model::comparable(model)), to_tree(model::comparable(back))))
+  for (const Change& c : differences(tessera::to_tree(model::comparable(model)),
+                                     tessera::to_tree(model::comparable(back))))
     if (c.path != "vocabulary" && model::changes_model(c.path, model.family))
       throw Error(
           "{}: has model.{} = {}, which the class of transformers for family {} cannot express "
