@@ -1,5 +1,5 @@
-// Writes a layer's experts: a router, whose logits are f32, and the gated experts. Weights of
-// experts are divided over the expert axis, and over the tensor axis as those of an MLP.
+// Writes a router, whose logits are f32, and gated experts in place of an MLP. The weights of
+// experts are split over the expert axis, and over the tensor axis like those of an MLP.
 #include "model/forward.h"
 #include "model/hf_names.h"
 

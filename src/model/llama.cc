@@ -184,7 +184,7 @@ void add_feed_forward(const ModelConfig& m, int64_t layer, HfTensorList& list) {
   list.same(ours + "down.weight", theirs + "down_proj.weight", {F, M});
 }
 
-// Experts are added by families that have them.
+// The tensors of experts are left to families that have them.
 void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
   const int64_t F = m.hidden, H = m.heads, D = m.head_size();
   const int64_t K = key_value_heads(m), G = H / K;

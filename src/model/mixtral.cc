@@ -1,9 +1,9 @@
-// Mixtral (Jiang et al. 2024): LLaMA with experts in place of the MLP, of which a token passes two.
+// Mixtral (Jiang et al. 2024): LLaMA with experts in place of the MLP, two per token.
 //
 //   ours                                 Hugging Face: model.layers.I.block_sparse_moe.…
 //   layerI.mlp.router.weight [E,F]       gate.weight
-//   layerI.mlp.experts.up.weight         experts.J.w1.weight [M,F], the gate, and w3.weight, the
-//     [E,M,2,F]                          value, of expert J
+//   layerI.mlp.experts.up.weight         experts.J.w1.weight [M,F] (gate) and experts.J.w3.weight
+//     [E,M,2,F]                          (value)
 //   layerI.mlp.experts.down.weight       experts.J.w2.weight [F,M]
 //     [E,F,M]
 //   all else                             as in llama.cc
@@ -44,7 +44,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   if (in.number("router_jitter_noise", 0, 0, 1) != 0)
     in.refuse("router_jitter_noise", "given", "Tessera adds no noise to the router's input");
   if (in.find("sliding_window"))
-    in.refuse("sliding_window", "given", "this family attends to the whole text. Remove the key");
+    in.refuse("sliding_window", "given",
+              "this family attends to all earlier tokens. Remove the key");
   read_rotary(in, {}, Ropes::kUnscaled, m);
 }
 

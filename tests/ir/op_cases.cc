@@ -85,11 +85,11 @@ std::vector<Case> products() {
   };
 }
 
-// E = 4 experts of I = 6, of which each of 8 tokens chooses 2: 4 rows an expert.
+// 4 experts with inner width 6. Each of 8 tokens chooses 2, so there are 4 rows per expert.
 std::vector<Case> experts() {
   const Shape z = {2, 4, 4}, chosen = {2, 4, 2}, s = {2, 4, 16};
   const In choice = {DType::kI32, chosen}, up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
-  const double one = 2.0 * 16 * 6 * 16;  // a product of 16 rows with one of the three matrices
+  const double one = 2.0 * 16 * 6 * 16;  // GEMM of 16 rows with one of the three matrices
   return {
       {"route", Route{.chosen = 2}, {x(z)}, {x(chosen), choice, x(z)}},
       {"route with a bias and groups",
