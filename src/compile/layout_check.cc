@@ -34,7 +34,7 @@ void check_sizes(const Layout& l) {
 // Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
 // the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
 void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
-  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
+  const int64_t inner = model::inner_width(m);
   const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
   int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);

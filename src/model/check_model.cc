@@ -143,8 +143,9 @@ void check_weights(const ModelConfig& m) {
   const auto layers = static_cast<double>(m.all_layers());
   const auto hidden = static_cast<double>(m.hidden);
   const auto experts = static_cast<double>(m.experts);
-  const double inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward)) +
-                       experts * (static_cast<double>(expert_width(m)) + 1);
+  const auto wide = static_cast<double>(m.wide_feed_forward);
+  const double inner = std::max(static_cast<double>(m.feed_forward), wide) +
+                       experts * (std::max(static_cast<double>(expert_width(m)), wide) + 1);
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const double vocabulary =
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);

@@ -61,9 +61,7 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
     auto kind = std::find_if(kinds.begin(), kinds.end(),
                              [&](const LayerKind& k) { return k.block == block; });
     if (kind == kinds.end())
-      kind = kinds.insert(
-          kind,
-          {block, {}, !nope, wide ? m.wide_feed_forward : m.feed_forward, m.experts > 0 && !dense});
+      kind = kinds.insert(kind, {block, {}, !nope, inner_width(m, l), has_experts(m, l)});
     kind->at.push_back(l);
   }
   return kinds;

@@ -44,8 +44,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId fed =
-      kind.experts ? w.experts("mlp", w.rms_norm("norm2", middle)) : feed_forward(w, middle, inner);
+  const ValueId fed = kind.experts ? w.experts("mlp", w.rms_norm("norm2", middle), inner)
+                                   : feed_forward(w, middle, inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 

@@ -67,10 +67,11 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_tensors(const ModelConfig& m, HfTensorList& list) {
-  const int64_t E = m.experts, M = expert_width(m), F = m.hidden;
+  const int64_t E = m.experts, F = m.hidden;
   add_llama_tensors(m, list);
   for (int64_t i = 0; i < m.layers; ++i) {
     if (!has_experts(m, i)) continue;
+    const int64_t M = inner_width(m, i);
     const std::string ours = fmt::format("layer{}.mlp.", i);
     const std::string theirs = fmt::format("model.layers.{}.block_sparse_moe.", i);
     list.same(ours + "router.weight", theirs + "gate.weight", {E, F});
