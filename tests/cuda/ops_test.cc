@@ -91,6 +91,14 @@ std::vector<Case> larger() {
       {"linear_cross_entropy of odd sizes",
        LinearCrossEntropy{},
        {x({2, 33, 12}), weight({75, 12}), ids({2, 33})}},
+      {"experts of several tiles",
+       Experts{.experts = kRows},
+       {x({2, 100, 20}), ids({2, 100, 2}), x({2, 100, 2}), weight({kRows, 12, 2, 20}),
+        weight({kRows, 20, 12})}},
+      {"experts that save in bf16",
+       Experts{.experts = kRows, .saves = true},
+       {bf16({2, 100, 72}), ids({2, 100, 2}), x({2, 100, 2}), bf16_weight({kRows, 70, 2, 72}),
+        bf16_weight({kRows, 72, 70})}},
       {"sum in bf16", Sum{.terms = 2}, {bf16({4, 40}), bf16({4, 40}), bf16_weight({40})}},
   };
 }
