@@ -98,7 +98,7 @@ std::vector<Case> experts() {
              .groups = 2,
              .groups_chosen = 1,
              .bias = true},
-       {x(z), known({4})},
+       {x(z), weight({4})},
        {x(chosen), choice, x(z)}},
       {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
       {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
