@@ -95,10 +95,10 @@ std::vector<Case> larger() {
        Experts{.experts = kRows},
        {x({2, 100, 20}), ids({2, 100, 2}), x({2, 100, 2}), weight({kRows, 12, 2, 20}),
         weight({kRows, 20, 12})}},
-      {"experts that save in bf16",
+      {"experts that save, of odd sizes",
        Experts{.experts = kRows, .saves = true},
-       {bf16({2, 100, 72}), ids({2, 100, 2}), x({2, 100, 2}), bf16_weight({kRows, 70, 2, 72}),
-        bf16_weight({kRows, 72, 70})}},
+       {x({2, 99, 67}), ids({2, 99, 2}), x({2, 99, 2}), weight({kRows, 35, 2, 67}),
+        weight({kRows, 67, 35})}},
       {"sum in bf16", Sum{.terms = 2}, {bf16({4, 40}), bf16({4, 40}), bf16_weight({40})}},
   };
 }

@@ -40,11 +40,12 @@ TEST_F(CudaTraining, LossesAndBiasesOfRouters) {
 }
 
 TEST_F(CudaTraining, PoliciesOfPrecision) {
-  for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
-    config::RunConfig c = train::tiny(model::Family::kLlama);
-    c.precision = p;
-    train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
-  }
+  for (const model::Family family : {model::Family::kLlama, model::Family::kMixtral})
+    for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
+      config::RunConfig c = train::tiny(family);
+      c.precision = p;
+      train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
+    }
 }
 
 // A sum in another order may turn a rounding to eight bits, so bounds are those of 16 bits.
