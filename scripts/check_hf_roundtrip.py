@@ -15,8 +15,8 @@ import torch
 import transformers
 from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
-                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM)
+                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -65,6 +65,13 @@ LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0, 2.5],
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 GEMMA3_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0}}
+def mixtral(**given):
+    sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, intermediate_size=56, num_local_experts=4,
+                 max_position_embeddings=32, sliding_window=None)
+    return MixtralForCausalLM(MixtralConfig(**(sizes | given)))
+
+
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 
@@ -120,6 +127,8 @@ CASES = {
     "gemma3, two rotaries": (decoder("Gemma3Text"), dict(
         head_dim=12, sliding_window=5, rope_parameters=GEMMA3_ROPES, final_logit_softcapping=2.0,
         layer_types=["sliding_attention", "full_attention", "full_attention"]), "f32"),
+    "mixtral": (mixtral, {}, "f32"),
+    "mixtral bf16, one expert per token": (mixtral, dict(num_experts_per_tok=1), "bf16"),
 }
 
 

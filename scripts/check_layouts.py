@@ -112,8 +112,8 @@ def draw_model(rng, tensor, chunks, family=None):
 
 
 def draw_experts(rng, model):
-    """Experts with one of several routers; now and then some layers without. Of one chosen expert with
-    the weight 1 the router's gradient would be but a rounding."""
+    """Samples experts with one of several routers, in some cases with a dense layer. At least two are
+    chosen: the renormalized weight of a single one is 1, so its router's gradient is rounding noise."""
     chosen = rng.randint(2, 3)
     router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
                          {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
@@ -200,7 +200,7 @@ def draw(rng, precision=None, family=None):
     attention = rng.choice(["fused", "materialised"])
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
-    if "model.experts" in model:  # a rounding of 16 bits may change which experts a token goes to
+    if "model.experts" in model:  # rounding to 16 bits may change the chosen experts
         precision = "fp32"
     optimizer = draw_optimizer(rng, model["model.family"], precision)
     tuning = draw_tuning(rng, optimizer)

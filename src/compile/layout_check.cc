@@ -35,7 +35,7 @@ void check_sizes(const Layout& l) {
 // Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
 // the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
 void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
-  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
+  const int64_t inner = model::inner_width(m);
   const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
   int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
@@ -53,17 +53,20 @@ void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
 }
 
-// Experts are divided among data ranks.
+// The experts are divided among data-parallel ranks.
 void check_expert(const model::ModelConfig& m, const Layout& l) {
   if (l.expert == 1) return;
   if (m.experts == 0)
     throw Error("layout.expert = {}: the model has no experts. Set it to 1.", l.expert);
-  if (l.data % l.expert != 0 || m.experts % l.expert != 0)
-    throw Error(
-        "layout.expert = {} does not divide {} = {}: the experts are divided among data ranks. "
-        "Possible here: {}.",
-        l.expert, l.data % l.expert != 0 ? "data" : "experts",
-        l.data % l.expert != 0 ? l.data : m.experts, divisors(std::gcd(l.data, m.experts)));
+  const auto divides = [&](const char* what, int64_t n) {
+    if (n % l.expert != 0)
+      throw Error(
+          "layout.expert = {} does not divide {} = {}: the experts are divided among data-parallel "
+          "ranks. Possible here: {}.",
+          l.expert, what, n, divisors(std::gcd(l.data, m.experts)));
+  };
+  divides("layout.data", l.data);
+  divides("model.experts", m.experts);
 }
 
 // A step consists of micro-batches of all data ranks, so its size is a multiple of data x micro.
@@ -78,10 +81,10 @@ void check_data(const Layout& l, const BatchSizes& batch) {
         below + step);
   }
   if (l.zero < 0 || l.zero > 3) throw Error("layout.zero = {}. Possible: 0, 1, 2, 3.", l.zero);
-  const int64_t apart = l.data / l.expert;
-  if (l.zero_group < 0 || (l.zero_group > 0 && apart % l.zero_group != 0))
+  const int64_t copies = l.data / l.expert;
+  if (l.zero_group < 0 || (l.zero_group > 0 && copies % l.zero_group != 0))
     throw Error("layout.zero_group = {} does not divide data{} = {}. Possible here: 0 (all), {}.",
-                l.zero_group, l.expert > 1 ? " / expert" : "", apart, divisors(apart));
+                l.zero_group, l.expert > 1 ? " / expert" : "", copies, divisors(copies));
 }
 
 // L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the

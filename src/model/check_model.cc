@@ -136,8 +136,9 @@ void check_router(const ModelConfig& m) {
          m.experts, fmt::join(divisors(m.experts), ", "));
   between("router.groups_chosen", r.groups_chosen, 1, r.groups);
   if (m.experts_per_token > m.experts / r.groups * r.groups_chosen)
-    fail("experts_per_token", "= {}, but {} groups of {} experts have only {}", m.experts_per_token,
-         r.groups_chosen, m.experts / r.groups, m.experts / r.groups * r.groups_chosen);
+    fail("experts_per_token", "= {}, expected at most {} ({} chosen groups of {} experts)",
+         m.experts_per_token, m.experts / r.groups * r.groups_chosen, r.groups_chosen,
+         m.experts / r.groups);
   within("router.scale", r.scale, 1e-6, 1e6);
 }
 
@@ -147,13 +148,17 @@ void check_experts(const ModelConfig& m) {
   between("expert_feed_forward", m.expert_feed_forward, 0, kMostWidth);
   check_numbers(m, "dense_layers", m.dense_layers);
   if (m.experts > 0 && !family.has_experts)
-    fail("experts", "= {}, but family {} has none. Remove it.", m.experts, name_of_entry(m.family));
+    fail("experts", "= {}, but family {} has no experts. Remove it.", m.experts,
+         name_of_entry(m.family));
   if (m.experts > 0) {
     between("experts_per_token", m.experts_per_token, 1, m.experts);
     return check_router(m);
   }
   if (m.experts_per_token != 0 || m.expert_feed_forward != 0 || !m.dense_layers.empty())
-    fail("experts", "= 0, so there are no experts_per_token, expert_feed_forward and dense_layers");
+    fail("experts",
+         "= 0, but experts_per_token, expert_feed_forward or dense_layers is given. Remove these "
+         "keys, or "
+         "set experts.");
 }
 
 // Windows, soft caps and the scale of scores, which attention of an encoder does not have.
@@ -185,8 +190,9 @@ void check_weights(const ModelConfig& m) {
   const auto layers = static_cast<double>(m.all_layers());
   const auto hidden = static_cast<double>(m.hidden);
   const auto experts = static_cast<double>(m.experts);
-  const double inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward)) +
-                       experts * (static_cast<double>(expert_width(m)) + 1);
+  const auto wide = static_cast<double>(m.wide_feed_forward);
+  const double inner = std::max(static_cast<double>(m.feed_forward), wide) +
+                       experts * (std::max(static_cast<double>(expert_width(m)), wide) + 1);
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const double vocabulary =
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);

@@ -1,12 +1,11 @@
-// Writes a layer's experts: a router, whose logits are f32, and the gated experts. Weights of
-// experts are divided over the expert axis, and over the tensor axis as those of an MLP.
+// Writes a router, whose logits are f32, and gated experts in place of an MLP. The weights of
+// experts are split over the expert axis, and over the tensor axis like those of an MLP.
 #include "model/forward.h"
-#include "model/hf_names.h"
 
 namespace tessera::model {
 
-ValueId BlockWriter::experts(const std::string& name, ValueId x) {
-  const int64_t E = model_.experts, M = expert_width(model_), F = model_.hidden;
+ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner) {
+  const int64_t E = model_.experts, M = inner, F = model_.hidden;
   const RouterConfig& r = model_.router;
   const std::string router = name + ".router";
   const ValueId logits = builder_.emit_one(Matmul{.out = DType::kF32}, router,

@@ -112,8 +112,8 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
       kind = kinds.insert(kind, {.block = block,
                                  .at = {},
                                  .rotary = !nope,
-                                 .feed_forward = wide ? m.wide_feed_forward : m.feed_forward,
-                                 .experts = m.experts > 0 && !dense,
+                                 .feed_forward = inner_width(m, l),
+                                 .experts = has_experts(m, l),
                                  .window = window,
                                  .rotary_base = window > 0 ? m.window_rotary_base : 0});
     }

@@ -53,7 +53,7 @@ struct LayerKind {
   std::string block;        // its unique name: "layer", "layer_nope", "layer_wide", …
   std::vector<int64_t> at;  // the numbers of its layers, rising; none: it is no layer
   bool rotary = true;
-  int64_t feed_forward = 0;
+  int64_t feed_forward = 0;  // inner width of the MLP or of each expert
   bool experts = false;
   int64_t window = 0;               // keys that a query sees; 0: all
   double rotary_base = 0;           // 0: the base and scaling of the model
@@ -120,9 +120,9 @@ class BlockWriter {
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
-  // A router and experts in place of the MLP: name.router.weight [E, F], name.experts.up.weight
-  // [E, M, 2, F] and name.experts.down.weight [E, F, M].
-  ValueId experts(const std::string& name, ValueId x);
+  // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
+  // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M].
+  ValueId experts(const std::string& name, ValueId x, int64_t inner);
   // Dropout with the model's probability, or with the given one. Returns x if the probability
   // is 0.
   ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});

@@ -91,8 +91,8 @@ int64_t inner_width(const ModelConfig& model) {
 
 int64_t inner_width(const ModelConfig& model, int64_t layer) {
   const std::vector<int64_t>& wide = model.wide_layers;
-  return std::binary_search(wide.begin(), wide.end(), layer) ? model.wide_feed_forward
-                                                             : inner_width(model);
+  if (std::binary_search(wide.begin(), wide.end(), layer)) return model.wide_feed_forward;
+  return has_experts(model, layer) ? expert_width(model) : inner_width(model);
 }
 
 bool has_experts(const ModelConfig& model, int64_t layer) {

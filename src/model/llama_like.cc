@@ -69,8 +69,10 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId attended = norm_after(w, form, "norm1", mixed);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId inner = kind.experts ? w.experts("mlp", norm_before(w, form, "norm2", middle))
-                                     : feed_forward(w, form, middle, kind.feed_forward);
+  const int64_t width = kind.feed_forward;
+  const ValueId inner = kind.experts
+                            ? w.experts("mlp", norm_before(w, form, "norm2", middle), width)
+                            : feed_forward(w, form, middle, width);
   const ValueId fed = norm_after(w, form, "norm2", inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
@@ -218,7 +220,7 @@ void add_head_norms(const LayerNames& n, HeadNormForm form, HfTensorList& list) 
   list.flat(ours + "k_norm.gain", theirs + "k_norm.weight", key, {key.elements()});
 }
 
-// Experts are added by families that have them.
+// The tensors of experts are left to families that have them.
 void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTensorList& list) {
   const int64_t K = key_value_heads(m);
   const LayerNames n = {fmt::format("layer{}.", layer),

@@ -1,9 +1,9 @@
-// Mixtral (Jiang et al. 2024): LLaMA with experts in place of the MLP, of which a token passes two.
+// Mixtral (Jiang et al. 2024): LLaMA with experts in place of the MLP, two per token.
 //
 //   ours                                 Hugging Face: model.layers.I.block_sparse_moe.…
 //   layerI.mlp.router.weight [E,F]       gate.weight
-//   layerI.mlp.experts.up.weight         experts.J.w1.weight [M,F], the gate, and w3.weight, the
-//     [E,M,2,F]                          value, of expert J
+//   layerI.mlp.experts.up.weight         experts.J.w1.weight [M,F] (gate) and experts.J.w3.weight
+//     [E,M,2,F]                          (value)
 //   layerI.mlp.experts.down.weight       experts.J.w2.weight [F,M]
 //     [E,F,M]
 //   all else                             as in llama_like.cc
@@ -67,10 +67,11 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_tensors(const ModelConfig& m, HfTensorList& list) {
-  const int64_t E = m.experts, M = expert_width(m), F = m.hidden;
+  const int64_t E = m.experts, F = m.hidden;
   add_llama_tensors(m, kForm, list);
   for (int64_t i = 0; i < m.layers; ++i) {
     if (!has_experts(m, i)) continue;
+    const int64_t M = inner_width(m, i);
     const std::string ours = fmt::format("layer{}.mlp.", i);
     const std::string theirs = fmt::format("model.layers.{}.block_sparse_moe.", i);
     list.same(ours + "router.weight", theirs + "gate.weight", {E, F});

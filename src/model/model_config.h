@@ -94,7 +94,7 @@ struct ModelConfig {
     visit("no_rope_layers", self.no_rope_layers,
           "numbers of the layers without rotary embedding, from 0: [3, 7] (NoPE)");
     visit("wide_layers", self.wide_layers,
-          "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
+          "numbers of the layers whose MLP or experts have another inner width, from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
     visit("experts", self.experts, "experts per layer, in place of the MLP; 0: none");

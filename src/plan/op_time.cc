@@ -108,14 +108,14 @@ double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const Dev
   return product_s(product, d) + rounding + (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
 }
 
-// Products one after the other, and at least the time of what they read and write.
+// GEMMs run one after the other; the time is at least that of the bytes that they move.
 double products_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   double s = 0;
   for (const ProductShape& p : cost.products) s += product_s(p, d);
   return std::max(s, moved_s(op, cost, values, d));
 }
 
-// Where ranks share the experts, all of them wait for the busiest.
+// Where experts are divided over ranks, all ranks wait for the busiest one.
 double experts_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                  const Software& software) {
   const bool gradient = op.is<ExpertsGrad>();

@@ -92,7 +92,7 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
 
 namespace {
 
-// The f32 sums of tokens, and the rows that are worked on together.
+// Returns the bytes of the f32 sums of tokens and of the rows that are processed together.
 int64_t workspace_of_experts(const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
   const Shape& up = values[op.inputs[3]].shape;

@@ -5,7 +5,7 @@
 namespace tessera::plan {
 namespace {
 
-constexpr double kMostImbalance = 1e4;  // all tokens to one of so many ranks
+constexpr double kMostImbalance = 1e4;  // all tokens to one of 10,000 ranks
 
 void check_time(double s, const char* key, const Places& places) {
   constexpr double kMost = 10;  // no program waits this long for its host

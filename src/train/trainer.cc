@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
 #include "data/batches.h"
@@ -30,14 +31,13 @@ size_t program_of(const config::BatchSection& b, int64_t step) {
   return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
 }
 
-// `report` has sums over the loss tokens.
+// Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts.
 std::optional<RouterResult> router_of(const model::ModelConfig& m, const double* report) {
   int64_t layers = 0;
   for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
   if (layers == 0) return std::nullopt;
   const double tokens = std::max(report[kLossTokens], 1.0);
-  return RouterResult{report[kRouterLoss] / tokens,
-                      report[kBusiestExpert] / tokens / static_cast<double>(layers)};
+  return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers)};
 }
 
 // Returns views of what this rank owns of the pieces of a program.
@@ -92,7 +92,7 @@ void Trainer::initialise() {
 
 int64_t Trainer::data_rank() const {
   const runtime::Position& p = machine_->position();
-  return group_index(p.mesh, GroupRef::along({AxisKind::kReplica, AxisKind::kShard}), p.at);
+  return group_index(p.mesh, data_ranks(), p.at);
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {

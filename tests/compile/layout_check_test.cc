@@ -130,10 +130,10 @@ TEST(LayoutCheck, ExpertsAreDividedAmongDataRanks) {
   EXPECT_EQ(said(l, m), "");
   l.expert = 3;
   EXPECT_EQ(said(l, m),
-            "layout.expert = 3 does not divide experts = 8: the experts are divided among data "
-            "ranks. Possible here: 1, 2.");
+            "layout.expert = 3 does not divide model.experts = 8: the experts are divided among "
+            "data-parallel ranks. Possible here: 1, 2.");
   l.expert = 4;
-  EXPECT_NE(said(l, m).find("does not divide data = 6"), std::string::npos);
+  EXPECT_NE(said(l, m).find("does not divide layout.data = 6"), std::string::npos);
   l.expert = 2;
   l.zero_group = 2;
   EXPECT_EQ(

@@ -95,11 +95,11 @@ std::vector<Case> products() {
   };
 }
 
-// E = 4 experts of I = 6, of which each of 8 tokens chooses 2: 4 rows an expert.
+// 4 experts with inner width 6. Each of 8 tokens chooses 2, so there are 4 rows per expert.
 std::vector<Case> experts() {
   const Shape z = {2, 4, 4}, chosen = {2, 4, 2}, s = {2, 4, 16};
-  const In choice = {DType::kI32, chosen}, up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
-  const double one = 2.0 * 16 * 6 * 16;  // a product of 16 rows with one of the three matrices
+  const In choice = ids(chosen), up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
+  const double one = 2.0 * 16 * 6 * 16;  // GEMM of 16 rows with one of the three matrices
   return {
       {"route", Route{.chosen = 2}, {x(z)}, {x(chosen), choice, x(z)}},
       {"route with a bias and groups",
@@ -108,19 +108,19 @@ std::vector<Case> experts() {
              .groups = 2,
              .groups_chosen = 1,
              .bias = true},
-       {x(z), known({4})},
+       {x(z), weight({4})},
        {x(chosen), choice, x(z)}},
       {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
       {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
       {"balance_update", BalanceUpdate{.rate = 0.001}, {x({32}), report()}, {x({32})}},
       {"router_loss",
        RouterLoss{{.balance = 0.01, .z = 0.001}},
-       {x(z), x(z), choice, ids({2, 4})},
+       {x(z), known(z), choice, ids({2, 4})},
        {report()}},
-      {"router_loss_grad", RouterLossGrad{}, {x(z), x(z), choice, ids({2, 4})}, {x(z)}},
+      {"router_loss_grad", RouterLossGrad{}, {x(z), known(z), choice, ids({2, 4})}, {x(z)}},
       {"router_loss_grad with a loss scale",
        RouterLossGrad{.of = {}, .scaled = true},
-       {x(z), x(z), choice, ids({2, 4}), step()},
+       {x(z), known(z), choice, ids({2, 4}), step()},
        {x(z)}},
       {"experts", Experts{.experts = 4}, {x(s), choice, x(chosen), up, down}, {x(s)}, 3 * one},
       {"experts that save",

@@ -7,7 +7,7 @@
 namespace tessera::kernels {
 namespace {
 
-// Which experts a token chooses, in rising order.
+// Returns the experts of a token in rising order.
 using Choice = std::function<std::vector<int64_t>(int64_t token)>;
 
 struct Problem {
@@ -50,7 +50,7 @@ double silu_slope(double g) {
   return s + g * s * (1 - s);
 }
 
-// In double, expert by expert. Only experts [first, last) take part.
+// Computes in double, pair by pair, with the experts [first, last) only.
 struct Reference {
   Numbers y, dx, dw, dup, ddown, pairs;
 
@@ -104,8 +104,8 @@ struct Results {
   Array y, dx, dw, dup, ddown, pairs;
 };
 
-// Runs the experts [first, last) as a rank that has these. `given`: what the weights' gradients
-// hold before, which is added to.
+// Runs the experts [first, last) as a rank that has only these. `given`: the initial value of the
+// weights' gradients, which the kernel adds to.
 Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threads,
             double given = 0) {
   const int64_t own = last - first;
@@ -199,7 +199,7 @@ TEST(Experts, GradientsOfWeightsAreAddedTo) {
   EXPECT_LT(distance(r.ddown, wanted.ddown), 1e-6);
 }
 
-// An expert without tokens: its gradients are zeros where they are written.
+// The gradients of an expert without tokens are zeros where they are written.
 TEST(Experts, UnusedOnesHaveZeroGradients) {
   const Problem p(20, 16, 8, 4, 2, all_to({1, 3}));
   const Results r = run(p, 0, p.e, false, 1);
@@ -207,8 +207,8 @@ TEST(Experts, UnusedOnesHaveZeroGradients) {
   for (int64_t i = 0; i < p.h * p.i; ++i) EXPECT_EQ(r.ddown.at(2 * p.h * p.i + i), 0);
 }
 
-// Ranks that divide the experts add up to one that has all of them; the gradients of weights are
-// the same bits.
+// The outputs of ranks that divide the experts sum to those of one rank; gradients of weights are
+// bitwise equal.
 TEST(Experts, RanksAddUp) {
   const Problem p(150, 32, 16, 8, 3, spread(8, 3));
   const Results all = run(p, 0, 8, false, 1);
@@ -232,7 +232,7 @@ TEST(Experts, ThreadsDoNotChangeBits) {
     expect_same_for_any_threads([&](int threads) { return run(p, 0, 8, true, threads).*part; });
 }
 
-// The workspace is a function of shapes, and does not grow with the number of experts.
+// The workspace hardly grows with the number of experts.
 TEST(Experts, WorkspaceIsThatOfATile) {
   ExpertsShape s{.tokens = 4096,
                  .hidden = 64,

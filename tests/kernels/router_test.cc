@@ -24,7 +24,7 @@ Row scores_of(RouterScoreKind kind, const Row& z) {
   return s;
 }
 
-// By sorting: groups by the sum of their two best, then experts.
+// Sorts the groups by the sum of their two best experts, then the experts of the best groups.
 std::vector<int64_t> chosen_of(const RouterForm& form, const Row& value, int64_t k) {
   const auto size = value.size() / static_cast<size_t>(form.groups);
   std::vector<std::pair<double, int64_t>> groups;
@@ -116,7 +116,7 @@ TEST(Router, ARowOfNaNHasAValidChoice) {
   EXPECT_TRUE(std::isnan(weights.at(0)));
 }
 
-// By differences: <dw, weights(z)> with the choice held.
+// Compares with differences of <dw, weights(z)> for a fixed choice.
 TEST(Router, GradientOfTheWeights) {
   constexpr int64_t kN = 5, kE = 6, kK = 2;
   constexpr double kStep = 1e-5;
@@ -168,7 +168,7 @@ struct Losses {
     for (int64_t i = 0; i < kT * kK; ++i) n[static_cast<size_t>(choice.at(b * kT * kK + i))] += 1;
     return n;
   }
-  // The formula of the header, with element `moved` of z raised by `step`.
+  // Returns the formula of the header with element `moved` of z increased by `step`.
   double loss(int64_t moved, double step) const {
     double all = 0;
     for (int64_t b = 0; b < kB; ++b) {
@@ -209,7 +209,7 @@ TEST(RouterLoss, IsTheFormula) {
 }
 
 TEST(RouterLoss, OfEvenLoadsIsTheCoefficient) {
-  // Tokens take turns, and all scores are equal: the least that the loss can be.
+  // All loads and scores are equal, so the loss is minimal.
   const Array z = Array::full({1, 4, 4}, 0), scores = Array::full({1, 4, 4}, 0.25);
   Array choice({1, 4, 1}, DType::kI32), labels = Array::full({1, 4}, 0, DType::kI32);
   for (int64_t t = 0; t < 4; ++t) choice.set(t, static_cast<double>(t));

@@ -90,6 +90,12 @@ TEST(HfNames, WideLayersHaveTheirOwnWidth) {
     m.wide_layers = {1};
     m.wide_feed_forward = 28;
     const auto names = by_name(m);
+    if (m.experts > 0) {
+      EXPECT_EQ(names.at("layer0.mlp.experts.down.weight").shape, (Shape{m.experts, F, M}));
+      EXPECT_EQ(names.at("layer1.mlp.experts.down.weight").shape, (Shape{m.experts, F, 28}));
+      EXPECT_EQ(names.at("layer1.mlp.experts.up.weight").shape[1], 28);
+      continue;
+    }
     EXPECT_EQ(names.at("layer0.mlp.down.weight").shape, (Shape{F, M}));
     EXPECT_EQ(names.at("layer1.mlp.down.weight").shape, (Shape{F, 28}));
     EXPECT_EQ(names.at("layer1.mlp.up.weight").shape[0], 28);

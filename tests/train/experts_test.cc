@@ -1,5 +1,5 @@
-// A mixture of experts in whole training steps: routers that send all tokens to one expert, and the
-// biases that follow the load.
+// Training steps of a mixture of experts: all tokens to one expert, and biases that follow the
+// load.
 #include <cstring>
 
 #include "compile/compile.h"
@@ -8,7 +8,7 @@
 namespace tessera::train {
 namespace {
 
-// Trains with the routers at zero: all scores are equal, so the first experts get all tokens.
+// Trains with routers of zeros: all scores are equal, so the first experts get all tokens.
 class ZeroRouters {
  public:
   explicit ZeroRouters(const config::RunConfig& c)
@@ -47,14 +47,14 @@ config::RunConfig of_experts(int64_t chosen) {
   return c;
 }
 
-// The buffers were planned without the routers, and no token is dropped.
+// Buffers do not depend on the choice, and no token is dropped.
 TEST(Experts, AllTokensToOneExpertTrain) {
   config::RunConfig c = of_experts(1);
   c.model.router.balance_loss = 0.1;
   ZeroRouters run(c);
   const StepResult first = run.step(1, 1e-3);
   ASSERT_TRUE(first.finite && first.router);
-  EXPECT_DOUBLE_EQ(first.router->busiest, 8);  // of 8 experts one has all
+  EXPECT_DOUBLE_EQ(first.router->busiest, 8);  // one of 8 experts has all tokens
   // Scores are 1/8 each: E · Σ n/N · P = 1 in each of two layers.
   EXPECT_NEAR(first.router->loss, 2 * 0.1, 1e-6);
   const StepResult second = run.step(2, 1e-3);
@@ -85,7 +85,7 @@ TEST(Experts, BiasesFollowTheLoad) {
   EXPECT_EQ(run.biases(1), expected);
 }
 
-// They stay f32 in all precisions, so that steps of any size move them.
+// Biases are f32 in every precision, so that steps of any size change them.
 TEST(Experts, BiasesAreF32) {
   config::RunConfig c = of_experts(2);
   c.precision = compile::Precision::kBf16;
@@ -95,8 +95,8 @@ TEST(Experts, BiasesAreF32) {
   for (const float b : run.biases(1)) EXPECT_TRUE(b == 0 || std::abs(b) == 1e-3f) << b;
 }
 
-// Biases are no part of the gradient's norm: the norm is that without them.
-TEST(Experts, BiasesAreNoPartOfTheNorm) {
+// The gradient norm does not include the biases.
+TEST(Experts, TheGradientNormIsWithoutBiases) {
   config::RunConfig c = of_experts(2);
   const Curve without = run(c, 1);
   c.model.router.bias = true;

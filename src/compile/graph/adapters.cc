@@ -94,7 +94,7 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   builder.emit(Sum{.terms = 2}, origin, {base, change}, {y});
 }
 
-// Products with a weight, but those of routers, which give f32.
+// Returns true for GEMMs with a weight, except a router's, whose output is f32.
 bool is_adaptable(const Graph& g, const Op& op) {
   const Matmul* const a = op.if_as<Matmul>();
   return a != nullptr && !a->out && g[op.inputs[1]].role == Role::kWeight;

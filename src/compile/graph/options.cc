@@ -55,7 +55,7 @@ void keep_masks(Graph& graph) {
 
 void save_expert_pairs(Graph& graph) {
   replace_ops<Experts>(graph, [&](Block& block, const Op& op, Experts saves) {
-    Builder b(graph, block.forward, index_of(graph, op), block.name);
+    Builder b(graph, block.forward, index_of(graph, op), "");
     saves.saves = true;
     b.emit(saves, op.origin, op.inputs, op.outputs);
   });

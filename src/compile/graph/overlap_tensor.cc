@@ -27,9 +27,9 @@ int64_t sequences_of(const Graph& g, const std::vector<Op>& ops) {
   return 0;
 }
 
-// Whether all operands of which a chunk takes a part have that many sequences. The first dimension
-// of a weight may have that extent by chance, and the first op that adds to its gradient writes all
-// of it, so ops that add to gradients stay whole.
+// Returns true if all operands that an op reads or writes by chunks have that number of sequences.
+// Ops that add to gradients stay whole: the first dimension of a weight may have that extent by
+// chance, and the first op that adds to its gradient writes all of it.
 bool has_sequences(const Graph& g, const Op& op, int64_t sequences) {
   const auto chunked = chunked_operands(op, g.values);
   if (!chunked) return false;

@@ -27,13 +27,13 @@ Fp8Format* fp8_format(Op& op) {
   return nullptr;
 }
 
-// Sets `scaled` of an op that computes the gradient of a loss. Returns true if it did.
+// Sets `scaled` of an op that computes the gradient of a loss. Returns true if the op is one.
 bool set_scaled(auto& loss) {
   if constexpr (requires { loss.scaled; }) {
     if constexpr (requires { loss.gradient; }) {
       loss.scaled = loss.gradient;
       return loss.gradient;
-    } else {  // the gradient of a loss that is an op of its own
+    } else {  // a loss whose gradient is an op of its own
       loss.scaled = true;
       return true;
     }
@@ -75,7 +75,7 @@ void multiply_in_fp8(Graph& graph) {
       if (product / s->elements() % kMultiple != 0) return false;
     return true;
   };
-  // Products that give f32 are those of routers, which stay as precise as they are.
+  // GEMMs outside the loss with an output of f32 are those of routers, which keep their precision.
   std::set<ValueId> routers;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward)

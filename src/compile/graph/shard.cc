@@ -125,7 +125,7 @@ void Sharder::place_inputs() {
     for (const AxisKind a : axes_) {
       int8_t& p = v.sharding.place[a];
       if (v.role == Role::kWeight) p = declared(model, a);
-      if (is_batch(v.role) && is_data(static_cast<AxisKind>(a))) p = 0;
+      if (is_batch(v.role) && is_data(a)) p = 0;
       if (v.role == Role::kReport) p = kPartial;
     }
   }

@@ -10,8 +10,8 @@
 namespace tessera::compile {
 namespace {
 
-// Axes, but those that all weights are shared over, over which what is computed with a shared
-// weight differs. Experts are divided over kExpert, over which all else is shared.
+// Returns the axes over which the gradient of a weight is partial, except kReplica and kShard, over
+// which that of every weight is. Experts are split over kExpert; all other weights are shared.
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a :

@@ -27,10 +27,11 @@ ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
   return kNone;
 }
 
-// Biases of routers are moved by the experts' load: nothing is kept of them, and their sums are no
-// gradients, so the norm leaves them out.
+// Returns true for biases of routers, which follow the load of the experts. They have no optimizer
+// state, and their sums are not gradients, so the gradient norm is without them.
 bool is_balance(const WeightGroup& g) { return g.policy == kBalancePolicy; }
 
+// Returns the reduced gradients of a group that this rank updates.
 ValueId complete_sums(Lowering& low, const WeightGroup& g) {
   const ZeroPlan& zero = low.context.zero;
   return flat(low, zero.reduces_each ? g.gradients_shard : g.gradients, zero.divides_optimizer());

@@ -1,7 +1,7 @@
 // Rules of the experts. Splitting e is expert parallelism: every rank reads all tokens and adds the
 // terms of its experts, so outputs are partial. Splitting i, the inner width, is tensor parallelism
-// as in a dense layer. The pairs are those of a token's own experts wherever these are, so an op
-// that saves them is not split over e.
+// as in a dense layer. An op that saves the pairs of a token needs all experts that the token
+// chose, so it is not split over e.
 #include "ir/ops/experts.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ ShardingRule sharding(const Op& op, ValueSpan) {
       {"bth", "btk", "btk", "eiph", "ehi"}, {"bth"}, saves ? "btki" : "btkei", {{2}, {4}}};
   if (!saves) return r;
   r.outputs.push_back("btkip");
-  r.linear.clear();  // the pairs are linear in none of the two
+  r.linear.clear();  // the pairs are linear in neither
   return r;
 }
 
@@ -85,9 +85,9 @@ void gradient(Gradients& g, const Op& op) {
   g.add(input(op, Experts::kWeights), out[1]);
 }
 
-// The products of all experts as one batch, with the pairs of a token and an expert divided evenly.
+// The GEMMs of the forward as batches over the experts, with rows divided evenly among the experts.
 struct Products {
-  ProductShape up, down;  // of the forward
+  ProductShape up, down;
 };
 Products products_of(int64_t experts, const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];

@@ -1,5 +1,5 @@
-// Rules of routing and of the losses of routers. Tokens are independent in routing; a loss is of a
-// whole sequence, so it can be divided by sequences alone.
+// Rules of routing and of router losses. Routing treats tokens independently; a loss needs a whole
+// sequence, so it can only be split by sequences.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -39,7 +39,7 @@ ShardingRule sharding(const Op& op, ValueSpan) {
   if (op.as<Route>().bias) r.inputs.push_back("e");
   return r;
 }
-// Linear in dw: a partial dw gives partial gradients of the logits.
+// Linear in dw: if dw is partial, so are the gradients of the logits.
 ShardingRule sharding_grad(const Op&, ValueSpan) {
   return {{"bte", "btk", "btk"}, {"bte"}, "bt", {{2}}};
 }

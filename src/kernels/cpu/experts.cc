@@ -1,11 +1,10 @@
-// The experts on the CPU. Tiles follow one another, and all threads work on each: a tile is a few
-// hundred rows, so its products are large, and the sums keep their order without a buffer of all
-// rows. A product of the library has a fixed number of rows, so there is one for each size of a
-// short list, and an expert's rows are cut into tiles of these sizes; missing rows are zeros.
-// Workspace:
+// The experts on the CPU. Tiles run one after the other, and all threads work on each: a tile has
+// up to 512 rows, so its GEMMs are large, and sums keep their order without a buffer of all rows. A
+// prepared GEMM has a fixed number of rows, so there is one per size of a short list. An expert's
+// rows are cut into tiles of these sizes; missing rows are zeros. Workspace:
 //
-//   [ starts | order | sums f32 [N, H] | tile: x, dy, pairs, h, dh, out f32 | scratch of products ]
-//                      unless y is f32         dy and dh: of the gradient
+//   [ starts | order | sums f32 [N, H] | tile: x, dy, pairs, h, dh, out f32 | scratch of GEMMs ]
+//                      unless y is f32         dy and dh: in the gradient
 #include "kernels/experts.h"
 
 #include <algorithm>
@@ -35,7 +34,7 @@ constexpr int64_t kAlignment = 64;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Rising: 16, 24, 32, 48, … No tile has more rows than there are tokens.
+// Returns 16, 24, 32, 48, … up to the number of tokens (rounded up to 16) or 512.
 std::vector<int64_t> tile_sizes(int64_t tokens) {
   const int64_t most = std::min(kMostRows, (tokens + kLeastRows - 1) / kLeastRows * kLeastRows);
   std::vector<int64_t> sizes;
@@ -47,11 +46,11 @@ std::vector<int64_t> tile_sizes(int64_t tokens) {
   return sizes;
 }
 
-// The products of a tile of so many rows.
+// The GEMMs of a tile with a given number of rows.
 struct TileProducts {
   int64_t rows;
-  std::optional<Matmul> up, down;                   // of the forward
-  std::optional<Matmul> dh, d_down, dx_rows, d_up;  // of the gradient
+  std::optional<Matmul> up, down;                   // forward
+  std::optional<Matmul> dh, d_down, dx_rows, d_up;  // gradient
 
   TileProducts(const ExpertsShape& s, int64_t n, const CpuFeatures& cpu, int threads) : rows(n) {
     const int64_t H = s.hidden, I = s.inner;
@@ -87,7 +86,7 @@ struct TileProducts {
   }
 };
 
-// A part of the workspace.
+// A range of the workspace.
 struct Region {
   int64_t offset = 0;
   template <class T>
@@ -109,7 +108,7 @@ struct CpuExperts::Plan {
 
   int64_t pair_count() const { return shape.tokens * shape.chosen; }
   int64_t row_bytes(int64_t columns) const { return columns * size_of(shape.dtype); }
-  // The rows of an expert, as pairs of a token and a choice, in the order of tokens.
+  // Lists the pairs of a token and a choice by expert, then by token.
   void sort(const ExpertsOperands& o, std::byte* w) const;
   const TileProducts& for_rows(int64_t rows) const;
 
@@ -117,7 +116,7 @@ struct CpuExperts::Plan {
     const TileProducts* products;
     int64_t expert, rows;
     const int64_t* pairs;  // token · K + choice of each row
-    bool first;            // of its expert
+    bool first;            // the first tile of its expert
   };
   void run_tile(const ExpertsOperands& o, const Tile& t, float* to, std::byte* w) const;
   void gradient_of_tile(const ExpertsOperands& o, const Tile& t, float* to, std::byte* w) const;
@@ -172,9 +171,10 @@ void CpuExperts::Plan::sort(const ExpertsOperands& o, std::byte* w) const {
   begins[0] = 0;
 }
 
-// The smallest size that wastes little, or else the largest that fits.
+// Returns the smallest size >= rows if it wastes at most an eighth of the rows; else the next
+// smaller.
 const TileProducts& CpuExperts::Plan::for_rows(int64_t rows) const {
-  constexpr int64_t kWaste = 8;  // one part in eight
+  constexpr int64_t kWaste = 8;
   const auto larger = std::find_if(products.begin(), products.end(),
                                    [&](const TileProducts& p) { return p.rows >= rows; });
   if (larger == products.end()) return products.back();
@@ -188,7 +188,7 @@ TensorView CpuExperts::Plan::view(std::byte* data, const Tile& t, int64_t column
   return {data, shape.dtype, paired ? Shape{n, columns, 2} : Shape{n, columns}};
 }
 
-// Rows of [N, H] of the tile's tokens, and zeros for those that are missing.
+// Copies the tile's rows of `from` [N, H]; missing rows become zeros.
 void CpuExperts::Plan::gather(const Tile& t, const void* from, std::byte* to) const {
   const auto bytes_of_row = static_cast<size_t>(row_bytes(shape.hidden));
   parallel_rows(t.products->rows, shape.hidden, threads, [&](int64_t begin, int64_t end) {
@@ -204,7 +204,7 @@ void CpuExperts::Plan::gather(const Tile& t, const void* from, std::byte* to) co
   });
 }
 
-// Copies the tile's pairs to where all pairs are kept, or from there.
+// Copies the tile's pairs to the saved pairs of all tokens, or from them.
 void CpuExperts::Plan::move_pairs(const ExpertsOperands& o, const Tile& t, std::byte* rows,
                                   bool save) const {
   const auto n = static_cast<size_t>(row_bytes(2 * shape.inner));
@@ -237,8 +237,8 @@ void CpuExperts::Plan::activate(const Tile& t, std::byte* w) const {
                              view(h.in<std::byte>(w), t, shape.inner, false)});
 }
 
-// Adds the rows of `out`, times their factors (none: 1), to those of their tokens. A token is in a
-// tile once.
+// Adds the rows of `out`, times their factors (nullptr: 1), to the rows of their tokens. A tile has
+// a token at most once.
 void CpuExperts::Plan::add_rows(const Tile& t, const float* factors, float* to,
                                 std::byte* w) const {
   const float* const rows = out.in<float>(w);
@@ -263,8 +263,8 @@ void CpuExperts::Plan::run_tile(const ExpertsOperands& o, const Tile& t, float* 
   add_rows(t, o.weights, to, w);
 }
 
-// With D = dy of the rows: dh = D down, dw = <dh, h>, then both times w; ddown += Dᵀ h,
-// dp = gate'(p) dh, dup += dpᵀ x, dx = dp up.
+// With the rows D of dy: dh = D down, dw = <dh, h>; h and dh are then multiplied by w;
+// ddown += Dᵀ h, dp = gate'(p) dh, dup += dpᵀ x, dx = dp up.
 void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t, float* to,
                                         std::byte* w) const {
   const Launch with_scratch = {.workspace = scratch.in<void>(w)};
@@ -300,7 +300,7 @@ void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t,
   add_rows(t, nullptr, to, w);
 }
 
-// The gradients of an expert without tokens, where they are written and not added to.
+// Clears the gradients of an expert without tokens where they are written and not added to.
 void CpuExperts::Plan::clear_unused(const ExpertsOperands& o, int64_t expert) const {
   const int64_t up = 2 * shape.inner * shape.hidden, down = shape.hidden * shape.inner;
   const auto clear = [&](void* all, int64_t n) {

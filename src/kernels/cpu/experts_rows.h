@@ -1,4 +1,4 @@
-// What the vector code of the experts works on: rows of one tile.
+// Arguments of the vectorized loops over the rows of a tile of experts.
 #pragma once
 
 #include <cstdint>

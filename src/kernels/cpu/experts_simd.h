@@ -1,4 +1,4 @@
-// Rows of the experts' tiles, for one instruction set.
+// Loops over the rows of a tile of experts, for one instruction set.
 #include "kernels/cpu/experts_rows.h"
 #include "kernels/cpu/simd.h"
 

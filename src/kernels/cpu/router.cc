@@ -1,5 +1,5 @@
-// The router on the CPU: rows in parallel, each by itself; losses by sequences, added in their
-// order.
+// The router on the CPU: rows and sequences run in parallel; the losses of the sequences are then
+// added in order.
 #include "kernels/router.h"
 
 #include <algorithm>
@@ -13,8 +13,6 @@
 
 namespace tessera::kernels {
 namespace {
-
-constexpr float kLeastSum = 1e-20f;
 
 // Extents of a router's values.
 struct Sizes {
@@ -38,35 +36,11 @@ void score_row(RouterScoreKind kind, const float* z, int64_t n, float* s) {
   for (int64_t e = 0; e < n; ++e) s[e] /= sum;
 }
 
-float chosen_sum(const RouterForm& form, const float* s, const int32_t* choice, int64_t chosen) {
-  if (!form.renormalize) return 1;
-  float sum = kLeastSum;
-  for (int64_t j = 0; j < chosen; ++j) sum += s[choice[j]];
-  return sum;
-}
-
-// The gradient of the logits by that of the scores, in place.
-void logits_gradient(RouterScoreKind kind, const float* s, int64_t n, float* d) {
-  float mean = 0;
-  if (kind == RouterScoreKind::kSoftmax)
-    for (int64_t e = 0; e < n; ++e) mean += s[e] * d[e];
-  for (int64_t e = 0; e < n; ++e)
-    d[e] = kind == RouterScoreKind::kSoftmax ? s[e] * (d[e] - mean) : s[e] * (1 - s[e]) * d[e];
-}
-
 double log_sum_exp(const float* z, int64_t n) {
   const float most = *std::max_element(z, z + n);
   double sum = 0;
   for (int64_t e = 0; e < n; ++e) sum += std::exp(static_cast<double>(z[e] - most));
   return static_cast<double>(most) + std::log(sum);
-}
-
-// What scores of a token are divided by in the balance loss.
-float score_sum(RouterScoreKind kind, const float* s, int64_t n) {
-  if (kind == RouterScoreKind::kSoftmax) return 1;
-  float sum = kLeastSum;
-  for (int64_t e = 0; e < n; ++e) sum += s[e];
-  return sum;
 }
 
 // Counts the choices of each expert in a sequence.
@@ -81,7 +55,7 @@ int64_t labelled(const int32_t* labels, int64_t n) {
   return std::count_if(labels, labels + n, [](int32_t l) { return l != kIgnoredLabel; });
 }
 
-// The losses of one sequence, and the load of its busiest expert over the mean.
+// The losses of one sequence, the load of its busiest expert / mean load, and its loss tokens.
 struct SequenceLoss {
   double loss = 0, busiest = 0, weight = 0;
 };

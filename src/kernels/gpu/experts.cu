@@ -1,9 +1,9 @@
-// The experts on the GPU: tiles are worked off in waves, so that the buffers of rows have a fixed
-// size; the number of waves is the bound's. Between the products there are passes over the rows of
-// a wave. A token adds its rows of the wave by rising expert.
+// The experts on the GPU. Tiles are processed in waves, so that the buffers of rows have a fixed
+// size; there are as many waves as the bound of the number of tiles needs. Elementwise kernels over
+// the rows of a wave run between its GEMMs. A token adds its rows of a wave by rising expert.
+// Workspace:
 //
-//   [ counts | begin | of_tile | rows | row_of | sums f32 [N, H] | pairs, h, dh, out f32 of a wave
-//   ]
+//   [ counts | begin | of_tile | rows | row_of | sums f32 [N, H] | wave: pairs, h, dh, out f32 ]
 #include <cstddef>
 
 #include "kernels/gpu/experts.h"
@@ -20,13 +20,13 @@ constexpr int64_t kAlign = 256;
 constexpr int64_t kMostWaveBytes = 256ll << 20;
 constexpr int kThreads = 256;
 
-// Rows of a wave as the passes between the products read and write them.
+// The rows of a wave, as the kernels between the GEMMs read and write them.
 struct WaveRows {
   Wave wave;
   Activation gate = Activation::kSilu;
   int64_t tokens = 0, hidden = 0, inner = 0;
   const float* weights = nullptr;
-  Numbers pairs, h, dh, kept;  // kept: [N, K, I, 2], or none
+  Numbers pairs, h, dh, saved;  // saved: [N, K, I, 2], or none
   const float* out = nullptr;
   float *sums = nullptr, *d_weights = nullptr;
 
@@ -37,7 +37,7 @@ struct WaveRows {
   }
 };
 
-// Copies pairs to where they are kept (or from there), and activates them.
+// Copies pairs to the saved ones (or from them), and activates them.
 struct Activate {
   WaveRows a;
   bool save, load;
@@ -46,14 +46,14 @@ struct Activate {
     const int64_t row = i / a.inner;
     const int32_t pair = a.pair(row);
     if (pair < 0) return;
-    const int64_t kept = 2 * (pair * a.inner + i % a.inner);
-    for (int k = 0; load && k < 2; ++k) write(a.pairs, 2 * i + k, read(a.kept, kept + k));
-    for (int k = 0; save && k < 2; ++k) write(a.kept, kept + k, read(a.pairs, 2 * i + k));
+    const int64_t at = 2 * (pair * a.inner + i % a.inner);
+    for (int k = 0; load && k < 2; ++k) write(a.pairs, 2 * i + k, read(a.saved, at + k));
+    for (int k = 0; save && k < 2; ++k) write(a.saved, at + k, read(a.pairs, 2 * i + k));
     write(a.h, i, activate(a.gate, read(a.pairs, 2 * i)).y * read(a.pairs, 2 * i + 1));
   }
 };
 
-// dw = <dh, h> of the block's row; then h, dh times w and the gradient of the pairs.
+// One block per row: dw = <dh, h>, then h and dh times w, and the gradient of the pairs.
 __global__ void activation_grad_kernel(const WaveRows a) {
   const int64_t row = blockIdx.x;
   const int32_t pair = a.pair(row);
@@ -73,7 +73,7 @@ __global__ void activation_grad_kernel(const WaveRows a) {
   if (threadIdx.x == 0) a.d_weights[pair] = dot[0];
 }
 
-// sums[t] += Σ over the choices of t in this wave of out, times the weight where there are some.
+// sums[t] += Σ out over the choices of token t in this wave, times their weights if `weighted`.
 struct AddRows {
   WaveRows a;
   bool weighted;
@@ -105,7 +105,7 @@ Activation activation(GateKind k) {
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-// The regions of the workspace, at addresses from `base`; without one, as offsets.
+// The regions of the workspace from `base`; nullptr: only their sizes count.
 struct Workspace {
   Tiles tiles;
   int64_t wave_tiles = 0;
@@ -146,7 +146,7 @@ struct Workspace {
   }
 };
 
-// What is computed in each wave.
+// Enqueues the kernels of one wave.
 struct Run {
   const ExpertsShape& s;
   const ExpertsOperands& o;
@@ -214,7 +214,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   r.pairs = w.pairs;
   r.h = w.h;
   r.dh = w.dh;
-  r.kept = {o.pairs, s.dtype};
+  r.saved = {o.pairs, s.dtype};
   r.out = w.out;
   r.sums = rounds ? w.sums : static_cast<float*>(result);
   r.d_weights = o.d_weights;

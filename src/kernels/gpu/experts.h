@@ -1,4 +1,4 @@
-// The tiles of the experts on the device, and the products of rows of tiles.
+// The table of tiles of the experts, and GEMMs on the rows of tiles.
 #pragma once
 
 #include "kernels/gpu/activation.h"
@@ -14,7 +14,7 @@ constexpr int kTileRows = 64;
 struct Tiles {
   const int32_t* choice = nullptr;  // [pairs]
   int64_t pairs = 0, chosen = 0, experts = 0, first = 0;
-  int64_t bound = 0;           // of the number of tiles
+  int64_t bound = 0;           // largest possible number of tiles
   int32_t* counts = nullptr;   // [E]  rows of each expert
   int32_t* begin = nullptr;    // [E + 1]  its first tile
   int32_t* of_tile = nullptr;  // [bound]  the expert, or -1 of an unused tile
@@ -24,7 +24,7 @@ struct Tiles {
 int64_t most_tiles(int64_t pairs, int64_t experts);
 void launch_tiles(const Tiles& tiles, Stream s);
 
-// A range of tiles that are worked off together; buffers of rows begin with the first of them.
+// A range of tiles that are processed together; buffers of rows begin with its first tile.
 struct Wave {
   Tiles tiles;
   int64_t first_tile = 0, count = 0;
@@ -34,7 +34,7 @@ struct Wave {
 struct RowProduct {
   Wave wave;
   Numbers a, b, c;
-  bool gathers = false;  // A is [tokens, K] and a row is that of its token; else a buffer of rows
+  bool gathers = false;  // A is [tokens, K], read by the token of a row; else a buffer of rows
   bool transposed = false;
   int64_t n = 0, k = 0;
 };

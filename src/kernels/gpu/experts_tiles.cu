@@ -1,5 +1,5 @@
-// The table of tiles, and products of the rows of tiles in f32: 64 x 64 elements of the result per
-// block, 4 x 4 per thread, operands by way of shared memory.
+// The table of tiles, and GEMMs on the rows of tiles in f32: 64 x 64 elements of the result per
+// block, 4 x 4 per thread, with operands in shared memory.
 #include "kernels/gpu/experts.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -9,15 +9,16 @@ namespace tessera::kernels::gpu {
 namespace {
 
 constexpr int kThreads = 256, kWords = kThreads / kWarp;
-constexpr int kSide = 64;              // of a block's part of a result
-constexpr int kDepth = 16, kEach = 4;  // of a step; elements of a thread's part along a side
+constexpr int kSide = 64;   // rows and columns of a block's result
+constexpr int kDepth = 16;  // summed per step
+constexpr int kEach = 4;    // rows and columns of a thread's result
 static_assert(kSide == kTileRows && kSide * kSide == kThreads * kEach * kEach);
 
 __device__ bool is_of(const Tiles& t, int64_t pair, int64_t expert) {
   return pair < t.pairs && t.choice[pair] - t.first == expert;
 }
 
-// One block per expert; and one more, which marks the pairs of other ranks' experts.
+// One block per expert counts its pairs; one more block marks the pairs of other ranks' experts.
 __global__ void count_rows_kernel(const Tiles t) {
   const int64_t expert = blockIdx.x;
   auto* const words = reinterpret_cast<int64_t*>(shared_floats());
@@ -48,7 +49,7 @@ __global__ void begin_tiles_kernel(const Tiles t) {
   for (int64_t i = threadIdx.x; i < t.bound * kTileRows; i += kThreads) t.rows[i] = -1;
 }
 
-// One block per expert: 256 pairs at a time, the expert's own ones numbered in order.
+// One block per expert numbers the expert's pairs in order, 256 pairs at a time.
 __global__ void fill_tiles_kernel(const Tiles t) {
   auto* const words = reinterpret_cast<uint32_t*>(shared_floats());
   const int64_t expert = blockIdx.x;
@@ -79,14 +80,14 @@ __global__ void fill_tiles_kernel(const Tiles t) {
   }
 }
 
-// Where a row of an operand begins: that of its token, or that of the buffer. -1: a missing row.
+// Returns the offset of a row in an operand: by its token, or in the buffer of rows. -1: no row.
 __device__ int64_t row_offset(const Wave& w, int64_t row, int64_t columns, bool gathers) {
   const int32_t pair = w.tiles.rows[w.first_tile * kTileRows + row];
   if (pair < 0) return -1;
   return (gathers ? pair / w.tiles.chosen : row) * columns;
 }
 
-// A step of a product in shared memory: [depth][side] of both operands.
+// One step's operands in shared memory: [kDepth][kSide] each.
 struct Step {
   float *a, *b;
 };

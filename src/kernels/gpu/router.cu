@@ -1,5 +1,5 @@
-// The router on the GPU (kernels/router.h): one thread per token; the losses by one block per
-// sequence, whose threads add their tokens and are then added in a fixed order.
+// The router on the GPU (kernels/router.h): one thread per token. One block computes the losses of
+// a sequence: each thread sums its tokens, and the sums of the threads are added in a fixed order.
 #include "kernels/router.h"
 
 #include <cmath>
@@ -14,8 +14,6 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-constexpr float kLeastSum = 1e-20f;
-
 __device__ void score_row(RouterScoreKind kind, const float* z, int64_t n, float* s) {
   if (kind == RouterScoreKind::kSigmoid) {
     for (int64_t e = 0; e < n; ++e) s[e] = 1.0f / (1.0f + expf(-z[e]));
@@ -27,35 +25,12 @@ __device__ void score_row(RouterScoreKind kind, const float* z, int64_t n, float
   for (int64_t e = 0; e < n; ++e) s[e] /= sum;
 }
 
-__device__ float chosen_sum(const RouterForm& form, const float* s, const int32_t* choice,
-                            int64_t chosen) {
-  if (!form.renormalize) return 1;
-  float sum = kLeastSum;
-  for (int64_t j = 0; j < chosen; ++j) sum += s[choice[j]];
-  return sum;
-}
-
-__device__ void logits_gradient(RouterScoreKind kind, const float* s, int64_t n, float* d) {
-  float mean = 0;
-  if (kind == RouterScoreKind::kSoftmax)
-    for (int64_t e = 0; e < n; ++e) mean += s[e] * d[e];
-  for (int64_t e = 0; e < n; ++e)
-    d[e] = kind == RouterScoreKind::kSoftmax ? s[e] * (d[e] - mean) : s[e] * (1 - s[e]) * d[e];
-}
-
 __device__ double log_sum_exp(const float* z, int64_t n) {
   float most = z[0];
   for (int64_t e = 1; e < n; ++e) most = fmaxf(most, z[e]);
   double sum = 0;
   for (int64_t e = 0; e < n; ++e) sum += exp(static_cast<double>(z[e] - most));
   return static_cast<double>(most) + log(sum);
-}
-
-__device__ float score_sum(RouterScoreKind kind, const float* s, int64_t n) {
-  if (kind == RouterScoreKind::kSoftmax) return 1;
-  float sum = kLeastSum;
-  for (int64_t e = 0; e < n; ++e) sum += s[e];
-  return sum;
 }
 
 struct RouteWork {

@@ -1,11 +1,11 @@
-// Bindings of the experts and their gradients, by prepared kernels.
+// Bindings of the experts and their gradient to prepared kernels.
 #include "kernels/experts.h"
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 namespace {
 
-// The operands that forward and gradient have in common.
+// Returns the operands that the forward and the gradient share.
 template <class A>
 kernels::ExpertsOperands operands(const BoundOp& b) {
   kernels::ExpertsOperands o;

@@ -1,4 +1,4 @@
-// The gates of ops as kernels name them.
+// Converts the gate of an op to that of a kernel.
 #pragma once
 
 #include "ir/ops/gated_activation.h"

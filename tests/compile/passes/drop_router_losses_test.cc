@@ -1,4 +1,4 @@
-// A program that generates has no labels, so no losses of routers.
+// Programs that generate have no labels, so they have no router losses.
 #include <gtest/gtest.h>
 
 #include "model/presets.h"

@@ -1,4 +1,4 @@
-// Experts leave their pairs to the backward.
+// The backward reads the pairs that the experts of the forward save.
 #include <gtest/gtest.h>
 
 #include "model/presets.h"
