@@ -4,8 +4,9 @@
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
 
-For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, ten of the families Mistral,
-SmolLM3, Phi-3, Qwen3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, ten of the
+families Mistral, SmolLM3, Phi-3, Qwen3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
+of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
 (where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
 many results differ by it); then
