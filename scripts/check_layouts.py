@@ -118,6 +118,8 @@ def draw_experts(rng, model):
     router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
                          {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
     router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01])}
+    if "groups" in router:
+        chosen = 2  # one of two groups of 4 experts has no more
     return {"experts": rng.choice([4, 6, 8]), "experts_per_token": chosen,
             "expert_feed_forward": 24 * rng.randint(1, 3),
             "dense_layers": [0] if rng.random() < 0.3 else [],
@@ -472,8 +474,9 @@ class Trained:
     def __init__(self, place, folder, steps):
         self.place = place
         lines = metrics(folder)
-        self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
-                      if "loss" in line]
+        # Routers add their losses to the training loss.
+        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0), line["grad_norm"])
+                      for line in lines if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines
                            if line["step"] == steps and "validation_loss" in line]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)

@@ -62,6 +62,19 @@ TEST(Experts, AllTokensToOneExpertTrain) {
   EXPECT_LT(second.loss, first.loss);
 }
 
+TEST(Experts, RecomputationReportsLossesOfRoutersOnce) {
+  config::RunConfig c = of_experts(1);
+  c.model.router.balance_loss = 0.1;
+  c.layout.recompute = "full";
+  for (const compile::AgainKind again : {compile::AgainKind::kNeeded, compile::AgainKind::kWhole}) {
+    c.compiler.again = again;
+    const StepResult r = ZeroRouters(c).step(1, 0);
+    ASSERT_TRUE(r.router);
+    EXPECT_DOUBLE_EQ(r.router->busiest, 8);
+    EXPECT_NEAR(r.router->loss, 2 * 0.1, 1e-6);
+  }
+}
+
 TEST(Experts, AModelWithoutExpertsHasNoFiguresOfRouters) {
   ZeroRouters run(tiny(model::Family::kLlama));
   EXPECT_FALSE(run.step(1, 1e-3).router);
