@@ -20,7 +20,7 @@ void read_scale(const HfReader& in, const HfReader& rope, const ModelConfig& m, 
                       rope.size("original_max_position_embeddings", m.context));
   if (s.high <= s.low)
     rope.refuse("high_freq_factor", fmt::format("{}", s.high),
-                fmt::format("wanted more than low_freq_factor = {}", s.low));
+                fmt::format("expected more than low_freq_factor = {}", s.low));
 }
 
 void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
@@ -63,14 +63,14 @@ bool HfReader::empty() const { return config_.as_members()->empty(); }
 int64_t HfReader::size(std::string_view key, int64_t otherwise) const {
   const auto n = get<int64_t>(key, otherwise);
   if (n <= 0 || n > kMaxSize)
-    refuse(key, std::to_string(n), fmt::format("wanted a size from 1 to {}", kMaxSize));
+    refuse(key, std::to_string(n), fmt::format("expected a size from 1 to {}", kMaxSize));
   return n;
 }
 
 double HfReader::number(std::string_view key, double otherwise, double low, double high) const {
   const auto x = get<double>(key, otherwise);
   if (!(x >= low && x <= high))
-    refuse(key, fmt::format("{}", x), fmt::format("wanted a number from {} to {}", low, high));
+    refuse(key, fmt::format("{}", x), fmt::format("expected a number from {} to {}", low, high));
   return x;
 }
 
@@ -85,7 +85,7 @@ void HfReader::refuse(std::string_view key, std::string_view found, std::string_
 
 HfReader HfReader::object(std::string_view key) const {
   const Tree* t = find(key);
-  if (!t || !t->as_members()) refuse(key, "no object", "wanted an object or null");
+  if (!t || !t->as_members()) refuse(key, "no object", "expected an object or null");
   return {*t, source_};
 }
 
@@ -123,10 +123,11 @@ void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& 
   }
   const auto turned = static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
   if (turned % 2 != 0 || turned == 0)
-    in.refuse(keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_share),
-              fmt::format("{} of {} dimensions of a head are turned, wanted an even number of 2 or "
-                          "more",
-                          turned, m.head_size()));
+    in.refuse(
+        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_share),
+        fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
+                    "more",
+                    turned, m.head_size()));
 }
 
 void check_head_dim(const HfReader& in, const ModelConfig& m) {

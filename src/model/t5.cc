@@ -172,10 +172,10 @@ void check_start(const HfReader& in) {
 void check_distances(const HfReader& in, const ModelConfig& m) {
   if (m.relative_buckets < 4)
     in.refuse("relative_attention_num_buckets", std::to_string(m.relative_buckets),
-              "wanted 4 or more");
+              "expected 4 or more");
   if (m.relative_distance <= m.relative_buckets / 2)
     in.refuse("relative_attention_max_distance", std::to_string(m.relative_distance),
-              fmt::format("wanted more than half of relative_attention_num_buckets = {}",
+              fmt::format("expected more than half of relative_attention_num_buckets = {}",
                           m.relative_buckets));
 }
 
