@@ -68,7 +68,7 @@ class Reader {
     const Tree::Members* members = tree.as_members();
     if (members == nullptr) {
       if (tree.is_null()) return;
-      throw Error("{}: {}found {}, wanted keys with values",
+      throw Error("{}: {}found {}, expected keys with values",
                   place_of(source_, tree.line, tree.column), prefix.empty() ? "" : prefix + ": ",
                   describe(tree));
     }
@@ -125,7 +125,7 @@ Place place_within(const Place& list, int line, int column) {
 
 void wrong_value(const Tree& found, std::string_view wanted, const Place& place) {
   throw Error(with_place(
-      place.at, fmt::format("{}: found {}, wanted {}", place.path, describe(found), wanted)));
+      place.at, fmt::format("{}: found {}, expected {}", place.path, describe(found), wanted)));
 }
 
 void read_value(const Tree& tree, bool& value, const Place& place) {
@@ -240,7 +240,7 @@ void read_fields(std::span<const Field> fields, const Tree& tree, const std::str
 Override parse_override(const std::string& argument) {
   const size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw Error("command line: found '{}', wanted key=value, such as batch.micro=8", argument);
+    throw Error("command line: found '{}', expected key=value, such as batch.micro=8", argument);
   return {argument.substr(0, equals), argument.substr(equals + 1)};
 }
 

@@ -39,7 +39,7 @@ struct Place {
 // Returns the place of an element of a list at that line and column (0: unknown).
 Place place_within(const Place& list, int line, int column);
 
-// Throws Error("run.yaml:9:12: batch.micro: found the text 'four', wanted an integer").
+// Throws Error("run.yaml:9:12: batch.micro: found the text 'four', expected an integer").
 [[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
 
 void read_value(const Tree& tree, bool& value, const Place& place);

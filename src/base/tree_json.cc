@@ -181,7 +181,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Tree parse_json(std::string_view text, const std::string& source, int first_line) {
-  if (text.empty()) throw Error("{}: empty, wanted JSON", source);
+  if (text.empty()) throw Error("{}: empty, expected JSON", source);
   return TreeBuilder(without_byte_order_mark(text), source, first_line).parse();
 }
 

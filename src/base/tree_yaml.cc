@@ -303,7 +303,7 @@ void require_utf8(std::string_view text, const std::string& source) {
   for (size_t i = 0; i < text.size(); ++column) {
     const size_t n = utf8_length(text, i);
     if (n == 0 || text[i] == '\0')
-      throw Error("{}:{}:{}: found byte 0x{:02x}, wanted text in UTF-8", source, line, column,
+      throw Error("{}:{}:{}: found byte 0x{:02x}, expected text in UTF-8", source, line, column,
                   static_cast<unsigned char>(text[i]));
     if (text[i] == '\n') {
       ++line;

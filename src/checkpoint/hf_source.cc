@@ -40,13 +40,13 @@ std::string name_in(const SafetensorsFolder& files, const std::string& full,
 void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
                   std::vector<std::string>& faults) {
   if (entry.shape != wanted)
-    faults.push_back(fmt::format("{}: has the shape {}, wanted {}", entry.name,
+    faults.push_back(fmt::format("{}: has the shape {}, expected {}", entry.name,
                                  to_string(entry.shape), to_string(wanted)));
   const bool known =
       entry.dtype == DType::kF32 || entry.dtype == DType::kBF16 || entry.dtype == DType::kF16;
   if (!known)
     faults.push_back(
-        fmt::format("{}: is stored as {}, wanted F32, BF16 or F16", entry.name, entry.type));
+        fmt::format("{}: is stored as {}, expected F32, BF16 or F16", entry.name, entry.type));
 }
 
 // Checks a stored copy of tied embeddings: versions of transformers differ in which of the two they
@@ -70,7 +70,7 @@ std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfi
     const std::string name = name_in(files, t.theirs, model::hf_prefix(model.family));
     const auto found = files.find(name);
     if (!found) {
-      faults.push_back(fmt::format("{}: missing, wanted {}", t.theirs, to_string(t.their_shape)));
+      faults.push_back(fmt::format("{}: missing, expected {}", t.theirs, to_string(t.their_shape)));
       continue;
     }
     used.insert(name);
@@ -131,8 +131,9 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     }
     StoredTensor& t = out.tensors.back();
     if (t.dtype != type)
-      throw Error("{}: {} is stored as {}, but what stands beside it in {} as {}. Wanted one type.",
-                  source, m.names.theirs, name_of(type), t.name, name_of(t.dtype));
+      throw Error(
+          "{}: {} is stored as {}, but what stands beside it in {} as {}. Expected one type.",
+          source, m.names.theirs, name_of(type), t.name, name_of(t.dtype));
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
     p.end = m.names.end();
@@ -165,8 +166,9 @@ HfSource open_hf(const Path& folder) {
   const Path config = folder / "config.json";
   std::error_code error;
   if (!fs::exists(config, error))
-    throw Error("{}: has no config.json; wanted a folder as transformers' save_pretrained makes it",
-                folder.string());
+    throw Error(
+        "{}: has no config.json; expected a folder as transformers' save_pretrained makes it",
+        folder.string());
   HfSource out;
   const Tree said = parse_json(read_file(config), config.string());
   out.model = model::model_from_hf_config(said, config.string());

@@ -46,7 +46,7 @@ uint64_t checksum_member(const Tree& object, const std::string& source) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value, 16);
   if (s.size() != 16 || error != std::errc() || end != s.data() + s.size())
-    throw Error("{}: 'xxh3' is '{}', wanted 16 hexadecimal digits", place_of(source, object), s);
+    throw Error("{}: 'xxh3' is '{}', expected 16 hexadecimal digits", place_of(source, object), s);
   return value;
 }
 
@@ -254,7 +254,7 @@ Tree to_tree(const std::vector<StoredTensor>& tensors) {
 std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source) {
   const Tree::List* list = tree.as_list();
   if (!list)
-    throw Error("{}: found {}, wanted a list of tensors", place_of(source, tree), kind_of(tree));
+    throw Error("{}: found {}, expected a list of tensors", place_of(source, tree), kind_of(tree));
   std::vector<StoredTensor> tensors;
   for (const Tree& t : *list) tensors.push_back(tensor_from_tree(t, source));
   return tensors;
@@ -284,7 +284,7 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   check_tail(text, source);
   const Tree root = parse_json(text, source);
   if (text_member(root, "format", source) != kFormatName)
-    throw Error("{}: found the format '{}', wanted '{}'", source,
+    throw Error("{}: found the format '{}', expected '{}'", source,
                 text_member(root, "format", source), kFormatName);
   const int64_t format = integer_member(root, "format_version", source);
   // An unknown format is not damage: the file is whole, and another version can read it.

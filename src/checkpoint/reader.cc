@@ -128,7 +128,7 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   require_mapped_reads();
   if (found != p.checksum)
     throw DamagedCheckpoint(
-        "{}: the {} bytes at {} ('{}') have the checksum {}, wanted {}: the file was damaged "
+        "{}: the {} bytes at {} ('{}') have the checksum {}, expected {}: the file was damaged "
         "after it was written. Use another checkpoint, or copy this one again.",
         file.path().string(), p.bytes, p.offset, tensor.name, checksum_text(found),
         checksum_text(p.checksum));
@@ -155,7 +155,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
         box.elements(), out.elements());
   const bool converts = out.dtype != t->dtype;
   if (converts && !(is_float(out.dtype) && is_float(t->dtype)))
-    throw Error("{}: '{}' is {}, wanted {}", folder_.string(), name, name_of(t->dtype),
+    throw Error("{}: '{}' is {}, expected {}", folder_.string(), name, name_of(t->dtype),
                 name_of(out.dtype));
   // A box is gathered in the stored type and converted at the end, in one pass.
   std::vector<std::byte> as_stored;

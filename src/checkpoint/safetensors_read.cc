@@ -72,7 +72,7 @@ SafetensorsEntry entry_from_tree(const std::string& name, const Tree& tree,
   e.shape = Shape(extents_member(tree, "shape", source));
   const auto offsets = extents_member(tree, "data_offsets", source);
   if (offsets.size() != 2 || offsets[0] > offsets[1])
-    throw Error("{}: '{}' has data_offsets {}, wanted a begin and an end", source, name,
+    throw Error("{}: '{}' has data_offsets {}, expected a begin and an end", source, name,
                 to_string(Shape(offsets)));
   e.begin = offsets[0];
   e.end = offsets[1];
@@ -127,14 +127,14 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
   const std::string header = source + " (header)";
   const Tree root = parse_json(text, header);
   if (!root.as_members())
-    throw Error("{}: found {}, wanted an object", place_of(header, root), kind_of(root));
+    throw Error("{}: found {}, expected an object", place_of(header, root), kind_of(root));
   for (const auto& [name, tree] : *root.as_members()) {
     if (name != "__metadata__") {
       entries_.push_back(entry_from_tree(name, tree, header));
       continue;
     }
     if (!tree.as_members())
-      throw Error("{}: __metadata__ is {}, wanted an object", place_of(header, tree),
+      throw Error("{}: __metadata__ is {}, expected an object", place_of(header, tree),
                   kind_of(tree));
     for (const auto& [key, value] : *tree.as_members())
       metadata_[key] = text_of(value, key, header);
@@ -186,7 +186,7 @@ void SafetensorsFolder::open_indexed(const Path& folder, const Path& index) {
   const Tree root = parse_json(read_file(index), source);
   const Tree& map = member(root, "weight_map", source);
   if (!map.as_members())
-    throw Error("{}: weight_map is {}, wanted an object", place_of(source, map), kind_of(map));
+    throw Error("{}: weight_map is {}, expected an object", place_of(source, map), kind_of(map));
   std::map<std::string, size_t> opened;
   for (const auto& [name, file] : *map.as_members()) {
     const std::string& file_name = text_of(file, name, source);

@@ -21,7 +21,7 @@ std::string_view kind_of(const Tree& node) {
 
 const Tree& member(const Tree& object, std::string_view name, const std::string& source) {
   if (!object.as_members())
-    throw Error("{}: found {}, wanted an object with '{}'", place_of(source, object),
+    throw Error("{}: found {}, expected an object with '{}'", place_of(source, object),
                 kind_of(object), name);
   if (const Tree* found = object.find(name)) return *found;
   throw Error("{}: this object has no '{}'", place_of(source, object), name);
@@ -31,7 +31,7 @@ namespace {
 
 [[noreturn]] void wrong_kind(const Tree& found, std::string_view name, std::string_view wanted,
                              const std::string& source) {
-  throw Error("{}: '{}' is {}, wanted {}", place_of(source, found), name, kind_of(found), wanted);
+  throw Error("{}: '{}' is {}, expected {}", place_of(source, found), name, kind_of(found), wanted);
 }
 
 }  // namespace

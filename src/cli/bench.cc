@@ -288,7 +288,7 @@ int verb_bench(Args args) {
   arguments.option(device, "--device", "D", "of --kernels: auto, cpu or cuda");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  if (threads < 0) throw UsageError("bench --threads {}: wanted 1 or more, or 0.", threads);
+  if (threads < 0) throw UsageError("bench --threads {}: expected 1 or more, or 0.", threads);
   const measure::Depth depth = depth_named(rough, quick);
   check_kernels(kernels, arguments.given("--device"), out);
   if (kernels) return bench_kernels(device, threads, depth != measure::Depth::kFull, json);

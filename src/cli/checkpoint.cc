@@ -61,7 +61,7 @@ std::vector<checkpoint::FoundCheckpoint> all_at(const Path& argument) {
   }
   if (!fs::is_directory(argument, error))
     throw Error(
-        "{}: there is no such folder. Wanted a run directory, its checkpoints folder or a "
+        "{}: there is no such folder. Expected a run directory, its checkpoints folder or a "
         "checkpoint.",
         argument.string());
   const Path inside = argument / "checkpoints";
@@ -388,9 +388,9 @@ int export_folder(Args args) {
   checkpoint::HfExportOptions options;
   const auto known = dtype_from_name(dtype);
   if (known != DType::kF32 && known != DType::kBF16 && known != DType::kF16)
-    throw UsageError("checkpoint export: --dtype is '{}', wanted f32, bf16 or f16", dtype);
+    throw UsageError("checkpoint export: --dtype is '{}', expected f32, bf16 or f16", dtype);
   if (max_file_bytes <= 0)
-    throw UsageError("checkpoint export: --max-file-bytes is {}, wanted a number above zero",
+    throw UsageError("checkpoint export: --max-file-bytes is {}, expected a number above zero",
                      max_file_bytes);
   options.dtype = *known;
   options.max_file_bytes = max_file_bytes;

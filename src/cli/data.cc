@@ -102,7 +102,7 @@ E entry(const std::string& text, const char* option) {
     if (names.substr(from, to - from) == text) return static_cast<E>(i);
     from = to + 1;
   }
-  throw UsageError("{} is '{}', wanted {}", option, text, names);
+  throw UsageError("{} is '{}', expected {}", option, text, names);
 }
 
 Tree summary(const data::DatasetAbout& about, const std::string& prefix) {

@@ -42,17 +42,17 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
     for (const Tree& id : list != nullptr ? *list : Tree::List{row}) {
       const auto* n = std::get_if<int64_t>(&id.value);
       if (n == nullptr || *n < 0 || *n > data::kLargestTokenId)
-        throw Error("{}:{}:{}: found {}, wanted a token id in [[id, …], …]", file, id.line,
+        throw Error("{}:{}:{}: found {}, expected a token id in [[id, …], …]", file, id.line,
                     id.column, to_json(id));
       ids.push_back(static_cast<int32_t>(*n));
     }
     // Row r has the length of the first row if and only if the r rows before it have r times its
     // length.
     if (list == nullptr || (r > 0 && (std::ssize(ids) - before) * r != before))
-      throw Error("{}:{}:{}: wanted rows of token ids, all of one length.", file, row.line,
+      throw Error("{}:{}:{}: expected rows of token ids, all of one length.", file, row.line,
                   row.column);
   }
-  if (ids.empty()) throw Error("{}: wanted [[id, …], …], found no ids.", file);
+  if (ids.empty()) throw Error("{}: expected [[id, …], …], found no ids.", file);
   return ids;
 }
 
@@ -77,7 +77,7 @@ void save_logits(checkpoint::CheckpointReader& reader, const std::string& logits
   const std::vector<int32_t> source =
       source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
   if (rows != sequences)
-    throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+    throw Error("{} has {} rows, {} has {}: expected as many.", source_file, rows, tokens_file,
                 sequences);
   const int64_t each = std::ssize(ids) / sequences;
   eval::LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
@@ -256,7 +256,7 @@ compile::Precision precision_named(const std::string& name) {
 void require_logits_files(const std::string& logits, const std::string& tokens,
                           const std::string& source, bool force) {
   if (logits.empty() != tokens.empty() || (logits.empty() && !source.empty()))
-    throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
+    throw UsageError("eval: --logits FILE and --tokens FILE are expected together.");
   if (!logits.empty()) data::refuse_existing(logits, force);
 }
 

@@ -62,11 +62,11 @@ bool read_arguments(Args args, LaunchArguments& l) {
   if (!a.parse(args)) return false;
   constexpr int64_t kMostRanks = 1 << 20;
   if (l.ranks < 1 || l.ranks > kMostRanks)
-    throw UsageError("launch: -n {}: wanted 1 to {} ranks", l.ranks, kMostRanks);
+    throw UsageError("launch: -n {}: expected 1 to {} ranks", l.ranks, kMostRanks);
   if (l.on_loss != "stop" && l.on_loss != "smaller")
-    throw UsageError("launch: --on-loss {}: wanted stop or smaller", l.on_loss);
+    throw UsageError("launch: --on-loss {}: expected stop or smaller", l.on_loss);
   if (l.starter != "auto" && l.starter != "mpirun" && l.starter != "srun")
-    throw UsageError("launch: --starter {}: wanted mpirun or srun", l.starter);
+    throw UsageError("launch: --starter {}: expected mpirun or srun", l.starter);
   return true;
 }
 

@@ -147,7 +147,7 @@ bool parse_train(Args args, TrainOptions& o) {
 data::WordSplit word_split(const std::string& name) {
   for (const auto w : {data::WordSplit::kGpt2, data::WordSplit::kQwen2, data::WordSplit::kLlama3})
     if (name == name_of_entry(w)) return w;
-  throw UsageError("--words is '{}', wanted gpt2, qwen2 or llama3", name);
+  throw UsageError("--words is '{}', expected gpt2, qwen2 or llama3", name);
 }
 
 // Counts the words of lines, which include their ends as in Hugging Face's trainer.
@@ -179,7 +179,7 @@ void write_out(const Path& out, std::string_view bytes) {
 data::SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
   data::SentencePieceTraining training;
   if (o.kind != "unigram" && o.kind != "bpe") {
-    throw UsageError("--kind is '{}', wanted byte_bpe, unigram or bpe", o.kind);
+    throw UsageError("--kind is '{}', expected byte_bpe, unigram or bpe", o.kind);
   }
   if (o.kind == "bpe") training.kind = data::SentencePieceKind::kBpe;
   training.vocabulary = static_cast<int32_t>(o.vocabulary);

@@ -44,17 +44,18 @@ struct TuneArguments {
 
 void check_arguments(const TuneArguments& t) {
   const auto least = [](const char* option, int64_t found, int64_t wanted) {
-    if (found < wanted) throw UsageError("tune {} {}: wanted {} or more.", option, found, wanted);
+    if (found < wanted) throw UsageError("tune {} {}: expected {} or more.", option, found, wanted);
   };
   least("-n", t.run.ranks, 1);
   least("--trials", t.trials, 1);
   least("--at-once", t.at_once, 1);
   least("--steps", t.steps, 2);  // the first is not measured
-  if (!(t.limit_s > 0)) throw UsageError("tune --limit {}: wanted more than 0 seconds.", t.limit_s);
+  if (!(t.limit_s > 0))
+    throw UsageError("tune --limit {}: expected more than 0 seconds.", t.limit_s);
   if (!(t.memory_gib >= 0))
-    throw UsageError("tune --memory {}: wanted GiB, or 0 for what there is.", t.memory_gib);
+    throw UsageError("tune --memory {}: expected GiB, or 0 for what there is.", t.memory_gib);
   if (!(t.perturb >= 0 && t.perturb < 1))
-    throw UsageError("tune --perturb {}: wanted a share of 1, as 0.3.", t.perturb);
+    throw UsageError("tune --perturb {}: expected a share of 1, as 0.3.", t.perturb);
   if (t.perturb > 0 && !t.simulate)
     throw UsageError("tune --perturb is for simulated machines: add --simulate.");
 }

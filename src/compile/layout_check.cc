@@ -105,7 +105,7 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
         l.interleave);
   if (l.stages.empty()) return;
   if (std::ssize(l.stages) != chunks)
-    throw Error("layout.stages has {} numbers, wanted pipeline x interleave = {} x {} = {}.",
+    throw Error("layout.stages has {} numbers, expected pipeline x interleave = {} x {} = {}.",
                 l.stages.size(), l.pipeline, l.interleave, chunks);
   int64_t sum = 0;
   for (const int64_t n : l.stages) {

@@ -58,8 +58,9 @@ OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t 
     if (key != "match" && key != "learning_rate_multiplier") group.settings.set(key, member);
   }
   if (group.match.empty())
-    throw Error("{}: {}: found a group without `match`, wanted names of weights, such as [embed.*]",
-                place.at, list.path);
+    throw Error(
+        "{}: {}: found a group without `match`, expected names of weights, such as [embed.*]",
+        place.at, list.path);
   return group;
 }
 

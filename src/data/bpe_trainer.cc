@@ -252,8 +252,9 @@ void check_training(const BpeTraining& training) {
   }
   const int64_t fixed = std::ssize(training.special_tokens) + 256;
   if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
-    throw Error("a vocabulary of {} was asked for; wanted {} (special tokens and 256 bytes) to {}",
-                training.vocabulary, fixed, kLargestTokenId);
+    throw Error(
+        "a vocabulary of {} was asked for; expected {} (special tokens and 256 bytes) to {}",
+        training.vocabulary, fixed, kLargestTokenId);
   }
 }
 

@@ -154,7 +154,7 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
   const int64_t wanted = file_bytes_ < 0 ? kBufferBytes : std::min(file_bytes_ + 1, kBufferBytes);
   buffer_.resize(std::max(wanted, kLeastBuffer));
   try {
-    if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, wanted a file", name_);
+    if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, expected a file", name_);
     // Devices such as /dev/zero never end; terminal input and pipes do.
     const bool device = S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(fd_) == 0);
     if (device && name != "-") throw Error("{}: is a device, expected a file or a pipe", name_);
@@ -170,7 +170,7 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
       zstd_ = std::make_unique<ZstdDecoder>(*this);
     } else if (ends_with(name_, ".gz") || ends_with(name_, ".zst")) {
       throw Error(
-          "{}: holds no {} data (its first bytes are others). Wanted: a compressed file, or "
+          "{}: holds no {} data (its first bytes are others). Expected: a compressed file, or "
           "a name without the ending",
           name_, ends_with(name_, ".gz") ? "gzip" : "zstd");
     }

@@ -28,14 +28,14 @@ class Members {
     const T* value = member != nullptr ? std::get_if<T>(&member->value) : nullptr;
     if (value == nullptr) {
       const Tree& at = member != nullptr ? *member : object_;
-      throw Error("{}:{}:{}: wanted '{}' with {}. Build the dataset again, or remove this file",
+      throw Error("{}:{}:{}: expected '{}' with {}. Build the dataset again, or remove this file",
                   source_, at.line, at.column, key, wanted);
     }
     return *value;
   }
   int64_t integer(const char* key, int64_t most = std::numeric_limits<int64_t>::max()) const {
     const auto n = get<int64_t>(key, "an integer");
-    if (n < 0 || n > most) throw Error("{}: '{}' is {}, wanted 0 to {}", source_, key, n, most);
+    if (n < 0 || n > most) throw Error("{}: '{}' is {}, expected 0 to {}", source_, key, n, most);
     return n;
   }
   std::string text(const char* key) const { return get<std::string>(key, "a text"); }
@@ -45,7 +45,7 @@ class Members {
     const char* end = digits.data() + digits.size();
     const auto [rest, status] = std::from_chars(digits.data(), end, n, 16);
     if (status != std::errc() || rest != end)
-      throw Error("{}: '{}' is '{}', wanted a hexadecimal number", source_, key, digits);
+      throw Error("{}: '{}' is '{}', expected a hexadecimal number", source_, key, digits);
     return n;
   }
   const Tree* find(const char* key) const { return object_.find(key); }
@@ -96,7 +96,7 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
   const Tree tree = parse_json(read_file(path), name);
   const Members m(tree, name);
   if (const std::string format = m.text("format"); format != kFormat) {
-    throw Error("{}: 'format' is '{}', wanted '{}'", name, format, kFormat);
+    throw Error("{}: 'format' is '{}', expected '{}'", name, format, kFormat);
   }
   DatasetAbout about;
   about.tokenizer = m.text("tokenizer");

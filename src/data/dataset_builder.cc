@@ -313,7 +313,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   BatchReader reader(stream, tokenizer);
   std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
   if (batch->entries.empty()) {
-    throw Error("{}{}: no document in it. Wanted text, or JSON lines with the key '{}'",
+    throw Error("{}{}: no document in it. Expected text, or JSON lines with the key '{}'",
                 options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
                 options.documents.key);
   }

@@ -113,7 +113,7 @@ Path existing(const Path& prefix, const char* suffix) {
   Path path = with_suffix(prefix, suffix);
   if (!std::filesystem::exists(path))
     throw Error(
-        "{}: cannot be opened: No such file or directory. Wanted the --out of a `tessera data "
+        "{}: cannot be opened: No such file or directory. Expected the --out of a `tessera data "
         "build`, without .idx or .bin",
         path.string());
   return path;
@@ -174,7 +174,7 @@ void IndexedDataset::check_header() {
   index_.read(0, bytes);
   index_hash_ = hash_of(bytes);
   if (std::memcmp(bytes.data(), kOldMagic, sizeof kOldMagic) == 0) {
-    throw Error("{}: is in the old format of fairseq ('TNTIDX'), wanted 'MMIDIDX'. {}",
+    throw Error("{}: is in the old format of fairseq ('TNTIDX'), expected 'MMIDIDX'. {}",
                 index_name(), kRebuild);
   }
   if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
@@ -183,13 +183,13 @@ void IndexedDataset::check_header() {
   }
   const auto version = load<uint64_t>(&bytes[kVersionAt]);
   if (version != kVersion) {
-    throw Error("{}: byte {}: version {}, wanted 1", index_name(), kVersionAt, version);
+    throw Error("{}: byte {}: version {}, expected 1", index_name(), kVersionAt, version);
   }
   const auto code = load<uint8_t>(&bytes[kTypeAt]);
   const auto type = dtype_of(code);
   if (!type) {
     throw Error(
-        "{}: byte {}: type code {}, wanted one for token ids: 1 (u8), 4 (i32), 5 (i64) or "
+        "{}: byte {}: type code {}, expected one for token ids: 1 (u8), 4 (i32), 5 (i64) or "
         "8 (u16). {}",
         index_name(), kTypeAt, code, kRebuild);
   }
@@ -262,7 +262,7 @@ void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengt
   for (size_t i = 0; i < lengths.size(); ++i) {
     const int64_t s = first + i;
     if (lengths[i] < 0) {
-      throw Error("{}: byte {}: sequence {} has length {}, wanted 0 or more. {}", index_name(),
+      throw Error("{}: byte {}: sequence {} has length {}, expected 0 or more. {}", index_name(),
                   lengths_at_ + s * kLengthBytes, s, lengths[i], kRebuild);
     }
     if (offsets[i] != expected) {
@@ -278,7 +278,7 @@ void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengt
 
 void IndexedDataset::check_documents() {
   if (documents_ < 0) {
-    throw Error("{}: has no document entries, wanted at least the first, 0. {}", index_name(),
+    throw Error("{}: has no document entries, expected at least the first, 0. {}", index_name(),
                 kRebuild);
   }
   // Entries must ascend from 0 to the number of sequences.
@@ -286,7 +286,7 @@ void IndexedDataset::check_documents() {
   const auto check = [&](int64_t d, int64_t start) {
     const bool last_is_wrong = d == documents_ && start != sequences_;
     if (start < before || start > sequences_ || (d == 0 && start != 0) || last_is_wrong) {
-      throw Error("{}: byte {}: document entry {} is {}, wanted {}. {}", index_name(),
+      throw Error("{}: byte {}: document entry {} is {}, expected {}. {}", index_name(),
                   starts_at_ + d * kOffsetBytes, d, start,
                   d == 0          ? std::string("0")
                   : last_is_wrong ? fmt::format("{}, the number of sequences", sequences_)

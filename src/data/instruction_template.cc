@@ -12,7 +12,7 @@ namespace tessera::data {
 InstructionTemplate::InstructionTemplate(std::string_view text) {
   const auto refuse = [&](size_t at, const char* why) {
     throw Error(
-        "the template '{}': character {}: {}. Wanted a text such as "
+        "the template '{}': character {}: {}. Expected a text such as "
         "'Question: {{prompt}}\\nAnswer: {{response}}'; {{{{ and }}}} stand for braces",
         text, at + 1, why);
   };

@@ -49,7 +49,7 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
                 keys_of(object));
   }
   if (value->as_string() == nullptr)
-    throw Error("{}: '{}' holds {}, wanted a text", place, key, kind_of(*value));
+    throw Error("{}: '{}' holds {}, expected a text", place, key, kind_of(*value));
   return *value->as_string();
 }
 
@@ -57,7 +57,7 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
 // prompt.
 std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
   if (messages.as_list() == nullptr)
-    throw Error("{}: 'messages' holds {}, wanted a list", place, kind_of(messages));
+    throw Error("{}: 'messages' holds {}, expected a list", place, kind_of(messages));
   std::vector<Turn> turns;
   std::string system, prompt;
   bool asked = false, first = true;
@@ -73,7 +73,7 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
       system = content + "\n\n";
     } else if (role != wanted) {
       throw Error(
-          "{}: the role is '{}', wanted '{}': user and assistant in turn, a system message "
+          "{}: the role is '{}', expected '{}': user and assistant in turn, a system message "
           "only as the first",
           here, role, wanted);
     } else if (asked) {
@@ -85,7 +85,7 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
     }
   }
   if (messages.as_list()->empty())
-    throw Error("{}: 'messages' is empty, wanted turns of user and assistant", place);
+    throw Error("{}: 'messages' is empty, expected turns of user and assistant", place);
   if (asked || turns.empty())
     throw Error("{}: messages end without an answer of the assistant", place);
   return turns;
@@ -93,7 +93,7 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
 
 std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
                            const std::string& place) {
-  if (line.as_members() == nullptr) throw Error("{}: wanted an object, one a line", place);
+  if (line.as_members() == nullptr) throw Error("{}: expected an object, one a line", place);
   if (const Tree* messages = line.find("messages")) {
     for (const std::string& name : form.names()) {
       if (name == "prompt") continue;
@@ -114,7 +114,7 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
   CHECK(spec_.sequence_length > 0, "rows of {} tokens", spec_.sequence_length);
   if (!tokenizer.end_of_text()) {
     throw Error(
-        "the tokenizer has no end-of-text token, so answers would not end. Wanted one with "
+        "the tokenizer has no end-of-text token, so answers would not end. Expected one with "
         "<|endoftext|> or </s>");
   }
   find_ending(tokenizer);

@@ -31,7 +31,7 @@ void slow_path(std::string_view line, const std::string& key, const std::string&
   };
   if (!scan.error.empty()) throw Error("{}: no valid JSON: {}", where(scan.error_at), scan.error);
   if (!scan.object) {
-    throw Error("{}: wanted an object, one a line, as in {{\"{}\": \"…\"}}", where(0), key);
+    throw Error("{}: expected an object, one a line, as in {{\"{}\": \"…\"}}", where(0), key);
   }
   if (!scan.has_key) {
     std::string has;
@@ -42,7 +42,8 @@ void slow_path(std::string_view line, const std::string& key, const std::string&
         where(0), key, has.empty() ? "none" : has);
   }
   if (scan.found != "string") {
-    throw Error("{}: key '{}' holds a {}, wanted a string", where(scan.error_at), key, scan.found);
+    throw Error("{}: key '{}' holds a {}, expected a string", where(scan.error_at), key,
+                scan.found);
   }
   out = std::move(scan.text);
 }

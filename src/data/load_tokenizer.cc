@@ -27,7 +27,7 @@ Path tokenizer_file(const Path& path) {
   if (std::filesystem::exists(path / "tokenizer.json")) return path / "tokenizer.json";
   for (const char* name : kModelNames)
     if (std::filesystem::exists(path / name)) return path / name;
-  throw Error("{}: holds no tokenizer: wanted tokenizer.json, tokenizer.model or spiece.model",
+  throw Error("{}: holds no tokenizer: expected tokenizer.json, tokenizer.model or spiece.model",
               path.string());
 }
 

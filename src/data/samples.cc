@@ -24,7 +24,7 @@ uint64_t order_key(std::string_view what, uint64_t seed, int64_t epoch) {
 
 std::array<double, 3> parse_split(std::string_view split) {
   const auto refuse = [&](const char* why) {
-    throw Error("split '{}': {}. Wanted shares of train, validation and test, as in 969,30,1",
+    throw Error("split '{}': {}. Expected shares of train, validation and test, as in 969,30,1",
                 split, why);
   };
   std::array<double, 3> shares{};
@@ -109,7 +109,7 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
   per_epoch_ = (tokens_ - 1) / sequence_length;
   if (tokens_ == 0 || per_epoch_ == 0) {
     throw Error(
-        "{}: {} documents with {} tokens make no sample of {} + 1 tokens. Wanted a longer "
+        "{}: {} documents with {} tokens make no sample of {} + 1 tokens. Expected a longer "
         "text, another data.split or a smaller data.sequence_length{}",
         data.data_name(), range.size(), tokens_, sequence_length,
         range.size() == data.sequences()

@@ -80,7 +80,7 @@ class ModelReader {
   static const WireField& wanted(const WireReader& in, const WireField& field, Kind kind) {
     if (field.kind != kind) {
       in.refuse(field.at,
-                fmt::format("field {} is of kind {}, wanted {}: this is no SentencePiece "
+                fmt::format("field {} is of kind {}, expected {}: this is no SentencePiece "
                             "model, or it is damaged",
                             field.number, static_cast<int>(field.kind), static_cast<int>(kind)));
     }
@@ -196,7 +196,7 @@ class ModelReader {
   void check() {
     constexpr uint64_t kUnigramType = 1, kBpeType = 2;
     if (kind_ != kUnigramType && kind_ != kBpeType) {
-      throw Error("{}: a model of kind {} ({}), wanted unigram (1) or bpe (2)", source_, kind_,
+      throw Error("{}: a model of kind {} ({}), expected unigram (1) or bpe (2)", source_, kind_,
                   kind_ == 3   ? "word"
                   : kind_ == 4 ? "char"
                                : "unknown");
@@ -234,17 +234,17 @@ class ModelReader {
       if (!std::isfinite(piece.score)) refuse("has a score that is no number");
       if (!seen.insert(piece.text).second) refuse("is there twice");
       if (piece.type == PieceType::kByte) {
-        if (byte_of(piece.text) < 0) refuse("is a byte, wanted <0x00> to <0xFF>");
+        if (byte_of(piece.text) < 0) refuse("is a byte, expected <0x00> to <0xFF>");
         ++byte_pieces;
       }
       unknown += piece.type == PieceType::kUnknown ? 1 : 0;
       others += piece.type == PieceType::kNormal ? 1 : 0;
     }
-    if (unknown != 1) throw Error("{}: {} unknown pieces, wanted one", source_, unknown);
+    if (unknown != 1) throw Error("{}: {} unknown pieces, expected one", source_, unknown);
     if (others == 0) throw Error("{}: no piece stands for text", source_);
     // A fallback that lacks a byte would fail at the first text that needs it.
     if (byte_pieces != (model_.byte_fallback ? 256 : 0)) {
-      throw Error("{}: {} pieces for bytes, wanted {} {} byte fallback", source_, byte_pieces,
+      throw Error("{}: {} pieces for bytes, expected {} {} byte fallback", source_, byte_pieces,
                   model_.byte_fallback ? 256 : 0, model_.byte_fallback ? "with" : "without");
     }
   }

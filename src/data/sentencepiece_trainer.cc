@@ -109,20 +109,20 @@ Settings settings_of(const SentencePieceTraining& t) {
 
 void check_training(const SentencePieceTraining& t) {
   if (t.sentinels < 0 || t.sentinels > kMostPieces) {
-    throw Error("{} sentinels, wanted 0 or more; T5 has 100", t.sentinels);
+    throw Error("{} sentinels, expected 0 or more; T5 has 100", t.sentinels);
   }
   const int64_t taken = std::ssize(t.user_tokens) + t.sentinels + 3 + (t.byte_fallback ? 256 : 0);
   if (t.vocabulary <= taken || t.vocabulary > kMostPieces) {
-    throw Error("a vocabulary of {}, wanted {} to {}: special tokens, sentinels{} take {}",
+    throw Error("a vocabulary of {}, expected {} to {}: special tokens, sentinels{} take {}",
                 t.vocabulary, taken + 1, kMostPieces, t.byte_fallback ? " and bytes" : "", taken);
   }
   if (!(t.coverage >= 0.9 && t.coverage <= 1)) {
-    throw Error("a coverage of {}, wanted 0.9 to 1", t.coverage);
+    throw Error("a coverage of {}, expected 0.9 to 1", t.coverage);
   }
   constexpr std::array kNormalizers = {"",         "identity", "nfkc",
                                        "nmt_nfkc", "nfkc_cf",  "nmt_nfkc_cf"};
   if (std::find(kNormalizers.begin(), kNormalizers.end(), t.normalizer) == kNormalizers.end()) {
-    throw Error("no normaliser '{}', wanted identity, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf",
+    throw Error("no normaliser '{}', expected identity, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf",
                 t.normalizer);
   }
   for (const std::string& token : t.user_tokens) {

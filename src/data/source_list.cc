@@ -41,7 +41,7 @@ void list_folder(const std::string& folder, SourceList& list) {
   }
   if (found.empty()) {
     throw Error(
-        "{}: no text in this folder. Wanted files whose names end in .txt, .text, .md, "
+        "{}: no text in this folder. Expected files whose names end in .txt, .text, .md, "
         ".jsonl, .ndjson or .json, also with .gz or .zst behind; name others one by one",
         folder);
   }
@@ -64,10 +64,10 @@ fs::path above(const fs::path& path) {
 
 void check_output(const fs::path& out, const SourceList& sources) {
   std::error_code error;
-  if (fs::is_directory(out, error)) throw Error("{}: is a folder, wanted a file", out.string());
+  if (fs::is_directory(out, error)) throw Error("{}: is a folder, expected a file", out.string());
   if (const fs::path folder = above(out); !fs::is_directory(folder, error))
-    throw Error("{}: cannot be made, since {} is a file. Wanted a place in a folder", out.string(),
-                folder.string());
+    throw Error("{}: cannot be made, since {} is a file. Expected a place in a folder",
+                out.string(), folder.string());
   for (const std::string& file : sources.files)
     // By device and inode, so that links and other spellings of the path are found.
     if (file != "-" && fs::equivalent(file, out, error))

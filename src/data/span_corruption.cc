@@ -40,11 +40,13 @@ void divide(int64_t items, int64_t spans, const Philox& random, int64_t sample,
 
 void check_settings(const SpanCorruption& how) {
   if (!(how.noise_density > 0 && how.noise_density < 1)) {
-    throw Error("span corruption with a noise density of {}, wanted above 0 and below 1; T5: 0.15",
-                how.noise_density);
+    throw Error(
+        "span corruption with a noise density of {}, expected above 0 and below 1; T5: 0.15",
+        how.noise_density);
   }
   if (!(how.mean_span >= 1)) {
-    throw Error("span corruption with spans of {} tokens, wanted 1 or more; T5: 3", how.mean_span);
+    throw Error("span corruption with spans of {} tokens, expected 1 or more; T5: 3",
+                how.mean_span);
   }
 }
 
@@ -66,7 +68,7 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
   check_settings(how);
   constexpr int64_t kShortest = 2;
   if (inputs < span_lengths(kShortest, how).inputs) {
-    throw Error("span corruption to inputs of {} tokens, wanted {} or more", inputs,
+    throw Error("span corruption to inputs of {} tokens, expected {} or more", inputs,
                 span_lengths(kShortest, how).inputs);
   }
   // The length grows with the number of tokens, so the search starts near the answer and takes few
@@ -91,7 +93,8 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
 void require_sentinels(const SpanLengths& lengths, int64_t sentinels) {
   if (lengths.spans <= sentinels) return;
   throw Error(
-      "span corruption takes {} spans out of {} tokens, but the tokenizer has {} sentinels. Wanted "
+      "span corruption takes {} spans out of {} tokens, but the tokenizer has {} sentinels. "
+      "Expected "
       "shorter samples, longer spans, or a tokenizer with more of them (tessera tokenizer train "
       "--sentinels)",
       lengths.spans, lengths.tokens, sentinels);

@@ -77,7 +77,7 @@ SpanLengths spans_of(const DatasetSpec& spec) {
 SpanObjective span_objective(const Tokenizer& tokenizer) {
   if (!tokenizer.end_of_text() || tokenizer.sentinels() == 0) {
     throw Error(
-        "span corruption needs a tokenizer with </s> and sentinels; this one has {}. Wanted a T5 "
+        "span corruption needs a tokenizer with </s> and sentinels; this one has {}. Expected a T5 "
         "model, or: tessera tokenizer train --kind unigram --sentinels 100",
         tokenizer.end_of_text() ? "no sentinels" : "no </s>");
   }
@@ -93,7 +93,7 @@ TrainingData::TrainingData(DatasetSpec spec)
       length_(spec_.spans ? spans_.tokens : spec_.sequence_length) {
   if (spec_.datasets.empty()) {
     throw Error(
-        "data.train: names no dataset. Wanted the prefix of one or more that   tessera data "
+        "data.train: names no dataset. Expected the prefix of one or more that   tessera data "
         "build   made");
   }
   ids_.resize(length_ + 1);
@@ -127,7 +127,7 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
   for (size_t i = 0; i < blend.size(); ++i) {
     const WeightedDataset& d = blend[i];
     if (!(d.weight > 0) || !std::isfinite(d.weight)) {
-      throw Error("data.train: {} has weight {}, wanted a number above 0", d.prefix, d.weight);
+      throw Error("data.train: {} has weight {}, expected a number above 0", d.prefix, d.weight);
     }
     const auto known = std::find_if(datasets_.begin(), datasets_.end(),
                                     [&](const Dataset& o) { return o.prefix == d.prefix; });
@@ -162,7 +162,7 @@ std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t 
     Mixture::Stage stage = stage_of(from, datasets);
     if (stage.first_sample <= before) {
       throw Error(
-          "data.stages: the stage from token {} begins no later than the one before it. Wanted "
+          "data.stages: the stage from token {} begins no later than the one before it. Expected "
           "ascending numbers of tokens, the first above 0",
           from);
     }

@@ -17,7 +17,8 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   validate(options.sampling);
   const auto length = std::ssize(prompt);
   if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
-  if (options.max_tokens < 0) throw Error("max_tokens = {}, wanted 0 or more.", options.max_tokens);
+  if (options.max_tokens < 0)
+    throw Error("max_tokens = {}, expected 0 or more.", options.max_tokens);
   const int64_t room = decoder.context() - length;
   if (options.max_tokens > room)
     throw Error(

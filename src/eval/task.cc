@@ -31,7 +31,7 @@ struct Forms {
 class Line {
  public:
   Line(const Tree& tree, std::string place) : tree_(tree), place_(std::move(place)) {
-    if (tree_.as_members() == nullptr) throw Error("{}: wanted an object, one a line", place_);
+    if (tree_.as_members() == nullptr) throw Error("{}: expected an object, one a line", place_);
   }
 
   const std::string& place() const { return place_; }
@@ -55,7 +55,7 @@ class Line {
         if (list == nullptr) continue;
         if (list->empty()) throw Error("{}: '{}' is an empty list", place_, name);
         if (!from.empty() && list->size() != n)
-          throw Error("{}: '{}' has {} entries and '{}' {}; wanted as many", place_, name,
+          throw Error("{}: '{}' has {} entries and '{}' {}; expected as many", place_, name,
                       list->size(), from, n);
         n = list->size();
         from = name;
@@ -78,7 +78,7 @@ class Line {
     const Tree& value = at(key);
     const auto* number = std::get_if<int64_t>(&value.value);
     if (number == nullptr || *number < 0 || *number >= static_cast<int64_t>(options))
-      throw Error("{}: '{}' is {}, wanted the number of an option, 0 to {}", place_, key,
+      throw Error("{}: '{}' is {}, expected the number of an option, 0 to {}", place_, key,
                   to_json(value), options - 1);
     return *number;
   }

@@ -45,7 +45,7 @@ class Lexer {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
   }
   [[noreturn]] void fail(const std::string& found, const char* wanted) {
-    throw Error("{}:{}:{}: found {}, wanted {}", source_, line_, column(), found, wanted);
+    throw Error("{}:{}:{}: found {}, expected {}", source_, line_, column(), found, wanted);
   }
 
   Token start(Token::Kind kind) {

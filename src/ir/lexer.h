@@ -23,7 +23,7 @@ struct Token {
   int line = 1, column = 1;
 };
 
-// Empty lines leave no tokens. Throws Error ("source:line:column: found …, wanted …").
+// Empty lines leave no tokens. Throws Error ("source:line:column: found …, expected …").
 std::vector<Token> tokens_of(std::string_view text, const std::string& source);
 
 // A token as a message names it.

@@ -406,7 +406,7 @@ void Parser::calls(Program& p) {
     for (const auto* waits : {&c.after, &c.before_step})
       for (const CallId y : *waits)
         if (!p.schedule.contains(y))
-          throw Error("{}: found a wait for call #{}, wanted one below #{}", source_, y,
+          throw Error("{}: found a wait for call #{}, expected one below #{}", source_, y,
                       p.schedule.size());
 }
 

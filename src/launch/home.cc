@@ -70,7 +70,7 @@ Home parse_home(std::string_view text) {
   }
   if (home.token.empty() || home.port <= 0 || home.port > 65535 || home.addresses.empty())
     throw Error(
-        "{} is '{}', wanted token:port:address,… as `tessera launch` sets it; unset it to "
+        "{} is '{}', expected token:port:address,… as `tessera launch` sets it; unset it to "
         "run without",
         kHomeVariable, text);
   return home;

@@ -107,7 +107,7 @@ void check_knobs(const TunedRun& run, const std::vector<plan::Knob>& knobs) {
 plan::Knob parse_knob(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == text.npos || equals + 1 == text.size())
-    throw UsageError("--knob {}: wanted KEY=CHOICE,CHOICE,…", text);
+    throw UsageError("--knob {}: expected KEY=CHOICE,CHOICE,…", text);
   plan::Knob knob;
   knob.key = text.substr(0, equals);
   for (size_t at = equals + 1; at <= text.size();) {

@@ -79,13 +79,13 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
   }
   const double x = number_in(f);
   if (!(x >= 0) || std::isinf(x) || (x == 0 && !b.zero))
-    throw Error("{}: {} = {}: wanted {}.", place->second, b.path, x,
+    throw Error("{}: {} = {}: expected {}.", place->second, b.path, x,
                 b.zero ? "0 or more" : "more than 0");
   if (b.share && x > 1)
-    throw Error("{}: {} = {}: wanted a share of 1 (of what the specification says).", place->second,
-                b.path, x);
+    throw Error("{}: {} = {}: expected a share of 1 (of what the specification says).",
+                place->second, b.path, x);
   if (x > 0 && (x < b.least || x > b.most))
-    throw Error("{}: {} = {}: no machine is like that; wanted {}.", place->second, b.path, x,
+    throw Error("{}: {} = {}: no machine is like that; expected {}.", place->second, b.path, x,
                 b.example);
 }
 
@@ -97,7 +97,8 @@ std::string place_of(const Tree& t, const Place& place) {
 double positive(const Tree& t, const Place& place) {
   double x = 0;
   tessera::read_value(t, x, place);
-  if (!(x > 0) || std::isinf(x)) throw Error("{} = {}: wanted more than 0.", place_of(t, place), x);
+  if (!(x > 0) || std::isinf(x))
+    throw Error("{} = {}: expected more than 0.", place_of(t, place), x);
   return x;
 }
 
@@ -105,8 +106,8 @@ void check_known(const std::string& name, std::span<const char* const> known, co
                  const Tree& t, const Place& place) {
   for (const char* k : known)
     if (name == k) return;
-  throw Error("{}: '{}' is no {} of a measured product; wanted {}.", place_of(t, place), name, what,
-              fmt::join(known, " | "));
+  throw Error("{}: '{}' is no {} of a measured product; expected {}.", place_of(t, place), name,
+              what, fmt::join(known, " | "));
 }
 
 // Checks figures that only make sense together.

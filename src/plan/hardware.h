@@ -138,7 +138,7 @@ struct Hardware {
   }
 };
 
-// Throws Error("clusters/x.yaml:4:9: device.memory_bytes = -1: wanted more than 0") for a figure
+// Throws Error("clusters/x.yaml:4:9: device.memory_bytes = -1: expected more than 0") for a figure
 // that is missing, negative or (for a share) above 1, and for unknown keys. `overrides` are
 // "device.matrix_efficiency=0.7".
 Hardware load_hardware(const Path& path, std::span<const std::string> overrides = {});

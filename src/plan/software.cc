@@ -10,7 +10,7 @@ constexpr double kMostImbalance = 1e4;  // all tokens to one of 10,000 ranks
 void check_time(double s, const char* key, const Places& places) {
   constexpr double kMost = 10;  // no program waits this long for its host
   if (s >= 0 && s <= kMost) return;
-  throw Error("{}: {} = {}: wanted 0 or more seconds, at most {} (20 us are 20e-6).",
+  throw Error("{}: {} = {}: expected 0 or more seconds, at most {} (20 us are 20e-6).",
               places.at(key), key, s, kMost);
 }
 
@@ -30,7 +30,7 @@ Software read_software(const Tree& tree, const std::string& source,
   check_time(s.launch_s, "launch_s", s.places);
   check_time(s.step_s, "step_s", s.places);
   if (!(s.attention_share > 0 && s.attention_share <= 1))
-    throw Error("{}: attention_share = {}: wanted above 0, at most 1.",
+    throw Error("{}: attention_share = {}: expected above 0, at most 1.",
                 s.places.at("attention_share"), s.attention_share);
   if (!(s.expert_imbalance >= 1 && s.expert_imbalance <= kMostImbalance))
     throw Error("{}: expert_imbalance = {}: expected 1 (even) to {}.",
@@ -66,7 +66,7 @@ void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
     int64_t n = 0;
     check_op_name(name, count, place);
     tessera::read_value(count, n, place);
-    if (n < 0) throw Error("{}: {}.{} = {}: wanted 0 or more.", place.at, place.path, name, n);
+    if (n < 0) throw Error("{}: {}.{} = {}: expected 0 or more.", place.at, place.path, name, n);
     value[name] = n;
   }
 }

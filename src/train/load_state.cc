@@ -32,7 +32,7 @@ void read_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piec
     return checkpoint.read(piece.name, piece.begin, piece.end, view);
   if (!differs_in_rows_alone(stored->shape, piece.shape) ||
       !enough_rows(piece, model, stored->shape[0]))
-    throw Error("{}: '{}' has the shape {}, wanted {}", checkpoint.folder().string(), piece.name,
+    throw Error("{}: '{}' has the shape {}, expected {}", checkpoint.folder().string(), piece.name,
                 to_string(stored->shape), to_string(piece.shape));
   std::vector<int64_t> end = piece.end;
   end[0] = std::min(end[0], stored->shape[0]);

@@ -125,7 +125,7 @@ TEST(Config, UnknownKeysNameTheNearestKnownOne) {
 
 TEST(Config, E4_IntegersAreNeverRounded) {
   const std::string refused =
-      "wanted an integer of at most 53 bits, -9007199254740992 to 9007199254740992";
+      "expected an integer of at most 53 bits, -9007199254740992 to 9007199254740992";
   EXPECT_EQ(error_of("optimizer: { size: 9007199254740992 }"), "no error");
   for (const char* size : {"9007199254740993", "-9007199254740993", "9007199254740993.0",
                            "9223372036854775807", "1e17"})
@@ -137,20 +137,20 @@ TEST(Config, E4_IntegersAreNeverRounded) {
 TEST(Config, WrongTypesNameWhatWasFoundAndWanted) {
   EXPECT_EQ(
       error_of("optimizer:\n  size: four\n"),
-      "run.yaml:2:9: optimizer.size: found the text 'four', wanted an integer, in digits alone");
+      "run.yaml:2:9: optimizer.size: found the text 'four', expected an integer, in digits alone");
   EXPECT_EQ(error_of("optimizer: { size: 1.5 }"),
-            "run.yaml:1:20: optimizer.size: found the number 1.5, wanted an integer");
+            "run.yaml:1:20: optimizer.size: found the number 1.5, expected an integer");
   EXPECT_EQ(error_of("optimizer: { size: 99999999999999999999 }"),
-            "run.yaml:1:20: optimizer.size: found the number 1e+20, wanted an integer of at most "
+            "run.yaml:1:20: optimizer.size: found the number 1e+20, expected an integer of at most "
             "53 bits, -9007199254740992 to 9007199254740992");
   EXPECT_EQ(error_of("colour: blue"),
-            "run.yaml:1:9: colour: found the text 'blue', wanted one of red, dark_blue");
+            "run.yaml:1:9: colour: found the text 'blue', expected one of red, dark_blue");
   EXPECT_EQ(error_of("name: 12"),
-            "run.yaml:1:7: name: found the number 12, wanted a text (put it in quotes)");
+            "run.yaml:1:7: name: found the number 12, expected a text (put it in quotes)");
   EXPECT_EQ(error_of("", {"optimizer.open=1"}),
-            "command line: optimizer.open: found the number 1, wanted true or false");
+            "command line: optimizer.open: found the number 1, expected true or false");
   EXPECT_EQ(error_of("optimizer: 3"),
-            "run.yaml:1:12: optimizer: found the number 3, wanted keys with values");
+            "run.yaml:1:12: optimizer: found the number 3, expected keys with values");
   for (const char* yaml :
        {"- a", "optimizer: { learning_rate: .inf }", "name: [a]", "files: {a: b}", "steps: [1, x]",
         "optimizer: { open: yes }", "optimizer: { size: }", "colour: 3", "name: {a: b}"})

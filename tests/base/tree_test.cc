@@ -186,7 +186,7 @@ TEST(Yaml, BrokenInputsNameThePlace) {
   EXPECT_NE(fails("a: 1\n---\nb: 1\n").find("second document"), std::string::npos);
   EXPECT_NE(fails("? [a, b]\n: 1\n").find("t.yaml:1:3: a key must be a plain name"),
             std::string::npos);
-  EXPECT_EQ(fails("a: é\nb: \xff"), "t.yaml:2:4: found byte 0xff, wanted text in UTF-8");
+  EXPECT_EQ(fails("a: é\nb: \xff"), "t.yaml:2:4: found byte 0xff, expected text in UTF-8");
   EXPECT_NE(fails("a: !!int 3\n").find("t.yaml:1:4: the tag"), std::string::npos);
   for (const std::string& text :
        {std::string("a: 'x"), std::string("a:\n\t- 1"), std::string("- a\nb: 1"),

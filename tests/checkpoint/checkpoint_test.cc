@@ -180,7 +180,7 @@ TEST(Checkpoint, ReadingConvertsFloats) {
   std::vector<int32_t> integers(24);
   EXPECT_NE(error_of([&] {
               reader.read("layer0.norm1.gain", {integers.data(), DType::kI32, Shape{24}});
-            }).find("is f32, wanted i32"),
+            }).find("is f32, expected i32"),
             std::string::npos);
 }
 
@@ -273,7 +273,7 @@ TEST_F(BrokenCheckpoint, FileElsewhere) {
 }
 TEST_F(BrokenCheckpoint, WrongKind) {
   edit_index(newest(), "\"step\":20", "\"step\":\"20\"");
-  expect("'step' is text, wanted an integer");
+  expect("'step' is text, expected an integer");
 }
 TEST_F(BrokenCheckpoint, KeyMissing) {
   edit_index(newest(), "\"tokens\":", "\"token\":");

@@ -255,9 +255,9 @@ TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
   write_folder(at("hf"), small(model::Family::kNeox), DType::kF32, change);
   const std::string said = import_error();
   for (const char* words :
-       {"gpt_neox.layers.0.mlp.dense_h_to_4h.bias: missing, wanted [40]",
-        "embed_out.weight: missing, wanted [30, 24]", "head.weight: not a tensor of this model",
-        "gpt_neox.layers.1.input_layernorm.bias: has the shape [25], wanted [24]"})
+       {"gpt_neox.layers.0.mlp.dense_h_to_4h.bias: missing, expected [40]",
+        "embed_out.weight: missing, expected [30, 24]", "head.weight: not a tensor of this model",
+        "gpt_neox.layers.1.input_layernorm.bias: has the shape [25], expected [24]"})
     EXPECT_NE(said.find(words), std::string::npos) << said;
   EXPECT_FALSE(fs::exists(at("checkpoint")));
   EXPECT_FALSE(fs::exists(at("checkpoint.part")));
@@ -265,7 +265,7 @@ TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
 
 TEST_F(HfFolder, OtherTypesAreRefusedByName) {
   write_folder(at("hf"), small(model::Family::kNeox), DType::kF64);
-  EXPECT_NE(import_error().find("is stored as F64, wanted F32, BF16 or F16"), std::string::npos);
+  EXPECT_NE(import_error().find("is stored as F64, expected F32, BF16 or F16"), std::string::npos);
 }
 
 TEST_F(HfFolder, NothingIsOverwritten) {

@@ -59,19 +59,20 @@ const std::vector<Broken>& broken_files() {
        "its header has 1844674407370955161"},
       {"header above the limit", with_length("{}", 100'000'001), "the limit is 100000000"},
       {"no JSON", file_of("hello", 0), "(header)"},
-      {"not an object", file_of("[]", 0), "wanted an object"},
+      {"not an object", file_of("[]", 0), "expected an object"},
       {"cut off", file_of(kGood, 11), "need 12 bytes, but the file has 11"},
       {"bytes behind", file_of(kGood, 13), "need 12 bytes, but the file has 13"},
       {"unknown type", file_of(entry("F33", "[2]", "[0,8]"), 8), "unknown type 'F33'"},
       {"type no text", file_of(R"({"a":{"dtype":1,"shape":[2],"data_offsets":[0,8]}})", 8),
-       "wanted text"},
+       "expected text"},
       {"no shape", file_of(R"({"a":{"dtype":"F32","data_offsets":[0,8]}})", 8), "has no 'shape'"},
       {"shape and bytes disagree", file_of(entry("F32", "[3]", "[0,8]"), 8), "needs 12"},
       {"negative extent", file_of(entry("F32", "[-2]", "[0,8]"), 8), "not negative"},
       {"overflow", file_of(entry("F32", "[4611686018427387904,4]", "[0,0]"), 0),
        "cannot have the shape"},
-      {"offsets backwards", file_of(entry("F32", "[2]", "[8,0]"), 8), "wanted a begin and an end"},
-      {"one offset", file_of(entry("F32", "[2]", "[8]"), 8), "wanted a begin and an end"},
+      {"offsets backwards", file_of(entry("F32", "[2]", "[8,0]"), 8),
+       "expected a begin and an end"},
+      {"one offset", file_of(entry("F32", "[2]", "[8]"), 8), "expected a begin and an end"},
       {"gap", file_of(entry("F32", "[2]", "[4,12]"), 12), "there is a gap"},
       {"overlap",
        file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
@@ -83,7 +84,7 @@ const std::vector<Broken>& broken_files() {
                R"("a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
                8),
        "duplicate key 'a'"},
-      {"metadata no text", file_of(R"({"__metadata__":{"a":1}})", 0), "wanted text"},
+      {"metadata no text", file_of(R"({"__metadata__":{"a":1}})", 0), "expected text"},
   };
   return all;
 }

@@ -146,11 +146,11 @@ TEST_F(DataProgram, FaultsOfTheInput) {
   expect_fault(build + "key.jsonl", 1,
                {"key.jsonl:1:1: this object has no key 'text'", "'body'", "--key"});
   expect_fault(build + "type.jsonl", 1,
-               {"type.jsonl:1:9: key 'text' holds a list, wanted a string"});
+               {"type.jsonl:1:9: key 'text' holds a list, expected a string"});
   expect_fault(build + "plain.gz", 1, {"plain.gz: holds no gzip data"});
-  expect_fault(build + "empty.txt", 1, {"empty.txt: no document in it. Wanted text"});
+  expect_fault(build + "empty.txt", 1, {"empty.txt: no document in it. Expected text"});
   expect_fault(build + "folder", 1,
-               {"folder: no text in this folder. Wanted files whose names end"});
+               {"folder: no text in this folder. Expected files whose names end"});
   expect_fault("build --tokenizer none.json --out d a.txt", 1, {"none.json"});
   expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt: is no tokenizer"});
   expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1, {"a.txt"});
@@ -185,7 +185,7 @@ TEST_F(DataProgram, FaultsOfADataset) {
   expect_fault("inspect none", 1, {"none.idx"});
   expect_fault("inspect d --document 1", 1, {"d.idx: there is no document 1; they are 0 to 0"});
   expect_fault("explain d --sequence-length 100", 1,
-               {"d.bin: 1 documents with 10 tokens make no sample of 100 + 1 tokens", "Wanted"});
+               {"d.bin: 1 documents with 10 tokens make no sample of 100 + 1 tokens", "Expected"});
   put("d.bin", bin.substr(0, 6));
   expect_fault("inspect d", 1,
                {"d.bin: holds 6 bytes, but d.idx describes 20", "cut off", "again"});
@@ -197,14 +197,14 @@ TEST_F(DataProgram, FaultsOfADataset) {
   expect_fault("inspect d", 1, {"d.idx: does not start with 'MMIDIDX'"});
   put("d.idx", idx);
   put("d.json", "{\"format\": 3}");
-  expect_fault("inspect d", 1, {"d.json:1:", "wanted 'format' with a text", "remove this file"});
+  expect_fault("inspect d", 1, {"d.json:1:", "expected 'format' with a text", "remove this file"});
 }
 
 TEST_F(DataProgram, WrongCommandLines) {
   expect_fault("build --tokenizer t.json --out d a.txt --split words", 2,
                {"--split is 'words', expected none|lines|paragraphs"});
   expect_fault("build --tokenizer t.json --out d a.txt --threads -1", 2,
-               {"--threads is -1, wanted 0"});
+               {"--threads is -1, expected 0"});
   expect_fault("build --out d a.txt", 2, {"--tokenizer"});
   expect_fault("buld", 2, {"Did you mean 'tessera data build'?"});
   for (const char* help : {"--help", "build --help", "inspect --help", "explain --help"}) {

@@ -116,7 +116,7 @@ TEST_F(Edges, E3_NumbersOfOptionsAreDecimal) {
 TEST_F(Edges, E4_ASeedIsTakenExactlyOrRefused) {
   const ProgramResult r = run("train run.yaml run.seed=9007199254740993");
   EXPECT_EQ(r.code, 1);
-  expect_in(r.err, {"run.seed", "9007199254740993", "wanted an integer of at most 53 bits"});
+  expect_in(r.err, {"run.seed", "9007199254740993", "expected an integer of at most 53 bits"});
 }
 
 TEST_F(Edges, E6_ABracketThatIsNotClosedIsNamed) {

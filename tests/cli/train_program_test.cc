@@ -141,12 +141,12 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
   expect_fault("eval run d --sequence-length 65", {"--sequence-length is 65", "context is 64"});
   expect_fault("eval run d --sequence-length -3", {"is -3, expected 0 or more"}, 2);
   expect_fault("eval run d --samples -1", {"--samples is -1, expected 0 or more"}, 2);
-  expect_fault("eval run d --threads 100000", {"--threads is 100000, wanted 0", "to 1024"}, 2);
+  expect_fault("eval run d --threads 100000", {"--threads is 100000, expected 0", "to 1024"}, 2);
   expect_fault("eval run d --examples e.jsonl", {"--examples is for --task"}, 2);
   expect_fault("eval run --logits l.safetensors", {"--logits FILE and --tokens FILE"}, 2);
   put("ids.json", "[[1, 2], [3, 2.5]]");
   const std::string logits = "eval run --logits l.safetensors --tokens ids.json";
-  expect_fault(logits, {"ids.json:1:14: found 2.5, wanted a token id"});
+  expect_fault(logits, {"ids.json:1:14: found 2.5, expected a token id"});
   std::string row = "1";
   for (int i = 1; i < 65; ++i) row += ",1";
   put("ids.json", "[[" + row + "]]");
@@ -158,7 +158,7 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
   EXPECT_EQ(get("l.safetensors"), "mine");
   EXPECT_EQ(run(logits + " --force").code, 0);
   const std::string write = "generate run --prompt a --max-tokens ";
-  expect_fault(write + "-3", {"max_tokens = -3, wanted 0 or more"});
+  expect_fault(write + "-3", {"max_tokens = -3, expected 0 or more"});
   expect_fault(write + "64", {"Shorten the prompt or ask for at most 63 tokens"});
   expect_fault(write + "3 --threads -1", {"--threads is -1"}, 2);
   EXPECT_EQ(run(write + "3 --top-p 2").out, "");
@@ -174,7 +174,7 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
   const std::string learn = "tokenizer train --vocabulary 260 text --out ";
   expect_fault(learn + "text", {"text: is to be read, but text would replace it"});
   expect_fault(learn + "text/t.json", {"text/t.json: cannot be made, since", "text is a file"});
-  expect_fault(learn + ".", {"is a folder, wanted a file"});
+  expect_fault(learn + ".", {"is a folder, expected a file"});
   EXPECT_EQ(run(learn + "new/folder/t.json").code, 0);
 }
 

@@ -157,7 +157,7 @@ TEST(LayoutCheck, StagesHoldAllLayers) {
   l.interleave = 1;
   l.pipeline = 2;
   l.stages = {3};
-  EXPECT_EQ(said(l), "layout.stages has 1 numbers, wanted pipeline x interleave = 2 x 1 = 2.");
+  EXPECT_EQ(said(l), "layout.stages has 1 numbers, expected pipeline x interleave = 2 x 1 = 2.");
   l.stages = {3, 4};
   EXPECT_EQ(said(l), "layout.stages adds up to 7 layers, the model has 6.");
   l.stages = {-1, 7};

@@ -104,8 +104,8 @@ TEST(OptimizerGroups, WrongOnesAreRefusedWithTheirPlace) {
   expect("[{match: [embd.weight]}]",
          "command line: optimizer.groups[0].match has 'embd.weight', which is the name of no "
          "weight. Did you mean 'embed.weight'?");
-  expect("sgd", "wanted a list of {match");
-  expect("[sgd]", "wanted a list of {match");
+  expect("sgd", "expected a list of {match");
+  expect("[sgd]", "expected a list of {match");
   try {
     read(std::string(kRun) + "    - { match: [head.*], beta1: x }\n");
     ADD_FAILURE();

@@ -200,11 +200,12 @@ TEST(RunConfig, DataSetsComeWithWeightsAndNames) {
   EXPECT_EQ(read("", {"data.train=p"}).data.train.size(), 1u);
   EXPECT_EQ(error_of("data:\n  train: [{prefix: b, wight: 0.5}]\n"),
             "run.yaml:2:23: data.train: unknown key 'wight'. Did you mean 'weight'?");
-  EXPECT_EQ(error_of("data:\n  train: [{prefix: b, weight: many}]\n"),
-            "run.yaml:2:31: data.train.weight: found the text 'many', wanted a number, such as 0.1 "
-            "or 1e-3");
+  EXPECT_EQ(
+      error_of("data:\n  train: [{prefix: b, weight: many}]\n"),
+      "run.yaml:2:31: data.train.weight: found the text 'many', expected a number, such as 0.1 "
+      "or 1e-3");
   EXPECT_EQ(error_of("data: { train: [3] }"),
-            "run.yaml:1:17: data.train: found the number 3, wanted a PREFIX or {prefix: PREFIX, "
+            "run.yaml:1:17: data.train: found the number 3, expected a PREFIX or {prefix: PREFIX, "
             "weight: NUMBER}");
   EXPECT_EQ(error_of("data: { validation: [a/v, b/v] }"),
             "run.yaml:1:27: data.validation: two sets have the name 'v'. Give one as {name: …, "
@@ -250,7 +251,7 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
   EXPECT_EQ(said({"lora.rank=128", "optimizer.freeze=[embed.*, '*.norm1.*']"}), "");
   EXPECT_EQ(said({"lora.rank=129", "lora.targets=['*.out.*']"}),
             "command line: lora.rank = 129 is more than layer.attn.out.weight [128, 128] can have. "
-            "Wanted at most 128, or lora.targets without it.");
+            "Expected at most 128, or lora.targets without it.");
   EXPECT_TRUE(
       said({"lora.rank=4", "lora.targets=[layer.attn.qvk.weight]"})
           .starts_with("command line: lora.targets has 'layer.attn.qvk.weight', which is the "

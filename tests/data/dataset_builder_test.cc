@@ -155,10 +155,10 @@ TEST_F(DatasetBuilderTest, DamagedAboutFilesAreNamed) {
   const std::string good = read_file(path("out/d.json"));
   for (const auto& [text, wanted] : std::map<std::string, std::string>{
            {"{", "d.json:1:"},
-           {"{}", "wanted 'format' with a text"},
-           {"{\"format\": \"other\"}", "'format' is 'other', wanted 'tessera dataset 1'"},
+           {"{}", "expected 'format' with a text"},
+           {"{\"format\": \"other\"}", "'format' is 'other', expected 'tessera dataset 1'"},
            {"{\"format\": \"tessera dataset 1\", \"tokenizer\": 7}",
-            "wanted 'tokenizer' with a text"}}) {
+            "expected 'tokenizer' with a text"}}) {
     put("out/d.json", text);
     const std::string message = error_of([&] { read_about(IndexedDataset(path("out/d"))); });
     EXPECT_TRUE(contains(message, wanted)) << message;

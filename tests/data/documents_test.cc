@@ -98,12 +98,12 @@ TEST_F(DocumentsTest, JsonMistakesNameFileLineAndColumn) {
       {"{\"text\": tru}", ":2:10: no valid JSON: expected a value"},
       {"{\"text\": \"a\"} x", ":2:15: no valid JSON: unexpected text after"},
       {"{\"text\": 012}", ":2:13: no valid JSON: a number may not start with 0"},
-      {"[\"text\"]", ":2:1: wanted an object"},
+      {"[\"text\"]", ":2:1: expected an object"},
       {"{\"id\":1,\"body\":\"x\"}", ":2:1: this object has no key 'text'; it has 'id', 'body'"},
       {"{\"é日😀\": 1, \"text\": tru}", ":2:20: no valid JSON: expected a value"},
       {"{\"é日\xff\": 1, \"text\": 12}", ":2:20: key 'text' holds a number"},
-      {"{\"text\": 12}", ":2:10: key 'text' holds a number, wanted a string"},
-      {"{\"text\": null}", ":2:10: key 'text' holds a null, wanted a string"},
+      {"{\"text\": 12}", ":2:10: key 'text' holds a number, expected a string"},
+      {"{\"text\": null}", ":2:10: key 'text' holds a null, expected a string"},
   };
   for (const auto& [line, wanted] : cases) {
     const std::string file = put("a.jsonl", "{\"text\":\"fine\"}\n" + line + "\n");

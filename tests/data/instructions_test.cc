@@ -149,17 +149,17 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
   says("{\"prompt\":\"a\"}", "there is no 'response'; the object has 'prompt'");
   says("{\"prompt\": oh}", "i.jsonl:3:12: this is not JSON");
   says("{\"response\":\"a\",\"x\":1}", "there is no 'prompt'; the object has 'response', 'x'");
-  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds an integer, wanted a text");
-  says("{\"prompt\":\"a\",\"response\":null}", "'response' holds null, wanted a text");
+  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds an integer, expected a text");
+  says("{\"prompt\":\"a\",\"response\":null}", "'response' holds null, expected a text");
   says("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}",
-       "messages[0]: 'content' holds a list, wanted a text");
-  says("[1]", "wanted an object");
+       "messages[0]: 'content' holds a list, expected a text");
+  says("[1]", "expected an object");
   says("{\"prompt\":", "");
-  says("{\"messages\":3}", "'messages' holds an integer, wanted a list");
-  says("{\"messages\":[]}", "'messages' is empty, wanted turns of user and assistant");
+  says("{\"messages\":3}", "'messages' holds an integer, expected a list");
+  says("{\"messages\":[]}", "'messages' is empty, expected turns of user and assistant");
   says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "end without an answer");
   says("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",
-       "messages[0]: the role is 'assistant', wanted 'user'");
+       "messages[0]: the role is 'assistant', expected 'user'");
   says("{\"messages\":[{\"role\":\"user\"}]}", "messages[0]: there is no 'content'");
   says("{\"prompt\":\"" + std::string(80, 'p') + "\",\"response\":\"b\"}",
        "88 tokens do not fit data.sequence_length = 64");

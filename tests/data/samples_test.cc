@@ -39,7 +39,7 @@ TEST_F(SamplesTest, SplitsAsMegatronDoes) {
   EXPECT_EQ(cuts("", 7), (std::vector<int64_t>{0, 7, 7, 7}));
   EXPECT_EQ(cuts("0.9, 0.1", 10), (std::vector<int64_t>{0, 9, 10, 10}));
   for (const char* bad : {"a", "1,,1", "1,2,3,4", "-1,2", "0,0", "nan", "1,"}) {
-    EXPECT_TRUE(contains(error_of([&] { split_range(bad, 0, 10); }), "Wanted shares of train"))
+    EXPECT_TRUE(contains(error_of([&] { split_range(bad, 0, 10); }), "Expected shares of train"))
         << bad;
   }
 }

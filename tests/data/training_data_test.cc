@@ -76,7 +76,7 @@ TEST_F(TrainingDataTest, BadSpecsAreRefused) {
                  TrainingData data(
                      {.datasets = {{prefix, 0}}, .split = "", .part = 0, .sequence_length = 4});
                }),
-               "has weight 0, wanted a number above 0"));
+               "has weight 0, expected a number above 0"));
 }
 
 struct Row {

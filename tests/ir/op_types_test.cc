@@ -148,24 +148,25 @@ void expect_error(const OpAttributes& attributes, const std::string& from, const
 
 TEST(OpTypes, WrongAttributesAreErrorsWithAPlace) {
   expect_error(Matmul{}, "contract=1", "contract=1 terms=2",
-               "p.txt:19:35: found 'terms', wanted an attribute of matmul (contract, scale, out, "
+               "p.txt:19:35: found 'terms', expected an attribute of matmul (contract, scale, out, "
                "fp8)");
   expect_error(Softmax{}, "() :", "() scale=2.0 :",
-               "p.txt:19:25: found 'scale', wanted an attribute of softmax (it has none)");
+               "p.txt:19:25: found 'scale', expected an attribute of softmax (it has none)");
   expect_error(Sum{}, "terms=1", "of_gradients=1",
-               "p.txt:19:21: found 'of_gradients', wanted an attribute of sum (terms)");
+               "p.txt:19:21: found 'of_gradients', expected an attribute of sum (terms)");
   expect_error(Matmul{}, "contract=1", "contract=1.5",
-               "p.txt:19:33: found '1.5', wanted a whole number");
-  expect_error(NormGrad{.add = true}, "add=1", "add=2", "p.txt:19:31: found '2', wanted 0 or 1");
+               "p.txt:19:33: found '1.5', expected a whole number");
+  expect_error(NormGrad{.add = true}, "add=1", "add=2", "p.txt:19:31: found '2', expected 0 or 1");
   expect_error(Cast{}, "\"f32\"", "\"f33\"",
-               "p.txt:19:25: found 'f33', wanted an element type in quotes");
-  expect_error(Gelu{}, "\"erf\"", "\"silu\"", "p.txt:19:27: found 'silu', wanted one of erf|tanh");
+               "p.txt:19:25: found 'f33', expected an element type in quotes");
+  expect_error(Gelu{}, "\"erf\"", "\"silu\"",
+               "p.txt:19:27: found 'silu', expected one of erf|tanh");
   expect_error(Share{GroupRef::world()}, "\"world\"", "\"wrold\"",
-               "p.txt:19:28: found 'wrold', wanted a group of ranks");
+               "p.txt:19:28: found 'wrold', expected a group of ranks");
   expect_error(Receive{.shape = {2, 4}}, "\"2x4\"", "\"2x\"",
-               "p.txt:19:58: found '2x', wanted extents such as \"2x64x768\"");
+               "p.txt:19:58: found '2x', expected extents such as \"2x64x768\"");
   expect_error(Squares{FrameKindId(0)}, "\"layer.weights\"", "\"layer.wieghts\"",
-               "p.txt:19:33: found 'layer.wieghts', wanted a kind of frame");
+               "p.txt:19:33: found 'layer.wieghts', expected a kind of frame");
 }
 
 // Every combination of the operands that attention may have.

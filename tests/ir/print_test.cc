@@ -186,10 +186,10 @@ TEST(Parse, ABlockHasAsManyLayersAsNumbers) {
   };
   EXPECT_EQ(fault("layers=3 at=0,1,2"), text);
   EXPECT_NE(fault("layers=3 at=1,2,5").find("layers=3 at=1,2,5"), std::string::npos);
-  EXPECT_NE(fault("layers=3 at=1,2").find("found '3', wanted 2 layers, as in at="),
+  EXPECT_NE(fault("layers=3 at=1,2").find("found '3', expected 2 layers, as in at="),
             std::string::npos);
-  EXPECT_NE(fault("layers=0").find("wanted 1 to 100000 layers"), std::string::npos);
-  EXPECT_NE(fault("layers=99999999999").find("wanted 1 to 100000 layers"), std::string::npos);
+  EXPECT_NE(fault("layers=0").find("expected 1 to 100000 layers"), std::string::npos);
+  EXPECT_NE(fault("layers=99999999999").find("expected 1 to 100000 layers"), std::string::npos);
 }
 
 // What names alone tell: copies, gradients, factors and the frames that belong to a kind of
@@ -249,30 +249,31 @@ void expect_error(const std::string& from, const std::string& to, const std::str
 }
 
 TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
-  expect_error("program train", "prorgam train", "p.txt:1:1: found 'prorgam', wanted 'program'");
-  expect_error("f32 [2, 8", "f33 [2, 8", "p.txt:3:18: found 'f33', wanted an element type");
+  expect_error("program train", "prorgam train", "p.txt:1:1: found 'prorgam', expected 'program'");
+  expect_error("f32 [2, 8", "f33 [2, 8", "p.txt:3:18: found 'f33', expected an element type");
   expect_error("[2, 8, 16] stream", "[2, 8; 16] stream",
-               "p.txt:3:27: found ';', wanted a word, a number or one of ()[]=,:-");
-  expect_error("weight per", "wait per", "p.txt:4:31: found 'wait', wanted the role of a value");
-  expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', wanted %1");
-  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', wanted a kind of frame");
-  expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', wanted the name of an op");
+               "p.txt:3:27: found ';', expected a word, a number or one of ()[]=,:-");
+  expect_error("weight per", "wait per", "p.txt:4:31: found 'wait', expected the role of a value");
+  expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', expected %1");
+  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', expected a kind of frame");
+  expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', expected the name of an op");
   expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', expected a value below %8");
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
-               "p.txt:24:22: found 'layer.up.wait', wanted the name of a value");
-  expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', wanted a whole number");
+               "p.txt:24:22: found 'layer.up.wait', expected the name of a value");
+  expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', expected a whole number");
   expect_error(": f64 [8]", ": f64 [9]",
-               "p.txt:19:25: found 'f64', wanted f64 [8], the type of report");
+               "p.txt:19:25: found 'f64', expected f64 [8], the type of report");
   expect_error("frames=@0,@2,@3", "frames=@0,@2,@4",
-               "p.txt:32:46: found '@4', wanted a frame below @4");
-  expect_error("frames=@0,@2,@3", "frames=@0,@2",
-               "p.txt:32:3: found '#1', wanted 3 frames, as forward.layer takes (this call has 2)");
+               "p.txt:32:46: found '@4', expected a frame below @4");
+  expect_error(
+      "frames=@0,@2,@3", "frames=@0,@2",
+      "p.txt:32:3: found '#1', expected 3 frames, as forward.layer takes (this call has 2)");
   expect_error("frames=@1 fresh=-", "frames=@1 after=#2",
-               "p.txt: found a wait for call #2, wanted one below #2");
+               "p.txt: found a wait for call #2, expected one below #2");
   expect_error("bytes=12000", "bytes=99999999999999999999",
-               "p.txt:1:45: found '99999999999999999999', wanted a whole number");
+               "p.txt:1:45: found '99999999999999999999', expected a whole number");
   expect_error("report = clear () : f64 [8]", "\"report = clear () : f64 [8]",
-               "p.txt:19:5: found a text without end, wanted a closing '\"'");
+               "p.txt:19:5: found a text without end, expected a closing '\"'");
 }
 
 TEST(Parse, ColumnsCountCharacters) {
@@ -298,7 +299,7 @@ TEST(Parse, BrokenTextIsAnErrorOrAProgram) {
     try {
       print(parse_program(broken, "text"));
     } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find("wanted"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("expected"), std::string::npos) << e.what();
     }
   }
 }

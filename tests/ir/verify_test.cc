@@ -90,13 +90,13 @@ void expect_found(const std::function<void(Sample&)>& change, const std::string&
   Sample s = sample_graph();
   change(s);
   EXPECT_NE(texts(verify(s.graph)).find(wanted), std::string::npos)
-      << "wanted " << wanted << "\nfound " << texts(verify(s.graph));
+      << "expected " << wanted << "\nfound " << texts(verify(s.graph));
 }
 void expect_found_in(const std::function<void(Program&)>& change, const std::string& wanted) {
   Program p = sample_program();
   change(p);
   EXPECT_NE(texts(verify(p)).find(wanted), std::string::npos)
-      << "wanted " << wanted << "\nfound " << texts(verify(p));
+      << "expected " << wanted << "\nfound " << texts(verify(p));
 }
 
 TEST(VerifyGraph, NamesBrokenOps) {

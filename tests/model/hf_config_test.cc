@@ -454,7 +454,7 @@ constexpr Refused kRefused[] = {
      "does not divide the width 100"},
     {R"({"model_type": "gpt_neox", "num_hidden_layers": 0})", "expected a size from 1"},
     {R"({"model_type": "gpt_neox", "num_hidden_layers": 99999999})", "expected 1 to 10000"},
-    {R"({"model_type": "gpt_neox", "vocab_size": "many"})", "wanted an integer"},
+    {R"({"model_type": "gpt_neox", "vocab_size": "many"})", "expected an integer"},
     {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
      "a scale of attention by layer"},
     {R"({"model_type": "gpt2", "add_cross_attention": true})", "cross attention"},

@@ -52,7 +52,7 @@ TEST(Hardware, RefusesWhatIsMissingNegativeOrNoShare) {
   }
   EXPECT_NE(refusal(kGood, {"device.memory_bytes=-1"}).find("device.memory_bytes = -1"),
             std::string::npos);
-  EXPECT_NE(refusal(kGood, {"node.efficiency=1.2"}).find("wanted a share"), std::string::npos);
+  EXPECT_NE(refusal(kGood, {"node.efficiency=1.2"}).find("expected a share"), std::string::npos);
   EXPECT_NE(refusal(kGood, {"network.bytes_per_s=0"}).find("more than 0"), std::string::npos);
   std::string text = kGood;
   text.replace(text.find("memory_bytes: 1e9"), 17, "memory_bytes: -2 ");
@@ -82,7 +82,7 @@ TEST(Hardware, RefusesOtherUnitsAndWhatDoesNotGoTogether) {
   EXPECT_NE(near.find("Did you mean 'norm'?"), std::string::npos) << near;
   const std::string product = refusal(
       with("products: [{ type: f16, kind: forward, m: 1, n: 1, k: 1, flops_per_s: 1e9 }], "));
-  EXPECT_NE(product.find("wanted f32 | bf16"), std::string::npos) << product;
+  EXPECT_NE(product.find("expected f32 | bf16"), std::string::npos) << product;
 }
 
 TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {

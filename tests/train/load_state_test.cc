@@ -74,7 +74,7 @@ TEST_F(LoadState, FewerPositions) {
 }
 
 TEST_F(LoadState, NoCornerOfALargerModelIsTaken) {
-  EXPECT_NE(refusal("embed.weight", 37, 40, 16).find("has the shape [40, 24], wanted [40, 16]"),
+  EXPECT_NE(refusal("embed.weight", 37, 40, 16).find("has the shape [40, 24], expected [40, 16]"),
             std::string::npos);
   EXPECT_NE(refusal("embed.weight", 41, 64, 24), "");          // tokens that have no row
   EXPECT_NE(refusal("embed.weight|moment1", 37, 38, 24), "");  // a resumed run is the same model

@@ -129,7 +129,7 @@ class Sums : private TwoSteps {
     Known& k = known(f);
     const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
     if (is_sum(f) && !begins && access != Access::kAdd && k.over != needed(f))
-      say(x, fmt::format("{} reads {} summed over [{}], wanted [{}]", name(x), frame(f),
+      say(x, fmt::format("{} reads {} summed over [{}], expected [{}]", name(x), frame(f),
                          axes_text(k.over), axes_text(needed(f))));
     if (!is_report(f) || p_.mesh.ranks() == 1) return;
     if ((access == Access::kRead || access == Access::kUpdate) && k.over.empty())
@@ -152,7 +152,7 @@ class Sums : private TwoSteps {
     Axes over = axes_of(c.wire.over);
     Known &source = known(from), &target = known(to);
     if (is_report(to) && (c.wire.over != GroupRef::world() || !target.over.empty()))
-      say(x, fmt::format("{} sums {} over {}, wanted once over world", name(x), frame(to),
+      say(x, fmt::format("{} sums {} over {}, expected once over world", name(x), frame(to),
                          to_string(c.wire.over)));
     if (is_sum(from)) check_axes(x, from, over, source.over);
     over.insert(source.over.begin(), source.over.end());

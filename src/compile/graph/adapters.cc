@@ -33,7 +33,7 @@ void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
   const int64_t most = std::min(rows, columns);
   if (rank > most)
     throw Error(
-        "lora.rank = {} is more than {} [{}, {}] can have. Wanted at most {}, or lora.targets "
+        "lora.rank = {} is more than {} [{}, {}] can have. Expected at most {}, or lora.targets "
         "without it.",
         rank, g[w].name, rows, columns, most);
 }
