@@ -369,14 +369,22 @@ def overlap_cases(rng):
 
 
 def tensor_overlap_cases(rng):
-    """Micro-batches of four sequences on two tensor ranks."""
+    """Micro-batches of four sequences on two tensor ranks. With unfused accumulation, each rank has
+    four key/value heads, too, so the first dimension of its QKV weight is as long; zero_bubble
+    would compute the gradient of that weight in another segment, which is not cut into chunks."""
     case = draw_where(rng, lambda c: c["layout.tensor"] == 2 and c["model.family"] != "t5"
                       and not c["layout.recompute"].startswith("full"))
     case["batch.global"] = case["batch.global"] // case["batch.micro"] * 4
     case["batch.micro"] = 4
     case = {key: value for key, value in case.items() if not key.startswith("batch.ramp")}
-    return [[{**case, "compiler.tp_comm_overlap": chunks > 0,
-              "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]]
+    fused, unfused = ({**case, "compiler.accumulate": kind} for kind in ("fused", "apart"))
+    if "model.kv_heads" in unfused:
+        unfused["model.kv_heads"] = unfused["model.heads"]
+    if unfused["layout.pipeline_schedule"] == "zero_bubble":
+        unfused["layout.pipeline_schedule"] = "1f1b"
+    return [[{**c, "compiler.tp_comm_overlap": chunks > 0,
+              "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]
+            for c in (fused, unfused)]
 
 
 def offload_cases(rng):

@@ -23,12 +23,16 @@ int64_t dim_of(const Op& op) {
 
 // An op can be cut by sequences if each sequence of its outputs depends on that sequence of its
 // inputs alone, that is, if its sharding rule allows a split of the first label of the outputs.
-// Losses, statistics and ops on flat state add over sequences.
-bool is_divisible(const Op& op, const ShardingRule& rule) {
+// Losses, statistics and ops on flat state add over sequences. An op that adds to a gradient stays
+// whole, since only the first of these ops in a call overwrites the gradient. The first dimension
+// of a weight is not one of sequences, even if it has the same size.
+bool is_divisible(const Op& op, const ShardingRule& rule, ValueSpan values) {
   const Effects& e = rule_of(op).effects;
   if (e.loss || e.flat_state || e.adds_to_report || rule.loss || rule.maximum || is_message(op))
     return false;
   if (op.outputs.empty() || rule.outputs.empty() || rule.outputs[0].empty()) return false;
+  const auto is_gradient = [&](ValueId v) { return values[v].role == Role::kGradient; };
+  if (std::any_of(op.outputs.begin(), op.outputs.end(), is_gradient)) return false;
   // A conversion leaves the dimensions alone that it does not work along.
   if (e.converts) return dim_of(op) != 0;
   return rule.splits.find(rule.outputs[0][0]) != std::string::npos;
@@ -45,7 +49,7 @@ std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) 
       !std::all_of(op.outputs.begin(), op.outputs.end(), has))
     return std::nullopt;
   const ShardingRule rule = rule_of(op).sharding(op, values);
-  if (!is_divisible(op, rule)) return std::nullopt;
+  if (!is_divisible(op, rule, values)) return std::nullopt;
   const char sequences = rule.outputs[0][0];
   ChunkedOperands chunked;
   for (const std::string& labels : rule.outputs) {

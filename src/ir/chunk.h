@@ -16,8 +16,8 @@ struct ChunkedOperands {
   std::vector<bool> inputs, outputs;
 };
 
-// Nothing if the op cannot be computed in chunks: an output is a sum over sequences, or it works
-// along the dimension of sequences.
+// Returns nothing if the op cannot be computed in chunks: an output is a sum over sequences or a
+// gradient that calls add to, or the op works along the dimension of sequences.
 std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values);
 
 // An op on its chunk, as if its operands were no larger: `op` names them by their place in
