@@ -77,7 +77,7 @@ TEST_F(Edges, E4_ATraceOfAUserIsKept) {
   trained("metrics.trace_step=3");
   EXPECT_EQ(get("run/trace.json"), "my trace");
   expect_in(get("run/trace-3.json"), {"traceEvents"});
-  expect_in(get("run/log.txt"), {"run/trace-3.json: trace.json is a file of yours and is kept"});
+  expect_in(get("run/log.txt"), {"run/trace-3.json: your file trace.json is not overwritten"});
   fs::remove(folder_ / "run/trace.json");
   trained("metrics.trace_step=13 schedule.steps=14");
   trained("metrics.trace_step=15 schedule.steps=16");  // our own is replaced
