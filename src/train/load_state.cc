@@ -52,8 +52,9 @@ void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piec
   const size_t bar = piece.name.find('|');  // only names of optimizer state have it
   if (bar != piece.name.npos && checkpoint.find(piece.name) == nullptr)
     throw Error(
-        "{0}: has no optimizer state '{1}', because '{2}' was not trained when it was saved. Set "
-        "optimizer.freeze and lora as they were, or start a new run from the weights with "
+        "{0}: has no optimizer state '{1}', because '{2}' was not trained when the checkpoint was "
+        "saved. Set optimizer.freeze and lora as they were, or start a new run from the weights "
+        "with "
         "checkpoint.from={0} checkpoint.load=weights checkpoint.resume=never.",
         checkpoint.folder().string(), piece.name, piece.name.substr(0, bar));
   read_piece(checkpoint, piece, model, view);

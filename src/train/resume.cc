@@ -101,9 +101,9 @@ void require_same_optimizers(const config::RunConfig& config, const Path& checkp
   }
   if (!changed.empty())
     throw Error(
-        "{} holds optimizer state of other optimizers than this run has for:{}\n  Set "
-        "optimizer.kind and optimizer.groups so that each weight has the one it had, or start a "
-        "new run from its weights (checkpoint.from, checkpoint.load=weights).",
+        "{} holds optimizer state that does not match this run's optimizers:{}\n  Set "
+        "optimizer.kind and optimizer.groups so that each weight has its former optimizer, or "
+        "start a new run from its weights (checkpoint.from, checkpoint.load=weights).",
         checkpoint.string(), changed);
 }
 

@@ -98,8 +98,7 @@ class Saves {
   bool reserve_told_ = false;  // true if the lack of space has been reported
   std::optional<checkpoint::Saving> saving_;
   bool published_ = false;  // true after all ranks have written and rank 0 began to publish
-  double paused_s_ =
-      0;  // time that training waited for this save; at the end, the maximum of all ranks
+  double paused_s_ = 0;  // how long training waited for this save; finally the maximum over ranks
   std::set<std::string> warned_;
 };
 

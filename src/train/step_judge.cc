@@ -53,8 +53,9 @@ std::string StepJudge::go_back(int64_t step) const {
 std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
   if (stopped_learning_)
     return fmt::format(
-        "the gradient norm has been exactly 0 for {} steps, to step {}, while the loss is {:.4g}: "
-        "the model no longer learns. What often helps: a lower learning rate, a longer warm-up{}. "
+        "the gradient norm has been exactly 0 for {} steps, up to step {}, while the loss is "
+        "{:.4g}: the model no longer learns. What often helps: a lower learning rate, a longer "
+        "warm-up{}. "
         "To go back to an earlier step: tessera train {} --from-step N.",
         zero_gradients_, format_count(r.step), r.loss,
         scales_ ? ", a larger loss_scale.initial (fp16 rounds small gradients to 0)" : "", run_);
