@@ -44,10 +44,11 @@ struct ValueDifference {
 
 struct ValueComparison {
   int64_t compared = 0;
-  std::optional<ValueDifference>
-      first;           // in the computation order of one rank; none: all are equal
-  double largest = 0;  // largest difference within the tolerances, as a fraction of its tolerance
-  std::string largest_of;  // the value with that difference
+  // The first difference in the computation order of one rank; none if all values are equal.
+  std::optional<ValueDifference> first;
+  // The largest difference within the tolerances, as a fraction of its tolerance, and its value.
+  double largest = 0;
+  std::string largest_of;
 };
 
 // Compares the records of a run on one rank with those of the same steps on all ranks of a mesh.

@@ -140,8 +140,7 @@ void resolve_sizes(config::RunConfig& config) {
   if (config.model.vocabulary == 0 && config.data.tokenizer.empty())
     throw Error(
         "{}: model.vocabulary = 0 means the vocabulary of data.tokenizer, which is not set. Set "
-        "one "
-        "of them, or model.preset.",
+        "one of them, or model.preset.",
         config.source);
   if (config.model.vocabulary == 0)
     config.model.vocabulary = data::load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
