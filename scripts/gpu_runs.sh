@@ -174,7 +174,7 @@ part_memory() {
   for family in gpt2 llama; do
     # shellcheck disable=SC2046
     train "memory-$family" 1 $(small "$family") precision=bf16 metrics.validate_every_steps=10 || { bad=1; continue; }
-    line=$(grep -m1 'memory    of the device' "$work/memory-$family/log.txt" || grep -m1 'memory    peak' "$work/memory-$family/log.txt")
+    line=$(grep -m1 'memory    on the device' "$work/memory-$family/log.txt" || grep -m1 'memory    peak' "$work/memory-$family/log.txt")
     echo "$family: $line"
     [ "$device" = cpu ] ||
       awk '{ for (i = 1; i <= NF; i++) { if ($i == "planned,") planned = $(i - 2); if ($i == "allocated;") got = $(i - 1) }
@@ -224,7 +224,7 @@ bench() {  # PRESET TOKENS SEQUENCES MICRO
       printf "%s: %.0f tokens/s, %.2f TFLOP/s of the model, %.1f %% of the measured matrix rate\n", what, tokens, flops / 1e12, 100 * share
       if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s in the data sheet of %s\n", what, flops / peak / 1e10, peak, card
       else printf "%s: no data sheet of \"%s\" is known here, so no MFU\n", what, card }'
-  grep 'memory    of the device\|graphs  ' "$run/log.txt"
+  grep 'memory    on the device\|graphs  ' "$run/log.txt"
   if [ "$device" = cuda ]; then python=(env LD_LIBRARY_PATH="$system_libraries" python3); else python=(python3); fi
   if ! "${python[@]}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and sys.argv[1] == "cuda")' "$device" 2>/dev/null; then
     echo "$1: no PyTorch for this device here, so nothing to compare with"

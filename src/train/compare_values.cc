@@ -29,11 +29,11 @@ struct Found {
   std::string told;
   int64_t order = 0;                                   // among the records of its rank
   std::map<std::vector<int64_t>, ValueDigest> copies;  // by coordinates on the axes of copies
-  std::vector<AxisKind> axes;                          // those
+  std::vector<AxisKind> axes;                          // the axes of copies
 };
 
-// Returns the axes over which ranks hold the same bytes. Pipeline stages that have a value all have
-// it whole, except for values of which every rank owns a shard.
+// Returns the axes over which ranks hold the same bytes. A pipeline stage that has a value has all
+// of it, except for values of which every rank owns a shard.
 std::vector<AxisKind> copy_axes(const Mesh& mesh, const Sharding& place) {
   std::vector<AxisKind> axes;
   for (const AxisKind a : Enumerators<AxisKind>())
@@ -48,7 +48,7 @@ void add(ValueDigest& sum, const ValueDigest& d) {
   sum.elements += d.elements;
 }
 
-// The mean over the projections estimates the squared norm of the difference.
+// Returns the estimated norm of the difference: the mean over the projections estimates its square.
 double distance(const ValueDigest& a, const ValueDigest& b) {
   double squares = 0;
   for (size_t k = 0; k < kDigestSums; ++k)
@@ -193,8 +193,8 @@ class Comparison {
     return text.empty() ? "some ranks" : text;
   }
 
-  // Reports values that are missing. What these ranks compute for some layers and micro-batches,
-  // they must compute for all.
+  // Reports missing values. A value that the ranks compute for some layers and micro-batches must
+  // be computed for all.
   void look_for_missing() {
     for (const auto& [key, w] : wanted_) {
       if (seen_.contains(key) || !kinds_.contains(kind_of(key))) continue;

@@ -30,7 +30,7 @@ config::RunConfig load_run(const RunFile& file, std::span<const std::string> ove
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
   const model::ModelConfig model = origin_model(config);
-  // Parsed again on top of that model, so that the keys that are given override it.
+  // The file is parsed again on top of that model, so that the given keys override it.
   return config::read_run(file.tree, file.source, overrides, &model);
 }
 

@@ -61,14 +61,14 @@ std::string to_json_line(const ValidationMetrics& m) {
 namespace {
 
 struct Line {
-  std::string_view text;  // with its end
+  std::string_view text;  // with the newline
   int64_t step = -1;      // -1: damaged
-  std::string name;       // of the validation set or the task
-  std::string problem;    // of a damaged line
+  std::string name;       // name of the validation set or task
+  std::string problem;    // description of the damage
 };
 
-// Reads the step of a line. A line that does not parse is returned with its problem, and does not
-// end the cut.
+// Reads the step of a line. A damaged line is returned with a description of the problem, so that
+// the caller can continue.
 Line read_line(std::string_view text, const std::string& source, int64_t number) {
   Line line{text, -1, "", ""};
   text.remove_suffix(1);
@@ -88,7 +88,8 @@ Line read_line(std::string_view text, const std::string& source, int64_t number)
   return line;
 }
 
-// symlink_status() also finds a dangling link, which exists() alone would miss.
+// Returns an unused name for damaged lines. symlink_status() also finds a dangling link, which
+// exists() alone would miss.
 Path unused_name(const Path& path) {
   for (int n = 1;; ++n) {
     Path name = path;
@@ -104,7 +105,7 @@ void shorten(const Path& path, size_t bytes) {
   const bool done = fd >= 0 && ::ftruncate(fd, bytes) == 0 && ::fsync(fd) == 0;
   const int why = errno;
   if (fd >= 0) ::close(fd);
-  if (!done) throw Error("{}: cannot be shortened: {}", path.string(), std::strerror(why));
+  if (!done) throw Error("{}: cannot be truncated: {}", path.string(), std::strerror(why));
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ CutBack cut_back(const Path& path, int64_t step) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     ++number;
-    if (end == std::string::npos) {  // torn by a kill in the middle of a write
+    if (end == std::string::npos) {  // the process was killed during a write
       ++result.removed;
       break;
     }

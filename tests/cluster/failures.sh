@@ -95,7 +95,7 @@ wanted() {
   case $1 in
     dead-at-start) echo 'rank 3 died (signal 9, Killed) before it had reported\|Rank 3 had not reported' ;;
     forward) echo 'rank 2 (host n02.*died (signal 9, Killed).*in step' ;;
-    collective) echo 'rank 2 (host n02.*died (signal 9, Killed)[^.]*[^ ]* s before it was in step [^.]*\(over\|reduce\|gather\)' ;;
+    collective) echo 'rank 2 (host n02.*died (signal 9, Killed)[^.]*[^ ]* s earlier it was in step [^.]*\(over\|reduce\|gather\)' ;;
     save) echo 'rank 2 (host n02.*died (signal 9, Killed).*saving' ;;
     stopped) echo 'rank 2 (host n02.*stopped answering' ;;
     cut-link) echo 'ranks 2 and 3, all of host n02, stopped answering' ;;

@@ -47,7 +47,7 @@ TEST_F(CudaProducts, AreMeasuredOnce) {
   EXPECT_EQ(read_file(file()), first);
   EXPECT_EQ(start(said), first);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
 }
 
 TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
@@ -56,14 +56,14 @@ TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
   config_.run.tf32 = true;
   const std::string both = start(said);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_FALSE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_FALSE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
   EXPECT_EQ(first.find("TF32"), std::string::npos);
   EXPECT_NE(both.find("TF32"), std::string::npos);
   start(said);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
   config_.run.tf32 = false;
   EXPECT_EQ(start(said), both);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
 }
 
 TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
@@ -76,7 +76,7 @@ TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
   const std::string again = start(said);
   ASSERT_EQ(said.size(), 2u);
   EXPECT_TRUE(said[0].find("products.txt:3") != std::string::npos) << said[0];
-  EXPECT_TRUE(said[1].starts_with("products  1 measured")) << said[1];
+  EXPECT_TRUE(said[1].starts_with("autotune  1 kernels measured")) << said[1];
   EXPECT_EQ(std::count(again.begin(), again.end(), '\n'),
             std::count(first.begin(), first.end(), '\n'));
   EXPECT_EQ(read_file(file()), again);

@@ -56,8 +56,8 @@ TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "compiler.products=fp8 asks for a card of sm_89 or later; an older card is sm_80. "
-                 "Take compiler.products=stored.");
+                 "compiler.products = fp8 needs a GPU with sm_89 or later, but an older card has "
+                 "sm_80. Set compiler.products=stored.");
   }
   for (const int later : {89, 90, 100}) {
     card.architecture = later;
