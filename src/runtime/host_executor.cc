@@ -25,7 +25,7 @@ int64_t HostExecutor::first_non_finite(const TensorView& device) const {
 
 void HostExecutor::run(const Observer& observe) {
   queues_.begin_run(observe);
-  // Runs also after an Error: the progress thread must not continue an aborted run.
+  // The run must end after an Error too: the progress thread must not continue an aborted run.
   struct End {
     TransferQueues& queues;
     ~End() { queues.end_run(); }
