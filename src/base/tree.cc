@@ -103,8 +103,8 @@ const Tree* Tree::find(std::string_view name) const {
 Tree& Tree::set(std::string_view name, Tree member) {
   if (is_null()) value = Members{};
   auto* members = std::get_if<Members>(&value);
-  CHECK(members != nullptr, "member '{}' is set on a tree that is no object", name);
-  // A linear search keeps the members in order; objects here have few of them.
+  CHECK(members != nullptr, "member '{}' is set on a tree that is not an object", name);
+  // Members keep their order, so the search is linear; objects here have few members.
   for (auto& m : *members)
     if (m.first == name) return m.second = std::move(member);
   return members->emplace_back(std::string(name), std::move(member)).second;
@@ -113,7 +113,7 @@ Tree& Tree::set(std::string_view name, Tree member) {
 void Tree::push(Tree element) {
   if (is_null()) value = List{};
   auto* list = std::get_if<List>(&value);
-  CHECK(list != nullptr, "an element is pushed to a tree that is no list");
+  CHECK(list != nullptr, "an element is appended to a tree that is not a list");
   list->push_back(std::move(element));
 }
 
