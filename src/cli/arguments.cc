@@ -84,7 +84,7 @@ struct Arguments::Parser {
       };
       app.add_option(name, read)->required(must);
       if (has_default) text += fmt::format(" (default {})", value);
-      numbers.push_back({name, std::is_integral_v<T> ? "an integer, in digits alone"
+      numbers.push_back({name, std::is_integral_v<T> ? "an integer (digits only)"
                                                      : "a number, such as 0.1 or 1e-3"});
     } else {
       CLI::Option* o = app.add_option(name, value)->required(must);

@@ -202,8 +202,8 @@ TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
   fails("train run.yaml checkpoint.from=run run.directory=full",
         {"run/checkpoints/1 holds adapters", "lora.rank is 2 there, 0 in this run"});
   EXPECT_TRUE(has(good(lora + "2"), "trains    0.0"));
-  fails(lora + "2 'lora={}'", {"lora={} sets nothing"});
-  fails(lora + "2 lora=", {"lora= sets nothing"});
+  fails(lora + "2 'lora={}'", {"lora={} sets no key"});
+  fails(lora + "2 lora=", {"lora= sets no key"});
 }
 
 TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
