@@ -41,7 +41,7 @@ class AppendFile {
 
   Path path_;
   std::string head_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // protects the members below
   int fd_ = -1;
   bool failing_ = false;
   std::deque<std::string> late_;  // records that are not written yet

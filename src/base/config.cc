@@ -216,7 +216,7 @@ std::string text_of(const Range& r) {
 
 void check_ranges(std::span<const Field> fields, KeyErrors& errors) {
   for (const Field& f : fields) {
-    // Only numbers have ranges.
+    // Only numbers have bounded ranges.
     if (!f.range.bounded()) continue;
     const Tree written = f.write();
     const auto* integer = std::get_if<int64_t>(&written.value);

@@ -46,8 +46,8 @@ Place place_within(const Place& list, int line, int column);
 [[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
 
 void read_value(const Tree& tree, bool& value, const Place& place);
-void read_value(const Tree& tree, int64_t& value, const Place& place);  // up to 2^53; 1e5 too
-void read_value(const Tree& tree, double& value, const Place& place);   // finite; integers too
+void read_value(const Tree& tree, int64_t& value, const Place& place);  // <= 2^53; accepts 1e5
+void read_value(const Tree& tree, double& value, const Place& place);   // finite; accepts integers
 void read_value(const Tree& tree, std::string& value, const Place& place);
 void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
 void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);

@@ -18,7 +18,7 @@ inline double gib(auto bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Returns three digits and a decimal prefix: "1.19 M", "20 T", "450".
 std::string amount_text(double x);
-// The same with a unit: "450 GB/s", "989 TFLOP/s", "12 B/s".
+// Returns the same with a unit: "450 GB/s", "989 TFLOP/s", "12 B/s".
 std::string rate_text(double x, const std::string& unit);
 // Returns the time of a step with two decimals: "30.80 s", "1.24 ms", "3.50 µs".
 std::string step_text(double seconds);

@@ -1,10 +1,9 @@
 // Reading with errors that name the file, atomic replacement by rename, and mapped files.
 //
-// The order in commit() is what makes a write survive a crash: the data is flushed under the
-// temporary name, then renamed, then the directory is flushed. Without the first flush, a file
-// system may write the rename before the data, and a crash would leave an empty file under the
-// final name. Without the last, the crash may undo the rename after the caller was informed that it
-// happened.
+// Because of the order in commit(), a write survives a crash: the data is flushed under the
+// temporary name, then the file is renamed, then the directory is flushed. Without the first flush,
+// a file system may write the rename before the data, and a crash would leave an empty file under
+// the final name. Without the last one, a crash may undo the rename after commit() has returned.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -61,7 +60,7 @@ void require_file(const struct stat& s, const Path& path) {
   throw NotAFile("{}: is a {}, expected a file", path.string(), kind_of(s.st_mode));
 }
 
-// Reads to the end. `hint` is the expected size in bytes.
+// Reads to the end. `hint` is the expected size in bytes. Throws Error after `most` bytes.
 std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
   std::string text(hint + 1, '\0');  // + 1: sees the end
   size_t used = 0;
@@ -72,7 +71,7 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
     if (n == 0) break;
     used += static_cast<size_t>(n);
     if (static_cast<int64_t>(used) > most)
-      throw Error("{}: has more than {} bytes, which is the limit", path.string(), most);
+      throw Error("{}: exceeds the limit of {} bytes", path.string(), most);
     if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
   }
   text.resize(used);
@@ -181,7 +180,7 @@ MappedFile::MappedFile(const Path& path) : path_(path) {
   require_file(status, path);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // nothing to map
-  // MAP_SHARED, so that the pages are those of the page cache and all ranks of a host share them.
+  // MAP_SHARED maps the pages of the page cache, so all ranks of a host share them.
   void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) throw FileError(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(at);

@@ -38,7 +38,7 @@ struct OptimizerTraits {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1;
 };
 
-// In the order of OptimizerKind.
+// The table of optimizers, in the order of OptimizerKind.
 inline constexpr OptimizerTraits kOptimizers[] = {
     {.kind = OptimizerKind::kAdamW, .name = "adamw", .moment2 = true},
     {.kind = OptimizerKind::kAdafactor,
@@ -57,7 +57,7 @@ constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
   return kOptimizers[static_cast<size_t>(kind)];
 }
 
-// The optimizers that update a weight from its own gradient and state, in one pass.
+// Returns whether the optimizer updates a weight from its own gradient and state, in one pass.
 constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored; }
 inline constexpr auto kOnePassOptimizers = [] {
   std::array<OptimizerKind,

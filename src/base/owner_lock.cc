@@ -276,7 +276,7 @@ OwnerLock::Step OwnerLock::try_record_lock() {
     write_record();
     return Step::kTaken;
   }
-  // Checked now and again after a wait: only a lock on the file that has the name counts.
+  // Checked now, and again after a wait: only a lock on the file that has the name is valid.
   if (!handle_->has_the_name()) return Step::kAgain;
   require_lock_file(record);
   // This process holds the record lock, so an owner of this boot has ended.

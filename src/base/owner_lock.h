@@ -105,7 +105,7 @@ class OwnerLock {
   std::condition_variable ends_;
   bool ending_ = false;
   bool waited_ = false;  // has waited for a file server to release the lock of a crashed host
-  std::string lost_;     // why this process no longer owns the lock
+  std::string lost_;     // the reason why this process no longer owns the lock
   std::thread heartbeat_;
 };
 

@@ -27,8 +27,8 @@ void append_json_string(std::string& out, std::string_view s) {
     } else if (c == '\t') {
       out += "\\t";
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
-      // Control characters U+0000 to U+001F must be escaped in JSON; U+007F to U+009F (C1) need not
-      // be, but terminals act on them.
+      // Control characters U+0000 to U+001F must be escaped in JSON. U+007F to U+009F (C1) need not
+      // be, but terminals interpret them.
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else if (n == 2 && c == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<uint8_t>(s[i + 1])));
@@ -40,7 +40,8 @@ void append_json_string(std::string& out, std::string_view s) {
   out += '"';
 }
 
-// A double keeps a point or an exponent, so that it is read back as a double and not as an integer.
+// Formats a double with a point or an exponent, so that it is read back as a double and not as an
+// integer.
 std::string number(double x) {
   std::string s = fmt::format("{}", x);
   if (s.find_first_of(".en") == std::string::npos) s += ".0";

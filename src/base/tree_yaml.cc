@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kMaxDepth = 256;
 constexpr size_t kMaxKey = 128;  // YAML limits keys to 1,024 characters, escapes included
 
-bool is_number(std::string_view s) {  // the core schema of YAML 1.2: [-+]? digits [. digits] [e…]
+bool is_number(std::string_view s) {  // YAML 1.2 core schema: [-+]? digits [. digits] [e…]
   size_t i = s.starts_with('-') || s.starts_with('+') ? 1 : 0;
   const auto digits = [&] {
     const size_t from = i;
@@ -130,7 +130,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(placed(Tree(), mark)); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(mark, "aliases (*name) are not supported. Write the value itself.");
+    fail(mark, "aliases (*name) are not supported. Repeat the value.");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& bytes) override {

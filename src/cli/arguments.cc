@@ -1,3 +1,5 @@
+// Parses the arguments of a command with CLI11, and prints its help. Numbers, messages and the help
+// text are our own.
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
-// tessera checkpoint ls | verify | diff | average | merge | import | export
+// tessera checkpoint ls | verify | diff | average | merge | import | export: lists, checks,
+// compares and converts checkpoints. Everything that reads or writes files is in src/checkpoint.
 #include <chrono>
 #include <cstdio>
 
@@ -162,7 +163,7 @@ int verify(Args args) {
     if (!json)
       show("step {:>9}  {}\n", with_commas(c.step),
            c.broken.empty()
-               ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
+               ? fmt::format("intact: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
                : "BROKEN  " + c.broken);
     Tree t = as_tree(c);
     t.set("verified_bytes", Tree(bytes));
@@ -247,7 +248,8 @@ int diff(Args args) {
 
 std::string family_name(const model::ModelConfig& m) { return name_of_entry(m.family); }
 
-// Without this check, `generate` would be the first to report an unreadable tokenizer.
+// Throws Error if the tokenizer of the folder cannot be read. Without this check, `generate` would
+// be the first to report it.
 void check_tokenizer(const Path& folder) {
   if (!checkpoint::is_hf_folder(folder)) return;  // import_hf reports what is missing
   const checkpoint::CheckpointReader reader(folder);

@@ -117,7 +117,7 @@ int check_text(const std::vector<std::string>& files) {
       throw Error("--check-text: the process of the check has failed: {}.", std::strerror(errno));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   if (WTERMSIG(status) != SIGABRT)
-    throw Error("--check-text: the process of the check was ended by signal {} ({}).",
+    throw Error("--check-text: the process of the check was killed by signal {} ({}).",
                 WTERMSIG(status), strsignal(WTERMSIG(status)));
   throw Error(
       "{}: the program is damaged: an op has operands that its rule does not accept (see above).",

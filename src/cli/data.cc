@@ -146,7 +146,7 @@ void print_sources(const data::BuildResult& result) {
   for (const std::string& table : result.tables)
     show(
         "  warning     {} is read as plain text, with its header and separators. To train on one\n"
-        "              column, convert it to JSON lines and name the column with --key.\n",
+        "              column, convert it to JSON Lines and name the column with --key.\n",
         table);
 }
 

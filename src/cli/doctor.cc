@@ -227,7 +227,7 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
 int examine_ranks(bool json, const RankPlace& place) {
   const CpuFeatures features = read_cpu_features();
   const std::unique_ptr<comm::World> world = comm::mpi_world();
-  int here = 0;  // ranks of this host share its cores
+  int here = 0;  // number of ranks on this host, which share its cores
   for (int64_t i = 0; i < world->size(); ++i) here += world->host(i) == world->host(place.rank);
   const int threads = std::max(1, features.cores / here);
   const measure::RankRates rates = measure::measure_ranks(*world, features, threads);

@@ -250,7 +250,7 @@ int Launch::go() {
 int verb_launch(Args args) {
   LaunchArguments l;
   if (!read_arguments(args, l)) return 0;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the ranks
+  std::signal(SIGPIPE, SIG_IGN);  // if a reader such as `head` ends, the ranks must continue
   return Launch(l).go();
 }
 

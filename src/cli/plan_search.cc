@@ -86,7 +86,7 @@ void print_next(const std::vector<plan::Found>& best) {
     return step_text(f.prediction.step_s) != step_text(first.step_s);
   });
   if (slower == best.end()) return;
-  show("{} takes {} more:\n", plan::text_of(slower->candidate),
+  show("{} takes {} longer:\n", plan::text_of(slower->candidate),
        step_text(slower->prediction.step_s - first.step_s));
   for (const std::string& line : plan::differences(slower->prediction, first)) show("  {}\n", line);
 }

@@ -77,10 +77,10 @@ bool read_arguments(Args args, SubmitArguments& s) {
   a.option(s.job.setup, "--setup", "COMMAND",
            "shell command to run first, such as 'module load openmpi' (repeatable)");
   a.option(s.srun, "--srun", "ARGUMENTS", "further srun arguments, such as --container-image=I");
-  a.option(s.leave_s, "--leave", "SECONDS", "how long before the time limit to save and exit");
-  a.option(s.requeues, "--requeue", "N", "how often the job is requeued after a failure");
-  a.option(s.restarts, "--restart", "N", "how often the run restarts in one job after a failure");
-  a.option(s.mpi, "--mpi", "pmix|pmi2", "how ranks find each other");
+  a.option(s.leave_s, "--leave", "SECONDS", "time before the limit at which to save and exit");
+  a.option(s.requeues, "--requeue", "N", "maximum number of requeues after a failure");
+  a.option(s.restarts, "--restart", "N", "maximum number of restarts per job after a failure");
+  a.option(s.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
   a.flag(s.print, "--print", "print the script and do not submit it");
   a.json(s.json);
   if (!a.parse(args)) return false;

@@ -1,4 +1,4 @@
-// tessera tokenizer train | encode | info
+// tessera tokenizer train | encode | info: trains tokenizers, encodes text, describes their files.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -114,8 +114,8 @@ bool parse_train(Args args, TrainOptions& o) {
                       "tessera tokenizer train --vocabulary 8192 --out t.json book.txt texts/");
   arguments.option(o.out, "--out", "T", "tokenizer.json or SentencePiece model to write", true);
   arguments.option(o.kind, "--kind", "KIND",
-                   "byte_bpe: tokenizer.json; unigram, bpe: SentencePiece (T5, LLaMA)");
-  arguments.option(o.words, "--words", "SPLIT", "byte_bpe: pre-tokenizer: gpt2 | qwen2 | llama3");
+                   "byte_bpe (a tokenizer.json) | unigram | bpe (SentencePiece, as T5 and LLaMA)");
+  arguments.option(o.words, "--words", "SPLIT", "byte_bpe: pre-tokenizer, gpt2 | qwen2 | llama3");
   arguments.option(o.vocabulary, "--vocabulary", "N", "size, with special tokens and 256 bytes");
   arguments.option(o.special, "--special", "TOKEN",
                    "special token (repeatable); byte_bpe: first is id 0, default <|endoftext|>");

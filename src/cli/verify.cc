@@ -213,7 +213,7 @@ class Verification {
     return good;
   }
 
-  // Returns true if the gradients of a step overflowed on both sides, so that both skipped it.
+  // Returns true if the gradients of a step overflowed in both runs, so that both skipped the step.
   bool both_skipped(double one, double many) const {
     return config_.precision == compile::Precision::kFp16 && !std::isfinite(one) &&
            !std::isfinite(many);

@@ -1,7 +1,7 @@
 // Prepares the ops of a program once (kernels, channels, tables of weights), and binds them to the
 // buffers of a call: address = arena + offset of the buffer + offset of the value, plus the offset
-// of this rank's shard where the value is one. Binding writes pointers only, so a call allocates
-// nothing.
+// of this rank's shard if the value is a local shard. Binding only writes pointers, so a call
+// allocates nothing.
 #include "runtime/bound_program.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
                                    [&](const Op& op) { return updates_state(program_, op); }));
 }
 
-// Each table extends the one before it: ranges of a flat buffer by weight, then their contiguous
-// runs in the weight, then rows and columns for Adafactor.
+// Builds the tables that the rule of the op needs. Each extends the previous one: ranges of a flat
+// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor.
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
@@ -188,7 +188,7 @@ ValueId BoundProgram::only(Role role) const {
   return v;
 }
 
-// Several queues may have a communicator of their own for one group; their bytes are added.
+// Several queues may have their own communicators for one group; their bytes are added.
 std::map<GroupRef, int64_t> BoundProgram::bytes_sent() const {
   std::map<GroupRef, int64_t> sent;
   for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();

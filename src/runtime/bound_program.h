@@ -49,7 +49,7 @@ struct Arenas {
 // The memory that a program runs on. All of it must outlive the program.
 struct ProgramMemory {
   Arena& arena;               // at least program.bytes bytes
-  std::byte* host = nullptr;  // program.host_bytes of the host's memory
+  std::byte* host = nullptr;  // program.host_bytes bytes of host memory
 };
 
 class BoundProgram {

@@ -1,5 +1,5 @@
-// Creates the communicators of all programs of a run. Every rank creates them in the same order
-// (that of their names), because creating one is collective.
+// Creates the communicators of all programs of a run. All ranks create them in the order of their
+// names, because the creation of a communicator is collective.
 #include "runtime/channels.h"
 
 #include "base/error.h"

@@ -19,7 +19,7 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
-  double start_s;  // on the executor's clock; for a transfer, when it was started
+  double start_s;  // start time on the clock of the hooks
   const Executor& executor;
 
   // Returns a view of the operand that the host can read until the next call.

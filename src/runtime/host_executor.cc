@@ -71,7 +71,7 @@ void HostExecutor::compute(CallId c) {
     report_.finished(c, op.bound, began);
     queues_.poll();
   }
-  // An inner transfer may outlast the ops after it, but not the call, whose buffers it uses.
+  // An inner transfer may end after later ops, but not after the call, whose buffers it uses.
   for (size_t i = 0; i < ops.size(); ++i)
     if (is_inner_op(i)) queues_.wait_for(c, i);
   queues_.end_call(c);

@@ -1,5 +1,5 @@
 // Initializes a shard of a weight. Each element is a function of (key, global index), so every
-// layout gives the same weights; the shard is walked in contiguous runs of global indices.
+// layout gives the same weights; the shard is traversed in contiguous runs of global indices.
 #include "runtime/initialise.h"
 
 #include "base/error.h"

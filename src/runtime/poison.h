@@ -8,7 +8,7 @@ namespace tessera::runtime {
 
 class Poison {
  public:
-  // The program and its memory outlive this.
+  // The program and its memory must outlive this object.
   Poison(const Program& program, Arenas arenas);
 
   void start();           // to be called at the start of a run

@@ -45,6 +45,8 @@ ProductAttributes product_attributes(const Op& op) {
 
 }  // namespace
 
+// The operands A [m, k] and B [k, n] of each GEMM:
+//
 // weights w [out, in], tokens N     A       B       m    n    k
 //   matmul            y  = x w^T    x       w^T     N    out  in
 //   matmul_grad_input dx = dy w     dy      w       N    in   out

@@ -17,8 +17,8 @@ std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std:
   return std::nullopt;
 }
 
-// Operands have the same distances from each other on the host as in the arena, so in-place
-// transfers remain in place.
+// Operands have the same relative offsets on the host as in the arena, so in-place transfers remain
+// in place.
 void exchange_through_host(const Arena& arena, const PreparedOp& op) {
   const Stream stream = op.bound.launch.stream;
   BoundOp host = op.bound;

@@ -1,4 +1,4 @@
-// Ranks that share a device: finding them, and transfers between them.
+// Finds ranks that share a device, and runs transfers between them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Runs a program on a GPU: enqueues its calls in streams, captures them as graphs that later steps
-// launch, and watches the device while the host waits.
+// launch, and monitors the device while the host waits.
 //
 //   run 0      enqueued directly (the device loads its kernels when they first run)
 //   run 1      captured as graphs, which are then launched
@@ -50,9 +50,10 @@ GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
   return group;
 }
 
-// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
-// abort waits for the graphs that contain its kernels, and these wait for the kernels of all
-// channels. So the caller destroys the graphs first, and all channels are aborted at once.
+// Aborts all channels. Kernels that wait for a failed rank must stop before their memory can be
+// freed. NCCL's abort waits for the graphs that contain its kernels, and these wait for the kernels
+// of all channels. So the caller destroys the graphs first, and all channels are aborted in
+// parallel.
 void abandon_channels(const BoundProgram& bound) {
   std::set<comm::Communicator*> channels;
   for (const auto& use : bound.used()) channels.insert(use.second);
@@ -86,7 +87,8 @@ StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& 
       if (op.is_on_stream()) marks_.use(queue_of(program(), c, op));
 }
 
-// Graphs need every channel on a stream: a transfer through the host cannot be captured.
+// Returns whether runs can be graphs: all channels must be on streams, because a transfer through
+// the host cannot be captured.
 bool StreamExecutor::graphs_wanted() const {
   return std::all_of(bound_.used().begin(), bound_.used().end(),
                      [](const auto& use) { return use.second->is_on_stream(); });
@@ -209,7 +211,8 @@ bool StreamExecutor::run_calls() {
   return timed;
 }
 
-// A capture sends nothing, so its bytes are those of each launch.
+// Captures the calls as graphs. A capture itself sends nothing, so the bytes that it counts are
+// those of each launch.
 void StreamExecutor::capture(double seed) {
   const std::map<GroupRef, int64_t> before = bound_.bytes_sent();
   graphs_.begin(queues_.main());
@@ -236,7 +239,7 @@ bool StreamExecutor::cut_full_graph(CallId next) {
   return true;
 }
 
-// A transfer with a failed rank never completes, so the channels are polled.
+// Waits for the event. A transfer with a failed rank never completes, so the channels are polled.
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();
@@ -282,7 +285,7 @@ void StreamExecutor::report_transfer(double since_s) {
   }
 }
 
-// Returns false if a capture has too many nodes.
+// Enqueues all calls. Returns false if a capture has too many nodes.
 bool StreamExecutor::enqueue(Enqueue how) {
   if (how == Enqueue::kTimed) times_.start();
   marks_.clear(queues_.main());

@@ -58,7 +58,7 @@ class StreamExecutor : public Executor {
   DeviceQueues queues_;
   StepExchange exchange_;
   StepGraphs graphs_;
-  int under_way_ = 0;  // runs that are not finished
+  int under_way_ = 0;  // runs that are started and not finished
   int64_t runs_ = 0;   // runs started, except those with an observer
   // For transfers in streams.
   DeviceMarks marks_;

@@ -54,7 +54,7 @@ class GpuArena : public Arena {
   void touch(int) const override {}  // device memory exists from the start
 
  private:
-  // One copy must not mix pinned and pageable memory.
+  // Splits a view, because one copy must not mix pinned and pageable memory.
   std::vector<MemoryRange> pieces_of(const TensorView& host) const {
     return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_.pages());
   }

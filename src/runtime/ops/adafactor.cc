@@ -63,7 +63,8 @@ void each_counted(const BoundOp& b, const F& f) {
 // Returns the n row (or column) sums of a weight, which start at `at` in the buffer of sums.
 TensorView sums_at(const TensorView& sums, int64_t at, int64_t n) { return part(sums, at, at + n); }
 
-// The sums of rows and columns are followed by the sums of w^2, one per part of a weight.
+// Computes the sums of rows and columns, followed in the output by the sums of w^2, one per part of
+// a weight.
 void run_sums(const BoundOp& b) {
   const FactorSums& of = b.op->as<AdafactorSums>().of;
   const TensorView gradient = flat(b.in(AdafactorSums::kGradient));

@@ -24,10 +24,11 @@ int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
 struct Cut {
   int64_t outer = 1, n = 0, inner = 1, extent = 0;
 
-  // Number of shards that are not empty. Packed shards are padded, contiguous and in rank order.
+  // Returns the number of shards that are not empty. Packed shards are padded, contiguous and in
+  // rank order.
   int64_t parts() const { return divide(n, extent); }
   int64_t part_elements() const { return outer * extent * inner; }
-  // Rows of shard k along the dimension.
+  // Returns the number of rows of shard k along the dimension.
   int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
 };
 
@@ -47,7 +48,7 @@ Cut cut(const Op& op, const Shape& whole, int64_t extent) {
   return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
 }
 
-// This rank's shard, and the whole.
+// The two sides of a collective: this rank's shard, and the whole value.
 struct Sides {
   TensorView whole, part;
   Cut cut;

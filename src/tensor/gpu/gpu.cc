@@ -54,7 +54,7 @@ std::string hexadecimal(const gpuUUID_t& uuid) {
 
 std::string_view compiled_gpu_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
 
-// Ranks of a machine are distributed over its devices in turn.
+// The ranks of a machine are assigned to its devices round-robin.
 GpuFeatures use_gpu(int64_t index) {
   if (const std::string why = why_no_gpu(); !why.empty())
     throw Error("{} Set run.device=cpu to run on the CPU.", why);
@@ -186,7 +186,7 @@ void GpuEvent::make_wait(Stream s) const {
 void GpuEvent::synchronise() const {
   check_gpu(gpuEventSynchronize(native_event(event_)), "gpuEventSynchronize");
 }
-// "Not ready" is a result here, not an error.
+// The runtime's error "not ready" is a result here, not a failure.
 bool GpuEvent::is_over() const {
   const gpuError_t code = gpuEventQuery(native_event(event_));
   if (code != gpuErrorNotReady) check_gpu(code, "gpuEventQuery");
