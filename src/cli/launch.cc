@@ -1,9 +1,9 @@
 // tessera launch RUN -n N [--hosts F] [--restart N] [--on-loss stop|smaller] [key=value …]
 //
-// A loop of attempts. An attempt starts mpirun or srun, watches the ranks by their heartbeats until
-// all have ended, and reports how it ended (launch/supervise.h). After a loss, launch/restart.h
-// decides whether and when to start again; the next attempt resumes from the newest whole
-// checkpoint, with fewer ranks if hosts were lost and --on-loss is `smaller`.
+// A loop of attempts. An attempt starts mpirun or srun, monitors the ranks by their heartbeats
+// until all have ended, and reports how it ended (launch/supervise.h). After a failure,
+// launch/restart.h decides whether and when to restart; the next attempt resumes from the newest
+// intact checkpoint, with fewer ranks if hosts have failed and --on-loss is `smaller`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,22 +42,24 @@ struct LaunchArguments {
 };
 
 bool read_arguments(Args args, LaunchArguments& l) {
-  Arguments a("launch", "Starts the ranks of a run, watches them, starts them again after a loss.",
+  Arguments a("launch", "Start the ranks of a run, monitor them, and restart them after a failure.",
               "tessera launch run.yaml -n 8 --restart 3 layout.data=8");
   a.required(l.run, "RUN", "the run file");
-  a.many(l.overrides, "key=value", "replaces what the run file says");
-  a.option(l.ranks, "-n", "RANKS", "how many", true);
-  a.option(l.hosts, "--hosts", "FILE", "machines, a line each: n01 slots=4 (mpirun)");
-  a.option(l.restarts, "--restart", "N", "times to go on from the last checkpoint after a loss");
-  a.option(l.on_loss, "--on-loss", "stop|smaller", "smaller: without the hosts that were lost");
-  a.option(l.pause_s, "--pause", "SECONDS", "before the first restart; doubled at each loss");
-  a.option(l.silence_s, "--silence", "SECONDS", "without a sign of life, and a rank is lost");
-  a.option(l.starter, "--starter", "mpirun|srun", "auto: srun inside a SLURM job");
-  a.option(l.mpi, "--mpi", "pmix|pmi2", "how ranks find each other under srun");
-  a.option(l.more, "--more", "ARGUMENTS", "of mpirun or srun, in one text");
-  a.option(l.address, "--address", "ADDRESSES", "of this host, at which the ranks reach it");
-  a.option(l.rank_files, "--rank-files", "FOLDER", "what each rank prints, in a file each");
-  a.option(l.program, "--program", "TEXT", "what each rank runs, if not `tessera train`");
+  a.many(l.overrides, "key=value", "overrides of run-file keys");
+  a.option(l.ranks, "-n", "RANKS", "number of ranks", true);
+  a.option(l.hosts, "--hosts", "FILE", "file with one host per line: n01 slots=4 (mpirun)");
+  a.option(l.restarts, "--restart", "N", "maximum number of restarts from the last checkpoint");
+  a.option(l.on_loss, "--on-loss", "stop|smaller", "smaller: restart without the failed hosts");
+  a.option(l.pause_s, "--pause", "SECONDS",
+           "delay before the first restart; doubles after each failure");
+  a.option(l.silence_s, "--silence", "SECONDS",
+           "heartbeat timeout, after which a rank counts as failed");
+  a.option(l.starter, "--starter", "mpirun|srun", "launcher; auto: srun inside a SLURM job");
+  a.option(l.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
+  a.option(l.more, "--more", "ARGUMENTS", "further arguments for mpirun or srun, in one text");
+  a.option(l.address, "--address", "ADDRESSES", "addresses of this host for the ranks");
+  a.option(l.rank_files, "--rank-files", "FOLDER", "folder for the output of each rank");
+  a.option(l.program, "--program", "TEXT", "program of each rank instead of `tessera train`");
   a.json(l.json);
   if (!a.parse(args)) return false;
   constexpr int64_t kMostRanks = 1 << 20;
@@ -70,11 +72,11 @@ bool read_arguments(Args args, LaunchArguments& l) {
   return true;
 }
 
-// Reads the numbers that a smaller job must still divide: the batch and the ranks of one copy of
-// the model.
+// Returns the numbers that a job with fewer ranks must still divide: the batch sizes and the ranks
+// of one model replica.
 launch::JobSize size_of_job(const LaunchArguments& l) {
   launch::JobSize s;
-  s.global = 0;  // unknown for a foreign program: any number of ranks divides 0
+  s.global = 0;  // unknown for another program: any number of ranks divides 0
   if (!l.program.empty()) return s;
   const config::RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
@@ -126,23 +128,23 @@ class Launch {
   std::vector<launch::AttemptEnd> ends_;
 };
 
-// Assembles the command of a rank: this program by its absolute path, since ranks may start in
-// another directory.
+// Returns the command of a rank. This program is given by its absolute path, since ranks may start
+// in another directory.
 std::vector<std::string> Launch::program() const {
   std::vector<std::string> p = launch::split_words(l_.program);
   if (p.empty()) p = {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
   p.push_back(l_.run);
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
   if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
-  // A restart continues what the first start began, even if that one began from scratch.
+  // A restart resumes the run, even if the first attempt started from scratch.
   if ((!ends_.empty() || was_requeued()) && l_.program.empty())
     p.emplace_back("checkpoint.resume=auto");
   return p;
 }
 
-// Returns true if mpirun starts all ranks on this host: it has no list of hosts, neither from us
-// nor from a batch system or its own configuration. The ranks then report over the loopback
-// interface, which no firewall blocks and no other host can reach.
+// Returns true if mpirun starts all ranks on this host, because neither we, nor a batch system, nor
+// its own configuration give it a list of hosts. The ranks then report over the loopback interface,
+// which no firewall blocks and no other host can reach.
 bool Launch::starts_on_this_host() const {
   if (srun_ || !world_.hosts.empty() || !l_.more.empty()) return false;
   constexpr std::array kHostLists = {"SLURM_JOB_ID",
@@ -186,19 +188,19 @@ launch::AttemptOptions Launch::options() const {
   return o;
 }
 
-// Waits. Returns false if a signal ended the wait, which is checked every 50 ms.
+// Waits, checking for signals every 50 ms. Returns false if a signal ended the wait.
 bool Launch::pause(double seconds) const {
   for (const double until = steady_s() + seconds; steady_s() < until && !stop_.requested();)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return !stop_.requested();
 }
 
-// Called after a loss. Decides whether there is another attempt and with which ranks, and waits for
-// the pause before it. Returns false if there is none.
+// Called after a failure. Decides whether there is another attempt and with which ranks, and waits
+// for the delay before it. Returns false if there is none.
 bool Launch::prepare_next() {
   const launch::Restart next = launch::after_loss(restarts_, ends_);
   if (!next.again) {
-    if (!next.why.empty()) say("not started again: {}", next.why);
+    if (!next.why.empty()) say("no restart: {}", next.why);
     return false;
   }
   const launch::Loss loss = last_.verdict->loss;
@@ -208,25 +210,26 @@ bool Launch::prepare_next() {
     const std::optional<launch::RankHosts> world =
         launch::smaller(world_, *last_.verdict, last_.hosts, size_);
     if (!world) {
-      say("not started again: no layout is left for fewer ranks (batch.global {}, batch.micro {}, "
-          "{} ranks a copy of the model)",
+      say("no restart: no layout is possible with fewer ranks (batch.global {}, batch.micro {}, "
+          "{} ranks per model replica)",
           size_.global, size_.micro, size_.model_ranks);
       return false;
     }
     world_ = *world;
   }
-  say("started again in {:.0f} s, with {} rank{}, from the last checkpoint (restart {} of {})",
+  say("restarting in {:.0f} s with {} rank{} from the last checkpoint (restart {} of {})",
       next.pause_s, world_.ranks, world_.ranks == 1 ? "" : "s", ends_.size(), restarts_.limit);
   return pause(next.pause_s);
 }
 
-// Starts attempts until one ends well, a signal asks for the end, or no restart is left.
+// Starts attempts until one succeeds, a signal requests the end, or there is no further restart.
+// Returns the exit code.
 int Launch::go() {
   do {
     last_ = launch::attempt(options());
     if (!last_.verdict) break;
     say("{}", last_.report);
-    say("all ranks ended {:.1f} s after that was clear", last_.ending_s);
+    say("all ranks ended {:.1f} s after the failure was detected", last_.ending_s);
     ends_.push_back({*last_.verdict, last_.report});
   } while (!stop_.requested() && prepare_next());
   if (l_.json) {
@@ -247,7 +250,7 @@ int Launch::go() {
 int verb_launch(Args args) {
   LaunchArguments l;
   if (!read_arguments(args, l)) return 0;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the ranks
+  std::signal(SIGPIPE, SIG_IGN);  // if a reader such as `head` ends, the ranks must continue
   return Launch(l).go();
 }
 

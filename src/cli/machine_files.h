@@ -1,5 +1,5 @@
 // Resolves --cluster and --software: a file, or a name in configs/clusters or configs/software,
-// whose files the program contains.
+// whose files are built into the program.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@
 
 namespace tessera::cli {
 
-// Throws Error with the known names if `name` is neither a file nor one of them, and as
-// load_hardware does.
+// Open a cluster or software description. Both throw Error with the known names if `name` is
+// neither a file nor one of them, and Error for an invalid file.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
 
-// ---- The files of configs/ that the program contains, so that their names work in every
+// ---- The files of configs/ that are built into the program, so that their names work in every
 // directory.
 
 struct ShippedConfig {
@@ -24,7 +24,8 @@ struct ShippedConfig {
       text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
 };
 
-// Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).
+// Returns the files, sorted by folder and name. Defined in a source that the build generates
+// (shipped_configs.cmake).
 std::span<const ShippedConfig> shipped_configs();
 
 }  // namespace tessera::cli

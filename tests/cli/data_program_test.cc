@@ -121,9 +121,9 @@ TEST_F(DataProgram, ExplainsTheStepsOfARun) {
   EXPECT_EQ(std::get<int64_t>(samples[0].find("sample")->value), 3);
   EXPECT_EQ(samples[0].find("tokens")->as_list()->size(), 5u);
   expect_fault("explain run.yaml --step 5 schedule.steps=4", 2,
-               {"--step is 5, expected 1 to 4, the run's last"});
+               {"--step is 5, expected 1 to 4 (the last step)"});
   expect_fault("explain run.yaml --sample 12 schedule.steps=4", 2,
-               {"--sample is 12, expected 0 to 11, the run's last"});
+               {"--sample is 12, expected 0 to 11 (the last sample)"});
   expect_fault("explain run.yaml --step 1 --json model.vocabulary=100", 1,
                {"d.bin: token", "beyond the vocabulary of 100", "built with another tokenizer"});
 }
@@ -183,7 +183,7 @@ TEST_F(DataProgram, FaultsOfADataset) {
   ASSERT_EQ(run("build --tokenizer t.json --out d a.txt").code, 0);
   const std::string idx = read_file(folder_ / "d.idx"), bin = read_file(folder_ / "d.bin");
   expect_fault("inspect none", 1, {"none.idx"});
-  expect_fault("inspect d --document 1", 1, {"d.idx: there is no document 1; they are 0 to 0"});
+  expect_fault("inspect d --document 1", 1, {"d.idx: there is no document 1, expected 0 to 0"});
   expect_fault("explain d --sequence-length 100", 1,
                {"d.bin: 1 documents with 10 tokens make no sample of 100 + 1 tokens", "Expected"});
   put("d.bin", bin.substr(0, 6));

@@ -111,7 +111,7 @@ TEST_F(Edges, E3_NumbersOfOptionsAreDecimal) {
   expect_in(r.out, {"step 10 from"});
   r = run("train run.yaml --from-step 0x8");
   EXPECT_EQ(r.code, 2);
-  expect_in(r.err, {"--from-step = ", "0x8", "expected an integer, in digits alone"});
+  expect_in(r.err, {"--from-step = ", "0x8", "expected an integer (digits only)"});
 }
 
 TEST_F(Edges, E4_ASeedIsTakenExactlyOrRefused) {

@@ -202,8 +202,8 @@ TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
   fails("train run.yaml checkpoint.from=run run.directory=full",
         {"run/checkpoints/1 holds adapters", "lora.rank is 2 there, 0 in this run"});
   EXPECT_TRUE(has(good(lora + "2"), "trains    0.0"));
-  fails(lora + "2 'lora={}'", {"lora={} sets nothing"});
-  fails(lora + "2 lora=", {"lora= sets nothing"});
+  fails(lora + "2 'lora={}'", {"lora={} sets no key"});
+  fails(lora + "2 lora=", {"lora= sets no key"});
 }
 
 TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
@@ -298,12 +298,13 @@ TEST_F(Defects, B9_RecipesTrainInSmallAsDocumented) {
 TEST_F(Defects, C_HelpAndUsageErrors) {
   EXPECT_EQ(run("help train").out, run("train --help").out);
   EXPECT_EQ(run("help data build").out, run("data build --help").out);
-  EXPECT_TRUE(has(run("help").out, "Usage: tessera VERB"));
+  EXPECT_TRUE(has(run("help").out, "Usage: tessera COMMAND"));
   fails("help trian", {"Did you mean 'tessera train'?"}, 2);
   fails("train run.yaml --batch.micro=4", {"without --: batch.micro=4"}, 2);
   fails("train run.yaml --batch.micro 4", {"without --: batch.micro=VALUE"}, 2);
-  fails("generate run --prompt a --prompt b", {"--prompt is given 2 times, expected once"}, 2);
-  fails("generate run --prompt", {"--prompt is given without a value"}, 2);
+  fails("generate run --prompt a --prompt b", {"--prompt is given 2 times, expected at most once"},
+        2);
+  fails("generate run --prompt", {"--prompt has no value"}, 2);
   const ProgramResult r = run("finetune run.yaml");
   EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(has(r.err, "checkpoint.from") && !has(r.err, "tessera tune")) << r.err;
@@ -430,7 +431,7 @@ TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {
   const Tree t = json(build + "--skip-bad 3 --json");
   EXPECT_EQ(number(t, "documents"), 2);
   EXPECT_EQ(number(t, "bad_lines"), 3);
-  EXPECT_TRUE(has(good(build + "--skip-bad 9 --force"), "3 left out; the first: bad.jsonl:2:"));
+  EXPECT_TRUE(has(good(build + "--skip-bad 9 --force"), "3 skipped; the first: bad.jsonl:2:"));
 }
 
 TEST_F(Defects, C_ATaskIsNamed) {

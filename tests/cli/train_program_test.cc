@@ -138,11 +138,12 @@ TEST_F(TrainProgram, ARefusedStartLeavesNoTrace) {
 
 TEST_F(TrainProgram, NumbersThatCannotBe) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1").code, 0);
-  expect_fault("eval run d --sequence-length 65", {"--sequence-length is 65", "context is 64"});
+  expect_fault("eval run d --sequence-length 65",
+               {"--sequence-length is 65", "model's context of 64"});
   expect_fault("eval run d --sequence-length -3", {"is -3, expected 0 or more"}, 2);
   expect_fault("eval run d --samples -1", {"--samples is -1, expected 0 or more"}, 2);
   expect_fault("eval run d --threads 100000", {"--threads is 100000, expected 0", "to 1024"}, 2);
-  expect_fault("eval run d --examples e.jsonl", {"--examples is for --task"}, 2);
+  expect_fault("eval run d --examples e.jsonl", {"--examples requires --task"}, 2);
   expect_fault("eval run --logits l.safetensors", {"--logits FILE and --tokens FILE"}, 2);
   put("ids.json", "[[1, 2], [3, 2.5]]");
   const std::string logits = "eval run --logits l.safetensors --tokens ids.json";

@@ -135,11 +135,16 @@ TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
 
 TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
-      {"--trials 0", "expected 1 or more"},    {"--at-once -2", "expected 1 or more"},
-      {"--steps 1", "expected 2 or more"},     {"--limit 0", "expected more than 0 seconds"},
-      {"--perturb 0.3", "add --simulate"},     {"--simulate", "needs --cluster"},
-      {"--limit soon", "expected a number"},   {"--trials 2.5", "expected an integer"},
-      {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "'nowhere' is neither a file"},
+      {"--trials 0", "expected 1 or more"},
+      {"--at-once -2", "expected 1 or more"},
+      {"--steps 1", "expected 2 or more"},
+      {"--limit 0", "expected more than 0 seconds"},
+      {"--perturb 0.3", "requires --simulate"},
+      {"--simulate", "needs --cluster"},
+      {"--limit soon", "expected a number"},
+      {"--trials 2.5", "expected an integer"},
+      {"--knob batch.mirco=1", "batch.micro"},
+      {"--cluster nowhere", "'nowhere' is neither a file"},
   };
   for (const auto& [option, wanted] : wrong) {
     const ProgramResult r = run("tune run.yaml " + std::string(option));
