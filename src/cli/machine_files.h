@@ -4,7 +4,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "plan/hardware.h"
 #include "plan/software.h"
@@ -15,16 +14,5 @@ namespace tessera::cli {
 // load_hardware does.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
-
-// ---- The files of configs/ that the program contains, so that their names work in every
-// directory.
-
-struct ShippedConfig {
-  std::string_view folder, name,
-      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
-};
-
-// Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).
-std::span<const ShippedConfig> shipped_configs();
 
 }  // namespace tessera::cli

@@ -11,13 +11,13 @@ namespace tessera::cli {
 config::RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
                            bool small = false, config::DataUse use = config::DataUse::kRead);
 
-// Throws Error if a file that a key or an option names does not exist: names both, the folder in
-// which it was looked for, and `hint`.
-void require_file(const std::string& key, const std::string& file, const std::string& hint = "");
+// Throws Error if a file that a key or an option names does not exist: names both, and the
+// folder in which it was looked for.
+void require_file(const std::string& key, const std::string& file);
 
-// The hint for a task that does not exist.
-inline constexpr const char* kTaskHint =
-    " Tasks of Tessera are in its folder configs/tasks, such as configs/tasks/piqa.yaml.";
+// Throws Error if `file`, which a key or an option names, is neither a task file nor a task that
+// the program contains: lists these.
+void require_task(const std::string& key, const std::string& file);
 
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
 void require_layout(const config::RunConfig& config, const char* verb);

@@ -12,7 +12,8 @@ struct RunFile {
   std::string source;  // its path, for messages
 };
 
-// Throws Error if the file cannot be read or is not YAML.
+// Reads a run file. A name without a folder that is not a file may be that of a recipe that the
+// program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML.
 RunFile read_run_file(const Path& path);
 
 // As read_run. With checkpoint.from and without model.preset and model.layers the model section is
