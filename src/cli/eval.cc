@@ -173,7 +173,7 @@ void require_dataset(const std::string& set) {
 
 void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks) {
   for (const std::string& set : sets) require_dataset(set);
-  for (const std::string& file : tasks) require_file("--task", file, kTaskHint);
+  for (const std::string& file : tasks) require_task("--task", file);
 }
 
 // Throws Error for a dataset that was built with another tokenizer than the checkpoint's.

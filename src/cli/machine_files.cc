@@ -1,6 +1,7 @@
 #include "cli/machine_files.h"
 
 #include "base/error.h"
+#include "base/shipped_configs.h"
 
 namespace tessera::cli {
 namespace {
@@ -11,14 +12,10 @@ struct NamedText {
 
 NamedText find(const std::string& name, std::string_view folder) {
   if (std::filesystem::is_regular_file(name)) return {name, read_file(name)};
-  std::string known;
-  for (const ShippedConfig& c : shipped_configs()) {
-    if (c.folder != folder) continue;
-    if (c.name == name) return {fmt::format("{}/{}.yaml", folder, name), std::string(c.text)};
-    known += fmt::format(" {}", c.name);
-  }
-  throw Error("'{}' is neither a file nor one of the {} that the program contains:{}", name, folder,
-              known);
+  if (const ShippedConfig* c = shipped_config(folder, name))
+    return {fmt::format("{}/{}.yaml", folder, name), std::string(c->text)};
+  throw Error("'{}' is neither a file nor one of the {} that the program contains: {}", name,
+              folder, shipped_names(folder));
 }
 
 }  // namespace

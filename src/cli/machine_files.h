@@ -4,7 +4,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "plan/hardware.h"
 #include "plan/software.h"
@@ -15,17 +14,5 @@ namespace tessera::cli {
 // neither a file nor one of them, and Error for an invalid file.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
-
-// ---- The files of configs/ that are built into the program, so that their names work in every
-// directory.
-
-struct ShippedConfig {
-  std::string_view folder, name,
-      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
-};
-
-// Returns the files, sorted by folder and name. Defined in a source that the build generates
-// (shipped_configs.cmake).
-std::span<const ShippedConfig> shipped_configs();
 
 }  // namespace tessera::cli

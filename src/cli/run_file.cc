@@ -5,10 +5,12 @@
 #include "cli/run_file.h"
 
 #include "base/error.h"
+#include "base/shipped_configs.h"
 #include "cli/rank.h"
 #include "config/run_config.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
+#include "eval/task.h"
 #include "train/load_run.h"
 
 namespace tessera::cli {
@@ -108,13 +110,27 @@ config::RunConfig open_run(const std::string& argument, std::span<const std::str
   return config;
 }
 
-void require_file(const std::string& key, const std::string& file, const std::string& hint) {
-  std::error_code error;
-  if (std::filesystem::exists(file, error) || error) return;
+namespace {
+
+[[noreturn]] void throw_missing(const std::string& key, const std::string& file,
+                                const std::string& hint) {
   const Path path(file);
   if (path.is_absolute()) throw Error("{} = {}: there is no such file.{}", key, file, hint);
   throw Error("{} = {}: not found in {}. Paths are relative to the current folder.{}", key, file,
               std::filesystem::current_path().string(), hint);
+}
+
+}  // namespace
+
+void require_file(const std::string& key, const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && !error) throw_missing(key, file, "");
+}
+
+void require_task(const std::string& key, const std::string& file) {
+  if (eval::is_task(file)) return;
+  throw_missing(key, file,
+                fmt::format(" The program contains the tasks {}.", shipped_names("tasks")));
 }
 
 void require_layout(const config::RunConfig& config, const char* verb) {

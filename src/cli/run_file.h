@@ -12,12 +12,12 @@ config::RunConfig open_run(const std::string& path, std::span<const std::string>
                            bool small = false, config::DataUse use = config::DataUse::kRead);
 
 // Throws Error if a file that a key or an option names does not exist. The message contains the
-// key, the file, the folder that was searched, and `hint`.
-void require_file(const std::string& key, const std::string& file, const std::string& hint = "");
+// key, the file, and the folder that was searched.
+void require_file(const std::string& key, const std::string& file);
 
-// The hint for a task that does not exist.
-inline constexpr const char* kTaskHint =
-    " Tessera's tasks are in its folder configs/tasks, such as configs/tasks/piqa.yaml.";
+// Throws Error if `file`, which a key or an option names, is neither a task file nor a task that
+// the program contains. The message lists these.
+void require_task(const std::string& key, const std::string& file);
 
 // Throws Error if the run does not have a layout yet (`layout.search: true`), which the command
 // `verb` needs.

@@ -61,7 +61,7 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config) {
   out.bytes = [](const config::RunConfig& c) {
     return eval::likelihood_bytes(c.model, options_of(c));
   };
-  for (const std::string& file : e.tasks) require_file("evaluation.tasks", file, kTaskHint);
+  for (const std::string& file : e.tasks) require_task("evaluation.tasks", file);
   std::vector<eval::Task> tasks = eval::read_tasks({e.tasks, e.data, -1, e.limit});
   for (const eval::Task& t : tasks) out.names.push_back(t.name);
   out.run = [tasks = std::move(tasks)](const Path& checkpoint, const config::RunConfig& c,

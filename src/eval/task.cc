@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shipped_configs.h"
 #include "base/tree.h"
 #include "data/instruction_template.h"
 
@@ -137,35 +138,49 @@ void check_shots(int64_t shots, const std::string& source) {
     throw Error("{}: shots is {}, expected 0 to {}", source, shots, kMostShots);
 }
 
+// Returns the task of that name that the program contains, or null if there is none, or if a file
+// has that name.
+const ShippedConfig* shipped_task(const Path& file) {
+  std::error_code error;
+  if (std::filesystem::exists(file, error) || error) return nullptr;
+  return shipped_config("tasks", file.string());
+}
+
 }  // namespace
 
+bool is_task(const Path& file) {
+  std::error_code error;
+  return shipped_task(file) != nullptr || std::filesystem::exists(file, error) || error;
+}
+
 TaskSpec read_task(const Path& file) {
+  const ShippedConfig* shipped = shipped_task(file);
+  const std::string text = shipped ? std::string(shipped->text) : read_file(file);
+  const std::string source = shipped ? fmt::format("tasks/{}.yaml", shipped->name) : file.string();
   TaskSpec spec;
   Places places;
   try {
-    read_fields(fields_of(spec), parse_yaml(read_file(file), file.string()), file.string(), places);
-  } catch (const FileError&) {
-    throw;
+    read_fields(fields_of(spec), parse_yaml(text, source), source, places);
   } catch (const Error& e) {
     throw Error("{}\n  The file is read as a task file (docs/evaluation.md).", e.what());
   }
-  const auto want = [&](bool is_there, const char* key) {
+  const auto require = [&](bool is_there, const char* key) {
     if (is_there) return;
-    throw Error("{}: a task of kind {} wants '{}'", file.string(), name_of_entry(spec.kind), key);
+    throw Error("{}: a task of kind {} needs '{}'", source, name_of_entry(spec.kind), key);
   };
-  want(!spec.data.empty(), "data");
-  want(!spec.form.empty(), "form");
-  want(!spec.response.empty(), "response");
-  want(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
-  want(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
-  check_shots(spec.shots, file.string());
+  require(!spec.data.empty(), "data");
+  require(!spec.form.empty(), "form");
+  require(!spec.response.empty(), "response");
+  require(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
+  require(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
+  check_shots(spec.shots, source);
   if (spec.max_tokens < 1)
-    throw Error("{}: max_tokens is {}, expected 1 or more", file.string(), spec.max_tokens);
+    throw Error("{}: max_tokens is {}, expected 1 or more", source, spec.max_tokens);
   try {
     const Forms forms(spec);
     const AnswerPattern extract(spec.extract);
   } catch (const std::exception& e) {
-    throw Error("{}: {}", file.string(), e.what());
+    throw Error("{}: {}", source, e.what());
   }
   return spec;
 }

@@ -69,9 +69,13 @@ struct Example {
   std::string answer;           // of exact_match
 };
 
-// Throws Error with file, line and column for unknown keys, wrong values, a form without {response}
-// and what a kind lacks.
+// Reads a task file. A name that is not a file may be that of a task that the program contains,
+// such as piqa. Throws Error with file, line and column for unknown keys, wrong values, a form
+// without {response} and keys that the kind needs and that are missing.
 TaskSpec read_task(const Path& file);
+
+// Returns whether read_task would find `file`.
+bool is_task(const Path& file);
 
 // All examples, shots in front of each (an example is never its own shot). Throws Error, naming
 // file and line, for what is no JSON, lacks a key, and a gold that is no option's number.

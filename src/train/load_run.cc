@@ -2,6 +2,7 @@
 #include "train/load_run.h"
 
 #include "base/error.h"
+#include "base/shipped_configs.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
@@ -17,6 +18,12 @@ constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
 
 RunFile read_run_file(const Path& path) {
   const std::string source = path.string();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
+    if (const ShippedConfig* recipe = shipped_config("recipes", source)) {
+      const std::string file = fmt::format("recipes/{}.yaml", recipe->name);
+      return {parse_yaml(std::string(recipe->text), file), file};
+    }
   return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
 }
 

@@ -12,7 +12,8 @@ struct RunFile {
   std::string source;  // its path, for messages
 };
 
-// Throws Error if the file cannot be read or is not YAML.
+// Reads a run file. A name without a folder that is not a file may be that of a recipe that the
+// program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML.
 RunFile read_run_file(const Path& path);
 
 // Reads a run as config::read_run does. If checkpoint.from is set and neither model.preset nor

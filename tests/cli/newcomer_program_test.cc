@@ -49,10 +49,27 @@ TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
   expect_in(below.err, {"data.tokenizer = t.json: not found in " + here + "/sub.",
                         "relative to the current folder"});
   EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
-  const ProgramResult task = run("train run.yaml evaluation.tasks=[piqa] evaluation.every_steps=2");
+  const ProgramResult task = run("train run.yaml evaluation.tasks=[pica] evaluation.every_steps=2");
   EXPECT_EQ(task.code, 1);
-  expect_in(task.err,
-            {"evaluation.tasks = piqa: not found in " + here + ".", "configs/tasks/piqa.yaml"});
+  expect_in(task.err, {"evaluation.tasks = pica: not found in " + here + ".", "contains the tasks",
+                       " piqa "});
+}
+
+TEST_F(FirstLook, RecipesAndTasksAreFoundByNameInEveryFolder) {
+  const ProgramResult plan = run("plan pythia-70m --cluster h100 --json");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  // A file of that name is used first.
+  put("pythia-70m", "model: { layers: none }\n");
+  const ProgramResult file = run("plan pythia-70m --cluster h100 --json");
+  EXPECT_EQ(file.code, 1);
+  expect_in(file.err, {"pythia-70m:1:", "model.layers"});
+
+  trained();
+  put("examples/piqa.jsonl", R"({"query": "the", "choices": ["fox", "dog"], "gold": 0})"
+                             "\n");
+  const ProgramResult task = run("eval run --task piqa --data examples --json");
+  EXPECT_EQ(task.code, 0) << task.err;
+  expect_in(task.out, {R"("task":"piqa")", R"("examples":1)"});
 }
 
 TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {

@@ -94,7 +94,7 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
   EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\nfrom: x\n")); }),
                   "Did you mean 'form'"));
   EXPECT_TRUE(
-      has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }), "wants 'form'"));
+      has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }), "needs 'form'"));
   EXPECT_TRUE(has(refused([&] {
                     read_task(file("u.yaml",
                                    "kind: last_word\ndata: d\nform: \"{x}\"\n"
