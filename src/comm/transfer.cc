@@ -38,7 +38,7 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// n elements in parts of `share`, each part in pieces.
+// Divides n elements into parts of `share` elements, and each part into pieces of `piece` elements.
 struct Parts {
   int64_t n = 0, share = 0, piece = 0;
 
