@@ -86,7 +86,7 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
   };
   EXPECT_TRUE(has(error("{\"query\":\"q\",\"gold\":0}\n"), "d.jsonl:2: there is no 'choices'"));
   EXPECT_TRUE(has(error("{\"query\":\"q\",\"choices\":[\"a\"],\"gold\":1}\n"),
-                  "'gold' is 1, expected the number of an option, 0 to 0"));
+                  "'gold' is 1, expected the index of an option, 0 to 0"));
   EXPECT_TRUE(has(error("{\"query\":\n"), "d.jsonl:2:10: this is not JSON"));
   EXPECT_TRUE(has(error("[1]\n"), "d.jsonl:2: expected an object"));
   EXPECT_TRUE(has(error("{\"query\":[\"x\",\"y\"],\"choices\":[\"a\"],\"gold\":0}\n"),

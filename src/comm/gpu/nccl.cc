@@ -90,9 +90,10 @@ struct Nccl {
   }
   std::string about() const {
     return fmt::format("NCCL {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100,
-                       orders() ? "which orders its communicators"
-                                : "one transfer at a time (NCCL before 2.26 does not order its "
-                                  "communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
+                       orders()
+                           ? "which orders its communicators"
+                           : "transfers run one at a time (NCCL before 2.26 does not order its "
+                             "communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
   }
   ncclComm_t communicator(int64_t size, const ncclUniqueId& id, int64_t rank) const {
     ncclComm_t comm = nullptr;
