@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXCEPTIONS = ROOT / "scripts" / "language_exceptions.txt"
 # Paths that hold to the rules. A path joins the list when it is clean.
 CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mkdocs.yml", "tests/docs", "scripts", "bench",
+         "src/checkpoint",
          "src/comm",
          "src/eval",
          *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("studies/**/*.md"))]
