@@ -27,6 +27,7 @@ EXCEPTIONS = ROOT / "scripts" / "language_exceptions.txt"
 CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mkdocs.yml", "tests/docs", "scripts", "bench",
          "src/checkpoint",
          "src/comm",
+         "src/data",
          "src/eval",
          *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("studies/**/*.md"))]
 # Files in these paths that are not clean yet.

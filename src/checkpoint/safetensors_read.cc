@@ -119,7 +119,7 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
   std::memcpy(&header_bytes, all.data(), sizeof(header_bytes));
   if (header_bytes > kMaxHeader || header_bytes > all.size() - sizeof(header_bytes))
     throw Error(
-        "{}: its length field gives a header of {} bytes, but {} bytes follow it and the limit is "
+        "{}: by its length field, its header has {} bytes, but {} bytes follow it and the limit is "
         "{}. It is not a safetensors file, or it was truncated.",
         source, header_bytes, all.size() - sizeof(header_bytes), kMaxHeader);
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + sizeof(header_bytes),
