@@ -81,7 +81,7 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
     if (n > 0) std::memcpy(to, from, n * size_of(from_type));
     return;
   }
-  CHECK(is_float(from_type) && is_float(to_type), "{} cannot become {}", name_of(from_type),
+  CHECK(is_float(from_type) && is_float(to_type), "no conversion from {} to {}", name_of(from_type),
         name_of(to_type));
   switch (from_type) {
     case DType::kF32:

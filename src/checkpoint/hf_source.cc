@@ -118,8 +118,8 @@ CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
   return header;
 }
 
-// Lists our tensors by name. A tensor of ours may consist of several of theirs (query, key and
-// value in one), which become adjacent pieces of it; the sort is stable to keep their order.
+// Lists Tessera's tensors by name. One may consist of several source tensors (query, key and value
+// in one), which become adjacent pieces of it; the sort is stable to keep their order.
 void add_tensors(std::vector<Match> matches, const std::string& source, HfSource& out) {
   std::stable_sort(matches.begin(), matches.end(),
                    [](const Match& a, const Match& b) { return a.names.ours < b.names.ours; });

@@ -136,8 +136,7 @@ std::vector<int32_t> ids_in(const Tree* list) {
 
 void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree& state) {
   const Tree generation = read_if_there(folder / "generation_config.json");
-  // If there is a generation_config.json, config.json is not consulted, even if the former names no
-  // ids.
+  // If there is a generation_config.json, config.json is ignored, even if the former has no ids.
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));

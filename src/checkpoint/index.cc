@@ -51,7 +51,7 @@ uint64_t checksum_member(const Tree& object, const std::string& source) {
   return value;
 }
 
-// Reads a piece and checks each of its numbers alone; check_cover() compares pieces with files and
+// Reads a piece and checks its numbers independently; check_cover() compares pieces with files and
 // with each other.
 StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   StoredPiece p;
@@ -187,8 +187,8 @@ Tree section_member(const Tree& root, std::string_view name, const std::string& 
   return found;
 }
 
-// Reads the header. Model, configuration and state stay trees, because other versions may have keys
-// that this one does not have.
+// Reads the header. Model, configuration and state are kept as trees, because other versions may
+// have keys that this one does not have.
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);

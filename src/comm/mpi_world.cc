@@ -121,7 +121,7 @@ class Line {
     const int64_t before = started_;
     for (const Waiting& w : waiting_)
       for (; started_ < w.end(); ++started_) {
-        // The steps after a barrier overwrite what steps before it still send: see
+        // The steps after a barrier overwrite memory that steps before it are sending: see
         // all_reduce_transfer().
         const int64_t barrier = w.first + w.transfer.barrier;
         if (started_ == finished_ + kStepsInFlight) return started_ > before;

@@ -1,6 +1,6 @@
 // Collectives as steps of point-to-point messages (transfer.h). Every rank sends its pieces
 // directly to every other rank instead of around a ring: a ring adds in an order that differs per
-// element, while here each rank holds all terms of its part and adds them in the order of ranks.
+// element, while here each rank has all terms of its part and adds them in the order of ranks.
 // The bytes per rank are those of a ring, (n - 1) / n of the whole for each of reduce-scatter and
 // all-gather.
 //

@@ -1,5 +1,5 @@
 // Byte-level BPE encoding, in the stages of Hugging Face's tokenizers: find added tokens in the raw
-// text, normalize (NFC) what is between them, find added tokens that are matched after
+// text, normalize (NFC) the text between them, find added tokens that are matched after
 // normalization, split into words, and merge the bytes of each word. The ids of words are cached,
 // because text repeats its frequent words; most words cost one hash lookup.
 #include "data/bpe_tokenizer.h"

@@ -143,7 +143,7 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
   if (name == "-") {
     fd_ = dup(STDIN_FILENO);
   } else {
-    // O_NONBLOCK: opening a FIFO must not wait for a writer; wait_for_bytes() does.
+    // O_NONBLOCK: opening a FIFO must not wait for a writer. wait_for_bytes() waits instead.
     fd_ = open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   if (fd_ < 0) throw Error("{}: cannot be read: {}", name_, std::strerror(errno));

@@ -148,7 +148,7 @@ class Accounts {
     size_t begin = 0;
     for (const Batch::Entry& e : batch.entries) {
       const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
-      // A long document comes in several entries, of which only the last one ends it.
+      // A long document has several entries, of which only the last one ends it.
       writer_.add_tokens(ids);
       if (e.document.ends) writer_.end_document();
       begin = e.end;
@@ -317,7 +317,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   }
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
-  // PREFIX.idx is renamed last: without it there is no dataset. The writer holds the lock of the
+  // PREFIX.idx is renamed last: without it there is no dataset. The writer owns the lock of the
   // prefix, so no other build can create one now.
   refuse_existing(options.out.string() + ".idx", options.replace);
   Accounts accounts(writer, about);

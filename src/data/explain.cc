@@ -62,7 +62,7 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
                          .any_bytes = true});
   Document document;
   bool begins = true;
-  // A document can come in pieces; its number advances with its last one.
+  // A document may be read in pieces; the number increases after its last piece.
   for (int64_t d = 0; d <= last && stream.next(document); d += document.ends) {
     for (PieceOrigin* o : wanted) {
       if (!begins || o->source_document != d) continue;

@@ -197,7 +197,7 @@ class ModelReader {
   void check() {
     constexpr uint64_t kUnigramType = 1, kBpeType = 2;
     if (kind_ != kUnigramType && kind_ != kBpeType) {
-      throw Error("{}: a model of kind {} ({}), expected unigram (1) or bpe (2)", source_, kind_,
+      throw Error("{}: is a model of kind {} ({}), expected unigram (1) or bpe (2)", source_, kind_,
                   kind_ == 3   ? "word"
                   : kind_ == 4 ? "char"
                                : "unknown");
@@ -241,11 +241,11 @@ class ModelReader {
       unknown += piece.type == PieceType::kUnknown ? 1 : 0;
       others += piece.type == PieceType::kNormal ? 1 : 0;
     }
-    if (unknown != 1) throw Error("{}: {} unknown pieces, expected one", source_, unknown);
+    if (unknown != 1) throw Error("{}: has {} unknown pieces, expected one", source_, unknown);
     if (others == 0) throw Error("{}: has no piece for text", source_);
     // A fallback that lacks a byte would fail at the first text that needs it.
     if (byte_pieces != (model_.byte_fallback ? 256 : 0)) {
-      throw Error("{}: {} pieces for bytes, expected {} {} byte fallback", source_, byte_pieces,
+      throw Error("{}: has {} pieces for bytes, expected {} {} byte fallback", source_, byte_pieces,
                   model_.byte_fallback ? 256 : 0, model_.byte_fallback ? "with" : "without");
     }
   }

@@ -51,7 +51,9 @@ class SentencePieceTokenizer::Library {
   void encode(std::string_view text, std::vector<int32_t>& ids) const {
     std::vector<int> ours;
     const auto status = processor_.Encode({text.data(), text.size()}, &ours);
-    if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
+    if (!status.ok())
+      throw Error("SentencePiece cannot encode a text of {} bytes: {}", text.size(),
+                  status.error_message());
     ids.insert(ids.end(), ours.begin(), ours.end());
   }
   // Returns the text after the model's normalization: the concatenation of the pieces of any
@@ -59,7 +61,9 @@ class SentencePieceTokenizer::Library {
   std::string normalised(std::string_view text) const {
     sentencepiece::ImmutableSentencePieceText pieces;
     const auto status = processor_.Encode({text.data(), text.size()}, pieces.mutable_proto());
-    if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
+    if (!status.ok())
+      throw Error("SentencePiece cannot encode a text of {} bytes: {}", text.size(),
+                  status.error_message());
     std::string all;
     for (const auto& p : pieces.pieces()) {
       if (processor_.IsByte(static_cast<int>(p.id())))

@@ -51,7 +51,7 @@ struct DatasetSpec {
   int part = 0;                 // 0 train, 1 validation, 2 test
   int64_t sequence_length = 0;  // T; with span corruption, the length of the encoder input
   uint64_t seed = 0;
-  int64_t vocabulary = 0;  // ids that are not below it are rejected when they are read; 0: any
+  int64_t vocabulary = 0;  // reading an id >= vocabulary is an error; 0: any id is accepted
   // A dataset's share is weight · (its tokens)^size_exponent. 0: the weight alone; mT5 uses 0.3 for
   // its languages (Xue et al. 2021).
   double size_exponent = 0;

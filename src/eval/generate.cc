@@ -30,7 +30,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   std::span<float> logits = decoder.read(prompt);
   while (std::ssize(out) < options.max_tokens) {
     const uint64_t position = decoder.position();
-    // Ids beyond the vocabulary pad the embedding table and have no text.
+    // Ids outside the vocabulary are padding of the embedding table and have no text.
     auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
     if (checkpoint::find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))

@@ -1,5 +1,5 @@
-// Reads evaluation tasks: a YAML file with templates, and JSON lines of examples that fill them. A
-// key of a line that holds a list gives one text per option.
+// Reads evaluation tasks: a YAML file with templates, and JSON lines of examples that fill them. If
+// a key of a line is a list, it has one text per option.
 #include "eval/task.h"
 
 #include <re2/re2.h>

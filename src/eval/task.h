@@ -7,7 +7,7 @@
 //   response: "{choices}"                     # expected response; a list: one entry per option
 //   gold: gold                                # key of the index of the correct option
 //
-// If a key holds a list, its i-th entry is used for option i, also in `form`: sentences whose
+// If a key is a list, its i-th entry is used for option i, also in `form`: sentences whose
 // beginnings differ (Winogrande) have the form "{context_options} {response}". The text before
 // {response} is the context. White space at its end belongs to the response, as tokenizers require.
 #pragma once

@@ -266,8 +266,8 @@ class NcclCommunicator : public Communicator {
       const int64_t begin = std::min(p.end, p.begin + first);
       return {begin, std::min(p.end, begin + piece)};
     };
-    // Piece by piece: a piece from every peer must fit the staging memory. The stream orders the
-    // sum before the next pieces overwrite it.
+    // The sum is computed piece by piece, since a piece from every peer must fit the staging
+    // memory. The stream orders each sum before the next pieces overwrite that memory.
     for (int64_t first = 0; first < std::min(n, how.share); first += piece) {
       const Range mine = cut(rank(), first);
       together([&](int64_t peer) {
