@@ -26,7 +26,11 @@ EXCEPTIONS = ROOT / "scripts" / "language_exceptions.txt"
 # Paths that hold to the rules. A path joins the list when it is clean.
 CLEAN = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "mkdocs.yml", "tests/docs", "scripts", "bench",
          "src/base",
+         "src/checkpoint",
          "src/cli",
+         "src/comm",
+         "src/data",
+         "src/eval",
          "src/launch",
          "src/measure",
          "src/runtime",

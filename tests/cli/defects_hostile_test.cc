@@ -165,7 +165,7 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
        "ELF"},
       {"%PDF-1.7\n" + noise, "PDF"},
       {"\x93NUMPY" + zeros, "NumPy"},
-      {std::string("MMIDIDX\0\0", 9) + zeros, "data set"},
+      {std::string("MMIDIDX\0\0", 9) + zeros, "dataset"},
       {std::string(257, 'a') + "ustar" + zeros, "tar"},
       {noise, "--any-bytes"},
       {zeros, "--any-bytes"}};

@@ -344,7 +344,7 @@ TEST_F(DefectsLoop, A7_AVocabularyThatIsTooSmallIsRefused) {
     put_ids("good", low);
     const ProgramResult r = run(fmt::format("train n.yaml model.vocabulary=120 {}", keys));
     EXPECT_EQ(r.code, 1);
-    expect_text(r.err, {"d.bin: token", "beyond the vocabulary of 120"});
+    expect_text(r.err, {"d.bin: token", "outside the vocabulary of 120"});
     EXPECT_EQ(recorded(), 0);
   }
   put("e.jsonl", "{\"prompt\": \"aa\", \"response\": \"zz\"}\n");
@@ -352,7 +352,7 @@ TEST_F(DefectsLoop, A7_AVocabularyThatIsTooSmallIsRefused) {
       run("train n.yaml model.vocabulary=120 data.train=[] data.instructions=[e.jsonl] "
           "'data.template={prompt} {response}'");
   EXPECT_EQ(r.code, 1);
-  expect_text(r.err, {"beyond the vocabulary of 120"});
+  expect_text(r.err, {"outside the vocabulary of 120"});
 }
 
 TEST_F(DefectsLoop, B7_AFinishedRunSaysSo) {

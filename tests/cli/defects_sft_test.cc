@@ -292,7 +292,7 @@ TEST_F(Defects, B9_RecipesTrainInSmallAsDocumented) {
   fails("train " + recipes + "hlat-7b.yaml" + mine + "run.directory=v data.validation=[nowhere]",
         {"nowhere.idx"});
   fails("train run.yaml data.split=9,1,0",
-        {"too few to validate on", "this dataset has 1", "--split paragraphs"});
+        {"too few for validation", "this dataset has 1", "--split paragraphs"});
 }
 
 TEST_F(Defects, C_HelpAndUsageErrors) {
@@ -316,7 +316,7 @@ TEST_F(Defects, C_GenerateReadsStandardInputAndNothing) {
   EXPECT_EQ(run("generate run --prompt -" + more, "printf 'the quick' |").out,
             run("generate run --prompt 'the quick'" + more).out);
   good("generate run --prompt ''" + more);
-  fails("generate run --prompt a --max-tokens 64", {"a prompt of 1 token and 64 new ones"});
+  fails("generate run --prompt a --max-tokens 64", {"a prompt of 1 token and 64 new tokens"});
 }
 
 TEST_F(Defects, C_ARunDirectoryIsARun) {

@@ -38,7 +38,7 @@ TEST_F(FirstLook, ARunWithoutACheckpointIsARunDirectory) {
   expect_in(run("generate run --prompt fox").err,
             {"run: all checkpoints are damaged; the newest is run/checkpoints/12.damaged"});
   fs::create_directories(folder_ / "empty");
-  expect_in(run("generate empty --prompt fox").err, {"empty: holds no whole checkpoint"});
+  expect_in(run("generate empty --prompt fox").err, {"empty: contains no intact checkpoint"});
 }
 
 TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {

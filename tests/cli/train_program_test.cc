@@ -173,8 +173,8 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
   expect_fault("train run.yaml run.directory=text/r",
                {"run.directory = text/r", "Not a directory", "Choose another path"});
   const std::string learn = "tokenizer train --vocabulary 260 text --out ";
-  expect_fault(learn + "text", {"text: is to be read, but text would replace it"});
-  expect_fault(learn + "text/t.json", {"text/t.json: cannot be made, since", "text is a file"});
+  expect_fault(learn + "text", {"text: is an input, but the output text would replace it"});
+  expect_fault(learn + "text/t.json", {"text/t.json: cannot be created, since", "text is a file"});
   expect_fault(learn + ".", {"is a folder, expected a file"});
   EXPECT_EQ(run(learn + "new/folder/t.json").code, 0);
 }
@@ -194,7 +194,7 @@ TEST_F(TrainProgram, TokenIdsBeyondTheVocabulary) {
   const Files data = snapshot();
   const std::string line = "train run.yaml model.vocabulary=100";
   expect_message(line, run(line),
-                 {"d.bin: token", "beyond the vocabulary of 100", "Build it again, or set"});
+                 {"d.bin: token", "outside the vocabulary of 100", "Build it again, or set"});
   for (const auto& [name, bytes] : data) EXPECT_EQ(read_file(name), bytes) << name;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints"));
 }
@@ -221,7 +221,7 @@ TEST_F(TrainProgram, FaultsOfGenerateAndEval) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1").code, 0);
   expect_fault("generate nowhere --prompt x", {"nowhere: there is no such checkpoint"});
   expect_fault("generate run --max-tokens 20 --prompt " + std::string(60, 'x'),
-               {"prompt of 60 tokens and 20 new ones", "context of 64", "at most 4 tokens"});
+               {"prompt of 60 tokens and 20 new tokens", "context of 64", "at most 4 tokens"});
   expect_fault("eval run nowhere", {"nowhere.idx", "No such file", "tessera data build"});
   expect_fault("eval run", {"nothing to do", "PREFIX of a dataset"}, 2);
   std::string pieces = get("run/checkpoints/1/pieces-0.bin");

@@ -289,7 +289,7 @@ TEST_F(RunPositionTest, M13_ChangedInstructionsAreRefused) {
   const auto saved = stored(c, *ranks[0], 3);
   put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
   EXPECT_TRUE(data::contains(data::error_of([&] { start(c, saved); }),
-                             "trained on other data of this name"));
+                             "trained on other data under this name"));
 }
 
 // Another length of samples: the order is another one, and starts with an epoch that was not begun.
