@@ -122,6 +122,7 @@ FACTORS = {
         "llama": model("llama"),
         "qwen2": model("qwen2"),
         "t5": model("t5", encoder_layers=2, head_width=8),
+        "mixtral": model("mixtral", experts=4),
     },
     "layers": {
         "alike": {},
@@ -174,6 +175,8 @@ FACTORS = {
         "pipeline": layout(pipeline=2),
         "zero bubble": layout(pipeline=2, pipeline_schedule="zero_bubble"),
         "tensor x data": layout(tensor=2, data=2, zero=2),
+        "expert": layout(data=2, expert=2),
+        "expert x tensor": layout(data=2, expert=2, tensor=2),
     },
 }
 # Training validates on examples, which eval does not read.

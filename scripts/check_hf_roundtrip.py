@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random tiny GPT-NeoX, GPT-2, LLaMA and Qwen2 models, saved by transformers, through `tessera checkpoint import`
+"""Random tiny GPT-NeoX, GPT-2, LLaMA, Qwen2 and Mixtral models, saved by transformers, through `tessera checkpoint import`
 and `export`: every tensor must keep its bytes, and transformers must load the result and compute
 the same logits.
 
@@ -14,8 +14,8 @@ import tempfile
 import torch
 from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
-                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM)
+                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -48,6 +48,13 @@ def qwen2(**given):
     return Qwen2ForCausalLM(Qwen2Config(**(sizes | given)))
 
 
+def mixtral(**given):
+    sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, intermediate_size=56, num_local_experts=4,
+                 max_position_embeddings=32, sliding_window=None)
+    return MixtralForCausalLM(MixtralConfig(**(sizes | given)))
+
+
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 
@@ -72,6 +79,8 @@ CASES = {
     "llama in many files": (llama, {}, "f32"),
     "qwen2": (qwen2, {}, "f32"),
     "qwen2 bf16, tied": (qwen2, dict(tie_word_embeddings=True), "bf16"),
+    "mixtral": (mixtral, {}, "f32"),
+    "mixtral bf16, one expert per token": (mixtral, dict(num_experts_per_tok=1), "bf16"),
 }
 
 

@@ -68,7 +68,7 @@ CONTINUED_LOSS = 3e-5
 # Optimizers whose steps are as small as a gradient that is but a rounding, given a large epsilon.
 # The others may take its sign.
 EXACT_SIZES = ("adamw", "adafactor", "sgd")
-FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5"]
+FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 
 
@@ -93,7 +93,7 @@ def draw_model(rng, tensor, chunks, family=None):
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
-    if family in ("llama", "qwen2"):
+    if family in ("llama", "qwen2", "mixtral"):
         few = [n for n in (1, 2) if n < tensor]  # so that each is on several ranks
         model["kv_heads"] = rng.choice(few) if few and rng.random() < 0.4 else kv_heads
     if family == "t5":
@@ -102,8 +102,25 @@ def draw_model(rng, tensor, chunks, family=None):
                      vocabulary=311)
     if family == "neox":
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
+    if family == "mixtral":
+        model.update(draw_experts(rng, model))
     model.update(draw_kinds(rng, model))
     return {f"model.{key}": value for key, value in model.items()}
+
+
+def draw_experts(rng, model):
+    """Samples experts with one of several routers, in some cases with a dense layer. At least two are
+    chosen: the renormalized weight of a single one is 1, so its router's gradient is rounding noise."""
+    chosen = rng.randint(2, 3)
+    router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
+                         {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
+    router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01])}
+    if "groups" in router:
+        chosen = 2  # one of two groups of 4 experts has no more
+    return {"experts": rng.choice([4, 6, 8]), "experts_per_token": chosen,
+            "expert_feed_forward": 24 * rng.randint(1, 3),
+            "dense_layers": [0] if rng.random() < 0.3 else [],
+            **{f"router.{key}": value for key, value in router.items()}}
 
 
 def draw_kinds(rng, model):
@@ -149,9 +166,11 @@ def cut(rng, layers, chunks):
 
 def draw_layout(rng, mesh, schedule, interleave, model):
     data, tensor, stages = mesh
-    groups = [n for n in range(1, data + 1) if data % n == 0]
+    experts = math.gcd(data, model.get("model.experts", 1))
+    expert = rng.choice([n for n in range(1, experts + 1) if experts % n == 0])
+    groups = [n for n in range(1, data // expert + 1) if data // expert % n == 0]
     lengths = model["model.context"] % tensor == 0 and model["texts"] != "spans"
-    layout = {"data": data, "tensor": tensor, "pipeline": stages,
+    layout = {"data": data, "tensor": tensor, "pipeline": stages, "expert": expert,
               "sequence_parallel": lengths and rng.random() < 0.5,
               "pipeline_schedule": schedule, "interleave": interleave, "zero": rng.randint(0, 3),
               "zero_group": rng.choice([0, rng.choice(groups)]),
@@ -170,6 +189,8 @@ def draw(rng, precision=None, family=None):
     attention = rng.choice(["fused", "materialised"])
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
+    if "model.experts" in model:  # rounding to 16 bits may change the chosen experts
+        precision = "fp32"
     optimizer = draw_optimizer(rng, model["model.family"], precision)
     tuning = draw_tuning(rng, optimizer)
     if copies_heads(model, tensor):  # what these two do not work with
@@ -448,8 +469,9 @@ class Trained:
     def __init__(self, place, folder, steps):
         self.place = place
         lines = metrics(folder)
-        self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
-                      if "loss" in line]
+        # Routers add their losses to the training loss.
+        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0), line["grad_norm"])
+                      for line in lines if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines
                            if line["step"] == steps and "validation_loss" in line]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)

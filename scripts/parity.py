@@ -41,7 +41,7 @@ GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
 STEPS, LONG_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", *reference.T5S)
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "mixtral", *reference.T5S)
 ADAMW = ("kind: adamw, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8, weight_decay: 0.1, clip_norm: 1.0, "
          f"learning_rate: {LEARNING_RATE}")
 ADAFACTOR_RATE = 0.01
@@ -143,6 +143,7 @@ def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
                          f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
         "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
+        "mixtral": "family: mixtral, feed_forward: 336, kv_heads: 4, experts: 4",
         "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]
@@ -169,7 +170,8 @@ def our_batches(options, run, steps):
     """The token ids of the global batch of steps 1 … `steps`: [steps][B, T+1]."""
     batches = []
     for step in range(1, steps + 1):
-        answer = json.loads(run_tessera(options, "data", "explain", run, "--step", step, "--json"))
+        answer = json.loads(run_tessera(options, "data", "explain", run, "checkpoint.from=", "--step",
+                                        step, "--json"))
         column = {key: torch.tensor([s[key] for s in answer["samples"]])
                   for key in ("tokens", "encoder", "labels") if key in answer["samples"][0]}
         pairs = "encoder" in column

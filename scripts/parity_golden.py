@@ -260,6 +260,7 @@ def optimizers(cases):
 
 
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)
+MIXTRAL = dict(layers=2, hidden=32, heads=4, vocabulary=281, context=32)
 
 
 def model_files(folder, family, sizes):
@@ -367,6 +368,8 @@ def main():
         f.chmod(0o644)
     torch.manual_seed(SEED)  # whatever was sampled before
     model_files(folder, "qwen2", QWEN2)
+    torch.manual_seed(SEED)
+    model_files(folder, "mixtral", MIXTRAL)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{folder}: {len(cases.tensors)} tensors of ops, {total / 2**20:.2f} MiB in all")
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, MT5Config, MT5ForConditionalGeneration, Qwen2Config,
-                          Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
+                          LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, MT5Config,
+                          MT5ForConditionalGeneration, Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
 from transformers.optimization import Adafactor
 from transformers.utils import logging
 
@@ -98,10 +98,17 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             num_attention_heads=heads, num_key_value_heads=heads // 2,
             intermediate_size=8 * hidden // 3 // 8 * 8, max_position_embeddings=context,
             rms_norm_eps=1e-5, attn_implementation="sdpa"))
+    elif family == "mixtral":
+        model = MixtralForCausalLM(MixtralConfig(
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=heads // 2,
+            intermediate_size=8 * hidden // 3 // 8 * 8, num_local_experts=4, num_experts_per_tok=2,
+            max_position_embeddings=context, rms_norm_eps=1e-5, sliding_window=None,
+            attn_implementation="sdpa", experts_implementation="eager"))
     elif family in T5S:
         model = make_t5(family, layers, hidden, heads, vocabulary)
     else:
-        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, {', '.join((*T5S, *LLAMAS))}")
+        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, mixtral, {', '.join((*T5S, *LLAMAS))}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -135,15 +142,24 @@ def _rms_norm_in_double(self, x):
     return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
 
+def _route_in_double(self, hidden):
+    logits = F.linear(hidden.reshape(-1, self.hidden_dim), self.weight)
+    value, index = logits.softmax(-1).topk(self.top_k, dim=-1)
+    return logits, value / value.sum(-1, keepdim=True), index
+
+
 def double_copy(model):
     """The same weights, computed in float64 throughout."""
     twin = copy.deepcopy(model).double()
     for module in twin.modules():
         if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding",
-                                       "Qwen2RotaryEmbedding"):
+                                       "Qwen2RotaryEmbedding", "MixtralRotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
-        if type(module).__name__ in ("LlamaRMSNorm", "Qwen2RMSNorm", "T5LayerNorm", "MT5LayerNorm"):
+        if type(module).__name__ in ("LlamaRMSNorm", "MixtralRMSNorm", "Qwen2RMSNorm", "T5LayerNorm",
+                                       "MT5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
+        if type(module).__name__ == "MixtralTopKRouter":
+            module.forward = _route_in_double.__get__(module)
     return twin
 
 
@@ -153,6 +169,23 @@ def named_parameters(model):
     neox = isinstance(model, GPTNeoXForCausalLM)
     return {"embed_out.weight" if neox and n == "lm_head.weight" else n: p
             for n, p in model.named_parameters()}
+
+
+def as_saved(tensors):
+    """Tensors of a model's parameters under the names of a saved checkpoint, which has one matrix per
+    expert: in memory those of all experts are one, and gates are followed by values."""
+    saved = {}
+    for name, t in tensors.items():
+        layer, experts, matrix = name.partition("mlp.experts.")
+        if not experts:
+            saved[name.replace("mlp.gate.", "block_sparse_moe.gate.")] = t
+            continue
+        for j, own in enumerate(t):
+            parts = {"w1": own[:len(own) // 2], "w3": own[len(own) // 2:]} \
+                if matrix == "gate_up_proj" else {"w2": own}
+            for part, values in parts.items():
+                saved[f"{layer}block_sparse_moe.experts.{j}.{part}.weight"] = values
+    return saved
 
 
 class WidenedProducts(TorchDispatchMode):
@@ -224,7 +257,7 @@ def loss_of(model, batch, autocast=False):
 def gradients_of(model, batch, autocast=False):
     model.zero_grad(set_to_none=True)
     loss_of(model, batch, autocast).backward()
-    return {n: p.grad.detach().clone() for n, p in named_parameters(model).items()}
+    return as_saved({n: p.grad.detach().clone() for n, p in named_parameters(model).items()})
 
 
 def norm_of(tensors):

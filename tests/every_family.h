@@ -21,4 +21,11 @@ inline std::vector<model::Family> every_decoder() {
   return out;
 }
 
+inline std::vector<model::Family> families_by_experts(bool has_experts) {
+  std::vector<model::Family> out;
+  for (const model::FamilyRule* f : model::all_families())
+    if (f->has_experts == has_experts) out.push_back(f->family);
+  return out;
+}
+
 }  // namespace tessera

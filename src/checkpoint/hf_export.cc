@@ -224,11 +224,12 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         checkpoint.string(), checkpoint.string());
   HfExport result;
   const model::ModelConfig stored = stored_model(reader);
-  if (!stored.no_rope_layers.empty() || !stored.wide_layers.empty())
+  if (!stored.no_rope_layers.empty() || !stored.wide_layers.empty() || !stored.dense_layers.empty())
     throw Error(
-        "{}: its layers are of several kinds (model.no_rope_layers, model.wide_layers), which "
-        "transformers' class for family {} cannot express. Export is not supported for this "
-        "model; use Tessera's eval and generate.",
+        "{}: its layers are of several kinds (model.no_rope_layers, model.wide_layers, "
+        "model.dense_layers), which transformers' class for family {} cannot express. Export is "
+        "not "
+        "supported for this model; use Tessera's eval and generate.",
         checkpoint.string(), name_of_entry(stored.family));
   result.model = without_padding(stored, options.tokenizer_vocabulary);
   const auto names = exported_tensors(stored, result.model);

@@ -117,8 +117,7 @@ void print_model_notes() {
 void print_notes(const std::string& section) {
   if (section == "model") print_model_notes();
   if (section == "layout")
-    fmt::print(
-        "\nValues of `layout.context` and `layout.expert` other than 1 are not supported.\n");
+    fmt::print("\nValues of `layout.context` other than 1 are not supported.\n");
 }
 
 void print_markdown(const std::vector<Field>& fields) {

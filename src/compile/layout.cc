@@ -1,5 +1,6 @@
 #include "compile/layout.h"
 
+#include <algorithm>
 #include <charconv>
 #include <numeric>
 
@@ -13,9 +14,11 @@ namespace tessera::compile {
 // part: of the gradient's norm and of what is saved.
 Mesh mesh_of(const Layout& l, int64_t head_copies) {
   Mesh m;
+  // Data-parallel ranks that hold the same experts.
+  const int64_t copies = std::max<int64_t>(1, l.data / l.expert);
   m[AxisKind::kPipeline] = l.pipeline;
-  m[AxisKind::kShard] = l.zero > 0 && l.zero_group > 0 ? l.zero_group : l.data;
-  m[AxisKind::kReplica] = l.data / m[AxisKind::kShard];
+  m[AxisKind::kShard] = l.zero > 0 && l.zero_group > 0 ? l.zero_group : copies;
+  m[AxisKind::kReplica] = copies / m[AxisKind::kShard];
   m[AxisKind::kExpert] = l.expert;
   m[AxisKind::kContext] = l.context;
   m[AxisKind::kTensorKv] = head_copies > 1 ? l.tensor / head_copies : 1;

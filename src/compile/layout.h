@@ -48,7 +48,7 @@ struct Layout {
     visit("tensor", self.tensor, "ranks that share the matrices of a layer");
     visit("pipeline", self.pipeline, "stages");
     visit("context", self.context, "ranks that share a sequence");
-    visit("expert", self.expert, "ranks that share the experts");
+    visit("expert", self.expert, "data-parallel ranks that divide the experts; divides data");
     visit("sequence_parallel", self.sequence_parallel,
           "split norms and residuals over tensor ranks");
     visit("interleave", self.interleave, "chunks of layers a stage");
@@ -59,7 +59,8 @@ struct Layout {
     visit("zero", self.zero,
           "ZeRO stage: 0 | 1 (optimizer state) | 2 (and gradients) | 3 (and weights)");
     visit("zero_group", self.zero_group,
-          "data ranks that share one copy of what ZeRO divides; 0: all of them");
+          "data ranks that share one copy of what ZeRO divides; 0: all of them (that have the same "
+          "experts)");
     visit("zero_reduce", self.zero_reduce,
           "last | each: gradients are reduced after the last micro-batch (zero 0 and 1) or each");
     visit("overlap", self.overlap,
@@ -131,7 +132,8 @@ struct CompilerOptions {
   }
 };
 
-// data = replica × shard: what ZeRO divides is divided over `shard` and copied over `replica`.
+// data = replica × shard × expert: what ZeRO divides is divided over `shard` and copied over
+// `replica`. `expert` divides the experts; all other weights are replicated over it.
 // Where key/value heads have copies, layout.tensor = tensor_kv × tensor: over tensor_kv they are
 // divided, over tensor each has its copies.
 Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);

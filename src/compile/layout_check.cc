@@ -28,16 +28,15 @@ void check_sizes(const Layout& l) {
   if (l.context > 1)
     throw Error("layout.context = {}: this version keeps a sequence on one rank. Set it to 1.",
                 l.context);
-  if (l.expert > 1)
-    throw Error("layout.expert = {}: this version has no experts. Set it to 1.", l.expert);
   if (l.overlap < 0) throw Error("layout.overlap = {}: the least is 0.", l.overlap);
 }
 
 // Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
 // the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
 void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
-  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  int64_t common = std::gcd(std::gcd(m.heads, inner), m.wide_feed_forward);
+  const int64_t inner = model::inner_width(m);
+  const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
+  int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
   const auto divides = [&](const char* what, int64_t n, const char* way_out) {
     if (n % l.tensor != 0)
@@ -47,9 +46,26 @@ void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes
   divides("heads", m.heads, "");
   divides("feed_forward", inner, "");
   divides("wide_feed_forward", m.wide_feed_forward, "");
+  divides("expert_feed_forward", expert, "");
   if (l.sequence_parallel && l.tensor > 1)
     for (const int64_t tokens : {batch.tokens, batch.source})
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
+}
+
+// The experts are divided among data-parallel ranks.
+void check_expert(const model::ModelConfig& m, const Layout& l) {
+  if (l.expert == 1) return;
+  if (m.experts == 0)
+    throw Error("layout.expert = {}: the model has no experts. Set it to 1.", l.expert);
+  const auto divides = [&](const char* what, int64_t n) {
+    if (n % l.expert != 0)
+      throw Error(
+          "layout.expert = {} does not divide {} = {}: the experts are divided among data-parallel "
+          "ranks. Possible here: {}.",
+          l.expert, what, n, divisors(std::gcd(l.data, m.experts)));
+  };
+  divides("layout.data", l.data);
+  divides("model.experts", m.experts);
 }
 
 // A step consists of micro-batches of all data ranks, so its size is a multiple of data x micro.
@@ -64,9 +80,10 @@ void check_data(const Layout& l, const BatchSizes& batch) {
         below + step);
   }
   if (l.zero < 0 || l.zero > 3) throw Error("layout.zero = {}. Possible: 0, 1, 2, 3.", l.zero);
-  if (l.zero_group < 0 || (l.zero_group > 0 && l.data % l.zero_group != 0))
-    throw Error("layout.zero_group = {} does not divide data = {}. Possible here: 0 (all), {}.",
-                l.zero_group, l.data, divisors(l.data));
+  const int64_t copies = l.data / l.expert;
+  if (l.zero_group < 0 || (l.zero_group > 0 && copies % l.zero_group != 0))
+    throw Error("layout.zero_group = {} does not divide data{} = {}. Possible here: 0 (all), {}.",
+                l.zero_group, l.expert > 1 ? " / expert" : "", copies, divisors(copies));
 }
 
 // L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
@@ -103,6 +120,7 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);
   check_tensor(model, layout, batch);
+  check_expert(model, layout);
   check_data(layout, batch);
   check_pipeline(model, layout);
 }

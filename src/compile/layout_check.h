@@ -1,10 +1,11 @@
 // Whether a layout fits a model and a batch: what can be said from their sizes, before anything is
 // compiled.
 //
-//   every size is at least 1; context and expert are 1
+//   every size is at least 1; context is 1
+//   expert      divides data and the model's experts
 //   tensor      divides heads and feed_forward; with sequence_parallel the tokens too. Where it
 //               does not divide kv_heads, these have copies
-//   data        times micro divides the global batch; zero_group divides data
+//   data        times micro divides the global batch; zero_group divides data / expert
 //   pipeline    at most layers + 1 chunks (pipeline × interleave), whose layers `stages` names
 //   zero        0 to 3
 #pragma once

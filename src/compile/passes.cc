@@ -97,6 +97,16 @@ constexpr Pass kPasses[] = {
      [](const Context& c) { return c.request.options.masks == MaskKind::kKept && c.trains(); },
      "`compiler.masks: kept`", [](State& s, const Context&) { keep_masks(s.graph); },
      Invariant::kTypes},
+    {"save_expert_pairs", Level::kModel,
+     [](const Context& c) {
+       return c.request.model.experts > 0 && c.trains() && c.request.layout.expert == 1;
+     },
+     "`model.experts` with `layout.expert: 1`",
+     [](State& s, const Context&) { save_expert_pairs(s.graph); }, Invariant::kTypes},
+    {"drop_router_losses", Level::kModel,
+     [](const Context& c) { return c.request.model.experts > 0 && c.generates(); },
+     "`model.experts` in programs `logits` and `decode`",
+     [](State& s, const Context&) { drop_router_losses(s.graph); }, Invariant::kTypes},
     {"apply_precision", Level::kTyped, always, "always",
      [](State& s, const Context& c) { apply_precision(s.graph, c.request.precision); },
      Invariant::kTypes},

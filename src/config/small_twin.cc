@@ -38,11 +38,16 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("model.kv_heads", std::max<int64_t>(1, kHeads * run.model.kv_heads / run.model.heads));
   set("model.head_width", 0);
   set("model.feed_forward", kInner);
+  if (!run.model.dense_layers.empty()) set("model.dense_layers", "[0]");
   if (!run.model.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
+  const auto scaled = [&](int64_t inner) {
+    return std::max<int64_t>(1, kInner * inner / run.model.feed_forward);
+  };
+  if (run.model.expert_feed_forward > 0)
+    set("model.expert_feed_forward", scaled(run.model.expert_feed_forward));
   if (!run.model.wide_layers.empty()) {
     set("model.wide_layers", "[0]");
-    set("model.wide_feed_forward",
-        std::max<int64_t>(1, kInner * run.model.wide_feed_forward / run.model.feed_forward));
+    set("model.wide_feed_forward", scaled(run.model.wide_feed_forward));
   }
   // 0: that of the tokenizer.
   set("model.vocabulary", 0);
@@ -59,7 +64,7 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("schedule.steps", kSteps);
   set("schedule.warmup_steps", std::min(kLongestWarmUp, share_of(run, run.schedule.warmup_steps)));
   set("schedule.decay_steps", share_of(run, run.schedule.decay_steps));
-  for (const char* axis : {"data", "tensor", "pipeline", "interleave"})
+  for (const char* axis : {"data", "expert", "tensor", "pipeline", "interleave"})
     keys.push_back(fmt::format("layout.{}=1", axis));
   set("layout.zero_group", 0);
   set("layout.stages", "[]");

@@ -46,6 +46,7 @@ enum class Work : uint8_t {
   kScores,     // products of unfused attention, whose scores are read from or written to memory
   kAttention,  // fused attention: pairs, and no scores in memory
   kChunks,     // products by chunks of tokens, with the logits of one chunk in memory
+  kGrouped,    // grouped GEMM: each expert's matrix times the rows of its tokens
   kHostCopy,   // copies moved_bytes to the memory of the host, or back
 };
 

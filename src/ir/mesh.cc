@@ -40,6 +40,10 @@ Coordinates coordinates_of(const Mesh& mesh, int64_t rank) {
   return c;
 }
 
+GroupRef data_ranks() {
+  return GroupRef::along({AxisKind::kReplica, AxisKind::kShard, AxisKind::kExpert});
+}
+
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank) {
   const Coordinates own = coordinates_of(mesh, rank);
   std::vector<int64_t> ranks;

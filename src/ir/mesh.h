@@ -37,6 +37,13 @@ struct Coordinates {
 int64_t rank_of(const Mesh& mesh, const Coordinates& at);
 Coordinates coordinates_of(const Mesh& mesh, int64_t rank);
 
+// Returns true for the axes that divide the sequences. Ranks along kExpert also divide the experts;
+// for all other weights they are data-parallel ranks.
+constexpr bool is_data(AxisKind a) {
+  return a == AxisKind::kReplica || a == AxisKind::kShard || a == AxisKind::kExpert;
+}
+GroupRef data_ranks();  // along these axes
+
 // The ranks of the group that `rank` belongs to, in rising order; CHECKs that it does.
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank);
 // The number of ranks of such a group, and the index of a rank in its own.

@@ -16,6 +16,7 @@
 #include "ir/ops/divided_cross_entropy.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/embedding.h"
+#include "ir/ops/experts.h"
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
 #include "ir/ops/heads.h"
@@ -23,6 +24,7 @@
 #include "ir/ops/matmul.h"
 #include "ir/ops/norm.h"
 #include "ir/ops/rotary.h"
+#include "ir/ops/router.h"
 #include "ir/ops/scale.h"
 #include "ir/ops/step.h"
 #include "ir/ops/sum.h"
@@ -71,6 +73,14 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          GeluGrad,             //
                                          GatedActivation,      //
                                          GatedActivationGrad,  //
+                                         Route,                //
+                                         RouteGrad,            //
+                                         RouterLoss,           //
+                                         RouterLossGrad,       //
+                                         RouterLoad,           //
+                                         BalanceUpdate,        //
+                                         Experts,              //
+                                         ExpertsGrad,          //
                                          Sum,                  //
                                          Scale,                //
                                          Accumulate,           //

@@ -55,7 +55,7 @@ enum class Repeat : uint8_t {
 };
 
 // What the runtime prepares once per shape and shares between the ops of that shape.
-enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention };
+enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention, kExperts };
 
 // What an op that works on flat frames needs about the weights in them, from the table that its
 // attribute `members` names. Each needs what those before it need.

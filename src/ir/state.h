@@ -23,6 +23,8 @@ enum ReportSlot : int {
   kGradNorm = 3,    // of the mean gradient, before clipping
   kScale = 4,       // what update multiplies the summed gradient by: clip / (tokens x loss scale)
   kSkip = 5,        // 1: a value was not finite, or kSkipBefore: update must change nothing
+  kRouterLoss = 6,  // losses of the routers of all layers, times the loss tokens of sequences
+  kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kReportSize = 8,
 };
 

@@ -105,6 +105,9 @@ struct WeightPart {
   bool operator==(const WeightPart&) const = default;
 };
 
+// Value::policy of a router's biases, which follow the load of the experts (BalanceUpdate).
+inline constexpr int64_t kBalancePolicy = -1;
+
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
@@ -117,6 +120,7 @@ struct Value {
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   // A weight's group in the run's optimizer.groups, counted from 1; 0: it is in none, so the run's
   // own optimizer updates it.
+  // kBalancePolicy: a router's biases.
   int64_t policy = 0;
   Initial initial;
   // The parts of a packed weight, all in one dimension, which they cover in order. Empty: the

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/experts.h"
 #include "kernels/gpu_attention.h"
 #include "kernels/kernels.h"
 #include "kernels/linear_cross_entropy.h"
@@ -40,6 +41,7 @@ class Backend {
   virtual const KernelTable& table() const = 0;
   virtual std::unique_ptr<Product> product(const MatmulShape& shape) const = 0;
   virtual std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const = 0;
+  virtual std::unique_ptr<Experts> experts(const ExpertsShape& shape) const = 0;
   // Returns nullptr if the kernel of the table computes attention of this shape.
   virtual std::unique_ptr<GpuAttention> attention(const AttentionShape&) { return nullptr; }
 
@@ -70,6 +72,7 @@ class CpuBackend final : public Backend {
   const KernelTable& table() const override { return cpu_kernels(); }
   std::unique_ptr<Product> product(const MatmulShape& shape) const override;
   std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const override;
+  std::unique_ptr<Experts> experts(const ExpertsShape& shape) const override;
   double best_seconds(const std::function<void(Stream)>& work, const std::function<double()>& now_s,
                       double seconds) const override;
   double matrix_rate(DType type, const std::function<double()>& now_s) const override;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/gpu_experts.h"
 
 namespace tessera::kernels {
 namespace {
@@ -57,6 +58,10 @@ std::unique_ptr<Product> GpuBackend::product(const MatmulShape& shape) const {
 
 std::unique_ptr<Head> GpuBackend::head(const LinearCrossEntropyShape& shape) const {
   return std::make_unique<GpuLinearCrossEntropy>(shape, blas_);
+}
+
+std::unique_ptr<Experts> GpuBackend::experts(const ExpertsShape& shape) const {
+  return std::make_unique<GpuExperts>(shape);
 }
 
 std::unique_ptr<GpuAttention> GpuBackend::attention(const AttentionShape& shape) {

@@ -21,6 +21,7 @@ class GpuBackend final : public Backend {
   const KernelTable& table() const override { return gpu_kernels(); }
   std::unique_ptr<Product> product(const MatmulShape& shape) const override;
   std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const override;
+  std::unique_ptr<Experts> experts(const ExpertsShape& shape) const override;
   std::unique_ptr<GpuAttention> attention(const AttentionShape& shape) override;
   double best_seconds(const std::function<void(Stream)>& work, const std::function<double()>& now_s,
                       double seconds) const override;

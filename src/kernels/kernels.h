@@ -15,6 +15,7 @@
 #include "kernels/kernel.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
+#include "kernels/router.h"
 #include "kernels/sum.h"
 #include "kernels/update.h"
 
@@ -39,6 +40,12 @@ using AllArgs = ArgsList<ClearArgs,                //
                          EmbeddingArgs,            //
                          EmbeddingGradArgs,        //
                          RotaryArgs,               //
+                         RouteArgs,                //
+                         RouteGradArgs,            //
+                         RouterLossArgs,           //
+                         RouterLossGradArgs,       //
+                         RouterLoadArgs,           //
+                         BalanceUpdateArgs,        //
                          AttentionArgs,            //
                          AttentionGradArgs,        //
                          CachedAttentionArgs,      //

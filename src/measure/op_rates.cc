@@ -30,7 +30,9 @@ double median(std::vector<double> x) {
 }
 
 // Returns true for work whose rate is in operations per second; that of other ops is in bytes.
-bool is_rated_by_flops(Work w) { return w == Work::kAttention || w == Work::kChunks; }
+bool is_rated_by_flops(Work w) {
+  return w == Work::kAttention || w == Work::kChunks || w == Work::kGrouped;
+}
 
 // One op of a step, at its position in the schedule.
 struct Sample {

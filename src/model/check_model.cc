@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "model/family.h"
+#include "model/hf_names.h"
 
 namespace tessera::model {
 namespace {
@@ -103,12 +104,48 @@ void check_kinds_of_layers(const ModelConfig& m) {
          m.wide_feed_forward, fmt::join(m.wide_layers, ", "));
 }
 
+void check_router(const ModelConfig& m) {
+  const RouterConfig& r = m.router;
+  between("router.groups", r.groups, 1, m.experts);
+  if (m.experts % r.groups != 0)
+    fail("router.groups", "= {} does not divide experts = {}. Possible here: {}.", r.groups,
+         m.experts, fmt::join(divisors(m.experts), ", "));
+  between("router.groups_chosen", r.groups_chosen, 1, r.groups);
+  if (m.experts_per_token > m.experts / r.groups * r.groups_chosen)
+    fail("experts_per_token", "= {}, expected at most {} ({} chosen groups of {} experts)",
+         m.experts_per_token, m.experts / r.groups * r.groups_chosen, r.groups_chosen,
+         m.experts / r.groups);
+  within("router.scale", r.scale, 1e-6, 1e6);
+}
+
+void check_experts(const ModelConfig& m) {
+  const FamilyRule& family = rule_of(m.family);
+  between("experts", m.experts, 0, kMostWidth);
+  between("expert_feed_forward", m.expert_feed_forward, 0, kMostWidth);
+  check_numbers(m, "dense_layers", m.dense_layers);
+  if (m.experts > 0 && !family.has_experts)
+    fail("experts", "= {}, but family {} has no experts. Remove it.", m.experts,
+         name_of_entry(m.family));
+  if (m.experts > 0) {
+    between("experts_per_token", m.experts_per_token, 1, m.experts);
+    return check_router(m);
+  }
+  if (m.experts_per_token != 0 || m.expert_feed_forward != 0 || !m.dense_layers.empty())
+    fail("experts",
+         "= 0, but experts_per_token, expert_feed_forward or dense_layers is given. Remove these "
+         "keys, or "
+         "set experts.");
+}
+
 // Limits the model so that every count of elements or bytes fits in 64 bits. The estimate is made
 // in double, which cannot overflow.
 void check_weights(const ModelConfig& m) {
   const auto layers = static_cast<double>(m.all_layers());
   const auto hidden = static_cast<double>(m.hidden);
-  const auto inner = static_cast<double>(std::max(m.feed_forward, m.wide_feed_forward));
+  const auto experts = static_cast<double>(m.experts);
+  const auto wide = static_cast<double>(m.wide_feed_forward);
+  const double inner = std::max(static_cast<double>(m.feed_forward), wide) +
+                       experts * (std::max(static_cast<double>(expert_width(m)), wide) + 1);
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const double vocabulary =
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);
@@ -135,6 +172,7 @@ void check_model(const ModelConfig& m) {
   check_encoder(m);
   check_rotary(m);
   check_kinds_of_layers(m);
+  check_experts(m);
   within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);
 }

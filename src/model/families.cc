@@ -7,8 +7,8 @@
 namespace tessera::model {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily, &kT5Family,
-                                  &kQwen2Family};
+constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily,  &kLlamaFamily,
+                                  &kT5Family,   &kQwen2Family, &kMixtralFamily};
 
 }  // namespace
 

@@ -28,6 +28,7 @@ struct FamilyRule {
 
   bool encodes = false;       // has an encoder beside its decoder
   bool turns = false;         // has rotary positions
+  bool has_experts = false;   // its layers may have experts
   bool groups_heads = false;  // several queries may share a key/value head
 
   std::string_view hf_type;       // model_type in config.json
@@ -52,6 +53,7 @@ struct FamilyRule {
 std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
-extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kQwen2Family, kT5Family;
+extern const FamilyRule kGpt2Family, kLlamaFamily, kMixtralFamily, kNeoxFamily, kQwen2Family,
+    kT5Family;
 
 }  // namespace tessera::model

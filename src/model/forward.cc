@@ -55,12 +55,13 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
   std::vector<LayerKind> kinds;
   for (int64_t l = 0; l < m.layers; ++l) {
     const bool nope = has(m.no_rope_layers, l), wide = has(m.wide_layers, l);
-    const std::string block =
-        fmt::format("{}{}{}", kLayerStack, nope ? "_nope" : "", wide ? "_wide" : "");
+    const bool dense = has(m.dense_layers, l);
+    const std::string block = fmt::format("{}{}{}{}", kLayerStack, nope ? "_nope" : "",
+                                          wide ? "_wide" : "", dense ? "_dense" : "");
     auto kind = std::find_if(kinds.begin(), kinds.end(),
                              [&](const LayerKind& k) { return k.block == block; });
     if (kind == kinds.end())
-      kind = kinds.insert(kind, {block, {}, !nope, wide ? m.wide_feed_forward : m.feed_forward});
+      kind = kinds.insert(kind, {block, {}, !nope, inner_width(m, l), has_experts(m, l)});
     kind->at.push_back(l);
   }
   return kinds;

@@ -42,7 +42,8 @@ struct LayerKind {
   std::string block;        // its unique name: "layer", "layer_nope", "layer_wide", …
   std::vector<int64_t> at;  // the numbers of its layers, rising
   bool rotary = true;
-  int64_t feed_forward = 0;
+  int64_t feed_forward = 0;  // inner width of the MLP or of each expert
+  bool experts = false;
 };
 // In the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
@@ -98,6 +99,9 @@ class BlockWriter {
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
+  // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
+  // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M].
+  ValueId experts(const std::string& name, ValueId x, int64_t inner);
   // Of what a sublayer gives, and of what the table gives; x itself where the model has none.
   ValueId dropout(const std::string& name, ValueId x) { return drop(name, x, model_.dropout); }
   ValueId embedding_dropout(const std::string& name, ValueId x) {

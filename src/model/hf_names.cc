@@ -71,8 +71,17 @@ int64_t inner_width(const ModelConfig& model) {
 
 int64_t inner_width(const ModelConfig& model, int64_t layer) {
   const std::vector<int64_t>& wide = model.wide_layers;
-  return std::binary_search(wide.begin(), wide.end(), layer) ? model.wide_feed_forward
-                                                             : inner_width(model);
+  if (std::binary_search(wide.begin(), wide.end(), layer)) return model.wide_feed_forward;
+  return has_experts(model, layer) ? expert_width(model) : inner_width(model);
+}
+
+bool has_experts(const ModelConfig& model, int64_t layer) {
+  const std::vector<int64_t>& dense = model.dense_layers;
+  return model.experts > 0 && !std::binary_search(dense.begin(), dense.end(), layer);
+}
+
+int64_t expert_width(const ModelConfig& model) {
+  return model.expert_feed_forward != 0 ? model.expert_feed_forward : inner_width(model);
 }
 
 int64_t key_value_heads(const ModelConfig& model) {

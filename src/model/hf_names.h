@@ -66,7 +66,10 @@ bool hf_is_embedding(const ModelConfig& model, std::string_view their_name);
 
 // The MLP's inner width: feed_forward, or 4 × hidden where it is 0.
 int64_t inner_width(const ModelConfig& model);
-// The same of one layer, which may be one of wide_layers.
+// An expert's inner width: expert_feed_forward, or the MLP's where it is 0.
+int64_t expert_width(const ModelConfig& model);
+bool has_experts(const ModelConfig& model, int64_t layer);
+// The inner width of one layer's MLP or of its experts; it may be one of wide_layers.
 int64_t inner_width(const ModelConfig& model, int64_t layer);
 // Key/value heads: kv_heads, or as many as heads where it is 0.
 int64_t key_value_heads(const ModelConfig& model);

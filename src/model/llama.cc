@@ -21,6 +21,16 @@
 namespace tessera::model {
 namespace {
 
+// The MLP of a layer, after its norm.
+ValueId feed_forward(BlockWriter& w, ValueId middle, int64_t inner) {
+  const int64_t F = w.model().hidden;
+  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
+  w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
+  const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
+  return w.product("mlp.down", w.gated_activation("mlp.gate", pairs, GateForm::kSilu), down);
+}
+
 void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LayerKind& kind,
            bool head_biases) {
   const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = kind.feed_forward;
@@ -34,12 +44,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
-  w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
-  const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
-  const ValueId fed =
-      w.product("mlp.down", w.gated_activation("mlp.gate", pairs, GateForm::kSilu), down);
+  const ValueId fed = kind.experts ? w.experts("mlp", w.rms_norm("norm2", middle), inner)
+                                   : feed_forward(w, middle, inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 
@@ -169,23 +175,30 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
+void add_feed_forward(const ModelConfig& m, int64_t layer, HfTensorList& list) {
+  const int64_t F = m.hidden, M = inner_width(m, layer);
+  const std::string ours = fmt::format("layer{}.mlp.", layer), up = ours + "up.weight";
+  const std::string theirs = fmt::format("model.layers.{}.mlp.", layer);
+  list.part(up, {M, 2, F}, {0, 0, 0}, theirs + "gate_proj.weight", {M, F}, {M, 1, F});
+  list.part(up, {M, 2, F}, {0, 1, 0}, theirs + "up_proj.weight", {M, F}, {M, 1, F});
+  list.same(ours + "down.weight", theirs + "down_proj.weight", {F, M});
+}
+
+// The tensors of experts are left to families that have them.
 void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size(), M = inner_width(m, layer);
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size();
   const int64_t K = key_value_heads(m), G = H / K;
   const std::string ours = fmt::format("layer{}.", layer);
   const std::string theirs = fmt::format("model.layers.{}.", layer);
-  const std::string qkv = ours + "attn.qkv.weight", up = ours + "mlp.up.weight";
-  const std::string attention = theirs + "self_attn.", mlp = theirs + "mlp.";
-  const Shape all{K, G + 2, D, F}, pairs{M, 2, F};
+  const std::string qkv = ours + "attn.qkv.weight", attention = theirs + "self_attn.";
+  const Shape all{K, G + 2, D, F};
   list.same(ours + "norm1.gain", theirs + "input_layernorm.weight", {F});
   list.part(qkv, all, {0, 0, 0, 0}, attention + "q_proj.weight", {H * D, F}, {K, G, D, F});
   list.part(qkv, all, {0, G, 0, 0}, attention + "k_proj.weight", {K * D, F}, {K, 1, D, F});
   list.part(qkv, all, {0, G + 1, 0, 0}, attention + "v_proj.weight", {K * D, F}, {K, 1, D, F});
   list.flat(ours + "attn.out.weight", attention + "o_proj.weight", {F, H, D}, {F, H * D});
   list.same(ours + "norm2.gain", theirs + "post_attention_layernorm.weight", {F});
-  list.part(up, pairs, {0, 0, 0}, mlp + "gate_proj.weight", {M, F}, {M, 1, F});
-  list.part(up, pairs, {0, 1, 0}, mlp + "up_proj.weight", {M, F}, {M, 1, F});
-  list.same(ours + "mlp.down.weight", mlp + "down_proj.weight", {F, M});
+  if (!has_experts(m, layer)) add_feed_forward(m, layer, list);
 }
 
 }  // namespace

@@ -7,10 +7,11 @@
 
 #include "base/range.h"
 #include "ir/ops/gelu.h"
+#include "ir/ops/router.h"
 
 namespace tessera::model {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
+enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2, kMixtral };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
 // LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
@@ -27,6 +28,34 @@ struct RotaryScale {
   }
 };
 
+// The routers of a mixture of experts; ir/ops/router.h has the formulas.
+struct RouterConfig {
+  RouterScore score = RouterScore::kSoftmax;
+  bool renormalize = true;
+  double scale = 1;
+  int64_t groups = 1, groups_chosen = 1;
+  double balance_loss = 0, z_loss = 0;
+  bool bias = false;
+  double bias_rate = 1e-3;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
+    visit("renormalize", self.renormalize, "divide the weights of a token's experts by their sum");
+    visit("scale", self.scale, "factor of the weights");
+    visit("groups", self.groups, "groups that the experts form");
+    visit("groups_chosen", self.groups_chosen,
+          "best groups per token, which all its experts belong to");
+    visit("balance_loss", self.balance_loss,
+          "coefficient of the load-balancing loss per sequence and layer; 0: none",
+          between(0, kHuge));
+    visit("z_loss", self.z_loss,
+          "coefficient of the z-loss, the mean of logsumexp(logits)^2 per layer; 0: none",
+          between(0, kHuge));
+    visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
+    visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
+  }
+};
+
 struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
   Family family = Family::kNeox;
@@ -39,6 +68,11 @@ struct ModelConfig {
   std::vector<int64_t> no_rope_layers;  // without rotary embedding
   std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
   int64_t wide_feed_forward = 0;
+  // Experts per layer (0: none), per token, and their inner width (0: feed_forward). Layers in
+  // dense_layers have one MLP of feed_forward instead.
+  int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
+  std::vector<int64_t> dense_layers;
+  RouterConfig router;
   int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
   int64_t context = 2048;             // longest sequence
@@ -77,9 +111,16 @@ struct ModelConfig {
     visit("no_rope_layers", self.no_rope_layers,
           "numbers of the layers without rotary embedding, from 0: [3, 7] (NoPE)");
     visit("wide_layers", self.wide_layers,
-          "numbers of the layers whose MLP has another inner width, from 0: [0, 1, 2]");
+          "numbers of the layers whose MLP or experts have another inner width, from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
+    visit("experts", self.experts, "experts per layer, in place of the MLP; 0: none");
+    visit("experts_per_token", self.experts_per_token, "experts per token");
+    visit("expert_feed_forward", self.expert_feed_forward,
+          "inner width of an expert; 0: feed_forward");
+    visit("dense_layers", self.dense_layers,
+          "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
+    visit("router", self.router, "the router of each layer");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,
@@ -114,7 +155,7 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2"; }
+constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2|mixtral"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
 }  // namespace tessera::model

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/real.h"
+#include "ir/operands.h"
 #include "ir/rule.h"
 
 namespace tessera::plan {
@@ -107,10 +108,23 @@ double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const Dev
   return product_s(product, d) + rounding + (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
 }
 
-double scores_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
+// GEMMs run one after the other; the time is at least that of the bytes that they move.
+double products_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   double s = 0;
   for (const ProductShape& p : cost.products) s += product_s(p, d);
   return std::max(s, moved_s(op, cost, values, d));
+}
+
+// Where experts are divided over ranks, all ranks wait for the busiest one.
+double experts_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
+                 const Software& software) {
+  const bool gradient = op.is<ExpertsGrad>();
+  const int64_t all = gradient ? op.as<ExpertsGrad>().experts : op.as<Experts>().experts;
+  const ValueId up = gradient ? input(op, ExpertsGrad::kUp) : input(op, Experts::kUp);
+  const double busiest = values[up].shape[0] < all ? software.expert_imbalance : 1;
+  if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
+    return busiest * cost.flops.hardware / r + d.kernel_s;
+  return busiest * products_s(op, cost, values, d);
 }
 
 double attention_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
@@ -179,7 +193,9 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
     case Work::kProduct:
       return one_product_s(op, cost, values, d, kernels);
     case Work::kScores:
-      return scores_s(op, cost, values, d);
+      return products_s(op, cost, values, d);
+    case Work::kGrouped:
+      return experts_s(op, cost, values, d, software);
     case Work::kAttention:
       return attention_s(op, cost, values, d, software);
     case Work::kChunks:

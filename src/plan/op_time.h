@@ -39,6 +39,8 @@ std::string rate_key(const Op& op, ValueSpan values);
 
 // Tokens of which the fused head makes logits at once.
 constexpr int64_t kHeadChunk = 512;
+// Bytes of the rows that the experts' kernel holds at once.
+constexpr int64_t kExpertsBytes = 256ll << 20;
 
 // How many kernels the software launches for an op of that kind.
 double kernels_of(OpKind kind, const Software& software);

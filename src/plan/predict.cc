@@ -92,8 +92,20 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
 
 namespace {
 
+// Returns the bytes of the f32 sums of tokens and of the rows that are processed together.
+int64_t workspace_of_experts(const Op& op, ValueSpan values) {
+  const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
+  const Shape& up = values[op.inputs[3]].shape;
+  const int64_t f32 = size_of(DType::kF32), type = size_of(x.dtype), tile = 64;
+  const int64_t sums = type == f32 ? 0 : x.shape.elements() * f32;
+  const int64_t row = 4 * up[1] * type + up[3] * f32;  // pairs, h, dh, out
+  const int64_t rows = choice.shape.elements() + (tile - 1) * up[0];
+  return sums + std::min(rows * row, std::max(kExpertsBytes, tile * row));
+}
+
 int64_t workspace(const Op& op, ValueSpan values) {
   if (is_staged(op)) return staged_bytes(op, values);
+  if (rule_of(op).prepared == Prepared::kExperts) return workspace_of_experts(op, values);
   if (rule_of(op).prepared != Prepared::kHead) return 0;
   const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
   const int64_t tokens = x.shape.elements() / w.shape[-1];

@@ -45,9 +45,10 @@ std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
 // Tensor ranks divide the query heads and the inner width. Key/value heads may be replicated.
 bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
   const model::ModelConfig& m = r.model;
-  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
+  const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
   const bool copies = model::key_value_heads(m) % tensor != 0;
-  return m.heads % tensor == 0 && inner % tensor == 0 && m.wide_feed_forward % tensor == 0 &&
+  return m.heads % tensor == 0 && model::inner_width(m) % tensor == 0 &&
+         m.wide_feed_forward % tensor == 0 && expert % tensor == 0 &&
          (!copies || compile::can_copy_heads(r));
 }
 

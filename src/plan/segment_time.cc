@@ -39,7 +39,8 @@ std::string_view name_of(Traffic t) {
 Traffic traffic_of(const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kStages) return Traffic::kPipeline;
   if (group.kind == GroupRef::Kind::kWorld) return Traffic::kWorld;
-  const bool data = group.has(AxisKind::kShard) || group.has(AxisKind::kReplica);
+  const bool data =
+      group.has(AxisKind::kShard) || group.has(AxisKind::kReplica) || group.has(AxisKind::kExpert);
   return data ? Traffic::kData : Traffic::kTensor;
 }
 

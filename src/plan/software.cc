@@ -5,6 +5,8 @@
 namespace tessera::plan {
 namespace {
 
+constexpr double kMostImbalance = 1e4;  // all tokens to one of 10,000 ranks
+
 void check_time(double s, const char* key, const Places& places) {
   constexpr double kMost = 10;  // no program waits this long for its host
   if (s >= 0 && s <= kMost) return;
@@ -30,6 +32,9 @@ Software read_software(const Tree& tree, const std::string& source,
   if (!(s.attention_share > 0 && s.attention_share <= 1))
     throw Error("{}: attention_share = {}: expected above 0, at most 1.",
                 s.places.at("attention_share"), s.attention_share);
+  if (!(s.expert_imbalance >= 1 && s.expert_imbalance <= kMostImbalance))
+    throw Error("{}: expert_imbalance = {}: expected 1 (even) to {}.",
+                s.places.at("expert_imbalance"), s.expert_imbalance, kMostImbalance);
   return s;
 }
 

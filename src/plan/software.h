@@ -19,6 +19,7 @@ struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 struct Software {
   std::string name;
   double launch_s = 0, step_s = 0, attention_share = 1;
+  double expert_imbalance = 1;
   bool overlap_data = true, overlap_pipeline = true, overlap_tensor = true;
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
@@ -31,6 +32,8 @@ struct Software {
     visit("step_s", self.step_s, "host time of a step beside its launches; nothing runs then");
     visit("attention_share", self.attention_share,
           "what its fused attention reaches of the machine's rate for that");
+    visit("expert_imbalance", self.expert_imbalance,
+          "load of the busiest rank / mean load, where experts are divided over ranks");
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline,

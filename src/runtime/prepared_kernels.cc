@@ -8,10 +8,12 @@
 #include "ir/operands.h"
 #include "ir/rule.h"
 #include "runtime/binding.h"
+#include "runtime/ops/gate.h"
 
 namespace tessera::runtime {
 namespace {
 
+using kernels::ExpertsShape;
 using kernels::LinearCrossEntropyShape;
 using kernels::MatmulShape;
 
@@ -125,6 +127,31 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   return s;
 }
 
+ExpertsShape experts_shape(const Op& op, ValueSpan values) {
+  const auto shape_of = [&](const auto& a, ValueId up, bool pairs, bool gradient) {
+    const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
+    const Shape& w = values[up].shape;
+    ExpertsShape s;
+    s.hidden = w[3];
+    s.inner = w[1];
+    s.experts = w[0];
+    s.tokens = x.shape.elements() / s.hidden;
+    s.chosen = choice.shape[-1];
+    s.all_experts = a.experts;
+    s.dtype = x.dtype;
+    s.gate = gate_of(a.form);
+    s.pairs = pairs;
+    s.gradient = gradient;
+    return s;
+  };
+  if (const Experts* const a = op.if_as<Experts>())
+    return shape_of(*a, input(op, Experts::kUp), a->saves, false);
+  const ExpertsGrad& a = op.as<ExpertsGrad>();
+  ExpertsShape s = shape_of(a, input(op, ExpertsGrad::kUp), a.saved, true);
+  s.sums = a.into;
+  return s;
+}
+
 const kernels::GpuAttention* PreparedKernels::attention(const Op& op, ValueSpan values) {
   const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
   if (!shape) return nullptr;
@@ -137,6 +164,10 @@ const kernels::Product& PreparedKernels::product(const MatmulShape& shape) {
 
 const kernels::Head& PreparedKernels::head(const LinearCrossEntropyShape& shape) {
   return *heads_.get(shape, [&] { return backend_->head(shape); });
+}
+
+const kernels::Experts& PreparedKernels::experts(const ExpertsShape& shape) {
+  return *experts_.get(shape, [&] { return backend_->experts(shape); });
 }
 
 const kernels::PreparedKernel* PreparedKernels::prepared(const Op& op, ValueSpan values) {
@@ -152,6 +183,8 @@ const kernels::PreparedKernel* PreparedKernels::prepared_whole(const Op& op, Val
       return &head(head_shape(op, values));
     case Prepared::kAttention:
       return attention(op, values);
+    case Prepared::kExperts:
+      return &experts(experts_shape(op, values));
     case Prepared::kNothing:
       break;
   }

@@ -49,6 +49,7 @@ class PreparedKernels {
   const kernels::KernelTable& table() const { return backend_->table(); }
   const kernels::Product& product(const kernels::MatmulShape& shape);
   const kernels::Head& head(const kernels::LinearCrossEntropyShape& shape);
+  const kernels::Experts& experts(const kernels::ExpertsShape& shape);
   // Returns the prepared kernel of an op (OpRule::prepared), or nullptr if a kernel of table()
   // computes the op.
   const kernels::PreparedKernel* prepared(const Op& op, ValueSpan local_values);
@@ -64,12 +65,14 @@ class PreparedKernels {
   std::unique_ptr<kernels::Backend> backend_;
   ShapeCache<kernels::MatmulShape, kernels::Product> products_;
   ShapeCache<kernels::LinearCrossEntropyShape, kernels::Head> heads_;
+  ShapeCache<kernels::ExpertsShape, kernels::Experts> experts_;
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
 };
 
 // Returns the shape of the GEMM that an op with Prepared::kProduct computes, or packs a weight for.
 kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
+kernels::ExpertsShape experts_shape(const Op& op, ValueSpan values);
 // Returns the shape of an op with Prepared::kAttention, or nothing if it cannot be prepared: it has
 // dropout or a bias, or an empty dimension.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);

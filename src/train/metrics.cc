@@ -46,6 +46,10 @@ std::string to_json_line(const StepMetrics& m) {
     t.set("loss_scale", Tree(m.loss_scale->scale));
     t.set("skipped", Tree(m.loss_scale->skipped));
   }
+  if (m.router) {
+    t.set("router_loss", Tree(m.router->loss));
+    t.set("busiest_expert", Tree(m.router->busiest));
+  }
   return to_json(t);
 }
 

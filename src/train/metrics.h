@@ -31,6 +31,11 @@ struct LossScaleMetrics {
   bool skipped = false;  // this step overflowed and updated nothing
 };
 
+// Figures of the routers; see RouterResult.
+struct RouterMetrics {
+  double loss = 0, busiest = 0;
+};
+
 struct StepMetrics {
   int64_t step = 0;          // from 1
   int64_t tokens = 0;        // loss tokens since the start of the run, including this step
@@ -44,6 +49,7 @@ struct StepMetrics {
   double model_flops_share = 0;  // the same, divided by the measured matrix rate
   std::optional<StepCommunication> communication = {};  // none with a single rank
   std::optional<LossScaleMetrics> loss_scale = {};      // with fp16
+  std::optional<RouterMetrics> router = {};             // with experts
 };
 
 struct ValidationMetrics {

@@ -139,7 +139,12 @@ bool computes(const std::string& path, const model::FamilyRule& family) {
   if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
   if (path == "parallel_residual") return family.family == model::Family::kNeox;
   if (path == "gelu")
-    return family.family != model::Family::kLlama && family.family != model::Family::kQwen2;
+    return family.family != model::Family::kLlama && family.family != model::Family::kQwen2 &&
+           family.family != model::Family::kMixtral;
+  if (path == "router.balance_loss" || path == "router.z_loss" || path == "router.bias_rate")
+    return false;
+  if (path.starts_with("expert") || path.starts_with("router.") || path == "dense_layers")
+    return family.has_experts;
   if (path == "no_rope_layers" || path.starts_with("wide_")) return true;
   return path == "hidden" || path == "feed_forward" || path == "norm_epsilon" || path == "layers" ||
          path == "encoder_layers" || path == "heads" || path == "kv_heads" ||

@@ -64,6 +64,7 @@ std::string layout_line(const config::RunConfig& c) {
   std::string line =
       fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
                   c.run.threads, c.run.threads > 1 ? "s" : "");
+  if (l.expert > 1) line += fmt::format(" · experts over {}", l.expert);
   if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
   if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
   if (l.offload != "none") line += fmt::format(" · offload {}", l.offload);

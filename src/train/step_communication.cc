@@ -20,7 +20,7 @@ constexpr size_t kSums = kBytes + kTrafficAxes.size();
 constexpr int64_t kMaxRanks = 1 << 20;
 
 size_t traffic_of(AxisKind axis) {
-  if (axis == AxisKind::kReplica || axis == AxisKind::kShard) return kData;
+  if (is_data(axis)) return kData;
   if (axis == AxisKind::kTensor || axis == AxisKind::kTensorKv) return kTensor;
   return axis == AxisKind::kPipeline ? kPipeline : kSeveral;
 }

@@ -113,6 +113,7 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   m.learning_rate = r.learning_rate;
   if (parts_.judge->scales())
     m.loss_scale = LossScaleMetrics{parts_.judge->loss_scale(), !r.finite};
+  if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest};
   m.step_s = seconds;
   m.data_s = r.data_s;
   reporter_.add(m, r.tokens, parts_.input->sequences_of(r.step), parts_.last_step, recorded);

@@ -10,11 +10,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
 #include "data/batches.h"
 #include "ir/state.h"
 #include "kernels/elementwise.h"
+#include "model/hf_names.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
 
@@ -28,6 +30,15 @@ constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 size_t program_of(const config::BatchSection& b, int64_t step) {
   const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
   return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+}
+
+// Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts.
+std::optional<RouterResult> router_of(const model::ModelConfig& m, const double* report) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
+  if (layers == 0) return std::nullopt;
+  const double tokens = std::max(report[kLossTokens], 1.0);
+  return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers)};
 }
 
 // Returns views of the pieces of a program that this rank owns.
@@ -82,7 +93,7 @@ void Trainer::initialise() {
 
 int64_t Trainer::data_rank() const {
   const runtime::Position& p = machine_->position();
-  return group_index(p.mesh, GroupRef::along({AxisKind::kReplica, AxisKind::kShard}), p.at);
+  return group_index(p.mesh, data_ranks(), p.at);
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
@@ -145,7 +156,8 @@ StepResult Trainer::result_of(const StepInput& input) {
           .finite = report[kSkip] == 0,
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
-          .data_s = input.data_s};
+          .data_s = input.data_s,
+          .router = router_of(config_.model, report)};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@
 
 namespace tessera::train {
 
+// Figures of the routers of a mixture of experts in one step.
+struct RouterResult {
+  double loss = 0;     // sum over the layers; StepResult::loss is without it
+  double busiest = 0;  // load of a layer's busiest expert / mean load, mean over sequences, layers
+};
+
 struct StepResult {
   int64_t step = 0;
   double loss = 0;       // mean over the loss tokens of the global batch
@@ -24,8 +31,9 @@ struct StepResult {
   double tokens = 0;     // loss tokens
   bool finite = true;    // false: nothing was updated
   double learning_rate = 0;
-  double began_s = 0;  // start of the step on the trainer's clock
-  double data_s = 0;   // seconds from then until the batch was read
+  double began_s = 0;                       // start of the step on the trainer's clock
+  double data_s = 0;                        // seconds from then until the batch was read
+  std::optional<RouterResult> router = {};  // nothing if the model has no experts
 };
 
 struct ValidationResult {

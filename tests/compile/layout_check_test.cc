@@ -119,6 +119,32 @@ TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
   EXPECT_EQ(said(l), "layout.zero = 4. Possible: 0, 1, 2, 3.");
 }
 
+TEST(LayoutCheck, ExpertsAreDividedAmongDataRanks) {
+  model::ModelConfig m = model();
+  Layout l;
+  l.data = 6;
+  l.expert = 2;
+  EXPECT_EQ(said(l), "layout.expert = 2: the model has no experts. Set it to 1.");
+  m.experts = 8;
+  m.experts_per_token = 2;
+  EXPECT_EQ(said(l, m), "");
+  l.expert = 3;
+  EXPECT_EQ(said(l, m),
+            "layout.expert = 3 does not divide model.experts = 8: the experts are divided among "
+            "data-parallel ranks. Possible here: 1, 2.");
+  l.expert = 4;
+  EXPECT_NE(said(l, m).find("does not divide layout.data = 6"), std::string::npos);
+  l.expert = 2;
+  l.zero_group = 2;
+  EXPECT_EQ(
+      said(l, m),
+      "layout.zero_group = 2 does not divide data / expert = 3. Possible here: 0 (all), 1, 3.");
+  l.zero_group = 0;
+  m.expert_feed_forward = 12;
+  l.tensor = 8;
+  EXPECT_NE(said(l, m).find("expert_feed_forward = 12"), std::string::npos);
+}
+
 TEST(LayoutCheck, StagesHoldAllLayers) {
   Layout l;
   l.pipeline = 8;
@@ -143,9 +169,6 @@ TEST(LayoutCheck, WhatIsNotThereYetIsRefused) {
   l.context = 2;
   EXPECT_NE(said(l).find("layout.context = 2"), std::string::npos);
   l.context = 1;
-  l.expert = 2;
-  EXPECT_NE(said(l).find("layout.expert = 2"), std::string::npos);
-  l.expert = 1;
   l.data = 0;
   EXPECT_EQ(said(l), "layout.data = 0: the least is 1.");
 }

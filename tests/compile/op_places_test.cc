@@ -238,7 +238,7 @@ void expect_exact(const Case& c) {
     EXPECT_EQ(is, may) << c.name << ":" << text(s, places, axis)
                        << (is ? " is sound, no signature" : " is a signature, not sound");
   });
-  EXPECT_GE(sound, 3) << c.name;
+  EXPECT_GE(sound, s.op().is<RouterLoss>() ? 2 : 3) << c.name;  // it is split by sequences only
 }
 
 TEST(OpPlaces, SoundForwardsAreTheSignatures) {

@@ -1,7 +1,7 @@
 // Prints one line for each program of a fixed corpus: its name and a checksum of its text. The
-// corpus has all recipes and 200 sampled layouts of tiny models. The test `compile.program_corpus`
-// compares the lines with golden/program_corpus.txt, so that a change that should not change any
-// program shows that it does not.
+// corpus has all recipes, 200 sampled layouts of tiny dense models and 60 of models with experts.
+// The test `compile.program_corpus` compares the lines with golden/program_corpus.txt, so that a
+// change that should not change any program shows that it does not.
 //
 //   program_corpus            all lines
 //   program_corpus NAME       the text of one program, to compare with that of another build
@@ -18,7 +18,7 @@
 namespace tessera::compile {
 namespace {
 
-constexpr int kLayouts = 200;
+constexpr int kLayouts = 200, kExpertLayouts = 60;
 constexpr uint64_t kSeed = 4100;
 
 struct NamedRequest {
@@ -69,12 +69,16 @@ std::vector<NamedRequest> corpus() {
     train::resolve_sizes(c);
     all.push_back({path.stem().string() + ".train", config::compile_request(c, Purpose::kTrain)});
   }
-  testing::LayoutDraw draw(kSeed);
-  for (int i = 0; i < kLayouts; ++i) {
-    CompileRequest r = draw.request(16);
-    r.groups.clear();  // the corpus is of runs with one optimizer
-    add_purposes(fmt::format("layout{}", i), r, all);
-  }
+  const auto add = [&](const char* name, int layouts, bool experts) {
+    testing::LayoutDraw draw(kSeed, experts, families_by_experts(experts));
+    for (int i = 0; i < layouts; ++i) {
+      CompileRequest r = draw.request(16);
+      r.groups.clear();  // the corpus is of runs with one optimizer
+      add_purposes(fmt::format("{}{}", name, i), r, all);
+    }
+  };
+  add("layout", kLayouts, false);
+  add("experts", kExpertLayouts, true);
   return all;
 }
 

@@ -21,7 +21,9 @@ namespace tessera::testing {
 class LayoutDraw {
  public:
   // `kinds`: layers of a decoder are of several kinds.
-  explicit LayoutDraw(uint64_t seed, bool kinds = false) : d_(seed), kinds_(kinds) {}
+  explicit LayoutDraw(uint64_t seed, bool kinds = false,
+                      std::vector<model::Family> families = every_family())
+      : d_(seed), kinds_(kinds), families_(std::move(families)) {}
 
   int64_t number(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(d_);
@@ -49,7 +51,7 @@ class LayoutDraw {
  private:
   compile::CompileRequest any() {
     compile::CompileRequest r;
-    model::apply_family(one_of<model::Family>(every_family()), r.model);
+    model::apply_family(one_of<model::Family>(families_), r.model);
     r.model.layers = number(1, 6);
     if (model::rule_of(r.model.family).encodes) {
       r.model.encoder_layers = number(1, 3);
@@ -69,6 +71,7 @@ class LayoutDraw {
     r.microbatches = number(1, 5);
     if (model::rule_of(r.model.family).groups_heads) r.model.kv_heads = r.microbatches % 3 + 1;
     if (r.model.kv_heads == 3) r.model.kv_heads = 4;
+    if (r.model.experts > 0) experts(r.model);
     r.precision =
         one_of<compile::Precision>({compile::Precision::kFp32, compile::Precision::kBf16,
                                     compile::Precision::kBf16Sr, compile::Precision::kFp16});
@@ -81,6 +84,7 @@ class LayoutDraw {
     if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
+    if (r.model.experts > 0) r.layout.expert = one_of<int64_t>({1, 2, 4});
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
     r.options.gradients =
@@ -109,9 +113,17 @@ class LayoutDraw {
     return {{{"*norm*"}, one_pass.front()}, {{"*.mlp.*", "embed.*"}, one_pass.back()}};
   }
 
+  void experts(model::ModelConfig& m) {
+    m.experts = one_of<int64_t>({4, 8});
+    m.expert_feed_forward = one_of<int64_t>({0, 16});
+    m.router.bias = number(0, 1) == 1;
+    m.router.balance_loss = one_of<double>({0, 0.1});
+  }
+
   void kinds_of_layers(model::ModelConfig& m) {
     const model::FamilyRule& family = model::rule_of(m.family);
     for (int64_t l = 0; l < m.layers; ++l) {
+      if (family.has_experts && number(0, 2) == 0) m.dense_layers.push_back(l);
       if (family.turns && number(0, 2) == 0) m.no_rope_layers.push_back(l);
       if (!family.encodes && number(0, 1) == 0) m.wide_layers.push_back(l);
     }
@@ -142,6 +154,7 @@ class LayoutDraw {
 
   std::mt19937_64 d_;
   bool kinds_;
+  std::vector<model::Family> families_;
 };
 
 inline std::string text_of(const compile::CompileRequest& r) {
@@ -154,7 +167,7 @@ inline std::string text_of(const compile::CompileRequest& r) {
       "{} "
       "accumulate {} masks "
       "{} sent {} "
-      "buckets {} stages {} no rope {} wide {} of {}",
+      "buckets {} stages {} no rope {} wide {} of {} experts {} of {} dense {} biases {} over {}",
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
@@ -164,7 +177,9 @@ inline std::string text_of(const compile::CompileRequest& r) {
       name_of_entry(r.options.communication), name_of_entry(r.options.accumulate),
       name_of_entry(r.options.masks), name_of_entry(r.options.sent), r.options.bucket_bytes,
       fmt::join(l.stages, " "), fmt::join(r.model.no_rope_layers, " "),
-      fmt::join(r.model.wide_layers, " "), r.model.wide_feed_forward);
+      fmt::join(r.model.wide_layers, " "), r.model.wide_feed_forward, r.model.experts,
+      r.model.expert_feed_forward, fmt::join(r.model.dense_layers, " "), r.model.router.bias,
+      l.expert);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

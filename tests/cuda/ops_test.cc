@@ -91,6 +91,14 @@ std::vector<Case> larger() {
       {"linear_cross_entropy of odd sizes",
        LinearCrossEntropy{},
        {x({2, 33, 12}), weight({75, 12}), ids({2, 33})}},
+      {"experts of several tiles",
+       Experts{.experts = kRows},
+       {x({2, 100, 20}), ids({2, 100, 2}), x({2, 100, 2}), weight({kRows, 12, 2, 20}),
+        weight({kRows, 20, 12})}},
+      {"experts that save, of odd sizes",
+       Experts{.experts = kRows, .saves = true},
+       {x({2, 99, 67}), ids({2, 99, 2}), x({2, 99, 2}), weight({kRows, 35, 2, 67}),
+        weight({kRows, 67, 35})}},
       {"sum in bf16", Sum{.terms = 2}, {bf16({4, 40}), bf16({4, 40}), bf16_weight({40})}},
   };
 }

@@ -21,19 +21,31 @@ class CudaTraining : public testing::OnGpu {
 
 // Of four steps the first is enqueued, the second becomes a graph, the others are its launches.
 TEST_F(CudaTraining, FamiliesInF32) {
-  for (const model::Family family :
-       {model::Family::kGpt2, model::Family::kNeox, model::Family::kLlama}) {
+  for (const model::Family family : {model::Family::kGpt2, model::Family::kNeox,
+                                     model::Family::kLlama, model::Family::kMixtral}) {
     const config::RunConfig c = train::tiny(family);
     train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
   }
 }
 
+TEST_F(CudaTraining, LossesAndBiasesOfRouters) {
+  config::RunConfig c = train::tiny(model::Family::kMixtral);
+  c.model.router = {.score = RouterScore::kSigmoid,
+                    .groups = 4,
+                    .groups_chosen = 2,
+                    .balance_loss = 0.1,
+                    .z_loss = 0.01,
+                    .bias = true};
+  train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
+}
+
 TEST_F(CudaTraining, PoliciesOfPrecision) {
-  for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
-    config::RunConfig c = train::tiny(model::Family::kLlama);
-    c.precision = p;
-    train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
-  }
+  for (const model::Family family : {model::Family::kLlama, model::Family::kMixtral})
+    for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
+      config::RunConfig c = train::tiny(family);
+      c.precision = p;
+      train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
+    }
 }
 
 // A sum in another order may turn a rounding to eight bits, so bounds are those of 16 bits.

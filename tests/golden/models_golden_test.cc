@@ -208,6 +208,9 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"qwen2",
                "family: qwen2, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
                "feed_forward: 128, rotary_base: 10000, norm_epsilon: 1.0e-5"},
+        Family{"mixtral",
+               "family: mixtral, hidden: 32, heads: 4, kv_heads: 2, vocabulary: 281, "
+               "feed_forward: 80, experts: 4"},
         Family{"t5", kT5}, Family{"t5-tied", kT5Tied}),
     [](const auto& family) {
       std::string name = family.param.name;

@@ -85,6 +85,52 @@ std::vector<Case> products() {
   };
 }
 
+// 4 experts with inner width 6. Each of 8 tokens chooses 2, so there are 4 rows per expert.
+std::vector<Case> experts() {
+  const Shape z = {2, 4, 4}, chosen = {2, 4, 2}, s = {2, 4, 16};
+  const In choice = ids(chosen), up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
+  const double one = 2.0 * 16 * 6 * 16;  // GEMM of 16 rows with one of the three matrices
+  return {
+      {"route", Route{.chosen = 2}, {x(z)}, {x(chosen), choice, x(z)}},
+      {"route with a bias and groups",
+       Route{.chosen = 2,
+             .score = RouterScore::kSigmoid,
+             .groups = 2,
+             .groups_chosen = 1,
+             .bias = true},
+       {x(z), weight({4})},
+       {x(chosen), choice, x(z)}},
+      {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
+      {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
+      {"balance_update", BalanceUpdate{.rate = 0.001}, {x({32}), report()}, {x({32})}},
+      {"router_loss",
+       RouterLoss{{.balance = 0.01, .z = 0.001}},
+       {x(z), known(z), choice, ids({2, 4})},
+       {report()}},
+      {"router_loss_grad", RouterLossGrad{}, {x(z), known(z), choice, ids({2, 4})}, {x(z)}},
+      {"router_loss_grad with a loss scale",
+       RouterLossGrad{.of = {}, .scaled = true},
+       {x(z), known(z), choice, ids({2, 4}), step()},
+       {x(z)}},
+      {"experts", Experts{.experts = 4}, {x(s), choice, x(chosen), up, down}, {x(s)}, 3 * one},
+      {"experts that save",
+       Experts{.experts = 4, .saves = true},
+       {x(s, kHalf), choice, x(chosen), weight({4, 6, 2, 16}, kHalf), weight({4, 16, 6}, kHalf)},
+       {x(s, kHalf), x({2, 4, 2, 6, 2}, kHalf)},
+       3 * one},
+      {"experts_grad",
+       ExpertsGrad{.experts = 4},
+       {x(s), choice, x(chosen), up, down, x(s)},
+       {x(s), x(chosen), x({4, 6, 2, 16}), x({4, 16, 6})},
+       8 * one},
+      {"experts_grad of saved pairs",
+       ExpertsGrad{.experts = 4, .saved = true},
+       {x(s), choice, x(chosen), up, down, x(s), x({2, 4, 2, 6, 2})},
+       {x(s), x(chosen), x({4, 6, 2, 16}), x({4, 16, 6})},
+       6 * one},
+  };
+}
+
 std::vector<Case> attentions() {
   const double causal = 2 * 3 * (1 + 2 + 3 + 4);  // pairs of a query and a key before it
   const double all = 2 * 3 * 4 * 4, product = 2 * 5;
@@ -286,8 +332,8 @@ std::vector<Case> communications() {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& part :
-       {products(), attentions(), sweeps(), updates(), one_pass_updates(), communications()})
+  for (const auto& part : {products(), experts(), attentions(), sweeps(), updates(),
+                           one_pass_updates(), communications()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

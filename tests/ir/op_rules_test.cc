@@ -131,6 +131,10 @@ TEST(OpRules, CostsDescribeAllOperations) {
         EXPECT_EQ(cost.products[0].kind, ProductKind::kForward);
         EXPECT_EQ(time, TimeGroup::kMatrix);
         break;
+      case Work::kGrouped:
+        EXPECT_GE(cost.products.size(), 2u);
+        EXPECT_EQ(time, TimeGroup::kMatrix);
+        break;
       case Work::kScores:
         EXPECT_FALSE(cost.products.empty());
         EXPECT_EQ(time, TimeGroup::kAttention);
@@ -249,7 +253,9 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
     const Built b(c);
     const OpRule& rule = rule_of(kind_of(c.attributes));
     const Effects& effects = rule.effects;
-    EXPECT_EQ(rule.sharding(b.op(), b.graph.values).loss, effects.loss);
+    // A router's loss has a backward of its own, in addition to that of the training loss.
+    const bool of_router = b.op().is<RouterLoss>() || b.op().is<RouterLossGrad>();
+    EXPECT_EQ(rule.sharding(b.op(), b.graph.values).loss, effects.loss || of_router);
     if (effects.loss) {
       EXPECT_TRUE(effects.adds_to_report);
       EXPECT_NE(rule.gradient, nullptr);
@@ -257,11 +263,13 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
     if (effects.adds_to_report) {
       EXPECT_EQ(c.outputs[0].role, Role::kReport);
     }
+    // Biases of routers are updated element by element, whichever weight an element belongs to.
+    const bool is_elementwise = b.op().is<BalanceUpdate>();
     if (effects.updates_weights) {
       EXPECT_TRUE(effects.flat_state);
-      EXPECT_GE(rule.members, MemberTables::kStretches);
+      EXPECT_EQ(rule.members >= MemberTables::kStretches, !is_elementwise);
     }
-    EXPECT_EQ(effects.flat_state, rule.members != MemberTables::kNothing);
+    EXPECT_EQ(effects.flat_state, rule.members != MemberTables::kNothing || is_elementwise);
     if (effects.measures_part) {
       EXPECT_EQ(rule.members, MemberTables::kFactors);
       EXPECT_FALSE(effects.updates_weights);
@@ -286,7 +294,7 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
     }
     switch (rule.prepared) {
       case Prepared::kNothing:
-        EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks);
+        EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks && work != Work::kGrouped);
         break;
       case Prepared::kProduct:
         EXPECT_TRUE(work == Work::kProduct || b.op().is<Pack>());
@@ -296,6 +304,9 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
         break;
       case Prepared::kAttention:
         EXPECT_EQ(work, Work::kAttention);
+        break;
+      case Prepared::kExperts:
+        EXPECT_EQ(work, Work::kGrouped);
         break;
     }
   }
@@ -378,10 +389,12 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
 TEST(OpRules, NothingComesOfNoGradient) {
   for (const Case& c : cases()) {
     const OpRule& rule = rule_of(kind_of(c.attributes));
-    if (rule.gradient == nullptr || rule.effects.loss) continue;
     Built b(c);
-    Gradients g(b.builder);
     const Op op = b.op();
+    if (rule.gradient == nullptr || rule.sharding(op, b.graph.values).loss) continue;
+    // The sums that move a router's biases follow from its choices, not from a gradient.
+    if (const Route* const route = op.if_as<Route>(); route != nullptr && route->bias) continue;
+    Gradients g(b.builder);
     rule.gradient(g, op);
     EXPECT_EQ(b.ops.size(), 1u) << c.name;
   }

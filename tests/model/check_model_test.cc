@@ -90,6 +90,23 @@ TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
          m.wide_layers = {1};
          m.wide_feed_forward = huge;
        }},
+      {"pythia-70m", "experts", [](auto& m) { m.experts = 8; }},
+      {"pythia-70m", "experts", [](auto& m) { m.expert_feed_forward = 64; }},
+      {"mixtral-8x7b", "experts", [](auto& m) { m.experts = 0; }},
+      {"mixtral-8x7b", "experts", [](auto& m) { m.experts = -1; }},
+      {"mixtral-8x7b", "experts_per_token", [](auto& m) { m.experts_per_token = 9; }},
+      {"mixtral-8x7b", "experts_per_token", [](auto& m) { m.experts_per_token = 0; }},
+      {"mixtral-8x7b", "expert_feed_forward", [](auto& m) { m.expert_feed_forward = -1; }},
+      {"mixtral-8x7b", "dense_layers", [](auto& m) { m.dense_layers = {32}; }},
+      {"mixtral-8x7b", "router.groups", [](auto& m) { m.router.groups = 3; }},
+      {"mixtral-8x7b", "router.groups_chosen", [](auto& m) { m.router.groups_chosen = 2; }},
+      {"mixtral-8x7b", "router.scale", [](auto& m) { m.router.scale = 0; }},
+      {"mixtral-8x7b", "experts_per_token",
+       [](auto& m) {
+         m.router.groups = 4;
+         m.experts_per_token = 3;
+       }},
+      {"mixtral-8x7b", "hidden", [&](auto& m) { m.experts = 1 << 24; }},
       {"pythia-70m", "norm_epsilon", [](auto& m) { m.norm_epsilon = 0; }}};
   for (const Case& c : cases) {
     const std::string said = fault(c.preset, c.change);

@@ -124,6 +124,41 @@ TEST(HfConfig, ReadsQwen2) {
   EXPECT_DOUBLE_EQ(absent.rotary_base, 10000);
 }
 
+// As transformers writes it; `more` adds.
+std::string mixtral(const std::string& more) {
+  return R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 3,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 300, "max_position_embeddings": 256, "sliding_window": null,
+    "router_aux_loss_coef": 0.02, "output_router_logits": false)" +
+         more + "}";
+}
+
+TEST(HfConfig, ReadsMixtral) {
+  const ModelConfig m = read(mixtral(R"(, "num_local_experts": 4, "num_experts_per_tok": 3)"));
+  EXPECT_EQ(m.family, Family::kMixtral);
+  EXPECT_EQ(m.experts, 4);
+  EXPECT_EQ(m.experts_per_token, 3);
+  EXPECT_EQ(m.feed_forward, 96);
+  EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 1'000'000);
+  EXPECT_EQ(m.router.balance_loss, 0);
+  EXPECT_EQ(read(mixtral("")).experts, 8);
+  EXPECT_EQ(read(mixtral(R"(, "num_experts": 6)")).experts, 6);
+  for (const char* more : {R"(, "router_jitter_noise": 0.1)", R"(, "num_experts_per_tok": 9)"})
+    EXPECT_THROW(read(mixtral(more)), Error) << more;
+}
+
+TEST(HfConfig, MixtralIsWrittenWithWhatItsClassCanHave) {
+  ModelConfig m = read(mixtral(""));
+  const Tree written = hf_config_of_model(m, {}, DType::kF32);
+  EXPECT_EQ(read(to_json(written)).experts_per_token, 2);
+  m.dense_layers = {0};
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+  m.dense_layers.clear();
+  m.router.bias = true;
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
 // As transformers 5 writes T5's, which says of all that they are tied; `more` adds.
 std::string t5(const std::string& type, const std::string& more) {
   return R"({"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 2,

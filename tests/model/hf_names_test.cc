@@ -89,6 +89,12 @@ TEST(HfNames, WideLayersHaveTheirOwnWidth) {
     m.wide_layers = {1};
     m.wide_feed_forward = 28;
     const auto names = by_name(m);
+    if (m.experts > 0) {
+      EXPECT_EQ(names.at("layer0.mlp.experts.down.weight").shape, (Shape{m.experts, F, M}));
+      EXPECT_EQ(names.at("layer1.mlp.experts.down.weight").shape, (Shape{m.experts, F, 28}));
+      EXPECT_EQ(names.at("layer1.mlp.experts.up.weight").shape[1], 28);
+      continue;
+    }
     EXPECT_EQ(names.at("layer0.mlp.down.weight").shape, (Shape{F, M}));
     EXPECT_EQ(names.at("layer1.mlp.down.weight").shape, (Shape{F, 28}));
     EXPECT_EQ(names.at("layer1.mlp.up.weight").shape[0], 28);
@@ -155,6 +161,35 @@ TEST(HfNames, Qwen2JoinsBiasesAsItsWeights) {
     EXPECT_EQ(t.their_shape, (Shape{slot == 0 ? F : 4}));
     EXPECT_EQ(t.begin, (std::vector<int64_t>{0, slot, 0}));
   }
+}
+
+TEST(HfNames, MixtralHasAMatrixPerExpert) {
+  std::map<std::string, HfTensor> theirs;
+  for (HfTensor& t : hf_tensors(small(Family::kMixtral))) theirs[t.theirs] = t;
+  const std::string moe = "model.layers.1.block_sparse_moe.";
+  EXPECT_EQ(theirs.at(moe + "gate.weight").ours, "layer1.mlp.router.weight");
+  EXPECT_EQ(theirs.at(moe + "gate.weight").their_shape, (Shape{8, F}));
+  for (const auto& [name, slot] : {std::pair<const char*, int64_t>{"w1", 0}, {"w3", 1}}) {
+    const HfTensor& t = theirs.at(fmt::format("{}experts.5.{}.weight", moe, name));
+    EXPECT_EQ(t.ours, "layer1.mlp.experts.up.weight");
+    EXPECT_EQ(t.shape, (Shape{8, M, 2, F}));
+    EXPECT_EQ(t.their_shape, (Shape{M, F}));
+    EXPECT_EQ(t.begin, (std::vector<int64_t>{5, 0, slot, 0}));
+    EXPECT_EQ(t.end(), (std::vector<int64_t>{6, M, slot + 1, F}));
+  }
+  EXPECT_EQ(theirs.at(moe + "experts.5.w2.weight").begin, (std::vector<int64_t>{5, 0, 0}));
+  EXPECT_EQ(theirs.count("model.layers.1.mlp.gate_proj.weight"), 0u);
+}
+
+// Layers without experts have an MLP.
+TEST(HfNames, DenseLayersHaveNoExperts) {
+  ModelConfig m = small(Family::kMixtral);
+  m.dense_layers = {0};
+  const auto names = by_name(m);
+  EXPECT_EQ(names.count("layer0.mlp.router.weight"), 0u);
+  EXPECT_EQ(names.count("layer0.mlp.down.weight"), 1u);
+  EXPECT_EQ(names.count("layer1.mlp.router.weight"), 1u);
+  EXPECT_EQ(names.count("layer1.mlp.down.weight"), 0u);
 }
 
 TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {

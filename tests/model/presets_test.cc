@@ -30,7 +30,8 @@ TEST(Presets, HaveThePublishedNumbersOfParameters) {
       {"t5-v1.1-base", 247'577'856},    {"qwen2-0.5b", 494'032'768},
       {"qwen2-1.5b", 1'543'714'304},    {"qwen2-7b", 7'615'616'512},
       {"qwen2-72b", 72'706'203'648},    {"qwen2.5-3b", 3'085'938'688},
-      {"qwen2.5-14b", 14'770'033'664},  {"qwen2.5-32b", 32'763'876'352}};
+      {"qwen2.5-14b", 14'770'033'664},  {"qwen2.5-32b", 32'763'876'352},
+      {"mixtral-8x7b", 46'702'792'704}, {"mixtral-8x22b", 140'620'634'112}};
   for (const auto& [name, number] : published) EXPECT_EQ(parameters(name), number) << name;
 }
 

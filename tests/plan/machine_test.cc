@@ -96,6 +96,7 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   EXPECT_THROW(read_text("kernels: { norm: -1 }\n"), Error);
   EXPECT_THROW(read_text("attention_share: 0\n"), Error);
   EXPECT_THROW(read_text("attention_share: 50\n"), Error);  // meant in percent
+  EXPECT_THROW(read_text("expert_imbalance: 0.5\n"), Error);
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
   compile::CompileRequest r;
   r.options.attention = compile::AttentionKind::kMaterialised;

@@ -124,6 +124,48 @@ TEST(Simulate, TheSoftwaresAttentionTakesItsShareOfTheRate) {
   EXPECT_NEAR(p.step_s - fast.step_s, 3 * attention, 0.01 * attention);
 }
 
+compile::CompileRequest small_mixtral() {
+  compile::CompileRequest r = small_gpt2();
+  model::apply_family(model::Family::kMixtral, r.model);
+  r.model.feed_forward = r.model.kv_heads = 0;
+  model::derive_sizes(r.model);
+  return r;
+}
+
+// The busiest rank has twice the mean load, so the experts take twice as long where ranks divide
+// them, and as long as before on one rank.
+TEST(Simulate, RanksWaitForTheBusiestExperts) {
+  compile::CompileRequest r = small_mixtral();
+  Hardware h = with_free_messages(plain_machine());
+  h.device.memory_bytes_per_s = 1e18;
+  Software uneven;
+  uneven.expert_imbalance = 2;
+  EXPECT_EQ(predict(r, h, uneven, cluster_target()).step_s,
+            predict(r, h, {}, cluster_target()).step_s);
+  r.layout.data = r.layout.expert = 4;
+  const std::vector<Program> stages = compile::compile_stages(r, cluster_target());
+  const ValueVector local = local_values(stages[0].values);
+  double experts = 0;
+  for (const Call& c : stages[0].schedule)
+    for (const Op& op : stages[0].segment(c).ops)
+      if (op.is<Experts>() || op.is<ExpertsGrad>())
+        experts += op_s(op, cost_of(op, local), local, h, {});
+  ASSERT_GT(experts, 0);
+  EXPECT_NEAR(simulate(stages, h, uneven).step_s - simulate(stages, h, {}).step_s, experts,
+              1e-3 * experts);
+}
+
+TEST(Simulate, CountsOnlyTheChosenExperts) {
+  compile::CompileRequest r = small_mixtral();
+  const double two = compile::model_flops(r);
+  r.model.experts = 16;
+  const double routers = 6.0 * 8 * 256 * 4 * static_cast<double>(r.sequences * r.tokens);
+  EXPECT_NEAR(compile::model_flops(r) / (two + routers), 1, 1e-9);
+  const Prediction p = predict(r, plain_machine(), {}, cluster_target());
+  EXPECT_NEAR(p.model_flops / (compile::model_flops(r) * static_cast<double>(r.microbatches)), 1,
+              1e-9);
+}
+
 TEST(Simulate, CountsTheOperationsOfTheModel) {
   compile::CompileRequest r = small_gpt2();
   const Hardware h = plain_machine();

@@ -55,5 +55,22 @@ TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
   }
 }
 
+TEST(Recipes, ATwinOfExpertsHasExpertsOnOneRank) {
+  const Path path = Path(TESSERA_RECIPES) / "pythia-70m.yaml";
+  std::vector<std::string> keys = {"model.preset=mixtral-8x7b",
+                                   "model.dense_layers=[30, 31]",
+                                   "model.expert_feed_forward=7168",
+                                   "layout.data=4",
+                                   "layout.expert=4",
+                                   "layout.zero_group=1"};
+  const config::RunConfig whole = load_run(path, keys);
+  for (const std::string& key : config::small_twin(whole)) keys.push_back(key);
+  const config::RunConfig small = load_run(path, keys);
+  EXPECT_EQ(compile::mesh_of(small.layout).ranks(), 1);
+  EXPECT_EQ(small.model.experts, 8);
+  EXPECT_EQ(small.model.expert_feed_forward, small.model.feed_forward / 2);
+  EXPECT_EQ(small.model.dense_layers, std::vector<int64_t>{0});
+}
+
 }  // namespace
 }  // namespace tessera::train

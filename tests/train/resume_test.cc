@@ -98,6 +98,23 @@ TEST(Resume, WhatShapesDoNotShowIsTold) {
   EXPECT_EQ(told, "model.rotary_base model.rotary_scale.factor model.norm_epsilon ");
 }
 
+// Coefficients of losses may change, but not the choice of experts and their weights.
+TEST(Resume, AnotherRouterIsTold) {
+  config::RunConfig now = llama();
+  model::apply_family(model::Family::kMixtral, now.model);
+  const Tree saved = to_tree(now.model);
+  now.model.router.balance_loss = 0.1;
+  now.model.router.z_loss = 0.01;
+  now.model.router.bias_rate = 0.01;
+  EXPECT_TRUE(changed_computation(now, saved).empty());
+  now.model.experts_per_token = 1;
+  now.model.dense_layers = {0};
+  now.model.router.scale = 2;
+  std::string told;
+  for (const Change& c : changed_computation(now, saved)) told += c.path + " ";
+  EXPECT_EQ(told, "model.experts_per_token model.dense_layers model.router.scale ");
+}
+
 std::string model_refusal(const config::RunConfig& config, const Tree& saved) {
   try {
     accepted_model(config, saved, "base");

@@ -58,6 +58,11 @@ config::RunConfig divided(config::RunConfig c, std::vector<int64_t> listed) {
   return c;
 }
 
+// The name of a matrix of a layer's MLP or experts.
+std::string matrix_of(const config::RunConfig& c, int64_t layer, const char* name) {
+  return fmt::format("layer{}.mlp.{}{}.weight", layer, c.model.experts > 0 ? "experts." : "", name);
+}
+
 size_t stacks(const config::RunConfig& c) {
   size_t n = 0;
   for (const Block& b : model::forward(c.model, 1, 8).blocks) n += b.is_stack();
@@ -70,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Trainer, Stacks, testing::ValuesIn(every_decoder()));
 TEST_P(Stacks, KindsConfiguredAlikeAreOneKind) {
   const config::RunConfig one = five_layers(GetParam());
   const Trained wanted = trained(one, batches(one));
-  EXPECT_TRUE(wanted.state.contains("layer4.mlp.up.weight"));
+  EXPECT_TRUE(wanted.state.contains(matrix_of(one, 4, "up")));
   for (const std::vector<int64_t>& listed : {std::vector<int64_t>{1, 3}, {0, 1}, {0, 2, 3, 4}}) {
     const config::RunConfig two = divided(one, listed);
     ASSERT_EQ(stacks(two), 2U);
@@ -109,9 +114,11 @@ TEST_P(Stacks, AnotherWidthIsAnotherModel) {
   two.model.wide_feed_forward = one.model.feed_forward / 2;
   const Trained narrow = trained(two, batches(two));
   EXPECT_NE(narrow.curve.losses, trained(one, batches(one)).curve.losses);
-  const auto bytes = [&](const char* name) { return narrow.state.at(name).size(); };
-  EXPECT_EQ(2 * bytes("layer0.mlp.down.weight"), bytes("layer1.mlp.down.weight"));
-  EXPECT_EQ(bytes("layer0.mlp.down.weight"), bytes("layer3.mlp.down.weight"));
+  const auto bytes = [&](int64_t layer) {
+    return narrow.state.at(matrix_of(one, layer, "down")).size();
+  };
+  EXPECT_EQ(2 * bytes(0), bytes(1));
+  EXPECT_EQ(bytes(0), bytes(3));
 }
 
 // Every token at position 0, where the rotary embedding is the identity.

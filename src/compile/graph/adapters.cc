@@ -94,6 +94,12 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   builder.emit(Sum{.terms = 2}, origin, {base, change}, {y});
 }
 
+// Returns true for GEMMs with a weight, except a router's, whose output is f32.
+bool is_adaptable(const Graph& g, const Op& op) {
+  const Matmul* const a = op.if_as<Matmul>();
+  return a != nullptr && !a->out && g[op.inputs[1]].role == Role::kWeight;
+}
+
 }  // namespace
 
 void add_adapters(Graph& g, const AdapterPolicy& policy) {
@@ -105,7 +111,7 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
-      const bool product = op.is<Matmul>() && g[op.inputs[1]].role == Role::kWeight;
+      const bool product = is_adaptable(g, op);
       if (product) products.push_back(g[op.inputs[1]].name);
       if (product && is_target(policy, products.back()))
         adapt(g, block, op, policy);

@@ -39,7 +39,7 @@ void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
   for (size_t i = 0; i < groups.size(); ++i)
     require_matches(fmt::format("optimizer.groups[{}].match", i), groups[i].match, "weight", names);
   for (Value& v : g.values) {
-    if (v.role != Role::kWeight) continue;
+    if (v.role != Role::kWeight || v.policy == kBalancePolicy) continue;
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const OptimizerGroup& x) {
       return matches_any(x.match, known_name(v));
     });

@@ -81,8 +81,6 @@ std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
 
 }  // namespace
 
-bool is_data(AxisKind axis) { return axis == AxisKind::kReplica || axis == AxisKind::kShard; }
-
 int8_t DefaultPlaces::of(const Value& v, AxisKind axis) const {
   if (is_data(axis)) return 0;
   const Shape& s = v.shape;

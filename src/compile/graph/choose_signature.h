@@ -14,8 +14,6 @@ namespace tessera::compile {
 // A weight, or what is made of weights and ids alone: its uses will decide.
 constexpr int8_t kFree = -8;
 
-bool is_data(AxisKind axis);
-
 // The default places of values between ops, and their places between blocks: divided over the
 // data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
 // replicated.

@@ -15,6 +15,11 @@ namespace tessera::compile {
 void materialise_attention(Graph& graph, bool half = false);
 // Dropouts output their masks, which the backward then reads. Runs before shard.
 void keep_masks(Graph& graph);
+// Makes experts output the gates and values of their inner units, which the backward then reads.
+// Runs before shard, which cannot divide such ops over the expert axis.
+void save_expert_pairs(Graph& graph);
+// Removes router losses, which need labels.
+void drop_router_losses(Graph& graph);
 // Replaces linear_cross_entropy by matmul and cross_entropy on all logits at once. Runs before
 // differentiate.
 void unfuse_cross_entropy(Graph& graph);

@@ -52,6 +52,18 @@ void keep_masks(Graph& graph) {
   });
 }
 
+void save_expert_pairs(Graph& graph) {
+  replace_ops<Experts>(graph, [&](Block& block, const Op& op, Experts saves) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    saves.saves = true;
+    b.emit(saves, op.origin, op.inputs, op.outputs);
+  });
+}
+
+void drop_router_losses(Graph& graph) {
+  replace_ops<RouterLoss>(graph, [](Block&, const Op&, const RouterLoss&) {});
+}
+
 void unfuse_cross_entropy(Graph& graph) {
   replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto&) {
     Builder b(graph, block.forward, index_of(graph, op), "");

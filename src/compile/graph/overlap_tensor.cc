@@ -27,10 +27,14 @@ int64_t sequences_of(const Graph& g, const std::vector<Op>& ops) {
   return 0;
 }
 
-// Whether all operands of which a chunk takes a part have that many sequences.
+// Returns true if all operands that an op reads or writes by chunks have that number of sequences.
+// Ops that add to gradients stay whole: the first dimension of a weight may have that extent by
+// chance, and the first op that adds to its gradient writes all of it.
 bool has_sequences(const Graph& g, const Op& op, int64_t sequences) {
   const auto chunked = chunked_operands(op, g.values);
   if (!chunked) return false;
+  for (const ValueId v : op.outputs)
+    if (g[v].role == Role::kGradient) return false;
   const auto fits = [&](ValueId v) { return g[v].local()[0] == sequences; };
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (chunked->inputs[i] && !fits(op.inputs[i])) return false;

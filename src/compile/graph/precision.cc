@@ -2,6 +2,7 @@
 // states get the compute dtype; the type inference of the ops gives the rest, so norm statistics
 // and losses stay f32.
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "base/real.h"
@@ -26,11 +27,16 @@ Fp8Format* fp8_format(Op& op) {
   return nullptr;
 }
 
-// Sets `scaled` of a loss that computes its gradient. Returns true if it did.
+// Sets `scaled` of an op that computes the gradient of a loss. Returns true if the op is one.
 bool set_scaled(auto& loss) {
   if constexpr (requires { loss.scaled; }) {
-    loss.scaled = loss.gradient;
-    return loss.gradient;
+    if constexpr (requires { loss.gradient; }) {
+      loss.scaled = loss.gradient;
+      return loss.gradient;
+    } else {  // a loss whose gradient is an op of its own
+      loss.scaled = true;
+      return true;
+    }
   } else {
     return false;
   }
@@ -48,7 +54,8 @@ void apply_precision(Graph& graph, Precision precision) {
   if (precision == Precision::kFp32) return;
   const DType type = type_of(precision);
   for (Value& v : graph.values)
-    if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = type;
+    if ((v.role == Role::kWeight && v.policy != kBalancePolicy) || v.role == Role::kStream)
+      v.dtype = type;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward) infer_again(graph, op);
 }
@@ -68,12 +75,21 @@ void multiply_in_fp8(Graph& graph) {
       if (product / s->elements() % kMultiple != 0) return false;
     return true;
   };
+  // GEMMs outside the loss with an output of f32 are those of routers, which keep their precision.
+  std::set<ValueId> routers;
+  for (const Block& b : graph.blocks)
+    for (const Op& op : b.forward)
+      if (const Matmul* const a = op.if_as<Matmul>(); a && a->out && !b.loss)
+        routers.insert(op.inputs[Matmul::kW]);
+  const auto routes = [&](const Op& op) {
+    return routers.contains(op.inputs[1]) || routers.contains(graph[op.outputs[0]].of);
+  };
   for (Block& b : graph.blocks) {
     if (b.loss) continue;
     for (std::vector<Op>* ops : {&b.forward, &b.backward, &b.weights})
       for (Op& op : *ops) {
         Fp8Format* const format = fp8_format(op);
-        if (format != nullptr && fits(op))
+        if (format != nullptr && !routes(op) && fits(op))
           // E4M3 (more mantissa) for forward operands; gradients need E5M2's range (Micikevicius et
           // al. 2022).
           *format = op.is<Matmul>() ? Fp8Format::kE4M3 : Fp8Format::kE5M2;

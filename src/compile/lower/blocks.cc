@@ -1,11 +1,13 @@
 // A block's forward and backward → its segments. With full recomputation the forward exists three
-// times: whole, without saving anything, and again to save what the second did not.
+// times: whole, without saving anything, and again to save what the second did not. Only the first
+// two add to the report.
 #include <map>
 
 #include "base/error.h"
 #include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
+#include "ir/rule.h"
 
 namespace tessera::compile {
 namespace {
@@ -61,6 +63,7 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
       out.forward_no_save =
           segment(low, Phase::kForwardNoSave, block.name, clone_scratch(low, forward, false));
       std::vector<Op> again = clone_scratch(low, forward, true);
+      std::erase_if(again, [](const Op& op) { return rule_of(op).effects.adds_to_report; });
       if (low.context.request.options.again == AgainKind::kWhole)
         give_away(low, again, block.output);
       else

@@ -10,10 +10,12 @@
 namespace tessera::compile {
 namespace {
 
-// Axes, but those of data, over which what is computed with a shared weight differs.
+// Returns the axes over which the gradient of a weight is partial, except kReplica and kShard, over
+// which that of every weight is. Experts are split over kExpert; all other weights are shared.
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
-  for (const AxisKind a : {AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
+  for (const AxisKind a :
+       {AxisKind::kExpert, AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
     if (weight.sharding.place[a] == kShared && mesh[a] > 1) axes.add(a);
   return axes;
 }
@@ -46,7 +48,8 @@ GroupId group_for(Lowering& low, ValueId weight) {
   g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
   if (g.common) g.name += ".common";
   if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));
-  if (g.policy != 0) g.name += fmt::format(".group{}", g.policy);
+  if (g.policy == kBalancePolicy) g.name += ".balance";
+  if (g.policy > 0) g.name += fmt::format(".group{}", g.policy);
   for (const GroupId known : low.out.groups.ids())
     if (live_together(low.out.groups[known], g)) return known;
   return low.out.groups.push_back(std::move(g));

@@ -27,9 +27,34 @@ ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
   return kNone;
 }
 
+// Returns true for biases of routers, which follow the load of the experts. They have no optimizer
+// state, and their sums are not gradients, so the gradient norm is without them.
+bool is_balance(const WeightGroup& g) { return g.policy == kBalancePolicy; }
+
+// Returns the reduced gradients of a group that this rank updates.
+ValueId complete_sums(Lowering& low, const WeightGroup& g) {
+  const ZeroPlan& zero = low.context.zero;
+  return flat(low, zero.reduces_each ? g.gradients_shard : g.gradients, zero.divides_optimizer());
+}
+
+ValueId updated_weights(Lowering& low, const WeightGroup& g) {
+  const ZeroPlan& zero = low.context.zero;
+  return zero.divides_weights() ? flat(low, g.weights_shard, true)
+                                : flat(low, g.weights, zero.divides_optimizer());
+}
+
+void balance_segment(Lowering& low, WeightGroup& g) {
+  std::vector<Op> update;
+  Builder(low.graph, update, kOne, "")
+      .emit(BalanceUpdate{.rate = low.context.request.model.router.bias_rate}, g.name,
+            {complete_sums(low, g), only(low, Role::kReport)}, {updated_weights(low, g)});
+  g.update = segment(low, Phase::kUpdate, g.name, update);
+}
+
 }  // namespace
 
 void optimizer_frames(Lowering& low, WeightGroup& g) {
+  if (is_balance(g)) return;
   const OptimizerPolicy& o = low.context.request.policy(g.policy);
   const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
   const auto keep = [&](const char* name, Role role, DType type) {
@@ -50,6 +75,7 @@ ValueId owned_weights(Lowering& low, const WeightGroup& g) {
 }
 
 void squares_segment(Lowering& low, WeightGroup& g) {
+  if (is_balance(g)) return;
   const ValueId report = only(low, Role::kReport);
   const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   std::vector<Op> squares;
@@ -60,11 +86,10 @@ void squares_segment(Lowering& low, WeightGroup& g) {
 }
 
 void update_segment(Lowering& low, WeightGroup& g) {
+  if (is_balance(g)) return balance_segment(low, g);
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
   const OptimizerPolicy& o = low.context.request.policy(g.policy);
-  const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
-  std::vector<ValueId> inputs = {flat(low, sums, low.context.zero.divides_optimizer()), step,
-                                 report};
+  std::vector<ValueId> inputs = {complete_sums(low, g), step, report};
   WeightUpdate a = {.members = g.weights,
                     .beta1 = o.beta1,
                     .beta2 = o.beta2,
@@ -75,9 +100,7 @@ void update_segment(Lowering& low, WeightGroup& g) {
   if (g.factors != kNone)
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});
-  std::vector<ValueId> outputs = {low.context.zero.divides_weights()
-                                      ? flat(low, g.weights_shard, true)
-                                      : flat(low, g.weights, low.context.zero.divides_optimizer())};
+  std::vector<ValueId> outputs = {updated_weights(low, g)};
   for (const Role role : {Role::kMoment1, Role::kMoment2, Role::kMaster})
     if (const ValueId v = kept(low, g, role); v != kNone) outputs.push_back(v);
   a.master = has_master(low, g);

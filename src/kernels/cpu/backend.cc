@@ -19,6 +19,10 @@ std::unique_ptr<Head> CpuBackend::head(const LinearCrossEntropyShape& shape) con
   return std::make_unique<LinearCrossEntropy>(shape, cpu_, threads());
 }
 
+std::unique_ptr<Experts> CpuBackend::experts(const ExpertsShape& shape) const {
+  return std::make_unique<CpuExperts>(shape, cpu_, threads());
+}
+
 // The minimum and not the mean, because other load on the machine can only slow a run down.
 double CpuBackend::best_seconds(const std::function<void(Stream)>& work,
                                 const std::function<double()>& now_s, double seconds) const {

@@ -1,6 +1,7 @@
 // Stubs for builds without CUDA. why_no_gpu() reports it before any of them is called.
 #include "base/error.h"
 #include "kernels/gpu_attention.h"
+#include "kernels/gpu_experts.h"
 #include "kernels/gpu_products.h"
 #include "kernels/kernels.h"
 
@@ -38,6 +39,9 @@ int64_t GpuLinearCrossEntropy::workspace_bytes() const { absent(); }
 void GpuLinearCrossEntropy::run(const Launch&, const LinearCrossEntropyOperands&) const {
   absent();
 }
+
+int64_t GpuExperts::workspace_bytes() const { absent(); }
+void GpuExperts::run(const Launch&, const ExpertsOperands&) const { absent(); }
 
 struct CudaDnn::Handle {};
 CudaDnn::CudaDnn() { absent(); }

@@ -1,21 +1,16 @@
 // Bindings of gated activations and their gradients.
 #include "runtime/binding.h"
+#include "runtime/ops/gate.h"
 
 namespace tessera::runtime {
 namespace {
 
-kernels::GateKind kind_of_form(GateForm form) {
-  if (form == GateForm::kSilu) return kernels::GateKind::kSilu;
-  return form == GateForm::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
-}
-
 kernels::GatedActivationArgs args(const BoundOp& b) {
-  return {kind_of_form(b.op->as<GatedActivation>().form), b.inputs[0], b.outputs[0]};
+  return {gate_of(b.op->as<GatedActivation>().form), b.inputs[0], b.outputs[0]};
 }
 
 kernels::GatedActivationGradArgs grad_args(const BoundOp& b) {
-  return {kind_of_form(b.op->as<GatedActivationGrad>().form), b.inputs[0], b.inputs[1],
-          b.outputs[0]};
+  return {gate_of(b.op->as<GatedActivationGrad>().form), b.inputs[0], b.inputs[1], b.outputs[0]};
 }
 
 }  // namespace

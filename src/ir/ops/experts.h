@@ -1,0 +1,66 @@
+// The experts of a mixture of experts: gated feed-forward layers. Each token passes through those
+// that its router chose (Shazeer et al. 2017). No token is dropped.
+#pragma once
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+#include "ir/ops/gated_activation.h"
+
+namespace tessera {
+
+// For token t and its choice j, expert e:
+//   p [I, 2] = x_t up_eᵀ,   h [I] = act(p[i, 0]) · p[i, 1],   y_t = Σ_j weights_tj · h down_eᵀ
+// The choices of a token rise, and the sum is in their order. If split over experts, a rank adds
+// the terms of its own experts. `saves`: also outputs p, which the backward reads.
+struct Experts {
+  static constexpr std::string_view kName = "experts";
+  // [B, T, H], [B, T, K] i32, [B, T, K] f32, [E, I, 2, H], [E, H, I]
+  enum In { kX, kChoice, kWeights, kUp, kDown };
+  enum Out { kY, kPairs };  // [B, T, H], [B, T, K, I, 2]
+  int64_t experts = 1;      // of the model, on all ranks together
+  GateForm form = GateForm::kSilu;
+  bool saves = false;
+  static void fields(auto& self, auto&& visit) {
+    visit("experts", self.experts, Print::kAlways, at_least(1));
+    visit("form", self.form, Print::kAlways);
+    visit("saves", self.saves);
+  }
+  static void outputs(const Experts& a, auto&& slot) {
+    slot(kY, 1);
+    slot(kPairs, a.saves);
+  }
+  static const OpRule rule;
+  bool operator==(const Experts&) const = default;
+};
+
+// Writes dx and the gradient of `weights`, and adds to dup and ddown. `saved`: reads the pairs of
+// the forward; otherwise recomputes them.
+struct ExpertsGrad {
+  static constexpr std::string_view kName = "experts_grad";
+  enum In { kX, kChoice, kWeights, kUp, kDown, kDy, kPairs };
+  enum Out { kDx, kDWeights, kDUp, kDDown };
+  int64_t experts = 1;
+  GateForm form = GateForm::kSilu;
+  bool saved = false;
+  bool frozen = false;  // up and down are not trained: there is no dup and no ddown
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) {
+    visit("experts", self.experts, Print::kAlways, at_least(1));
+    visit("form", self.form, Print::kAlways);
+    visit("saved", self.saved);
+    visit("frozen", self.frozen);
+    visit("into", self.into);
+  }
+  static void inputs(const ExpertsGrad& a, auto&& slot) {
+    for (const In required : {kX, kChoice, kWeights, kUp, kDown, kDy}) slot(required, 1);
+    slot(kPairs, a.saved);
+  }
+  static void outputs(const ExpertsGrad& a, auto&& slot) {
+    for (const Out written : {kDx, kDWeights}) slot(written, 1);
+    for (const Out added : {kDUp, kDDown}) slot(added, !a.frozen);
+  }
+  static const OpRule rule;
+  bool operator==(const ExpertsGrad&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// The experts of a mixture of experts (Shazeer et al. 2017): gated feed-forward layers. Each token
+// passes through those that its router chose. No token is dropped, and the workspace depends on
+// shapes alone, not on the choice.
+//
+//   p = x_t up_eᵀ [I, 2],   h = act(p[·, 0]) · p[·, 1] [I],   y_t = Σ_j weights_tj · h down_eᵀ
+//
+// for each choice j of token t, e = choice[t, j]. Experts of other ranks add nothing here.
+//
+// The pairs of a token and a choice are sorted by expert, then by token, and processed in tiles of
+// rows of one expert. Sums have a fixed order: for a token by rising expert, for the gradient of a
+// weight by tiles in the order of tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/dtype.h"
+#include "kernels/gated_activation.h"
+#include "kernels/kernel.h"
+#include "tensor/cpu_features.h"
+
+namespace tessera::kernels {
+
+struct ExpertsShape {
+  int64_t tokens = 0, hidden = 0, inner = 0;  // N, H, I
+  int64_t experts = 0, chosen = 0;            // E of this rank, K
+  int64_t all_experts = 0;                    // of the model
+  DType dtype = DType::kF32;                  // of x, the weights, y and their gradients
+  DType sums = DType::kF32;                   // of the weights' gradients
+  GateKind gate = GateKind::kSilu;
+  bool pairs = false;     // the forward writes p, and the gradient reads it
+  bool gradient = false;  // what run() computes
+  bool operator==(const ExpertsShape&) const = default;
+};
+
+struct ExpertsOperands {
+  const void* x = nullptr;          // [N, H]
+  const int32_t* choice = nullptr;  // [N, K], rising in each row
+  const float* weights = nullptr;   // [N, K]
+  const void* up = nullptr;         // [E, I, 2, H]
+  const void* down = nullptr;       // [E, H, I]
+  int64_t first = 0;                // number of this rank's first expert
+  void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not touched
+  void* y = nullptr;                // [N, H]  written
+  // For the gradient, in place of y:
+  const void* dy = nullptr;    // [N, H]
+  void* dx = nullptr;          // [N, H]  written
+  float* d_weights = nullptr;  // [N, K]  written
+  void* d_up = nullptr;        // [E, I, 2, H]  added to, or written where fresh; or none
+  void* d_down = nullptr;      // [E, H, I]  likewise
+  bool fresh_up = false, fresh_down = false;
+};
+
+// Experts of one shape, on either device. run() allocates nothing, and runs must not overlap.
+class Experts : public PreparedKernel {
+ public:
+  virtual void run(const Launch& l, const ExpertsOperands& operands) const = 0;
+};
+
+class CpuExperts final : public Experts {
+ public:
+  CpuExperts(const ExpertsShape& shape, const CpuFeatures& cpu, int threads);
+  ~CpuExperts() override;
+
+  int64_t workspace_bytes() const override;
+  void run(const Launch& l, const ExpertsOperands& operands) const override;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,92 @@
+// The router of a mixture of experts: the choice of experts, their weights, and the losses and
+// biases that balance the load. Computed in f32, losses in f64. There are E experts, K per token.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel.h"
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+enum class RouterScoreKind : uint8_t { kSoftmax, kSigmoid };
+
+struct RouterForm {
+  RouterScoreKind score = RouterScoreKind::kSoftmax;
+  bool renormalize = true;  // weights are divided by their sum + 1e-20
+  float scale = 1;          // and multiplied by this
+  int64_t groups = 1, groups_chosen = 1;
+};
+
+// s = softmax(z) or sigmoid(z). Chooses the K largest s + bias, among equal ones the first, within
+// the `groups_chosen` groups that have the largest sums of their two largest s + bias.
+struct RouteArgs {
+  RouterForm form;
+  TensorView logits;   // [N, E] f32
+  TensorView bias;     // [E] f32, or none
+  TensorView choice;   // [N, K] i32  written, rising
+  TensorView weights;  // [N, K] f32  written
+  TensorView scores;   // [N, E] f32  written
+};
+void launch(Cpu, const Launch&, const RouteArgs&);
+void launch(Gpu, const Launch&, const RouteArgs&);
+
+struct RouteGradArgs {
+  RouterForm form;
+  TensorView scores, choice;  // as the forward wrote them
+  TensorView d_weights;       // [N, K] f32
+  TensorView d_logits;        // [N, E] f32  written
+};
+void launch(Cpu, const Launch&, const RouteGradArgs&);
+void launch(Gpu, const Launch&, const RouteGradArgs&);
+
+// For each of B sequences of T tokens, c of which have a label:
+//   c · (balance · E / (K · T) · Σ_e n_e P_e + z · mean_t logsumexp(z_t)²)
+// n_e: choices of e; P_e: mean of its scores (sigmoid scores are first divided by their sum).
+struct RouterLossForm {
+  RouterScoreKind score = RouterScoreKind::kSoftmax;
+  float balance = 0, z = 0;
+};
+struct RouterLossArgs {
+  RouterLossForm form;
+  TensorView logits, scores;  // [B, T, E] f32
+  TensorView choice;          // [B, T, K] i32
+  TensorView labels;          // [B, T] i32; negative: none
+  double* loss = nullptr;     // += the losses; or none
+  double* busiest = nullptr;  // += c · max_e n_e · E / (K · T); or none
+};
+void launch(Cpu, const Launch&, const RouterLossArgs&);
+void launch(Gpu, const Launch&, const RouterLossArgs&);
+int64_t workspace_bytes(Cpu, const RouterLossArgs&, int threads);
+int64_t workspace_bytes(Gpu, const RouterLossArgs&, int threads);
+
+struct RouterLossGradArgs {
+  RouterLossForm form;
+  TensorView logits, scores, choice, labels;
+  const double* loss_scale = nullptr;  // where the kernel runs; or none
+  TensorView d_logits;                 // [B, T, E] f32  written
+};
+void launch(Cpu, const Launch&, const RouterLossGradArgs&);
+void launch(Gpu, const Launch&, const RouterLossGradArgs&);
+int64_t workspace_bytes(Cpu, const RouterLossGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const RouterLossGradArgs&, int threads);
+
+// load_e += E · n_e − K · N, with n_e choices of expert e by N tokens.
+struct RouterLoadArgs {
+  TensorView choice;  // [N, K] i32
+  TensorView load;    // [E] f32, bf16 or f16  added to
+};
+void launch(Cpu, const Launch&, const RouterLoadArgs&);
+void launch(Gpu, const Launch&, const RouterLoadArgs&);
+
+// bias −= rate · sign(load), unless *skip is not 0.
+struct BalanceUpdateArgs {
+  float rate = 0;
+  TensorView load;  // [n] f32, bf16 or f16
+  const double* skip = nullptr;
+  TensorView bias;  // [n] f32  updated
+};
+void launch(Cpu, const Launch&, const BalanceUpdateArgs&);
+void launch(Gpu, const Launch&, const BalanceUpdateArgs&);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,103 @@
+// Bindings of the router and of its losses.
+#include "ir/state.h"
+#include "runtime/binding.h"
+#include "runtime/ops/loss.h"
+
+namespace tessera::runtime {
+namespace {
+
+kernels::RouterScoreKind kind_of_score(RouterScore s) {
+  return s == RouterScore::kSoftmax ? kernels::RouterScoreKind::kSoftmax
+                                    : kernels::RouterScoreKind::kSigmoid;
+}
+
+kernels::RouteArgs args(const BoundOp& b) {
+  const Route& a = b.op->as<Route>();
+  return {{kind_of_score(a.score), a.renormalize, static_cast<float>(a.scale), a.groups,
+           a.groups_chosen},
+          b.in(Route::kLogits),
+          b.in(Route::kBias),
+          b.out(Route::kChoice),
+          b.out(Route::kWeights),
+          b.out(Route::kScores)};
+}
+
+kernels::RouteGradArgs grad_args(const BoundOp& b) {
+  const RouteGrad& a = b.op->as<RouteGrad>();
+  return {{.score = kind_of_score(a.score),
+           .renormalize = a.renormalize,
+           .scale = static_cast<float>(a.scale)},
+          b.in(RouteGrad::kScores),
+          b.in(RouteGrad::kChoice),
+          b.in(RouteGrad::kDWeights),
+          b.out(RouteGrad::kDLogits)};
+}
+
+kernels::RouterLossForm form_of(const RouterLosses& a) {
+  return {kind_of_score(a.score), static_cast<float>(a.balance), static_cast<float>(a.z)};
+}
+
+kernels::RouterLossArgs loss_args(const BoundOp& b) {
+  const TensorView report = b.out(RouterLoss::kReport);
+  const bool adds = loss_sum(b, report, b.op->inputs[RouterLoss::kLabels]) != nullptr;
+  return {form_of(b.op->as<RouterLoss>().of),
+          b.in(RouterLoss::kLogits),
+          b.in(RouterLoss::kScores),
+          b.in(RouterLoss::kChoice),
+          b.in(RouterLoss::kLabels),
+          adds ? number_at(report, kRouterLoss) : nullptr,
+          adds ? number_at(report, kBusiestExpert) : nullptr};
+}
+
+kernels::RouterLossGradArgs loss_grad_args(const BoundOp& b) {
+  return {form_of(b.op->as<RouterLossGrad>().of), b.in(RouterLossGrad::kLogits),
+          b.in(RouterLossGrad::kScores),          b.in(RouterLossGrad::kChoice),
+          b.in(RouterLossGrad::kLabels),          loss_scale(b.in(RouterLossGrad::kStep)),
+          b.out(RouterLossGrad::kDLogits)};
+}
+
+void run_load(const BoundOp& b) {
+  b.clear_if_fresh(RouterLoad::kLoad);
+  b.run(kernels::RouterLoadArgs{b.in(RouterLoad::kChoice), b.out(RouterLoad::kLoad)});
+}
+
+void run_update(const BoundOp& b) {
+  b.run(kernels::BalanceUpdateArgs{
+      static_cast<float>(b.op->as<BalanceUpdate>().rate), flat(b.in(BalanceUpdate::kLoad)),
+      number_at(b.in(BalanceUpdate::kReport), kSkip), flat(b.out(BalanceUpdate::kBias))});
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<RouterLoad>() {
+  static constexpr Binding kBinding = {run_load};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<BalanceUpdate>() {
+  static constexpr Binding kBinding = {run_update};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Route>() {
+  static constexpr Binding kBinding = kernel<args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<RouteGrad>() {
+  static constexpr Binding kBinding = kernel<grad_args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<RouterLoss>() {
+  static constexpr Binding kBinding = kernel<loss_args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<RouterLossGrad>() {
+  static constexpr Binding kBinding = kernel<loss_grad_args>();
+  return kBinding;
+}
+
+}  // namespace tessera::runtime

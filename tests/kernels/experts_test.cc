@@ -1,0 +1,251 @@
+#include "kernels/experts.h"
+
+#include <functional>
+
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Returns the experts of a token in rising order.
+using Choice = std::function<std::vector<int64_t>(int64_t token)>;
+
+struct Problem {
+  int64_t n, h, i, e, k;
+  DType t = DType::kF32;
+  Array x, dy, up, down, weights, choice;
+
+  Problem(int64_t tokens, int64_t hidden, int64_t inner, int64_t experts, int64_t chosen,
+          const Choice& choose, DType type = DType::kF32)
+      : n(tokens), h(hidden), i(inner), e(experts), k(chosen), t(type) {
+    x = Array::random({n, h}, 1, t);
+    dy = Array::random({n, h}, 2, t);
+    up = Array::random({e, i, 2, h}, 3, t, 0.5);
+    down = Array::random({e, h, i}, 4, t, 0.5);
+    weights = Array::random({n, k}, 5);
+    choice = Array({n, k}, DType::kI32);
+    for (int64_t token = 0; token < n; ++token)
+      for (int64_t j = 0; j < k; ++j)
+        choice.set(token * k + j, static_cast<double>(choose(token)[static_cast<size_t>(j)]));
+  }
+};
+
+Choice spread(int64_t experts, int64_t chosen) {
+  return [=](int64_t token) {
+    std::vector<int64_t> out;
+    const int64_t first = token * token * 7 % (experts - chosen + 1);
+    for (int64_t j = 0; j < chosen; ++j) out.push_back(first + j);
+    return out;
+  };
+}
+Choice all_to(std::vector<int64_t> experts) {
+  return [experts](int64_t) { return experts; };
+}
+
+using Numbers = std::vector<double>;
+
+double silu(double g) { return g / (1 + std::exp(-g)); }
+double silu_slope(double g) {
+  const double s = 1 / (1 + std::exp(-g));
+  return s + g * s * (1 - s);
+}
+
+// Computes in double, pair by pair, with the experts [first, last) only.
+struct Reference {
+  Numbers y, dx, dw, dup, ddown, pairs;
+
+  Reference(const Problem& p, int64_t first, int64_t last)
+      : y(size(p.n * p.h)),
+        dx(size(p.n * p.h)),
+        dw(size(p.n * p.k)),
+        dup(size((last - first) * p.i * 2 * p.h)),
+        ddown(size((last - first) * p.h * p.i)),
+        pairs(size(p.n * p.k * p.i * 2)) {
+    for (int64_t row = 0; row < p.n * p.k; ++row) {
+      const auto e = static_cast<int64_t>(p.choice.at(row));
+      if (e >= first && e < last) add(p, row, e, first);
+    }
+  }
+
+ private:
+  static size_t size(int64_t n) { return static_cast<size_t>(n); }
+
+  void add(const Problem& p, int64_t row, int64_t e, int64_t first) {
+    const int64_t token = row / p.k;
+    const double w = p.weights.at(row);
+    for (int64_t m = 0; m < p.i; ++m) {
+      double gate = 0, value = 0, dh = 0;
+      const int64_t pair = (e * p.i + m) * 2 * p.h;
+      for (int64_t f = 0; f < p.h; ++f) {
+        gate += p.x.at(token * p.h + f) * p.up.at(pair + f);
+        value += p.x.at(token * p.h + f) * p.up.at(pair + p.h + f);
+        dh += p.dy.at(token * p.h + f) * p.down.at((e * p.h + f) * p.i + m);
+      }
+      pairs[size((row * p.i + m) * 2)] = gate;
+      pairs[size((row * p.i + m) * 2 + 1)] = value;
+      const double h = silu(gate) * value;
+      dw[size(row)] += h * dh;
+      const double dgate = w * dh * value * silu_slope(gate), dvalue = w * dh * silu(gate);
+      for (int64_t f = 0; f < p.h; ++f) {
+        const int64_t at = token * p.h + f, own = (pair - first * p.i * 2 * p.h) + f;
+        y[size(at)] += w * h * p.down.at((e * p.h + f) * p.i + m);
+        dx[size(at)] += dgate * p.up.at(pair + f) + dvalue * p.up.at(pair + p.h + f);
+        dup[size(own)] += dgate * p.x.at(at);
+        dup[size(own + p.h)] += dvalue * p.x.at(at);
+        ddown[size(((e - first) * p.h + f) * p.i + m)] += w * h * p.dy.at(at);
+      }
+    }
+  }
+};
+
+constexpr int64_t kGuard = 256;  // bytes after a workspace that must stay zero
+
+struct Results {
+  Array y, dx, dw, dup, ddown, pairs;
+};
+
+// Runs the experts [first, last) as a rank that has only these. `given`: the initial value of the
+// weights' gradients, which the kernel adds to.
+Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threads,
+            double given = 0) {
+  const int64_t own = last - first;
+  ExpertsShape s;
+  s.tokens = p.n;
+  s.hidden = p.h;
+  s.inner = p.i;
+  s.experts = own;
+  s.all_experts = p.e;
+  s.chosen = p.k;
+  s.dtype = p.t;
+  s.pairs = saves;
+  Results r = {Array({p.n, p.h}, p.t),
+               Array({p.n, p.h}, p.t),
+               Array::full({p.n, p.k}, 9),
+               Array::full({own, p.i, 2, p.h}, given),
+               Array::full({own, p.h, p.i}, given),
+               Array({p.n, p.k, p.i, 2}, p.t)};
+  ExpertsOperands o;
+  o.x = p.x.data();
+  o.choice = p.choice.as<int32_t>();
+  o.weights = p.weights.as<float>();
+  o.up = p.up.as<std::byte>() + first * p.i * 2 * p.h * size_of(p.t);
+  o.down = p.down.as<std::byte>() + first * p.i * p.h * size_of(p.t);
+  o.first = first;
+  o.pairs = r.pairs.data();
+  o.y = r.y.data();
+  const auto computes = [&] {
+    const CpuExperts experts(s, read_cpu_features(), threads);
+    const Buffer workspace("workspace", experts.workspace_bytes() + kGuard);  // aligned, zero
+    experts.run({.workspace = workspace.data(), .threads = threads}, o);
+    for (int64_t b = 0; b < kGuard; ++b)
+      ASSERT_EQ(workspace.data()[experts.workspace_bytes() + b], std::byte{0});
+  };
+  computes();
+  s.gradient = true;
+  o.dy = p.dy.data();
+  o.dx = r.dx.data();
+  o.d_weights = r.dw.as<float>();
+  o.d_up = r.dup.data();
+  o.d_down = r.ddown.data();
+  o.fresh_up = o.fresh_down = given == 0;
+  computes();
+  return r;
+}
+
+void expect_close(const Results& r, const Reference& w, double bound) {
+  EXPECT_LT(distance(r.y, w.y), bound);
+  EXPECT_LT(distance(r.dx, w.dx), bound);
+  EXPECT_LT(distance(r.dw, w.dw), bound);
+  EXPECT_LT(distance(r.dup, w.dup), bound);
+  EXPECT_LT(distance(r.ddown, w.ddown), bound);
+}
+
+TEST(Experts, AreTheFormula) {
+  const Problem problems[] = {
+      {1, 8, 3, 2, 1, spread(2, 1)},     {5, 16, 7, 4, 2, spread(4, 2)},
+      {67, 24, 10, 8, 3, spread(8, 3)},  {70, 16, 8, 4, 2, all_to({1, 2})},
+      {300, 32, 16, 6, 2, spread(6, 2)}, {40, 16, 8, 3, 3, all_to({0, 1, 2})},
+      {33, 16, 8, 64, 2, spread(64, 2)},
+  };
+  for (const Problem& p : problems)
+    for (const bool saves : {false, true})
+      for (const int threads : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << p.n << " tokens, " << p.e << " experts, " << saves);
+        const Reference wanted(p, 0, p.e);
+        const Results r = run(p, 0, p.e, saves, threads);
+        expect_close(r, wanted, 2e-6);
+        if (saves) {
+          EXPECT_LT(distance(r.pairs, wanted.pairs), 1e-6);
+        }
+      }
+}
+
+TEST(Experts, InHalves) {
+  for (const DType t : {DType::kBF16, DType::kF16}) {
+    const Problem p(90, 32, 16, 4, 2, spread(4, 2), t);
+    const Reference wanted(p, 0, p.e);
+    for (const bool saves : {false, true})
+      expect_close(run(p, 0, p.e, saves, 2), wanted, 3 * tolerance(t));
+  }
+}
+
+TEST(Experts, GradientsOfWeightsAreAddedTo) {
+  const Problem p(20, 16, 8, 4, 2, spread(4, 2));
+  Reference wanted(p, 0, p.e);
+  for (double& x : wanted.dup) x += 3;
+  for (double& x : wanted.ddown) x += 3;
+  const Results r = run(p, 0, p.e, false, 1, 3);
+  EXPECT_LT(distance(r.dup, wanted.dup), 1e-6);
+  EXPECT_LT(distance(r.ddown, wanted.ddown), 1e-6);
+}
+
+// The gradients of an expert without tokens are zeros where they are written.
+TEST(Experts, UnusedOnesHaveZeroGradients) {
+  const Problem p(20, 16, 8, 4, 2, all_to({1, 3}));
+  const Results r = run(p, 0, p.e, false, 1);
+  for (int64_t i = 0; i < p.i * 2 * p.h; ++i) EXPECT_EQ(r.dup.at(i), 0);
+  for (int64_t i = 0; i < p.h * p.i; ++i) EXPECT_EQ(r.ddown.at(2 * p.h * p.i + i), 0);
+}
+
+// The outputs of ranks that divide the experts sum to those of one rank; gradients of weights are
+// bitwise equal.
+TEST(Experts, RanksAddUp) {
+  const Problem p(150, 32, 16, 8, 3, spread(8, 3));
+  const Results all = run(p, 0, 8, false, 1);
+  Numbers y(static_cast<size_t>(all.y.size())), dw(static_cast<size_t>(all.dw.size()));
+  for (int64_t first = 0; first < 8; first += 2) {
+    const Results own = run(p, first, first + 2, false, 1);
+    expect_close(own, Reference(p, first, first + 2), 2e-6);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += own.y.at(static_cast<int64_t>(i));
+    for (size_t i = 0; i < dw.size(); ++i) dw[i] += own.dw.at(static_cast<int64_t>(i));
+    const int64_t n = own.dup.size(), m = own.ddown.size();
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(own.dup.at(i), all.dup.at(first / 2 * n + i));
+    for (int64_t i = 0; i < m; ++i) ASSERT_EQ(own.ddown.at(i), all.ddown.at(first / 2 * m + i));
+  }
+  EXPECT_LT(distance(all.y, y), 1e-6);
+  EXPECT_LT(distance(all.dw, dw), 1e-6);
+}
+
+TEST(Experts, ThreadsDoNotChangeBits) {
+  const Problem p(150, 32, 16, 8, 3, spread(8, 3));
+  for (Array Results::*part : {&Results::y, &Results::dx, &Results::dw, &Results::dup})
+    expect_same_for_any_threads([&](int threads) { return run(p, 0, 8, true, threads).*part; });
+}
+
+// The workspace hardly grows with the number of experts.
+TEST(Experts, WorkspaceIsThatOfATile) {
+  ExpertsShape s{.tokens = 4096,
+                 .hidden = 64,
+                 .inner = 32,
+                 .experts = 8,
+                 .chosen = 2,
+                 .all_experts = 8,
+                 .gradient = true};
+  const CpuFeatures cpu = read_cpu_features();
+  const int64_t few = CpuExperts(s, cpu, 1).workspace_bytes();
+  s.experts = s.all_experts = 64;
+  EXPECT_LT(CpuExperts(s, cpu, 1).workspace_bytes(), few + 64 * 16);
+}
+
+}  // namespace
+}  // namespace tessera::kernels

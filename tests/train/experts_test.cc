@@ -1,0 +1,122 @@
+// Training steps of a mixture of experts: all tokens to one expert, and biases that follow the
+// load.
+#include <cstring>
+
+#include "compile/compile.h"
+#include "tests/train/tiny_run.h"
+
+namespace tessera::train {
+namespace {
+
+// Trains with routers of zeros: all scores are equal, so the first experts get all tokens.
+class ZeroRouters {
+ public:
+  explicit ZeroRouters(const config::RunConfig& c)
+      : source_(batches(c)),
+        world_(comm::self_world()),
+        trainer_(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                 *world_, {}) {
+    trainer_.initialise();
+    for (const checkpoint::StateTensor& t : trainer_.state())
+      if (t.name.ends_with("router.weight"))
+        std::memset(t.data.data, 0, static_cast<size_t>(t.data.bytes()));
+  }
+
+  StepResult step(int64_t number, double rate) { return trainer_.step(number, rate, source_); }
+
+  std::vector<float> biases(int64_t layer) {
+    const std::string name = fmt::format("layer{}.mlp.router.bias", layer);
+    for (const checkpoint::StateTensor& t : trainer_.state()) {
+      if (t.name != name) continue;
+      EXPECT_EQ(t.dtype, DType::kF32);
+      return {t.data.f32(), t.data.f32() + t.data.elements()};
+    }
+    ADD_FAILURE() << "there is no " << name;
+    return {};
+  }
+
+ private:
+  data::BatchSource source_;
+  std::unique_ptr<comm::World> world_;
+  Trainer trainer_;
+};
+
+config::RunConfig of_experts(int64_t chosen) {
+  config::RunConfig c = tiny(model::Family::kMixtral);
+  c.model.experts_per_token = chosen;
+  return c;
+}
+
+// Buffers do not depend on the choice, and no token is dropped.
+TEST(Experts, AllTokensToOneExpertTrain) {
+  config::RunConfig c = of_experts(1);
+  c.model.router.balance_loss = 0.1;
+  ZeroRouters run(c);
+  const StepResult first = run.step(1, 1e-3);
+  ASSERT_TRUE(first.finite && first.router);
+  EXPECT_DOUBLE_EQ(first.router->busiest, 8);  // one of 8 experts has all tokens
+  // Scores are 1/8 each: E · Σ n/N · P = 1 in each of two layers.
+  EXPECT_NEAR(first.router->loss, 2 * 0.1, 1e-6);
+  const StepResult second = run.step(2, 1e-3);
+  EXPECT_TRUE(second.finite);
+  EXPECT_LT(second.loss, first.loss);
+}
+
+TEST(Experts, RecomputationReportsLossesOfRoutersOnce) {
+  config::RunConfig c = of_experts(1);
+  c.model.router.balance_loss = 0.1;
+  c.layout.recompute = "full";
+  for (const compile::AgainKind again : {compile::AgainKind::kNeeded, compile::AgainKind::kWhole}) {
+    c.compiler.again = again;
+    const StepResult r = ZeroRouters(c).step(1, 0);
+    ASSERT_TRUE(r.router);
+    EXPECT_DOUBLE_EQ(r.router->busiest, 8);
+    EXPECT_NEAR(r.router->loss, 2 * 0.1, 1e-6);
+  }
+}
+
+TEST(Experts, AModelWithoutExpertsHasNoFiguresOfRouters) {
+  ZeroRouters run(tiny(model::Family::kLlama));
+  EXPECT_FALSE(run.step(1, 1e-3).router);
+}
+
+// b −= rate · sign(load − mean), and the update does not depend on the learning rate. Two
+// micro-batches of two sequences: the load is that of the whole batch.
+TEST(Experts, BiasesFollowTheLoad) {
+  config::RunConfig c = of_experts(1);
+  c.model.router.bias = true;
+  c.model.router.bias_rate = 0.25;
+  ZeroRouters run(c);
+  EXPECT_EQ(run.biases(0), std::vector<float>(8, 0));
+  run.step(1, 0);  // all tokens to expert 0
+  std::vector<float> expected(8, 0.25f);
+  expected[0] = -0.25f;
+  for (const int64_t layer : {0, 1}) EXPECT_EQ(run.biases(layer), expected) << layer;
+  run.step(2, 0);  // all tokens to expert 1, the first of the others
+  for (float& b : expected) b += 0.25f;
+  expected[1] = 0;
+  EXPECT_EQ(run.biases(1), expected);
+}
+
+// Biases are f32 in every precision, so that steps of any size change them.
+TEST(Experts, BiasesAreF32) {
+  config::RunConfig c = of_experts(2);
+  c.precision = compile::Precision::kBf16;
+  c.model.router.bias = true;
+  ZeroRouters run(c);
+  EXPECT_TRUE(run.step(1, 1e-3).finite);
+  for (const float b : run.biases(1)) EXPECT_TRUE(b == 0 || std::abs(b) == 1e-3f) << b;
+}
+
+// The gradient norm does not include the biases.
+TEST(Experts, TheGradientNormIsWithoutBiases) {
+  config::RunConfig c = of_experts(2);
+  const Curve without = run(c, 1);
+  c.model.router.bias = true;
+  const Curve with = run(c, 1);
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.norms, without.norms);
+}
+
+}  // namespace
+}  // namespace tessera::train
