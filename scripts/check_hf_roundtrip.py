@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random tiny GPT-NeoX, GPT-2, LLaMA, Qwen2 and Mixtral models, saved by transformers, through `tessera checkpoint import`
+"""Random tiny models of all families of decoders, saved by transformers, through `tessera checkpoint import`
 and `export`: every tensor must keep its bytes, and transformers must load the result and compute
 the same logits.
 
@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import torch
+import transformers
 from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
                           GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
@@ -48,6 +49,22 @@ def qwen2(**given):
     return Qwen2ForCausalLM(Qwen2Config(**(sizes | given)))
 
 
+def decoder(kind):
+    """A maker of small models of a family like LLaMA."""
+    def make(**given):
+        sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+                     num_key_value_heads=2, intermediate_size=56, max_position_embeddings=32,
+                     bos_token_id=0, eos_token_id=0, pad_token_id=None)
+        model = getattr(transformers, kind.removesuffix("Text") + "ForCausalLM")
+        return model(getattr(transformers, kind + "Config")(**(sizes | given)))
+    return make
+
+
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0, 2.5],
+            "long_factor": [2.0, 3.0, 4.0, 5.0]}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+GEMMA3_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0}}
 def mixtral(**given):
     sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, intermediate_size=56, num_local_experts=4,
@@ -79,6 +96,37 @@ CASES = {
     "llama in many files": (llama, {}, "f32"),
     "qwen2": (qwen2, {}, "f32"),
     "qwen2 bf16, tied": (qwen2, dict(tie_word_embeddings=True), "bf16"),
+    "qwen2, windows in the last layers": (qwen2, dict(use_sliding_window=True, sliding_window=5,
+                                                      max_window_layers=1), "f32"),
+    "llama, yarn": (llama, dict(rope_scaling=YARN), "f32"),
+    "llama, linear": (llama, dict(rope_scaling={"rope_type": "linear", "factor": 3.0}), "f32"),
+    "llama, dynamic": (llama, dict(rope_scaling={"rope_type": "dynamic", "factor": 3.0}), "f32"),
+    "mistral, a window": (decoder("Mistral"), dict(sliding_window=5), "f32"),
+    "mistral bf16, wide heads, all seen": (decoder("Mistral"),
+                                           dict(sliding_window=None, head_dim=12), "bf16"),
+    "smollm3": (decoder("SmolLM3"), dict(no_rope_layers=[0, 1, 0]), "f32"),
+    "smollm3 untied, windows": (decoder("SmolLM3"), dict(
+        tie_word_embeddings=False, use_sliding_window=True, sliding_window=5,
+        no_rope_layer_interval=2), "f32"),
+    "phi3, groups of heads": (decoder("Phi3"), dict(sliding_window=5), "f32"),
+    "phi3 bf16, half of each head": (decoder("Phi3"), dict(partial_rotary_factor=0.5), "bf16"),
+    "phi3 in many files, longrope": (decoder("Phi3"), dict(
+        rope_scaling=LONGROPE, original_max_position_embeddings=8), "f32"),
+    "qwen3": (decoder("Qwen3"), dict(head_dim=16), "f32"),
+    "qwen3 bf16, tied, windows by layer": (decoder("Qwen3"), dict(
+        head_dim=8, tie_word_embeddings=True, use_sliding_window=True, sliding_window=5,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]), "bf16"),
+    "olmo2": (decoder("Olmo2"), {}, "f32"),
+    "olmo2 in many files": (decoder("Olmo2"), dict(num_key_value_heads=4), "f32"),
+    "gemma2": (decoder("Gemma2"), dict(head_dim=12, sliding_window=5, query_pre_attn_scalar=9),
+               "f32"),
+    "gemma2 bf16, no caps": (decoder("Gemma2"), dict(
+        head_dim=12, attn_logit_softcapping=None, final_logit_softcapping=None,
+        tie_word_embeddings=False, hidden_activation="gelu"), "bf16"),
+    "gemma3": (decoder("Gemma3Text"), dict(head_dim=12, sliding_window=5), "f32"),
+    "gemma3, two rotaries": (decoder("Gemma3Text"), dict(
+        head_dim=12, sliding_window=5, rope_parameters=GEMMA3_ROPES, final_logit_softcapping=2.0,
+        layer_types=["sliding_attention", "full_attention", "full_attention"]), "f32"),
     "mixtral": (mixtral, {}, "f32"),
     "mixtral bf16, one expert per token": (mixtral, dict(num_experts_per_tok=1), "bf16"),
 }

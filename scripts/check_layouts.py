@@ -68,7 +68,8 @@ CONTINUED_LOSS = 3e-5
 # Optimizers whose steps are as small as a gradient that is but a rounding, given a large epsilon.
 # The others may take its sign.
 EXACT_SIZES = ("adamw", "adafactor", "sgd")
-FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral"]
+FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
+            "olmo2", "gemma2", "gemma3"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 
 
@@ -93,8 +94,9 @@ def draw_model(rng, tensor, chunks, family=None):
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
-    if family in ("llama", "qwen2", "mixtral"):
-        few = [n for n in (1, 2) if n < tensor]  # so that each is on several ranks
+    if family not in ("gpt2", "neox", "t5"):
+        # So that each is on several ranks, which a norm over all heads does not work with.
+        few = [n for n in (1, 2) if n < tensor and family != "olmo2"]
         model["kv_heads"] = rng.choice(few) if few and rng.random() < 0.4 else kv_heads
     if family == "t5":
         encoder = rng.randint(1, model["layers"] - 1)
@@ -104,6 +106,7 @@ def draw_model(rng, tensor, chunks, family=None):
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
     if family == "mixtral":
         model.update(draw_experts(rng, model))
+    model.update(FEATURES.get(family, {}))
     model.update(draw_kinds(rng, model))
     return {f"model.{key}": value for key, value in model.items()}
 
@@ -123,13 +126,23 @@ def draw_experts(rng, model):
             **{f"router.{key}": value for key, value in router.items()}}
 
 
+# What families compute beside their defaults, in sizes that change the results.
+FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_share": 0.5},
+            "gemma2": {"attention_soft_cap": 0.5, "logit_soft_cap": 2, "attention_scalar": 3},
+            "gemma3": {"window": 7, "window_layers": [0], "window_rotary_base": 100,
+                       "rotary_scale.kind": "linear", "rotary_scale.factor": 4}}
+
+
 def draw_kinds(rng, model):
-    """Layers of several kinds, now and then: some without rotary embedding, some of another width."""
+    """Layers of several kinds, now and then: some without rotary embedding, with a window, or of
+    another width."""
     some = [layer for layer in range(model["layers"]) if rng.random() < 0.4]
     if not some or model["family"] == "t5" or rng.random() < 0.6:
         return {}
     if model["family"] != "gpt2" and rng.random() < 0.5:
         return {"no_rope_layers": some}
+    if rng.random() < 0.5:
+        return {"window": rng.randint(1, 20), "window_layers": some}
     return {"wide_layers": some, "wide_feed_forward": 24 * rng.randint(1, 8)}
 
 

@@ -4,7 +4,8 @@
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
 
-For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type and four T5- and mT5-type ones
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, ten of the
+families Mistral, SmolLM3, Phi-3, Qwen3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
 (where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
@@ -39,9 +40,32 @@ import parity_reference as reference
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
+# The keys of a run file for reference.DECODERS.
+LIKE_LLAMA, WINDOW = "feed_forward: 336, norm_epsilon: 1.0e-5", TOKENS // 4
+DECODERS = {
+    "mistral": f"family: mistral, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, window: {WINDOW}",
+    "mistral-yarn": f"family: mistral, {LIKE_LLAMA}, rotary_scale: {{ kind: yarn, factor: 4, low: 1, "
+                    f"high: 32, context: {TOKENS // 4} }}",
+    "smollm3": f"family: smollm3, {LIKE_LLAMA}, kv_heads: 4, no_rope_layers: [3]",
+    "smollm3-window": f"family: smollm3, {LIKE_LLAMA}, kv_heads: 1, no_rope_layers: [1, 2], "
+                      f"window: {WINDOW}, window_layers: [1, 2], "
+                      "rotary_scale: { kind: linear, factor: 4 }",
+    "phi3": f"family: phi3, {LIKE_LLAMA}, kv_heads: 4, rotary_share: 0.5, window: {WINDOW}",
+    "phi3-longrope": f"family: phi3, {LIKE_LLAMA}, rotary_scale: {{ kind: longrope, factor: 2, "
+                     f"context: {TOKENS // 2}, short_factors: {[1.0] * 8}, "
+                     f"long_factors: {[1.0 + 0.5 * i for i in range(8)]} }}",
+    "qwen3": f"family: qwen3, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rotary_base: 10000, "
+             f"window: {WINDOW}, window_layers: [2, 3]",
+    "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rotary_base: 10000",
+    "gemma2": f"family: gemma2, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
+              f"window: {WINDOW}, window_layers: [0, 2], attention_soft_cap: 0.5, logit_soft_cap: 2",
+    "gemma3": f"family: gemma3, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
+              f"window: {WINDOW}, window_layers: [0, 2], rotary_base: 20000, "
+              "rotary_scale: { kind: linear, factor: 4 }, window_rotary_base: 500",
+}
 STEPS, LONG_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "mixtral", *reference.T5S)
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "mixtral", *reference.DECODERS, *reference.T5S)
 ADAMW = ("kind: adamw, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8, weight_decay: 0.1, clip_norm: 1.0, "
          f"learning_rate: {LEARNING_RATE}")
 ADAFACTOR_RATE = 0.01
@@ -101,7 +125,7 @@ def run_tessera(options, *arguments, ranks=()):
 def tokenizer_name(family):
     if encodes(family):
         return "spiece.model"
-    return "qwen2.json" if family == "qwen2" else "tokenizer.json"
+    return "qwen2.json" if family in ("qwen2", "qwen3") else "tokenizer.json"
 
 
 def train_name(family):
@@ -115,7 +139,7 @@ def corpus(options, work):
         if train.with_suffix(".idx").exists():
             continue  # kept from a run before
         more = ["--kind", "unigram", "--sentinels", SENTINELS] if encodes(family) else []
-        more += ["--words", "qwen2"] if family == "qwen2" else []
+        more += ["--words", "qwen2"] if tokenizer_name(family) == "qwen2.json" else []
         run_tessera(options, "tokenizer", "train", "--force", "--vocabulary", VOCABULARY, *more,
                     "--out", tokenizer, options.text)
         run_tessera(options, "data", "build", "--tokenizer", tokenizer, "--split", "paragraphs",
@@ -144,7 +168,7 @@ def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
         "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
         "mixtral": "family: mixtral, feed_forward: 336, kv_heads: 4, experts: 4",
-        "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
+        **DECODERS, "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]
     t5 = encodes(family)
@@ -170,6 +194,7 @@ def our_batches(options, run, steps):
     """The token ids of the global batch of steps 1 … `steps`: [steps][B, T+1]."""
     batches = []
     for step in range(1, steps + 1):
+        # The model that the run starts from is made later.
         answer = json.loads(run_tessera(options, "data", "explain", run, "checkpoint.from=", "--step",
                                         step, "--json"))
         column = {key: torch.tensor([s[key] for s in answer["samples"]])

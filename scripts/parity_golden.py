@@ -261,6 +261,7 @@ def optimizers(cases):
 
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)
 MIXTRAL = dict(layers=2, hidden=32, heads=4, vocabulary=281, context=32)
+DECODERS = ("mistral", "smollm3-window", "phi3-longrope", "qwen3", "olmo2", "gemma2", "gemma3")
 
 
 def model_files(folder, family, sizes):
@@ -346,6 +347,12 @@ def pair_files(folder, family):
                    {"source": source, "labels": labels})
 
 
+def decoder_files(folder):
+    for family in DECODERS:
+        torch.manual_seed(SEED)  # whatever was sampled before
+        model_files(folder, family, QWEN2)
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "tests" / "golden"
@@ -370,6 +377,7 @@ def main():
     model_files(folder, "qwen2", QWEN2)
     torch.manual_seed(SEED)
     model_files(folder, "mixtral", MIXTRAL)
+    decoder_files(folder)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{folder}: {len(cases.tensors)} tensors of ops, {total / 2**20:.2f} MiB in all")
 

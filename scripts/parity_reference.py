@@ -6,14 +6,17 @@ rotary embedding are computed in double.
 """
 import contextlib
 import copy
+import dataclasses
 import math
 
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+import transformers
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
                           LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, MT5Config,
                           MT5ForConditionalGeneration, Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.optimization import Adafactor
 from transformers.utils import logging
 
@@ -30,6 +33,55 @@ LLAMAS = {
         rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                       "high_freq_factor": 4.0, "original_max_position_embeddings": context // 2}),
     "llama-tied": lambda heads, context: dict(num_key_value_heads=1, tie_word_embeddings=True),
+}
+
+
+def layers_of(pattern):
+    """One letter per layer: s slides over a window, f attends to all."""
+    return ["sliding_attention" if letter == "s" else "full_attention" for letter in pattern]
+
+
+@dataclasses.dataclass
+class Sizes:
+    layers: int
+    heads: int
+    head: int  # hidden / heads
+    context: int
+
+
+# Families built like LLaMA: the name of transformers' classes, and the keys that a config has
+# in addition to the sizes. Sizes are such that each feature changes the result: windows shorter
+# than the text, a first context that it exceeds, caps that bend scores.
+DECODERS = {
+    "mistral": ("Mistral", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=24, sliding_window=z.context // 4)),
+    "mistral-yarn": ("Mistral", lambda z: dict(
+        num_key_value_heads=z.heads, sliding_window=None, rope_theta=10000.0,
+        rope_scaling={"rope_type": "yarn", "factor": 4.0,
+                      "original_max_position_embeddings": z.context // 4})),
+    "smollm3": ("SmolLM3", lambda z: dict(num_key_value_heads=z.heads // 2)),
+    "smollm3-window": ("SmolLM3", lambda z: dict(
+        num_key_value_heads=1, no_rope_layers=[1, 0, 0, 1][:z.layers], use_sliding_window=True,
+        sliding_window=z.context // 4, rope_scaling={"rope_type": "linear", "factor": 4.0})),
+    "phi3": ("Phi3", lambda z: dict(
+        num_key_value_heads=z.heads // 2, partial_rotary_factor=0.5, sliding_window=z.context // 4)),
+    "phi3-longrope": ("Phi3", lambda z: dict(
+        num_key_value_heads=z.heads, original_max_position_embeddings=z.context // 2,
+        rope_scaling={"rope_type": "longrope", "short_factor": [1.0] * (z.head // 2),
+                      "long_factor": [1.0 + 0.5 * i for i in range(z.head // 2)]})),
+    "qwen3": ("Qwen3", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=32, use_sliding_window=True,
+        sliding_window=z.context // 4, max_window_layers=z.layers // 2)),
+    "olmo2": ("Olmo2", lambda z: dict(num_key_value_heads=z.heads // 2)),
+    "gemma2": ("Gemma2", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=24, query_pre_attn_scalar=20,
+        sliding_window=z.context // 4, attn_logit_softcapping=0.5, final_logit_softcapping=2.0)),
+    "gemma3": ("Gemma3Text", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=24, query_pre_attn_scalar=20,
+        sliding_window=z.context // 4, layer_types=layers_of("sfsf"[:z.layers]),
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+                         "full_attention": {"rope_type": "linear", "factor": 4.0,
+                                            "rope_theta": 20000.0}})),
 }
 
 
@@ -105,10 +157,20 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             intermediate_size=8 * hidden // 3 // 8 * 8, num_local_experts=4, num_experts_per_tok=2,
             max_position_embeddings=context, rms_norm_eps=1e-5, sliding_window=None,
             attn_implementation="sdpa", experts_implementation="eager"))
+    elif family in DECODERS:
+        name, more = DECODERS[family]
+        config = getattr(transformers, name + "Config")
+        kind = getattr(transformers, name.removesuffix("Text") + "ForCausalLM")
+        model = kind(config(
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+            num_attention_heads=heads, intermediate_size=8 * hidden // 3 // 8 * 8,
+            max_position_embeddings=context, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
+            pad_token_id=None, **more(Sizes(layers, heads, hidden // heads, context))))
     elif family in T5S:
         model = make_t5(family, layers, hidden, heads, vocabulary)
     else:
-        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, mixtral, {', '.join((*T5S, *LLAMAS))}")
+        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, mixtral, "
+                         f"{', '.join((*T5S, *LLAMAS, *DECODERS))}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -138,6 +200,34 @@ def _rotary_in_double(self, x, position_ids):
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
+def _kept_rotary_in_double(self, x, position_ids, layer_type=None):
+    """With the frequencies as they are, which transformers computes in float32."""
+    prefix = "" if layer_type is None else layer_type + "_"
+    frequencies = getattr(self, prefix + "inv_freq")
+    scale = getattr(self, prefix + "attention_scaling")
+    if self.rope_type == "longrope":  # frequencies by the length of the text
+        frequencies, scale = ROPE_INIT_FUNCTIONS["longrope"](
+            self.config, seq_len=int(position_ids.max()) + 1)
+    angles = position_ids[..., None].double() * frequencies.double()
+    angles = torch.cat((angles, angles), dim=-1)
+    return (angles.cos() * scale).to(x.dtype), (angles.sin() * scale).to(x.dtype)
+
+
+def _rms_norm_around_one_in_double(self, x):
+    return (1 + self.weight) * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps))
+
+
+_softmax = F.softmax
+
+
+def _softmax_in_its_type(x, dim=None, _stacklevel=3, dtype=None):
+    """Softmax in float64 where scores are; transformers asks for float32 of all."""
+    return _softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+
+F.softmax = _softmax_in_its_type
+
+
 def _rms_norm_in_double(self, x):
     return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
@@ -155,8 +245,13 @@ def double_copy(model):
         if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding",
                                        "Qwen2RotaryEmbedding", "MixtralRotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
-        if type(module).__name__ in ("LlamaRMSNorm", "MixtralRMSNorm", "Qwen2RMSNorm", "T5LayerNorm",
-                                       "MT5LayerNorm"):
+        name = type(module).__name__
+        if name.removesuffix("RotaryEmbedding") in ("Mistral", "SmolLM3", "Phi3", "Qwen3", "Olmo2",
+                                                    "Gemma2", "Gemma3"):
+            module.forward = _kept_rotary_in_double.__get__(module)
+        if name.startswith("Gemma") and name.endswith("RMSNorm"):
+            module.forward = _rms_norm_around_one_in_double.__get__(module)
+        elif name.endswith("RMSNorm") or name in ("T5LayerNorm", "MT5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
         if type(module).__name__ == "MixtralTopKRouter":
             module.forward = _route_in_double.__get__(module)

@@ -179,6 +179,10 @@ void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& plac
   read_list(tree, value, place);
 }
 
+void read_value(const Tree& tree, std::vector<double>& value, const Place& place) {
+  read_list(tree, value, place);
+}
+
 int read_enum(const Tree& tree, std::string_view names, const Place& place) {
   const std::vector<std::string> entries = split(names, '|');
   const std::string wanted = fmt::format("one of {}", fmt::join(entries, ", "));
@@ -189,17 +193,20 @@ int read_enum(const Tree& tree, std::string_view names, const Place& place) {
   return static_cast<int>(it - entries.begin());
 }
 
-Tree write_value(const std::vector<std::string>& x) {
+namespace {
+
+template <class T>
+Tree write_list(const std::vector<T>& x) {
   Tree t = Tree::list();
-  for (const std::string& s : x) t.push(Tree(s));
+  for (const T& each : x) t.push(Tree(each));
   return t;
 }
 
-Tree write_value(const std::vector<int64_t>& x) {
-  Tree t = Tree::list();
-  for (const int64_t i : x) t.push(Tree(i));
-  return t;
-}
+}  // namespace
+
+Tree write_value(const std::vector<std::string>& x) { return write_list(x); }
+Tree write_value(const std::vector<int64_t>& x) { return write_list(x); }
+Tree write_value(const std::vector<double>& x) { return write_list(x); }
 
 std::string enum_name(std::string_view names, int i) {
   const std::vector<std::string> entries = split(names, '|');

@@ -9,10 +9,10 @@
 //
 // Run files, the command line, `config explain`, checkpoint headers and the documentation all use
 // that list. A number may have a range as a fourth argument: visit("p", self.p, "…",
-// between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings or
-// integers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found by
-// argument-dependent lookup), a struct with its own fields(), or any type with these functions in
-// its namespace:
+// between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings,
+// integers or numbers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found
+// by argument-dependent lookup), a struct with its own fields(), or any type with these functions
+// in its namespace:
 //   void read_value(const Tree&, T&, const Place&)
 //   Tree write_value(const T&)
 //   std::string type_name(const T&)
@@ -51,6 +51,7 @@ void read_value(const Tree& tree, double& value, const Place& place);   // finit
 void read_value(const Tree& tree, std::string& value, const Place& place);
 void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
 void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<double>& value, const Place& place);
 int read_enum(const Tree& tree, std::string_view names, const Place& place);
 
 inline Tree write_value(bool x) { return Tree(x); }
@@ -59,6 +60,7 @@ inline Tree write_value(double x) { return Tree(x); }
 inline Tree write_value(const std::string& x) { return Tree(x); }
 Tree write_value(const std::vector<std::string>& x);
 Tree write_value(const std::vector<int64_t>& x);
+Tree write_value(const std::vector<double>& x);
 
 inline std::string type_name(bool) { return "true | false"; }
 inline std::string type_name(int64_t) { return "integer"; }
@@ -66,6 +68,7 @@ inline std::string type_name(double) { return "number"; }
 inline std::string type_name(const std::string&) { return "text"; }
 inline std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
 inline std::string type_name(const std::vector<int64_t>&) { return "list of integers"; }
+inline std::string type_name(const std::vector<double>&) { return "list of numbers"; }
 
 // Returns the i-th name of "first|second|…".
 std::string enum_name(std::string_view names, int i);

@@ -177,6 +177,19 @@ FillPiece transposed(std::span<const std::byte> from, DType from_type, const Sha
   };
 }
 
+FillPiece joined(std::vector<FillPiece> parts, std::vector<int64_t> elements, int64_t bytes) {
+  CHECK(parts.size() == elements.size(), "{} parts, {} sizes", parts.size(), elements.size());
+  if (parts.size() == 1) return parts[0];
+  return [=](int64_t first, int64_t count, std::byte* out) {
+    int64_t begin = 0;
+    for (size_t i = 0; i < parts.size(); begin += elements[i++]) {
+      const int64_t from = std::max(first, begin);
+      const int64_t to = std::min(first + count, begin + elements[i]);
+      if (from < to) parts[i](from - begin, to - from, out + (from - first) * bytes);
+    }
+  };
+}
+
 void release_pages(std::span<const std::byte> mapped) {
   const uintptr_t page = ::sysconf(_SC_PAGESIZE);
   const auto at = reinterpret_cast<uintptr_t>(mapped.data());

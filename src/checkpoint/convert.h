@@ -40,6 +40,10 @@ void copy_permuted(const std::byte* from, const Shape& shape, std::span<const in
 FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
                      std::vector<int> axes, DType to_type);
 
+// Fills with several one after another, of `elements` elements each, which have `bytes` bytes in
+// what is filled.
+FillPiece joined(std::vector<FillPiece> parts, std::vector<int64_t> elements, int64_t bytes);
+
 // ---- Memory of mapped files.
 
 // Releases the pages that are entirely inside these bytes of a mapped file. The next access reads

@@ -17,6 +17,7 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stored_model.h"
+#include "model/check_model.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
@@ -56,36 +57,66 @@ bool is_first_rows(const model::HfTensor& part, const Shape& tensor) {
          std::all_of(part.begin.begin(), part.begin.end(), [](int64_t at) { return at == 0; });
 }
 
-std::vector<std::string> write_weights(CheckpointReader& reader,
-                                       const std::vector<model::HfTensor>& names,
-                                       const Path& folder, const HfExportOptions& options) {
-  const auto stored = stored_weights(reader, names);
-  std::vector<SafetensorsPlan> plans;
-  for (const model::HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
-  std::vector<std::byte> gathered;  // a tensor that is stored in several pieces, or a part of one
-  std::span<const std::byte> last;  // the mapped bytes of the previous tensor
-  const auto fill = [&](size_t i) {
-    const StoredTensor& t = *stored[i];
-    const Shape part = names[i].part();
-    // The reads of the previous tensor are checked and its pages released, so the export of a large
-    // model does not fill memory with mapped pages.
+// Fills the tensors of an export, one of theirs at a time, in bounded memory.
+class ExportedWeights {
+ public:
+  ExportedWeights(CheckpointReader& reader, const std::vector<model::HfTensor>& names, DType dtype)
+      : reader_(reader), names_(names), stored_(stored_weights(reader, names)), dtype_(dtype) {}
+
+  FillPiece fill(std::span<const model::HfTensor> parts) {
+    // The pages of the tensor before are checked and released, so the export of a large model does
+    // not fill memory with mapped pages.
     require_mapped_reads();
-    release_pages(last);
-    std::span<const std::byte> bytes = last = {};
+    for (const std::span<const std::byte> bytes : mapped_) release_pages(bytes);
+    mapped_.clear();
+    gathered_.resize(parts.size());
+    std::vector<FillPiece> fills;
+    std::vector<int64_t> elements;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      fills.push_back(fill(parts[i], gathered_[i]));
+      elements.push_back(parts[i].view.elements());
+    }
+    return joined(std::move(fills), std::move(elements), size_of(dtype_));
+  }
+
+ private:
+  // `gathered` receives a tensor that is stored in several pieces, or a part of one.
+  FillPiece fill(const model::HfTensor& name, std::vector<std::byte>& gathered) {
+    const StoredTensor& t = *stored_[&name - names_.data()];
+    const Shape part = name.part();
+    std::span<const std::byte> bytes;
     const size_t part_bytes = part.elements() * size_of(t.dtype);
     // A tensor stored in one piece is read from the mapped file without a copy. If only its first
     // rows are exported (a padded vocabulary), they are a prefix of its bytes.
-    if (t.pieces.size() == 1 && is_first_rows(names[i], t.shape)) {
-      last = reader.whole(t);
-      bytes = last.first(part_bytes);
+    if (t.pieces.size() == 1 && is_first_rows(name, t.shape)) {
+      mapped_.push_back(reader_.whole(t));
+      bytes = mapped_.back().first(part_bytes);
     } else {
       gathered.resize(part_bytes);
-      reader.read(t.name, names[i].begin, names[i].end(), {gathered.data(), t.dtype, part});
+      reader_.read(t.name, name.begin, name.end(), {gathered.data(), t.dtype, part});
       bytes = gathered;
     }
-    return transposed(bytes, t.dtype, part, model::inverse(names[i].axes), options.dtype);
-  };
-  auto written = write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
+    return transposed(bytes, t.dtype, part, model::inverse(name.axes), dtype_);
+  }
+
+  CheckpointReader& reader_;
+  const std::vector<model::HfTensor>& names_;
+  std::vector<const StoredTensor*> stored_;
+  DType dtype_;
+  std::vector<std::vector<std::byte>> gathered_;
+  std::vector<std::span<const std::byte>> mapped_;
+};
+
+std::vector<std::string> write_weights(CheckpointReader& reader,
+                                       const std::vector<model::HfTensor>& names,
+                                       const Path& folder, const HfExportOptions& options) {
+  const auto groups = model::by_theirs(names);
+  std::vector<SafetensorsPlan> plans;
+  for (const auto& group : groups)
+    plans.push_back({group[0].theirs, options.dtype, group[0].their_shape});
+  ExportedWeights weights(reader, names, options.dtype);
+  auto written = write_safetensors_folder(folder, plans, options.max_file_bytes,
+                                          [&](size_t i) { return weights.fill(groups[i]); });
   require_mapped_reads();
   return written;
 }
@@ -167,6 +198,21 @@ std::vector<std::string> unsaid_dropout(const model::ModelConfig& model) {
   return unsaid;
 }
 
+// Throws Error if transformers' class would not compute the model: writes the config, reads it back
+// and compares the two.
+void require_expressible(const model::ModelConfig& model, const Path& checkpoint) {
+  model::ModelConfig back = model::model_from_hf_config(
+      model::hf_config_of_model(model, std::nullopt, DType::kF32), "config.json");
+  if (model.tied_embeddings) model::tie_missing_head(back);
+  for (const Change& c : differences(tessera::to_tree(model::comparable(model)),
+                                     tessera::to_tree(model::comparable(back))))
+    if (c.path != "vocabulary" && model::changes_model(c.path, model.family))
+      throw Error(
+          "{}: has model.{} = {}, which transformers' class for family {} cannot express (it would "
+          "compute {}). Export is not supported for this model; use Tessera's eval and generate.",
+          checkpoint.string(), c.path, c.before, name_of_entry(model.family), c.after);
+}
+
 // The temporary folder of an export. The destructor removes it unless put() has renamed it.
 class PartFolder {
  public:
@@ -224,16 +270,10 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         checkpoint.string(), checkpoint.string());
   HfExport result;
   const model::ModelConfig stored = stored_model(reader);
-  if (!stored.no_rope_layers.empty() || !stored.wide_layers.empty() || !stored.dense_layers.empty())
-    throw Error(
-        "{}: its layers are of several kinds (model.no_rope_layers, model.wide_layers, "
-        "model.dense_layers), which transformers' class for family {} cannot express. Export is "
-        "not "
-        "supported for this model; use Tessera's eval and generate.",
-        checkpoint.string(), name_of_entry(stored.family));
+  require_expressible(stored, checkpoint);
   result.model = without_padding(stored, options.tokenizer_vocabulary);
   const auto names = exported_tensors(stored, result.model);
-  result.tensors = std::ssize(names);
+  result.tensors = std::ssize(model::by_theirs(names));
   for (const model::HfTensor& t : names) result.parameters += t.part().elements();
 
   // From here on, files are written, in a folder with a temporary name.

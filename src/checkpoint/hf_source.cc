@@ -138,8 +138,10 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
     p.end = m.names.end();
-    p.bytes = std::ssize(m.found.bytes);
-    out.pieces.back().push_back({m.found.bytes, m.names.view, std::move(m.names.axes)});
+    const std::span<const std::byte> bytes = m.found.bytes.subspan(
+        m.names.their_begin() * size_of(type), m.names.view.elements() * size_of(type));
+    p.bytes = std::ssize(bytes);
+    out.pieces.back().push_back({bytes, m.names.view, std::move(m.names.axes)});
   }
 }
 
@@ -174,11 +176,7 @@ HfSource open_hf(const Path& folder) {
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const model::FamilyRule& family = model::rule_of(out.model.family);
   // In some families, files without an LM head mean that it is tied to the embedding.
-  if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
-      !out.files->find(std::string(family.hf_head))) {
-    out.model.tied_embeddings = true;
-    out.model.scaled_head = false;
-  }
+  if (!out.files->find(std::string(family.hf_head))) model::tie_missing_head(out.model);
   check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
   out.header = header_of(out.model, said, folder);

@@ -6,8 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "base/config.h"
 #include "base/error.h"
-#include "model/hf_names.h"
+#include "model/family.h"
 
 namespace tessera::compile {
 namespace {
@@ -128,6 +129,7 @@ void check_layout(const model::ModelConfig& model, const Layout& layout, const B
 // Where tensor ranks share key/value heads, a weight of the layout is made of rows of the published
 // one (Value::whole). Adapters and factored moments work on the published matrix.
 bool can_copy_heads(const CompileRequest& r) {
+  if (!model::rule_of(r.model.family).copies_heads) return false;
   const auto factors = [](const OptimizerPolicy& o) { return traits_of(o.kind).factored; };
   return r.adapters.rank == 0 && !factors(r.optimizer) &&
          std::none_of(r.groups.begin(), r.groups.end(),
@@ -136,13 +138,16 @@ bool can_copy_heads(const CompileRequest& r) {
 
 void check_head_copies(const CompileRequest& r) {
   if (head_copies(r.model, r.layout) == 1 || can_copy_heads(r)) return;
-  const bool adapters = r.adapters.rank > 0;
+  const bool adapters = r.adapters.rank > 0, family = !model::rule_of(r.model.family).copies_heads;
+  const std::string what = family     ? fmt::format("family {}", name_of_entry(r.model.family))
+                           : adapters ? "lora"
+                                      : "optimizer.kind: adafactor";
   throw Error(
       "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
       "values, which {} does not work with. Possible here: tensor = {}{}.",
-      r.layout.tensor, model::key_value_heads(r.model), head_copies(r.model, r.layout),
-      adapters ? "lora" : "optimizer.kind: adafactor", divisors(model::key_value_heads(r.model)),
-      adapters ? "" : "; or another optimizer");
+      r.layout.tensor, model::key_value_heads(r.model), head_copies(r.model, r.layout), what,
+      divisors(model::key_value_heads(r.model)),
+      adapters || family ? "" : "; or another optimizer");
 }
 
 }  // namespace tessera::compile

@@ -158,6 +158,12 @@ void check_objective(const DataSection& d, const model::ModelConfig& model, KeyE
   if (d.documents_apart && encodes)
     errors.add("data.documents_apart", "= true, but family {} reads one text per row. Remove it.",
                name_of_entry(model.family));
+  else if (d.documents_apart && model.rotary_scale.kind == model::RotaryKind::kLongrope &&
+           d.sequence_length > model.rotary_scale.context)
+    errors.add("data.documents_apart",
+               "= true is not supported by rotary_scale.kind = longrope in sequences longer than "
+               "rotary_scale.context = {}: its frequencies would depend on the longest document.",
+               model.rotary_scale.context);
   else if (d.documents_apart && spans)
     errors.add("data.documents_apart", "is for next tokens, not for span_corruption.");
   if (!encodes && d.target_length > 0)

@@ -21,34 +21,54 @@ int64_t share_of(const RunConfig& run, int64_t steps) {
   return std::max<int64_t>(1, kSteps * steps / run.schedule.steps);
 }
 
+auto setter(std::vector<std::string>& keys) {
+  return [&keys](const char* key, const auto& value) {
+    keys.push_back(fmt::format("{}={}", key, value));
+  };
+}
+
+// Layers and widths. A small model has the same features as the run's.
+void set_model(const RunConfig& run, std::vector<std::string>& keys) {
+  const model::ModelConfig& m = run.model;
+  const auto set = setter(keys);
+  set("model.layers", kLayers);
+  set("model.encoder_layers", m.encoder_layers > 0 ? kLayers : 0);
+  set("model.hidden", kHidden);
+  set("model.heads", kHeads);
+  // The same share of heads as in the run, so that grouped-query attention stays grouped.
+  set("model.kv_heads", std::max<int64_t>(1, kHeads * m.kv_heads / m.heads));
+  set("model.head_width", 0);
+  set("model.feed_forward", kInner);
+  if (!m.dense_layers.empty()) set("model.dense_layers", "[0]");
+  if (!m.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
+  if (m.window > 0) set("model.window", kTokens / 4);
+  if (!m.window_layers.empty()) set("model.window_layers", "[0]");
+  set("model.attention_scalar", 0);
+  if (m.rotary_scale.kind == model::RotaryKind::kLongrope) {
+    set("model.rotary_scale.kind", "llama3");
+    set("model.rotary_scale.factor", 1);
+    set("model.rotary_scale.attention", 0);
+    for (const char* list : {"short", "long"})
+      keys.push_back(fmt::format("model.rotary_scale.{}_factors=[]", list));
+  }
+  const auto scaled = [&](int64_t inner) {
+    return std::max<int64_t>(1, kInner * inner / m.feed_forward);
+  };
+  if (m.expert_feed_forward > 0) set("model.expert_feed_forward", scaled(m.expert_feed_forward));
+  if (!m.wide_layers.empty()) {
+    set("model.wide_layers", "[0]");
+    set("model.wide_feed_forward", scaled(m.wide_feed_forward));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> small_twin(const RunConfig& run) {
   std::vector<std::string> keys;
-  const auto set = [&](const char* key, const auto& value) {
-    keys.push_back(fmt::format("{}={}", key, value));
-  };
+  const auto set = setter(keys);
   set("run.name", run.run.name + "-small");
   set("run.directory", "runs/" + run.run.name + "-small");
-  set("model.layers", kLayers);
-  set("model.encoder_layers", run.model.encoder_layers > 0 ? kLayers : 0);
-  set("model.hidden", kHidden);
-  set("model.heads", kHeads);
-  // The same share of heads as in the run, so that grouped-query attention stays grouped.
-  set("model.kv_heads", std::max<int64_t>(1, kHeads * run.model.kv_heads / run.model.heads));
-  set("model.head_width", 0);
-  set("model.feed_forward", kInner);
-  if (!run.model.dense_layers.empty()) set("model.dense_layers", "[0]");
-  if (!run.model.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
-  const auto scaled = [&](int64_t inner) {
-    return std::max<int64_t>(1, kInner * inner / run.model.feed_forward);
-  };
-  if (run.model.expert_feed_forward > 0)
-    set("model.expert_feed_forward", scaled(run.model.expert_feed_forward));
-  if (!run.model.wide_layers.empty()) {
-    set("model.wide_layers", "[0]");
-    set("model.wide_feed_forward", scaled(run.model.wide_feed_forward));
-  }
+  set_model(run, keys);
   // 0: that of the tokenizer.
   set("model.vocabulary", 0);
   set("model.vocabulary_multiple", 1);

@@ -123,6 +123,13 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
           id, model.padded_vocabulary());
 }
 
+// Longrope's frequencies change with the length, which a cache cannot follow: its keys are turned.
+model::ModelConfig within_first_context(model::ModelConfig model) {
+  if (model.rotary_scale.kind == model::RotaryKind::kLongrope)
+    model.context = std::min(model.context, model.rotary_scale.context);
+  return model;
+}
+
 }  // namespace
 
 double Score::bits_per_byte() const { return bytes > 0 ? loss_sum / std::numbers::ln2 / bytes : 0; }
@@ -204,7 +211,7 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
 
 Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                  std::span<const int32_t> source)
-    : model_(model_of(checkpoint)), source_(source.begin(), source.end()) {
+    : model_(within_first_context(model_of(checkpoint))), source_(source.begin(), source.end()) {
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
         model_.encoder_layers, source.size());
   check_ids(source, model_);

@@ -19,6 +19,7 @@
 #include "ir/ops/experts.h"
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
+#include "ir/ops/head_norm.h"
 #include "ir/ops/heads.h"
 #include "ir/ops/materialised_attention.h"
 #include "ir/ops/matmul.h"
@@ -55,6 +56,10 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          Matmul,               //
                                          MatmulGradInput,      //
                                          MatmulGradWeight,     //
+                                         HeadNorm,             //
+                                         HeadNormGrad,         //
+                                         HeadSquares,          //
+                                         HeadSquaresGrad,      //
                                          Rotary,               //
                                          RepeatHeads,          //
                                          RepeatHeadsGrad,      //
@@ -83,6 +88,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          ExpertsGrad,          //
                                          Sum,                  //
                                          Scale,                //
+                                         SoftCap,              //
                                          Accumulate,           //
                                          BiasGrad,             //
                                          Dropout,              //

@@ -130,6 +130,16 @@ void OpParser::read(Shape& s) {
   s = Shape(dims);
 }
 
+// [1.0, 2.5]
+void OpParser::read(std::vector<double>& list) {
+  mark('[');
+  list.clear();
+  if (take_mark(']')) return;
+  do list.push_back(number());
+  while (take_mark(','));
+  mark(']');
+}
+
 void OpParser::read(FrameKindId& k) {
   if (peek().kind == Token::kId) {
     k = id<FrameKindId>('$', kinds_, "a kind of frame");

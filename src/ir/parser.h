@@ -72,6 +72,7 @@ class OpParser : protected ValueParser {
   void read(DType& t);
   void read(std::optional<DType>& t) { read(t.emplace()); }
   void read(Shape& s);
+  void read(std::vector<double>& list);
   void read(GroupRef& g) { g = group(); }
   void read(FrameKindId& k);
   template <class E>

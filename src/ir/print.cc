@@ -69,6 +69,11 @@ std::string constant(double x) { return number(x); }
 std::string constant(DType t) { return quoted(std::string(name_of(t))); }
 std::string constant(const std::optional<DType>& t) { return t ? constant(*t) : ""; }
 std::string constant(const Shape& s) { return quoted(fmt::format("{}", fmt::join(s.dims(), "x"))); }
+std::string constant(const std::vector<double>& list) {
+  std::vector<std::string> texts;
+  for (const double x : list) texts.push_back(number(x));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
 std::string constant(const GroupRef& g) { return quoted(to_string(g)); }
 template <class E>
 requires std::is_enum_v<E> std::string constant(E e) { return quoted(name_of_entry(e)); }

@@ -68,12 +68,17 @@ Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
 // Numbers outside the ranges that the fields of the op's type state.
 Findings verify_attributes(const Op& op, const std::string& name) {
   Findings findings;
+  const auto look_at = [&](const char* key, auto number, const Range& range) {
+    if (!range.contains(static_cast<double>(number)))
+      findings.push_back(
+          fmt::format("{}: {} = {}, expected {}", name, key, number, text_of(range)));
+  };
   const auto look = [&]<class T>(const char* key, const T& field, Print = {},
                                  const Range& range = {}) {
     if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
-      if (!range.contains(static_cast<double>(field)))
-        findings.push_back(
-            fmt::format("{}: {} = {}, expected {}", name, key, field, text_of(range)));
+      look_at(key, field, range);
+    if constexpr (std::is_same_v<T, std::vector<double>>)
+      for (const double x : field) look_at(key, x, range);
   };
   std::visit([&]<class A>(const A& attributes) { A::fields(attributes, look); }, op.attributes);
   return findings;

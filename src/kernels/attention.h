@@ -1,7 +1,7 @@
 // Attention in tiles (online softmax: Milakov & Gimelshein 2018; backward from the log-sum-exp: Dao
 // 2023). No T x S buffer. Heads come in KV groups of G query heads that share one key and one value
 // (G = 1: multi-head attention). H = KV * G.
-//   s[i,j] = scale * q[i] . k[j] + bias[i,j]  for each j that i sees (AttentionScope)
+//   s[i,j] = cap(scale * q[i] . k[j]) + bias[i,j]  for each j that i sees (AttentionScope)
 //   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
 // Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do
 // not depend on the number of threads; work is shared out by (sample, key head), so more than B *
@@ -32,6 +32,8 @@ int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query);
 // What a query sees, and what is added to its scores.
 struct AttentionScope {
   bool causal = true;  // of keys, those at j <= i
+  int64_t window = 0;  // of these the last `window`, i among them; 0: all
+  float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias
   // [B, T] i32: of these the keys of the query's own document; no data: of all.
   TensorView documents = {};
   // [B, S] i32: keys with id 0 are padding, which nobody sees; no data: none is. A query that sees
@@ -90,8 +92,10 @@ struct CachedAttentionArgs {
   TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
   TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]
-  TensorView bias = {};  // as AttentionScope has it
+  TensorView bias = {};  // as AttentionScope has it, also what follows
   int64_t bias_distance = 128;
+  int64_t window = 0;
+  float soft_cap = 0;
 };
 void launch(Cpu, const Launch&, const CachedAttentionArgs&);
 void launch(Gpu, const Launch&, const CachedAttentionArgs&);

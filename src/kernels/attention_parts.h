@@ -11,27 +11,33 @@
 
 namespace tessera::kernels {
 
-// scores[i,j] = scale * q[i] . k[j] for j <= i, minus infinity for j > i.
+// scores[i,j] = cap(scale * q[i] . k[j]) for j <= i, minus infinity for j > i and, with a window,
+// for j <= i - window. cap is AttentionScope's.
 struct AttentionScoresArgs {
   TensorView qkv;
   float scale = 1;
-  TensorView scores;  // written
+  TensorView scores;   // written
+  int64_t window = 0;  // 0: none
+  float soft_cap = 0;  // 0: none
 };
 void launch(Cpu, const Launch&, const AttentionScoresArgs&);
 void launch(Gpu, const Launch&, const AttentionScoresArgs&);
 int64_t workspace_bytes(Cpu, const AttentionScoresArgs&, int threads);
 
 // d_q[i] = scale * sum_j d_scores[i,j] k[j],  d_k[j] = scale * sum_{i,g} d_scores[i,j] q[i].
-// d_scores[i,j] is not read for j > i.
+// d_scores[i,j] is not read for j > i. With a soft cap, d_scores stands for d_scores times the
+// slope of the cap.
 struct AttentionScoresGradArgs {
   TensorView qkv;
   float scale = 1;
   TensorView d_scores;
   TensorView d_qkv;  // the q and k slices are written
+  float soft_cap = 0;
 };
 void launch(Cpu, const Launch&, const AttentionScoresGradArgs&);
 void launch(Gpu, const Launch&, const AttentionScoresGradArgs&);
 int64_t workspace_bytes(Cpu, const AttentionScoresGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const AttentionScoresGradArgs&, int threads);
 
 // Rows of the last axis. A row must hold something finite.
 struct SoftmaxArgs {

@@ -4,7 +4,8 @@
 //   loss    = sum_n -ln p[n, label[n]]                    nats, over the rows whose label is not
 //   ignored dz      = gradient_scale * (p[n, v] - [v = label[n]])  0 in ignored rows
 //
-// The gradient is that of the sum, not of the mean: who knows the tokens of the global batch
+// With a soft cap c, z stands for c tanh(z / c), and dz is times 1 - tanh^2(z / c). The gradient is
+// that of the sum, not of the mean: who knows the tokens of the global batch
 // divides. Sums of a row are taken in blocks of f32 joined in f64, those of rows in f64 in the
 // order of rows: the result does not depend on the number of threads. A logit that is NaN or +inf
 // makes the loss NaN.
@@ -24,6 +25,7 @@ struct CrossEntropyArgs {
   TensorView labels;         // [N] i32: 0 … V-1, or kIgnoredLabel; CHECKed
   double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
   bool gradient = false;
+  float soft_cap = 0;  // 0: none
   float gradient_scale = 1.0f;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };

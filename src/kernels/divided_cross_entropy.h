@@ -24,6 +24,7 @@ struct DividedLogits {
   int64_t columns = 0;  // of the C that are there; the rest is padding
   int64_t first = 0;    // global number of the first column
   int64_t total = 0;    // columns of all ranks
+  float soft_cap = 0;   // as CrossEntropyArgs has it
 };
 
 struct LogitsMaxArgs {

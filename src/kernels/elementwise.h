@@ -1,4 +1,4 @@
-// Elementwise kernels on flat ranges: zeros, copies of bytes, conversions and scaling.
+// Elementwise kernels on flat ranges: zeros, copies of bytes, conversions, scaling and soft caps.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -41,5 +41,14 @@ struct ScaleArgs {
 };
 void launch(Cpu, const Launch&, const ScaleArgs&);
 void launch(Gpu, const Launch&, const ScaleArgs&);
+
+// y = cap * tanh(x / cap).
+struct SoftCapArgs {
+  TensorView x;  // as ScaleArgs has it
+  float cap = 1;
+  TensorView y;  // written; same size as x; may be x
+};
+void launch(Cpu, const Launch&, const SoftCapArgs&);
+void launch(Gpu, const Launch&, const SoftCapArgs&);
 
 }  // namespace tessera::kernels

@@ -12,6 +12,7 @@
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/gradient_norm.h"
+#include "kernels/head_norm.h"
 #include "kernels/kernel.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -26,6 +27,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          CopyRowsArgs,             //
                          CastArgs,                 //
                          ScaleArgs,                //
+                         SoftCapArgs,              //
                          SumArgs,                  //
                          BiasGradArgs,             //
                          NormArgs,                 //
@@ -39,6 +41,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          DropoutGradArgs,          //
                          EmbeddingArgs,            //
                          EmbeddingGradArgs,        //
+                         HeadNormArgs,             //
+                         HeadNormGradArgs,         //
+                         HeadSquaresArgs,          //
+                         HeadSquaresGradArgs,      //
                          RotaryArgs,               //
                          RouteArgs,                //
                          RouteGradArgs,            //

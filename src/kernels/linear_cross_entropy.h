@@ -24,6 +24,7 @@ struct LinearCrossEntropyShape {
   DType dtype = DType::kF32;                       // of x, W and dx: f32, bf16 or f16
   DType sums = DType::kF32;                        // of dW
   bool gradient = true;                            // without: the loss only (validation)
+  float soft_cap = 0;                              // of the logits; 0: none
   int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
   bool operator==(const LinearCrossEntropyShape&) const = default;
 };

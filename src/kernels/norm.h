@@ -1,6 +1,7 @@
 // Normalisation over the last axis, alone or fused with the residual sum before it.
 //   layer norm (Ba et al. 2016):          y = (x - mean) * rstd * gain + bias
 //   RMS norm (Zhang & Sennrich 2019):     y = x * rstd * gain (+ bias)
+//   with unit_offset, gain + 1 in place of gain
 //   rstd = 1 / sqrt(var + epsilon), var = mean_d (x - mean)^2, with mean = 0 for RMS norm.
 // x, terms and y are f32, bf16 or f16, each as it likes; statistics are always f32.
 #pragma once
@@ -30,6 +31,7 @@ struct Norm {
   float epsilon = 1e-5f;
   UpTo<NormOutput, kMaxNormOutputs> outputs;  // one at least
   TensorView stats;  // [N, 2] f32  written: mean, rstd; no data: not computed
+  bool unit_offset = false;
 };
 
 struct NormArgs {
@@ -63,6 +65,7 @@ struct NormGradArgs {
   bool accumulate_dx = false;
   TensorView dgain;  // [D] f32, bf16 or f16  added to
   TensorView dbias;  // [D] likewise; no data: none
+  bool unit_offset = false;
 };
 void launch(Cpu, const Launch&, const NormGradArgs&);
 void launch(Gpu, const Launch&, const NormGradArgs&);

@@ -1,24 +1,34 @@
 // Rotary position embedding (Su et al. 2021) in the "rotate half" convention of GPT-NeoX and
 // Hugging Face: in the first R dims of q and k, dim i turns with dim i + R/2 by the angle
 // position * f_i, f_i = base^(-2i/R). v and the dims from R on stay as they are.
-// With a scale (LLaMA 3.1) slow frequencies are lower: with turns t_i = context * f_i / 2 pi that
-// dim i makes over the context of the first training,
-//   f_i / factor                    where t_i < low
-//   f_i                             where t_i > high
-//   (1 - s) f_i / factor + s f_i    between, s = (t_i - low) / (high - low)
+// For longer contexts than that of the first training frequencies are changed:
+//   linear (Chen et al. 2023)     f_i / factor
+//   llama3 (LLaMA 3.1)            with turns t_i = context * f_i / 2 pi that dim i makes over the
+//     first context:  f_i / factor where t_i < low,  f_i where t_i > high,
+//     (1 - s) f_i / factor + s f_i between, s = (t_i - low) / (high - low)
+//   yarn (Peng et al. 2023)       (1 - r) f_i + r f_i / factor, r = (i - a) / (b - a) in [0, 1],
+//     where pairs a and b make `high` and `low` turns over the first context
+//   longrope (Ding et al. 2024)   1 / (dividers_i * base^(2i/R))
+// Cosines and sines are times `magnitude`.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
+enum class RotaryScaling : uint8_t { kUnscaled, kLinear, kLlama3, kYarn, kLongrope };
+
 struct RotaryScale {
-  double factor = 1;  // 1: none
+  RotaryScaling kind = RotaryScaling::kUnscaled;
+  double factor = 1;
   double low = 1, high = 4;
   int64_t context = 8192;
+  bool truncate = true;                   // yarn: a and b are whole numbers
+  std::span<const double> dividers = {};  // longrope: R / 2 of them
 };
 
 struct Rotary {
@@ -26,8 +36,10 @@ struct Rotary {
   double base = 10000.0;
   bool inverse = false;  // turns back: the gradient of the rotation
   RotaryScale scale = {};
+  float magnitude = 1;
 };
-float rotary_frequency(const Rotary& r, int64_t i);  // f_i in f32, rounded as Hugging Face does
+// The frequency of pair i in f32, rounded as Hugging Face does.
+float rotary_frequency(const Rotary& r, int64_t i);
 
 // A group holds its G query heads, then its key, then its value. The workspace holds the cosines
 // and sines of every position, one row each.

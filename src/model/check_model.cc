@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/family.h"
 #include "model/hf_names.h"
+#include "model/presets.h"
 
 namespace tessera::model {
 namespace {
@@ -65,21 +66,44 @@ void check_encoder(const ModelConfig& m) {
   between("relative_distance", m.relative_distance, 1, kMostContext);
 }
 
-void check_rotary(const ModelConfig& m) {
-  within("rotary_share", m.rotary_share, 0, 1);
-  const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-  if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
-    fail("rotary_share",
-         "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
-         m.rotary_share, turned, m.head_size());
-  within("rotary_base", m.rotary_base, 1e-3, 1e15);
+void check_dividers(std::string_view key, const std::vector<double>& list, int64_t pairs) {
+  if (std::ssize(list) != pairs)
+    fail(key, "has {} numbers, expected {}: one per pair of the dimensions of a head that turn",
+         list.size(), pairs);
+  for (const double x : list) within(key, x, 1e-6, 1e6);
+}
+
+void check_rotary_scale(const ModelConfig& m) {
   const RotaryScale& s = m.rotary_scale;
   within("rotary_scale.factor", s.factor, 1, 1e9);
   within("rotary_scale.low", s.low, 1e-9, 1e9);
   within("rotary_scale.high", s.high, 1e-9, 1e9);
   if (s.high <= s.low)
     fail("rotary_scale.high", "= {}, expected more than low = {}", s.high, s.low);
-  at_least("rotary_scale.context", s.context, 1);
+  between("rotary_scale.context", s.context, 1, kMostContext);
+  const bool longrope = s.kind == RotaryKind::kLongrope;
+  const int64_t pairs = longrope && rule_of(m.family).turns ? rotated_dims(m) / 2 : 0;
+  check_dividers("rotary_scale.short_factors", s.short_factors, pairs);
+  check_dividers("rotary_scale.long_factors", s.long_factors, pairs);
+  if (s.attention > 0 && s.kind != RotaryKind::kYarn && !longrope)
+    fail("rotary_scale.attention", "= {} is not supported by kind {}. Remove it.", s.attention,
+         name_of_entry(s.kind));
+  if (s.kind == RotaryKind::kDynamic && s.factor != 1 && m.context > s.context)
+    fail("context",
+         "= {}, but rotary_scale.kind = dynamic changes the frequencies in sequences longer than "
+         "rotary_scale.context = {}, which is not supported. Set context to this or less.",
+         m.context, s.context);
+}
+
+void check_rotary(const ModelConfig& m) {
+  within("rotary_share", m.rotary_share, 0, 1);
+  const int64_t turned = rotated_dims(m);
+  if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
+    fail("rotary_share",
+         "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
+         m.rotary_share, turned, m.head_size());
+  within("rotary_base", m.rotary_base, 1e-3, 1e15);
+  check_rotary_scale(m);
 }
 
 void check_numbers(const ModelConfig& m, std::string_view key, const std::vector<int64_t>& list) {
@@ -137,6 +161,29 @@ void check_experts(const ModelConfig& m) {
          "set experts.");
 }
 
+// Windows, soft caps and the scale of scores, which attention of an encoder does not have.
+void check_attention(const ModelConfig& m) {
+  between("window", m.window, 0, kMostContext);
+  check_numbers(m, "window_layers", m.window_layers);
+  if (!m.window_layers.empty() && m.window == 0)
+    fail("window_layers", "= [{}], but window = 0. Set a window.",
+         fmt::join(m.window_layers, ", "));
+  within("window_rotary_base", m.window_rotary_base, 0, 1e15);
+  if (m.window_rotary_base > 0 && (m.window == 0 || !rule_of(m.family).turns))
+    fail("window_rotary_base", "= {}, but no layer has a window and rotary embeddings. Remove it.",
+         m.window_rotary_base);
+  for (const auto& [key, value] : {std::pair{"attention_scalar", m.attention_scalar},
+                                   std::pair{"attention_soft_cap", m.attention_soft_cap},
+                                   std::pair{"logit_soft_cap", m.logit_soft_cap}}) {
+    if (value != 0) within(key, value, 1e-6, 1e9);
+    if (value != 0 && rule_of(m.family).encodes)
+      fail(key, "= {} is not supported by family {}. Remove it.", value, name_of_entry(m.family));
+  }
+  if (m.window > 0 && rule_of(m.family).encodes)
+    fail("window", "= {} is not supported by family {}. Remove it.", m.window,
+         name_of_entry(m.family));
+}
+
 // Limits the model so that every count of elements or bytes fits in 64 bits. The estimate is made
 // in double, which cannot overflow.
 void check_weights(const ModelConfig& m) {
@@ -173,8 +220,37 @@ void check_model(const ModelConfig& m) {
   check_rotary(m);
   check_kinds_of_layers(m);
   check_experts(m);
+  check_attention(m);
   within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);
+}
+
+bool changes_model(std::string_view key, Family family) {
+  const FamilyRule& rule = rule_of(family);
+  if (key.starts_with("rotary") || key == "window_rotary_base") return rule.turns;
+  if (key.starts_with("relative") || key == "scaled_head") return rule.encodes;
+  if (key == "parallel_residual") return family == Family::kNeox;
+  if (key == "gelu") return rule.chooses_gelu;
+  for (const std::string_view other :
+       {"preset", "vocabulary_multiple", "context", "dropout", "attention_dropout",
+        "embedding_dropout", "init", "output_init", "init_std", "router.balance_loss",
+        "router.z_loss", "router.bias_rate"})
+    if (key == other) return false;
+  return true;
+}
+
+ModelConfig comparable(ModelConfig m) {
+  derive_sizes(m);
+  if (m.heads > 0 && m.head_width == m.hidden / m.heads) m.head_width = 0;
+  if (m.heads > 0 && m.attention_scalar == static_cast<double>(m.head_size()))
+    m.attention_scalar = 0;
+  if (m.window > 0 && m.window_rotary_base == 0 && !m.rotary_scale.scales())
+    m.window_rotary_base = m.rotary_base;
+  if (!m.rotary_scale.scales() && m.rotary_scale.attention == 0) m.rotary_scale = {};
+  if (m.experts > 0) m.expert_feed_forward = expert_width(m);
+  if (m.experts > 0 && m.dense_layers.empty()) m.feed_forward = m.expert_feed_forward;
+  m.preset.clear();
+  return m;
 }
 
 std::vector<int64_t> divisors(int64_t n) {

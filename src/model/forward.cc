@@ -20,7 +20,6 @@ namespace tessera::model {
 namespace {
 
 constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
-constexpr const char* kLayerStack = "layer";
 
 // 0, 1, …; none for kNone.
 std::vector<int64_t> numbers(int64_t layers) {
@@ -46,7 +45,54 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
   CHECK(false, "initialiser {}", static_cast<int>(kind));
 }
 
+// The published factor of cosines and sines (DynamicRope of DeepSeek; LongRoPE's equation 9).
+double rotary_magnitude(const RotaryScale& s) {
+  if (s.kind != RotaryKind::kYarn && s.kind != RotaryKind::kLongrope) return 1;
+  if (s.attention > 0) return s.attention;
+  if (s.factor <= 1) return 1;
+  if (s.kind == RotaryKind::kYarn) return 0.1 * std::log(s.factor) + 1;
+  return std::sqrt(1 + std::log(s.factor) / std::log(static_cast<double>(s.context)));
+}
+
+RopeScaling op_kind(RotaryKind kind) {
+  switch (kind) {
+    case RotaryKind::kLlama3:
+      return RopeScaling::kLlama3;
+    case RotaryKind::kLinear:
+      return RopeScaling::kLinear;
+    case RotaryKind::kDynamic:
+      return RopeScaling::kUnscaled;
+    case RotaryKind::kYarn:
+      return RopeScaling::kYarn;
+    case RotaryKind::kLongrope:
+      return RopeScaling::kLongrope;
+  }
+  CHECK(false, "rotary kind {}", static_cast<int>(kind));
+}
+
+// Sets what the scale of the model's frequencies is for sequences of that length.
+void scale_rotary(const ModelConfig& m, int64_t tokens, Rotary& a) {
+  const RotaryScale& s = m.rotary_scale;
+  a.magnitude = rotary_magnitude(s);
+  if (!s.scales()) return;
+  a.scaling = op_kind(s.kind);
+  if (s.kind == RotaryKind::kLongrope) {
+    a.dividers = tokens > s.context ? s.long_factors : s.short_factors;
+    return;
+  }
+  a.factor = s.factor;
+  if (!a.has_bounds()) return;
+  a.low = s.low;
+  a.high = s.high;
+  a.context = s.context;
+  a.truncate = s.kind != RotaryKind::kYarn || s.truncate;
+}
+
 }  // namespace
+
+int64_t rotated_dims(const ModelConfig& m) {
+  return static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
+}
 
 std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
   const auto has = [](const std::vector<int64_t>& list, int64_t layer) {
@@ -55,38 +101,43 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
   std::vector<LayerKind> kinds;
   for (int64_t l = 0; l < m.layers; ++l) {
     const bool nope = has(m.no_rope_layers, l), wide = has(m.wide_layers, l);
-    const bool dense = has(m.dense_layers, l);
-    const std::string block = fmt::format("{}{}{}{}", kLayerStack, nope ? "_nope" : "",
-                                          wide ? "_wide" : "", dense ? "_dense" : "");
+    const bool dense = has(m.dense_layers, l), slides = m.window > 0 && has(m.window_layers, l);
+    const std::string block =
+        fmt::format("{}{}{}{}{}", kLayerStack, nope ? "_nope" : "", wide ? "_wide" : "",
+                    slides ? "_window" : "", dense ? "_dense" : "");
     auto kind = std::find_if(kinds.begin(), kinds.end(),
                              [&](const LayerKind& k) { return k.block == block; });
-    if (kind == kinds.end())
-      kind = kinds.insert(kind, {block, {}, !nope, inner_width(m, l), has_experts(m, l)});
+    if (kind == kinds.end()) {
+      const int64_t window = slides || m.window_layers.empty() ? m.window : 0;
+      kind = kinds.insert(kind, {.block = block,
+                                 .at = {},
+                                 .rotary = !nope,
+                                 .feed_forward = inner_width(m, l),
+                                 .experts = has_experts(m, l),
+                                 .window = window,
+                                 .rotary_base = window > 0 ? m.window_rotary_base : 0});
+    }
     kind->at.push_back(l);
   }
   return kinds;
 }
 
 BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-                         const std::string& stack, const std::string& block,
-                         std::vector<int64_t> at)
+                         LayerKind kind)
     : graph_(graph),
       batch_(batch),
       model_(model),
-      stack_(stack),
-      builder_(graph, block_.forward, at.empty() ? static_cast<uint8_t>(kPerMicrobatch) : kEach,
-               stack) {
-  block_.name = block;
-  block_.at = std::move(at);
+      kind_(std::move(kind)),
+      builder_(graph, block_.forward,
+               kind_.at.empty() ? static_cast<uint8_t>(kPerMicrobatch) : kEach, kind_.stack) {
+  block_.name = kind_.block;
+  block_.at = kind_.at;
 }
 
 BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
                          const std::string& name, int64_t layers)
-    : BlockWriter(graph, batch, model, name, name, numbers(layers)) {}
-
-BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-                         const LayerKind& kind)
-    : BlockWriter(graph, batch, model, kLayerStack, kind.block, kind.at) {}
+    : BlockWriter(graph, batch, model,
+                  LayerKind{.block = name, .at = numbers(layers), .stack = name}) {}
 
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
@@ -157,9 +208,27 @@ ValueId BlockWriter::norm(const std::string& name, ValueId x) {
   return builder_.emit_one(Norm{.epsilon = model_.norm_epsilon}, name, {x, gain, bias});
 }
 
-ValueId BlockWriter::rms_norm(const std::string& name, ValueId x) {
-  const ValueId gain = vector(name + ".gain", {model_.hidden}, 1);
-  return builder_.emit_one(RmsNorm{.epsilon = model_.norm_epsilon}, name, {x, gain});
+ValueId BlockWriter::rms_norm(const std::string& name, ValueId x, GainForm form) {
+  const bool offset = form == GainForm::kLessOne;
+  const ValueId gain = vector(name + ".gain", {model_.hidden}, offset ? 0 : 1);
+  const RmsNorm a = {.epsilon = model_.norm_epsilon, .unit_offset = offset};
+  return builder_.emit_one(a, name, {x, gain});
+}
+
+ValueId BlockWriter::head_norm(const std::string& name, ValueId qkv, HeadNormForm form,
+                               GainForm gains) {
+  if (form == HeadNormForm::kAbsent) return qkv;
+  const Shape packed = graph_[qkv].shape;
+  const int64_t K = packed[2], G = packed[3] - 2, D = packed[4];
+  const bool whole = form == HeadNormForm::kWhole, offset = gains == GainForm::kLessOne;
+  const HeadNorm a = {.epsilon = model_.norm_epsilon, .unit_offset = offset, .whole = whole};
+  const double start = offset ? 0 : 1;
+  const int divided = whole ? 0 : static_cast<int>(kNone);
+  const Shape query = whole ? Shape{K, G, D} : Shape{D}, key = whole ? Shape{K, D} : Shape{D};
+  std::vector<ValueId> in = {qkv, vector(name + ".q_norm.gain", query, start, divided),
+                             vector(name + ".k_norm.gain", key, start, divided)};
+  if (whole) in.push_back(builder_.emit_one(HeadSquares{}, name + ".norm", {qkv}));
+  return builder_.emit_one(a, name + ".norm", in);
 }
 
 ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight, int64_t contract) {
@@ -182,7 +251,7 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
   dims.push_back(graph_[x].shape[-1]);
   whole.push_back(dims.back());
   const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
-    graph_[v].whole = {stack_ + "." + name + suffix, std::move(shape), of.first, of.copies};
+    graph_[v].whole = {kind_.stack + "." + name + suffix, std::move(shape), of.first, of.copies};
     if (of.copies > 1) return;
     graph_[v].sharding.place[AxisKind::kTensorKv] = 0;
     graph_[v].sharding.place[AxisKind::kTensor] = kShared;
@@ -201,13 +270,13 @@ ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& p
 // then divided among the copies, and keys and values of all K heads are repeated:
 //
 //   K = 1, G = 4, r = 2:   rank 0: q0 q1 k v     rank 1: q2 q3 k v
-ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias) {
+ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias, bool separate) {
   const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
   const int64_t r = batch_.head_copies;
   const Shape packed{K, G + 2, D};
   if (r == 1) {
     const auto named = [&](ValueId v) {
-      name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
+      if (separate) name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
       return v;
     };
     const Shape all{K, G + 2, D, graph_[x].shape[-1]};
@@ -235,27 +304,31 @@ ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
 }
 
 ValueId BlockWriter::rotary(ValueId qkv) {
-  const auto dims =
-      static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_share);
-  Rotary a = {.dims = dims, .base = model_.rotary_base};
-  if (const RotaryScale& s = model_.rotary_scale; s.factor != 1) {
-    a.factor = s.factor;
-    a.low = s.low;
-    a.high = s.high;
-    a.context = s.context;
-  }
+  if (!kind_.rotary) return qkv;
+  Rotary a = {.dims = rotated_dims(model_), .base = model_.rotary_base};
+  if (kind_.rotary_base > 0)
+    a.base = kind_.rotary_base;
+  else
+    scale_rotary(model_, graph_.tokens, a);
   return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
+  const double scalar = model_.attention_scalar;
   AttentionForm form;
-  form.scale = 1 / std::sqrt(static_cast<double>(model_.head_size()));
+  form.scale = 1 / std::sqrt(scalar > 0 ? scalar : static_cast<double>(model_.head_size()));
+  form.window = kind_.window;
+  form.soft_cap = model_.attention_soft_cap;
   return attention("attn", qkv, form);
 }
 
 ValueId BlockWriter::attention(const std::string& name, ValueId queries,
                                const AttentionForm& form) {
-  Attention a = {.scale = form.scale, .across = form.across != kNone, .whole = form.whole};
+  Attention a = {.scale = form.scale,
+                 .across = form.across != kNone,
+                 .whole = form.whole,
+                 .window = form.window,
+                 .soft_cap = form.soft_cap};
   std::vector<ValueId> in = {queries};
   if (form.bias != kNone) a.bias_distance = model_.relative_distance;
   if (form.padding != kNone) a.seen = Mask::kPadding;
@@ -265,14 +338,14 @@ ValueId BlockWriter::attention(const std::string& name, ValueId queries,
     if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
     a.dropout = model_.attention_dropout;
-    a.key = static_cast<int64_t>(hash_name(stack_ + "." + name + ".dropout"));
+    a.key = static_cast<int64_t>(hash_name(kind_.stack + "." + name + ".dropout"));
     in.insert(in.end(), {batch_.samples, batch_.step});
   }
   return builder_.emit_one(a, name, in);
 }
 
-ValueId BlockWriter::scale(const std::string& name, ValueId x, double factor) {
-  return builder_.emit_one(Scale{.factor = factor}, name, {x});
+ValueId BlockWriter::scale(const std::string& name, ValueId x, double factor, bool rounded) {
+  return builder_.emit_one(Scale{.factor = factor, .rounded = rounded}, name, {x});
 }
 
 ValueId BlockWriter::gelu(const std::string& name, ValueId x) {
@@ -283,15 +356,17 @@ ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, GateFo
   return builder_.emit_one(GatedActivation{.form = form}, name, {x});
 }
 
-ValueId BlockWriter::drop(const std::string& name, ValueId x, double probability) {
-  if (probability == 0) return x;
-  const auto key = static_cast<int64_t>(hash_name(stack_ + "." + name));
-  return builder_.emit_one(Dropout{.p = probability, .key = key}, name,
-                           {x, batch_.samples, batch_.step});
+ValueId BlockWriter::dropout(const std::string& name, ValueId x,
+                             std::optional<double> probability) {
+  const double p = probability.value_or(model_.dropout);
+  if (p == 0) return x;
+  const auto key = static_cast<int64_t>(hash_name(kind_.stack + "." + name));
+  return builder_.emit_one(Dropout{.p = p, .key = key}, name, {x, batch_.samples, batch_.step});
 }
 
 void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
-  builder_.emit(LinearCrossEntropy{}, "loss", {x, weight, batch_.labels}, {batch_.report});
+  builder_.emit(LinearCrossEntropy{.soft_cap = model_.logit_soft_cap}, "loss",
+                {x, weight, batch_.labels}, {batch_.report});
 }
 
 Graph forward(const ModelConfig& model, const BatchForm& form) {

@@ -1,6 +1,7 @@
 // Writes the forward of one block. A model family is a function that uses these few verbs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ struct BatchValues {
 // What attention reads, where it is not packed queries, keys and values of one sequence.
 struct AttentionForm {
   double scale = 1;
+  int64_t window = 0;
+  double soft_cap = 0;
   ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
   bool whole = false;       // sees keys behind its own place, too
   ValueId bias = kNone;     // [H, N] by distance
@@ -37,15 +40,30 @@ struct BatchForm {
   int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 
-// Layers of the stack "layer" that are configured alike, so one block.
+// How an RMS norm stores its gains: as they are, or minus 1 (they start at 0).
+enum class GainForm : uint8_t { kPlain, kLessOne };
+// Queries and keys are normalized over each head, or over all heads of a token together.
+enum class HeadNormForm : uint8_t { kAbsent, kPerHead, kWhole };
+
+// The stack of all layers but those of T5.
+inline constexpr const char* kLayerStack = "layer";
+
+// Layers of a stack that are configured alike, so one block.
 struct LayerKind {
   std::string block;        // its unique name: "layer", "layer_nope", "layer_wide", …
-  std::vector<int64_t> at;  // the numbers of its layers, rising
+  std::vector<int64_t> at;  // the numbers of its layers, rising; none: it is no layer
   bool rotary = true;
   int64_t feed_forward = 0;  // inner width of the MLP or of each expert
   bool experts = false;
+  int64_t window = 0;               // keys that a query sees; 0: all
+  double rotary_base = 0;           // 0: the base and scaling of the model
+  std::string stack = kLayerStack;  // prefix of the names of values
 };
-// In the order of their first layers.
+
+// The dimensions of a head that the rotary embedding turns.
+int64_t rotated_dims(const ModelConfig& model);
+
+// Those of the stack "layer", in the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
 
 class BlockWriter {
@@ -53,10 +71,9 @@ class BlockWriter {
   // `layers`: of a stack, each with weights of its own; kNone: a block that is there once.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
               const std::string& name, int64_t layers = kNone);
-  // Some of the layers of the stack "layer". Values are named after the stack, so weights, dropout
-  // masks and adapters of a layer do not depend on its kind.
-  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-              const LayerKind& kind);
+  // Some of the layers of a stack. Values are named after the stack, so weights, dropout masks and
+  // adapters of a layer do not depend on its kind.
+  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model, LayerKind kind);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
   // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
@@ -78,7 +95,9 @@ class BlockWriter {
   void finish_with_loss();        // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
-  ValueId rms_norm(const std::string& name, ValueId x);
+  ValueId rms_norm(const std::string& name, ValueId x, GainForm form = GainForm::kPlain);
+  // RMS norm of queries and keys in packed qkv: name.q_norm.gain, name.k_norm.gain.
+  ValueId head_norm(const std::string& name, ValueId qkv, HeadNormForm form, GainForm gains);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
   // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
@@ -88,25 +107,25 @@ class BlockWriter {
   // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
   // name.bias). With r copies of these heads [B, T, K·r, G/r+2, D]: tensor ranks divide the rows,
   // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
-  ValueId grouped_heads(const std::string& name, ValueId x, bool bias);
+  // `separate`: published models store queries, keys and values in separate tensors.
+  ValueId grouped_heads(const std::string& name, ValueId x, bool bias, bool separate = true);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
-  ValueId rotary(ValueId qkv);
+  ValueId rotary(ValueId qkv);  // returns qkv in layers without RoPE
   ValueId attention(ValueId qkv);
   ValueId attention(const std::string& name, ValueId queries, const AttentionForm& form);
-  ValueId scale(const std::string& name, ValueId x, double factor);
+  // `rounded`: the factor is rounded to the type of x first.
+  ValueId scale(const std::string& name, ValueId x, double factor, bool rounded = false);
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
   // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
   // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M].
   ValueId experts(const std::string& name, ValueId x, int64_t inner);
-  // Of what a sublayer gives, and of what the table gives; x itself where the model has none.
-  ValueId dropout(const std::string& name, ValueId x) { return drop(name, x, model_.dropout); }
-  ValueId embedding_dropout(const std::string& name, ValueId x) {
-    return drop(name, x, model_.dropout_of_embeddings());
-  }
+  // Dropout with the model's probability, or with the given one. Returns x if the probability
+  // is 0.
+  ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});
   void linear_cross_entropy(ValueId x, ValueId weight);
 
   const ModelConfig& model() const { return model_; }
@@ -114,16 +133,13 @@ class BlockWriter {
   double std_out() const;  // of matrices that write into the residual stream
 
  private:
-  ValueId drop(const std::string& name, ValueId x, double probability);
   ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
                         const Shape& out, const PartOf& of, bool bias);
-  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-              const std::string& stack, const std::string& block, std::vector<int64_t> at);
 
   Graph& graph_;
   const BatchValues& batch_;
   const ModelConfig& model_;
-  std::string stack_;  // what names of values begin with
+  LayerKind kind_;
   Block block_;
   Builder builder_;
 };

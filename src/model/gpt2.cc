@@ -50,7 +50,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
     const ValueId positions = w.matrix("position.weight", {m.context, F}, w.std_in());
     const ValueId x = w.sum("sum", {w.embedding("tokens", batch.tokens, table),
                                     w.embedding("positions", batch.positions, positions)});
-    w.finish(w.embedding_dropout("drop", x));
+    w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
   }
   for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");

@@ -34,7 +34,11 @@ const FamilyRule& family_of(const HfReader& in) {
 // Adds the keys that all families have in common, at the end, as transformers writes them.
 void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_text, DType dtype) {
   out.set("initializer_range", Tree(m.init_std));
-  if (m.encoder_layers == 0) out.set("bos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
+  if (m.encoder_layers == 0) {
+    out.set("bos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
+    // The class of a family may have another by default, even outside of the vocabulary.
+    out.set("pad_token_id", Tree());
+  }
   out.set("eos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
   out.set("tie_word_embeddings", Tree(m.tied_embeddings));
   out.set("vocab_size", Tree(m.padded_vocabulary()));
@@ -65,6 +69,12 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
     throw Error("{}: describes a model that cannot exist: {}", source, e.what());
   }
   return m;
+}
+
+void tie_missing_head(ModelConfig& model) {
+  if (!rule_of(model.family).hf_ties_missing_head || model.tied_embeddings) return;
+  model.tied_embeddings = true;
+  model.scaled_head = false;
 }
 
 Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype) {

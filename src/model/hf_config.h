@@ -14,9 +14,13 @@ namespace tessera::model {
 // transformers. The vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are
 // read from the keys of transformers 4, or from rope_parameters. hidden_act: gelu is erf; gelu_new,
 // gelu_fast and gelu_pytorch_tanh are tanh. Throws Error that names `source`, the key and the way
-// out where the model has what Tessera does not (another family, scaled rotary embeddings,
-// quantised weights, …).
+// out where the model has what Tessera does not (another family, attention biases, quantized
+// weights, …).
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
+
+// Corrects a model that was read from a config.json whose files have no head: in some families
+// (FamilyRule::hf_ties_missing_head) it is then tied to the embedding and not scaled.
+void tie_missing_head(ModelConfig& model);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and
 // ends texts, if the tokenizer has one; `dtype`: of the weights beside it.

@@ -37,6 +37,19 @@ std::vector<int64_t> HfTensor::end() const {
   return at;
 }
 
+int64_t HfTensor::their_begin() const {
+  return their_row * their_shape.product(1, their_shape.rank());
+}
+
+std::vector<std::span<const HfTensor>> by_theirs(std::span<const HfTensor> tensors) {
+  std::vector<std::span<const HfTensor>> groups;
+  for (size_t i = 0, next = 0; i < tensors.size(); i = next) {
+    while (next < tensors.size() && tensors[next].theirs == tensors[i].theirs) ++next;
+    groups.push_back(tensors.subspan(i, next - i));
+  }
+  return groups;
+}
+
 void HfTensorList::same(std::string ours, std::string theirs, const Shape& shape) {
   flat(std::move(ours), std::move(theirs), shape, shape);
 }
@@ -58,6 +71,13 @@ void HfTensorList::part(std::string ours, const Shape& shape, std::vector<int64_
                         std::string theirs, Shape their_shape, Shape view) {
   all_.push_back({std::move(ours), std::move(theirs), shape, std::move(their_shape),
                   std::move(view), same_order(shape.rank()), std::move(begin)});
+}
+
+void HfTensorList::rows(std::string ours, const Shape& shape, std::vector<int64_t> begin,
+                        std::string theirs, Shape their_shape, int64_t row, Shape view) {
+  part(std::move(ours), shape, std::move(begin), std::move(theirs), std::move(their_shape),
+       std::move(view));
+  all_.back().their_row = row;
 }
 
 void HfTensorList::norm(const std::string& ours, const std::string& theirs, int64_t width) {

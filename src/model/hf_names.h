@@ -5,6 +5,7 @@
 // ours, or of a part of one: where they keep query, key and value apart, we have one tensor.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,10 @@ struct HfTensor {
   // part of ours = theirs.reshape(view).transpose(axes), in numpy's terms
   std::vector<int> axes;
   std::vector<int64_t> begin;  // where in ours that part begins
+  int64_t their_row = 0;       // and in theirs, of which it may be some rows only
 
-  Shape part() const;  // its extents
+  Shape part() const;           // its extents
+  int64_t their_begin() const;  // the number of the part's first element in theirs
   std::vector<int64_t> end() const;
 };
 
@@ -40,6 +43,10 @@ class HfTensorList {
   // ours[begin : begin + view] = theirs.reshape(view)
   void part(std::string ours, const Shape& shape, std::vector<int64_t> begin, std::string theirs,
             Shape their_shape, Shape view);
+  // ours[begin : begin + view] = theirs[row : …].reshape(view): the tensors of theirs that hold
+  // several parts of ours have their parts one after another.
+  void rows(std::string ours, const Shape& shape, std::vector<int64_t> begin, std::string theirs,
+            Shape their_shape, int64_t row, Shape view);
   // ours.gain and ours.bias, theirs.weight and theirs.bias
   void norm(const std::string& ours, const std::string& theirs, int64_t width);
 
@@ -48,6 +55,9 @@ class HfTensorList {
  private:
   std::vector<HfTensor> all_;
 };
+
+// The entries of each of theirs, which follow each other.
+std::vector<std::span<const HfTensor>> by_theirs(std::span<const HfTensor> tensors);
 
 // Every tensor of the model. `theirs` is the full name ("transformer.h.0.ln_1.weight"). The parts
 // of one of ours follow each other and cover it.

@@ -27,6 +27,7 @@ class HfReader {
     return otherwise;
   }
   int64_t size(std::string_view key, int64_t otherwise) const;
+  int64_t count(std::string_view key, int64_t otherwise) const;  // 0 or more
   double number(std::string_view key, double otherwise, double low, double high) const;
   // The model must have this switch as we compute it.
   void must_be(std::string_view key, bool wanted, std::string_view what) const;
@@ -47,19 +48,6 @@ GeluForm gelu_of(const HfReader& in, std::string_view key, const char* otherwise
 
 // Refuses a number of heads that does not divide the width.
 void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m);
-
-// The kinds of rotary embedding that a family computes.
-enum class Ropes : uint8_t { kUnscaled, kUnscaledAndLlama3 };
-
-// The names that a family's config.json uses for rope_theta and rotary_pct if they are not in
-// rope_parameters. nullptr: RoPE applies to the whole head.
-struct RotaryKeys {
-  const char *base = "rope_theta", *share = nullptr;
-};
-
-// transformers 4: `keys` and rope_scaling; 5: all in rope_parameters, which rope_scaling replaces.
-// What is absent stays as it is in `m`. Refuses other kinds by name.
-void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m);
 
 // Refuses a head_dim other than the width / heads.
 void check_head_dim(const HfReader& in, const ModelConfig& m);

@@ -6,16 +6,15 @@
 //     [E,M,2,F]                          (value)
 //   layerI.mlp.experts.down.weight       experts.J.w2.weight [F,M]
 //     [E,F,M]
-//   all else                             as in llama.cc
+//   all else                             as in llama_like.cc
 #include "base/error.h"
-#include "model/llama.h"
+#include "model/hf_attention.h"
+#include "model/llama_like.h"
 
 namespace tessera::model {
 namespace {
 
-void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
-  llama_forward(graph, batch, m, false);
-}
+constexpr LlamaForm kForm;
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
@@ -37,16 +36,15 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.kv_heads = 8;
   m.feed_forward = 14336;
   m.context = 131072;
+  m.norm_epsilon = 1e-5;
   read_llama(in, m);
-  m.norm_epsilon = in.number("rms_norm_eps", 1e-5, 0, 1);
+  read_silu(in);
   m.experts = in.size("num_local_experts", in.size("num_experts", m.experts));
   m.experts_per_token = in.size("num_experts_per_tok", m.experts_per_token);
   if (in.number("router_jitter_noise", 0, 0, 1) != 0)
     in.refuse("router_jitter_noise", "given", "Tessera adds no noise to the router's input");
-  if (in.find("sliding_window"))
-    in.refuse("sliding_window", "given",
-              "this family attends to all earlier tokens. Remove the key");
-  read_rotary(in, {}, Ropes::kUnscaled, m);
+  m.window = in.find("sliding_window") ? in.size("sliding_window", 1) : 0;
+  read_rotary(in, {}, Ropes::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -62,13 +60,15 @@ Tree write_hf(const ModelConfig& m) {
   out.set("num_experts_per_tok", Tree(m.experts_per_token));
   out.set("router_jitter_noise", Tree(0.0));
   out.set("output_router_logits", Tree(false));
-  out.set("sliding_window", Tree());
+  out.set("hidden_act", Tree(std::string("silu")));
+  out.set("sliding_window", m.window > 0 ? Tree(m.window) : Tree());
+  write_rotary(m, out);
   return out;
 }
 
 void add_tensors(const ModelConfig& m, HfTensorList& list) {
   const int64_t E = m.experts, F = m.hidden;
-  add_llama_tensors(m, list);
+  add_llama_tensors(m, kForm, list);
   for (int64_t i = 0; i < m.layers; ++i) {
     if (!has_experts(m, i)) continue;
     const int64_t M = inner_width(m, i);
@@ -88,21 +88,20 @@ void add_tensors(const ModelConfig& m, HfTensorList& list) {
   }
 }
 
+constexpr FamilyRule rule() {
+  FamilyRule rule = llama_like<kForm>(Family::kMixtral);
+  rule.defaults = defaults;
+  rule.presets = kPresets;
+  rule.has_experts = true;
+  rule.hf_type = "mixtral";
+  rule.hf_read = read_hf;
+  rule.hf_write = write_hf;
+  rule.hf_tensors = add_tensors;
+  return rule;
+}
+
 }  // namespace
 
-const FamilyRule kMixtralFamily = {.family = Family::kMixtral,
-                                   .forward = forward,
-                                   .defaults = defaults,
-                                   .presets = kPresets,
-                                   .turns = true,
-                                   .has_experts = true,
-                                   .groups_heads = true,
-                                   .hf_type = "mixtral",
-                                   .hf_prefix = "model.",
-                                   .hf_head = "lm_head.weight",
-                                   .hf_read = read_hf,
-                                   .hf_write = write_hf,
-                                   .hf_tensors = add_tensors,
-                                   .hf_is_buffer = is_llama_buffer};
+const FamilyRule kMixtralFamily = rule();
 
 }  // namespace tessera::model

@@ -7,54 +7,26 @@
 
 #include "base/range.h"
 #include "ir/ops/gelu.h"
-#include "ir/ops/router.h"
+#include "model/model_sections.h"
 
 namespace tessera::model {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2, kMixtral };
+enum class Family : uint8_t {
+  kGpt2,
+  kNeox,
+  kLlama,
+  kT5,
+  kQwen2,
+  kMixtral,
+  kMistral,
+  kSmollm3,
+  kPhi3,
+  kQwen3,
+  kOlmo2,
+  kGemma2,
+  kGemma3
+};
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
-
-// LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
-struct RotaryScale {
-  double factor = 1;  // 1: none
-  double low = 1, high = 4;
-  int64_t context = 8192;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("factor", self.factor, "by which slow rotary frequencies are lowered; 1: none");
-    visit("low", self.low, "dimensions of fewer turns in the first context are slow");
-    visit("high", self.high, "dimensions of more turns stay as they are");
-    visit("context", self.context, "the first context: what the model saw before it was scaled");
-  }
-};
-
-// The routers of a mixture of experts; ir/ops/router.h has the formulas.
-struct RouterConfig {
-  RouterScore score = RouterScore::kSoftmax;
-  bool renormalize = true;
-  double scale = 1;
-  int64_t groups = 1, groups_chosen = 1;
-  double balance_loss = 0, z_loss = 0;
-  bool bias = false;
-  double bias_rate = 1e-3;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
-    visit("renormalize", self.renormalize, "divide the weights of a token's experts by their sum");
-    visit("scale", self.scale, "factor of the weights");
-    visit("groups", self.groups, "groups that the experts form");
-    visit("groups_chosen", self.groups_chosen,
-          "best groups per token, which all its experts belong to");
-    visit("balance_loss", self.balance_loss,
-          "coefficient of the load-balancing loss per sequence and layer; 0: none",
-          between(0, kHuge));
-    visit("z_loss", self.z_loss,
-          "coefficient of the z-loss, the mean of logsumexp(logits)^2 per layer; 0: none",
-          between(0, kHuge));
-    visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
-    visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
-  }
-};
 
 struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
@@ -73,11 +45,16 @@ struct ModelConfig {
   int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
   std::vector<int64_t> dense_layers;
   RouterConfig router;
-  int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
-  int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
-  int64_t context = 2048;             // longest sequence
+  int64_t window = 0;                  // keys that a query in a sliding layer sees; 0: all
+  std::vector<int64_t> window_layers;  // the sliding layers, as above; empty: all
+  int64_t vocabulary = 0;              // entries of the tokenizer, unpadded
+  int64_t vocabulary_multiple = 128;   // the embedding is padded up to a multiple of this
+  int64_t context = 2048;              // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
   RotaryScale rotary_scale;
+  double window_rotary_base = 0;  // sliding layers use it unscaled; 0: rotary_base
+  double attention_scalar = 0;    // scores are multiplied by scalar^-1/2; 0: head size
+  double attention_soft_cap = 0, logit_soft_cap = 0;       // 0: none
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
   bool scaled_head = true;  // of t5 with tied embeddings
@@ -99,6 +76,12 @@ struct ModelConfig {
   }
 
   static void fields(auto& self, auto&& visit) {
+    size_fields(self, visit);
+    computation_fields(self, visit);
+  }
+
+ private:
+  static void size_fields(auto& self, auto&& visit) {
     visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
     visit("family", self.family, "how it is built; a preset says it, too");
     visit("layers", self.layers, "transformer layers; beside an encoder, the decoder's");
@@ -121,15 +104,31 @@ struct ModelConfig {
     visit("dense_layers", self.dense_layers,
           "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
     visit("router", self.router, "the router of each layer");
+    visit("window", self.window,
+          "sliding window: a query sees this many keys, itself included; 0: all before it");
+    visit("window_layers", self.window_layers,
+          "numbers of the layers with the window, from 0: [0, 2]; empty: all");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,
           "the embedding is padded up to a multiple of this");
     visit("context", self.context, "longest sequence in tokens");
+  }
+
+  static void computation_fields(auto& self, auto&& visit) {
     visit("rotary_share", self.rotary_share,
           "share of a head's dimensions that rotary embeddings turn");
     visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
     visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
+    visit(
+        "window_rotary_base", self.window_rotary_base,
+        "base of the rotary frequencies in layers with a window, which are then unscaled; 0: as in "
+        "the others");
+    visit("attention_scalar", self.attention_scalar,
+          "attention scores are times its power of -0.5; 0: the head's width");
+    visit("attention_soft_cap", self.attention_soft_cap,
+          "attention scores s become cap * tanh(s / cap); 0: no cap");
+    visit("logit_soft_cap", self.logit_soft_cap, "the same for logits; 0: no cap");
     visit("relative_buckets", self.relative_buckets, "t5: biases of distances, a head");
     visit("relative_distance", self.relative_distance, "t5: distances from this on have one bias");
     visit("parallel_residual", self.parallel_residual,
@@ -138,7 +137,7 @@ struct ModelConfig {
     visit("scaled_head", self.scaled_head,
           "t5: a head that uses the embedding's weights reads hidden^-0.5 times its input");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
-    visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
+    visit("gelu", self.gelu, "erf | tanh: of families that do not compute silu");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs",
           tessera::between(0, kBelowOne));
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights",
@@ -155,7 +154,9 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2|mixtral"; }
+constexpr const char* enum_names(Family) {
+  return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3";
+}
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
 }  // namespace tessera::model

@@ -13,6 +13,7 @@
 //   head.norm.gain, .bias     final_layer_norm.weight, .bias
 //   head.weight [V,F]         embed_out.weight, without the prefix
 #include "model/family.h"
+#include "model/hf_attention.h"
 
 namespace tessera::model {
 namespace {
@@ -25,7 +26,7 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
-  ValueId attended = w.product("attn.out", w.attention(kind.rotary ? w.rotary(qkv) : qkv), out, 2);
+  ValueId attended = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
 
   // Parallel residual: the MLP also reads x, and one sum adds both; otherwise it reads x +
   // attention.
@@ -55,7 +56,8 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
-    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
+    const ValueId x = w.embedding("tokens", batch.tokens, table);
+    w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
   }
   for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");

@@ -41,9 +41,23 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+namespace {
+
+// Lists of layers that a preset gave lose the numbers of layers that the model has not.
+void fit_lists(ModelConfig& config) {
+  ModelConfig preset;
+  if (config.preset.empty() || !apply_preset(config.preset, preset)) return;
+  for (const auto list : {&ModelConfig::no_rope_layers, &ModelConfig::window_layers})
+    if (config.*list == preset.*list)
+      std::erase_if(config.*list, [&](int64_t l) { return l >= config.layers; });
+}
+
+}  // namespace
+
 void derive_sizes(ModelConfig& config) {
   config.kv_heads = key_value_heads(config);
   config.feed_forward = inner_width(config);
+  fit_lists(config);
 }
 
 int64_t parameter_count(const ModelConfig& config) {

@@ -16,7 +16,8 @@ void apply_family(Family family, ModelConfig& config);
 bool apply_preset(const std::string& name, ModelConfig& config);
 std::vector<std::string> preset_names();
 
-// Fills what 0 means "derived": kv_heads, feed_forward.
+// Fills what 0 means "derived": kv_heads, feed_forward. A preset's lists of layers are cut to the
+// model's layers.
 void derive_sizes(ModelConfig& config);
 
 // All trained elements, embeddings included (padded vocabulary).

@@ -99,14 +99,16 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, m.init_std, 0);
-    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.source, table)),
-             HiddenStream::kSource);
+    w.finish(
+        w.dropout("drop", w.embedding("tokens", batch.source, table), m.dropout_of_embeddings()),
+        HiddenStream::kSource);
   }
   encoder(graph, batch, m);
   {
     BlockWriter w(graph, batch, m, "bridge");
     w.remember(w.dropout("memory.drop", w.rms_norm("norm", w.stream(HiddenStream::kSource))));
-    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
+    const ValueId x = w.embedding("tokens", batch.tokens, table);
+    w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
   }
   decoder(graph, batch, m);
   BlockWriter w(graph, batch, m, "head");

@@ -13,8 +13,7 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/compile.h"
 #include "config/run_request.h"
-#include "model/family.h"
-#include "model/presets.h"
+#include "model/check_model.h"
 
 namespace tessera::train {
 namespace {
@@ -58,15 +57,6 @@ Tree completed(const Tree& saved, const Tree& defaults) {
     out.set(key, found ? completed(*found, value) : value);
   }
   return out;
-}
-
-// Returns a model in a form that can be compared: derived sizes are set, a head width that follows
-// from other keys is omitted, and so is the preset, which only supplies values.
-Tree comparable(model::ModelConfig model) {
-  model::derive_sizes(model);
-  if (model.heads > 0 && model.head_width == model.hidden / model.heads) model.head_width = 0;
-  model.preset.clear();
-  return to_tree(model);
 }
 
 // Returns the optimizer settings in a checkpoint: the kind, and the groups with their patterns and
@@ -130,26 +120,7 @@ std::vector<Change> model_differences(const config::RunConfig& config, const Tre
   model::ModelConfig saved;
   Places places;
   read_fields(fields_of(saved), saved_model, "the checkpoint's header", places);
-  return differences(comparable(saved), comparable(config.model));
-}
-
-// Returns true if a key of the model section changes the shapes of weights or what they compute.
-bool computes(const std::string& path, const model::FamilyRule& family) {
-  if (path.starts_with("rotary")) return family.turns;
-  if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
-  if (path == "parallel_residual") return family.family == model::Family::kNeox;
-  if (path == "gelu")
-    return family.family != model::Family::kLlama && family.family != model::Family::kQwen2 &&
-           family.family != model::Family::kMixtral;
-  if (path == "router.balance_loss" || path == "router.z_loss" || path == "router.bias_rate")
-    return false;
-  if (path.starts_with("expert") || path.starts_with("router.") || path == "dense_layers")
-    return family.has_experts;
-  if (path == "no_rope_layers" || path.starts_with("wide_")) return true;
-  return path == "hidden" || path == "feed_forward" || path == "norm_epsilon" || path == "layers" ||
-         path == "encoder_layers" || path == "heads" || path == "kv_heads" ||
-         path == "head_width" || path == "family" || path == "tied_embeddings" ||
-         path == "vocabulary";
+  return differences(to_tree(model::comparable(saved)), to_tree(model::comparable(config.model)));
 }
 
 Path checkpoint_of_step(const checkpoint::CheckpointNames& names, const Path& own, int64_t step) {
@@ -227,7 +198,7 @@ std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree
 std::vector<Change> changed_computation(const config::RunConfig& config, const Tree& saved_model) {
   std::vector<Change> told;
   for (Change& c : model_differences(config, saved_model)) {
-    if (!computes(c.path, model::rule_of(config.model.family))) continue;
+    if (!model::changes_model(c.path, config.model.family)) continue;
     c.path = "model." + c.path;
     told.push_back(std::move(c));
   }

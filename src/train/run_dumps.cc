@@ -38,27 +38,38 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const model::Mod
     return std::none_of(gradients.begin(), gradients.end(),
                         [&](const checkpoint::StateTensor& g) { return g.name == t.ours; });
   });
-  std::vector<checkpoint::SafetensorsPlan> plan;
-  for (const model::HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
-  checkpoint::write_safetensors(file, plan, [&](size_t i) -> checkpoint::FillPiece {
+  const auto fill = [&](const model::HfTensor& t) -> checkpoint::FillPiece {
     const auto g = std::find_if(gradients.begin(), gradients.end(),
-                                [&](const auto& x) { return x.name == tensors[i].ours; });
-    CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
+                                [&](const auto& x) { return x.name == t.ours; });
+    CHECK(g != gradients.end(), "no gradient of {}", t.ours);
     // The mean of one tensor at a time, in a copy that exists until it is written.
-    const Shape part = tensors[i].part();
+    const Shape part = t.part();
     auto mean = std::make_shared<std::vector<float>>(part.elements());
-    const Box box{tensors[i].begin, tensors[i].end()};
+    const Box box{t.begin, t.end()};
     std::vector<std::byte> sums(part.elements() * size_of(g->data.dtype));
-    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
-             sums.data(), size_of(g->data.dtype));
+    copy_box(box, whole_box(t.shape), static_cast<const std::byte*>(g->data.data), box, sums.data(),
+             size_of(g->data.dtype));
     kernels::launch(
         kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
         kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
-    const checkpoint::FillPiece fill =
-        checkpoint::transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
-                               model::inverse(tensors[i].axes), DType::kF32);
-    return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
+    const checkpoint::FillPiece piece = checkpoint::transposed(
+        std::as_bytes(std::span(*mean)), DType::kF32, part, model::inverse(t.axes), DType::kF32);
+    return
+        [mean, piece](int64_t first, int64_t count, std::byte* out) { piece(first, count, out); };
+  };
+  const auto groups = model::by_theirs(tensors);
+  std::vector<checkpoint::SafetensorsPlan> plan;
+  for (const auto& group : groups)
+    plan.push_back({group[0].theirs, DType::kF32, group[0].their_shape});
+  checkpoint::write_safetensors(file, plan, [&](size_t i) {
+    std::vector<checkpoint::FillPiece> parts;
+    std::vector<int64_t> elements;
+    for (const model::HfTensor& t : groups[i]) {
+      parts.push_back(fill(t));
+      elements.push_back(t.view.elements());
+    }
+    return checkpoint::joined(std::move(parts), std::move(elements), size_of(DType::kF32));
   });
 }
 

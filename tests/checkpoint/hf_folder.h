@@ -57,7 +57,9 @@ inline void write_folder(const Path& folder, const model::ModelConfig& model, DT
                          const FolderFault& change = {}) {
   std::filesystem::create_directories(folder);
   std::vector<SafetensorsPlan> plans;
-  for (const model::HfTensor& t : model::hf_tensors(model)) {
+  const std::vector<model::HfTensor> parts = model::hf_tensors(model);
+  for (const std::span<const model::HfTensor> group : model::by_theirs(parts)) {
+    const model::HfTensor& t = group[0];
     SafetensorsPlan p{t.theirs, type, t.their_shape};
     const std::string prefix(model::hf_prefix(model.family));
     if (t.theirs == change.leave_out) continue;

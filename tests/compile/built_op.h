@@ -53,7 +53,8 @@ struct Built {
     };
     const Op op = forward[0];
     if (graph[y].role == Role::kActivation) gradient.emplace_back(y, give(y));
-    if (op.is<AttentionScores>()) gradient.emplace_back(op.inputs[0], give(op.inputs[0]));
+    if (op.is<AttentionScores>() || op.is<HeadSquares>())
+      gradient.emplace_back(op.inputs[0], give(op.inputs[0]));
     rule_of(op).gradient(g, op);
     for (const ValueId v : op.inputs) {
       if (graph[v].role == Role::kWeight)

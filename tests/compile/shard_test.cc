@@ -249,7 +249,8 @@ TEST(Shard, UntiedAndSequentialResidual) {
   on_all_meshes(s);
   s = of(model::Family::kLlama);
   s.model.tied_embeddings = true;
-  s.model.rotary_scale = {8, 1, 4, kTokens};
+  s.model.rotary_scale.factor = 8;
+  s.model.rotary_scale.context = kTokens;
   on_all_meshes(s);
 }
 

@@ -60,7 +60,7 @@ double relative_distance(const std::vector<float>& got, const std::vector<float>
 
 struct Family {
   const char* name;
-  const char* model;  // of the run file; sizes are those of scripts/parity_golden.py
+  std::string model;  // of the run file; sizes are those of scripts/parity_golden.py
 };
 
 class ModelGolden : public ::testing::TestWithParam<Family> {
@@ -193,6 +193,9 @@ constexpr const char* kT5Tied =
     "family: t5, encoder_layers: 1, hidden: 32, heads: 3, head_width: 16, vocabulary: 281, "
     "feed_forward: 96, tied_embeddings: true";
 
+const std::string kLikeQwen2 =
+    "hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, feed_forward: 128, norm_epsilon: 1.0e-5";
+
 INSTANTIATE_TEST_SUITE_P(
     Families, ModelGolden,
     ::testing::Values(
@@ -211,6 +214,29 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"mixtral",
                "family: mixtral, hidden: 32, heads: 4, kv_heads: 2, vocabulary: 281, "
                "feed_forward: 80, experts: 4"},
+        Family{"mistral", "family: mistral, head_width: 24, window: 8, " + kLikeQwen2},
+        Family{"smollm3-window",
+               "family: smollm3, hidden: 48, heads: 6, kv_heads: 1, vocabulary: 281, "
+               "feed_forward: 128, norm_epsilon: 1.0e-5, no_rope_layers: [1], window: 8, "
+               "window_layers: [1], rotary_scale: {kind: linear, factor: 4}"},
+        Family{"phi3-longrope",
+               "family: phi3, hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128, "
+               "rotary_scale: {kind: longrope, factor: 2, context: 16, "
+               "short_factors: [1, 1, 1, 1], long_factors: [1, 1.5, 2, 2.5]}"},
+        Family{
+            "qwen3",
+            "family: qwen3, head_width: 32, rotary_base: 10000, window: 8, window_layers: [1], " +
+                kLikeQwen2},
+        Family{"olmo2", "family: olmo2, rotary_base: 10000, " + kLikeQwen2},
+        Family{"gemma2",
+               "family: gemma2, head_width: 24, attention_scalar: 20, window: 8, "
+               "window_layers: [0], attention_soft_cap: 0.5, logit_soft_cap: 2, " +
+                   kLikeQwen2},
+        Family{"gemma3",
+               "family: gemma3, head_width: 24, attention_scalar: 20, window: 8, "
+               "window_layers: [0], rotary_base: 20000, window_rotary_base: 500, "
+               "rotary_scale: {kind: linear, factor: 4}, " +
+                   kLikeQwen2},
         Family{"t5", kT5}, Family{"t5-tied", kT5Tied}),
     [](const auto& family) {
       std::string name = family.param.name;

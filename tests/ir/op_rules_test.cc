@@ -335,7 +335,7 @@ void expect_gradient(const Case& c) {
       g.add(v, b.builder.value("d" + made.name, made.dtype, made.shape, Role::kScratch, kOne));
   }
   // Terms that come first of an input that others use too.
-  if (op.is<AttentionScores>())
+  if (op.is<AttentionScores>() || op.is<HeadSquares>())
     g.add(op.inputs[0],
           b.builder.value("sofar", c.inputs[0].dtype, c.inputs[0].shape, Role::kScratch, kOne));
   rule_of(kind_of(c.attributes)).gradient(g, op);

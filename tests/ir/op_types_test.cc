@@ -78,8 +78,9 @@ TEST(OpTypes, SomeDefaultsArePrintedWithOthers) {
   EXPECT_EQ(text_of(Norm{0.5, 2, 0}), "norm () epsilon=0.5 terms=2 biases=0");
   EXPECT_EQ(text_of(Norm{0.5, 1, 1}), "norm () epsilon=0.5 terms=1 biases=1");
   EXPECT_EQ(text_of(Rotary{.dims = 8, .base = 2}), "rotary () dims=8 base=2.0");
-  EXPECT_EQ(text_of(Rotary{.dims = 8, .base = 2, .factor = 8, .context = 64}),
-            "rotary () dims=8 base=2.0 factor=8.0 low=1.0 high=4.0 context=64");
+  EXPECT_EQ(text_of(Rotary{
+                .dims = 8, .base = 2, .scaling = RopeScaling::kLlama3, .factor = 8, .context = 64}),
+            "rotary () dims=8 base=2.0 scaling=\"llama3\" factor=8.0 low=1.0 high=4.0 context=64");
   const GroupRef over = GroupRef::along({AxisKind::kShard});
   EXPECT_EQ(text_of(AllReduce{.over = over}), "all_reduce () over=\"shard\"");
   EXPECT_EQ(text_of(AllReduce{.over = over, .pieces = 2}),
@@ -91,6 +92,7 @@ struct Change {
   void operator()(bool& x) const { x = true; }
   void operator()(int64_t& x) const { x = 3; }
   void operator()(double& x) const { x = 0.3; }
+  void operator()(std::vector<double>& x) const { x = {0.5, 0.3}; }
   void operator()(DType& t) const { t = DType::kF16; }
   void operator()(std::optional<DType>& t) const { t = DType::kF16; }
   void operator()(Shape& s) const { s = {2, 4}; }

@@ -1,5 +1,9 @@
-// Causal attention and its gradient in double, element by element.
+// Causal attention and its gradient in double, element by element: with a window, a query sees the
+// last keys up to its place; with a soft cap, scores are capped.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
 
 #include "base/philox.h"
 #include "kernels/attention.h"
@@ -16,6 +20,11 @@ struct AttentionSizes {
   int64_t at(int64_t s, int64_t i, int64_t group, int64_t member, int64_t c) const {
     return (((s * t + i) * kv + group) * (g + 2) + member) * d + c;
   }
+};
+
+struct AttentionLimits {
+  int64_t window = 0;
+  double soft_cap = 0;
 };
 
 struct AttentionAnswer {
@@ -36,7 +45,7 @@ inline double mask_of(const AttentionDropout& a, int64_t sample, int64_t head, i
 
 inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array& qkv,
                    const Array& d_out, double scale, const AttentionDropout& drop,
-                   AttentionAnswer& a) {
+                   const AttentionLimits& limits, AttentionAnswer& a) {
   const int64_t kv = head / z.g, member = head % z.g;
   const auto q = [&](int64_t i, int64_t c) { return qkv.at(z.at(s, i, kv, member, c)); };
   const auto k = [&](int64_t i, int64_t c) { return qkv.at(z.at(s, i, kv, z.g, c)); };
@@ -46,12 +55,16 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
   };
   for (int64_t i = 0; i < z.t; ++i) {
     std::vector<double> x, p, dp;
+    const double cap = limits.soft_cap;
+    const int64_t first = limits.window > 0 ? std::max<int64_t>(0, i - limits.window + 1) : 0;
     const int64_t row = ((s * z.t + i) * z.heads() + head) * z.d;
     const auto square = static_cast<size_t>(((s * z.heads() + head) * z.t + i) * z.t);
     double sum = 0, delta = 0;
     for (int64_t j = 0; j <= i; ++j) {
       x.push_back(0);
       for (int64_t c = 0; c < z.d; ++c) x.back() += scale * q(i, c) * k(j, c);
+      if (cap > 0) x.back() = cap * std::tanh(x.back() / cap);
+      if (j < first) x.back() = -HUGE_VAL;
       sum += std::exp(x.back());
     }
     a.lse[static_cast<size_t>((s * z.heads() + head) * z.t + i)] = std::log(sum);
@@ -69,11 +82,12 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
     }
     for (int64_t j = 0; j <= i; ++j) {
       const auto u = static_cast<size_t>(j);
-      const double ds = p[u] * (dp[u] - delta);
+      const double share = cap > 0 && j >= first ? x[u] / cap : 0;
+      const double d_capped = p[u] * (dp[u] - delta), ds = d_capped * (1 - share * share);
       a.scores[square + u] = x[u];
       a.probabilities[square + u] = p[u];
       a.d_probabilities[square + u] = dp[u];
-      a.d_scores[square + u] = ds;
+      a.d_scores[square + u] = d_capped;
       for (int64_t c = 0; c < z.d; ++c) {
         add(i, member, c, scale * ds * k(j, c));
         add(j, z.g, c, scale * ds * q(i, c));
@@ -84,7 +98,8 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
 
 inline AttentionAnswer attention_reference(const AttentionSizes& z, const Array& qkv,
                                            const Array& d_out, double scale,
-                                           const AttentionDropout& drop = {}) {
+                                           const AttentionDropout& drop = {},
+                                           const AttentionLimits& limits = {}) {
   AttentionAnswer a;
   const auto heads = static_cast<size_t>(z.b * z.heads() * z.t);
   a.out.resize(static_cast<size_t>(z.out().elements()));
@@ -94,7 +109,7 @@ inline AttentionAnswer attention_reference(const AttentionSizes& z, const Array&
     v->resize(heads * static_cast<size_t>(z.t));
   }
   for (int64_t s = 0; s < z.b; ++s) {
-    for (int64_t h = 0; h < z.heads(); ++h) attend(z, s, h, qkv, d_out, scale, drop, a);
+    for (int64_t h = 0; h < z.heads(); ++h) attend(z, s, h, qkv, d_out, scale, drop, limits, a);
   }
   return a;
 }

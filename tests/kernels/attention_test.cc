@@ -6,14 +6,20 @@
 namespace tessera::kernels {
 namespace {
 
-void compare(const AttentionSizes& z, DType t, const AttentionDropout& drop = {}) {
-  SCOPED_TRACE(fmt::format("B {} T {} KV {} G {} D {} {}", z.b, z.t, z.kv, z.g, z.d, name_of(t)));
+void compare(const AttentionSizes& z, DType t, const AttentionDropout& drop = {},
+             const AttentionLimits& limits = {}) {
+  SCOPED_TRACE(fmt::format("B {} T {} KV {} G {} D {} {} window {} cap {}", z.b, z.t, z.kv, z.g,
+                           z.d, name_of(t), limits.window, limits.soft_cap));
   const float scale = 1 / std::sqrt(static_cast<float>(z.d));
   const Array qkv = Array::random(z.qkv(), 1, t, 3), d_out = Array::random(z.out(), 2, t);
   const Array out(z.out(), t), lse({z.b, z.heads(), z.t}), d_qkv(z.qkv(), t);
-  compute(AttentionArgs{qkv, out, lse, scale, drop}, 2);
-  compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, scale, drop}, 2);
-  const AttentionAnswer a = attention_reference(z, qkv, d_out, static_cast<double>(scale), drop);
+  AttentionScope scope;
+  scope.window = limits.window;
+  scope.soft_cap = static_cast<float>(limits.soft_cap);
+  compute(AttentionArgs{qkv, out, lse, scale, drop, {}, scope}, 2);
+  compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, scale, drop, {}, {}, scope}, 2);
+  const AttentionAnswer a =
+      attention_reference(z, qkv, d_out, static_cast<double>(scale), drop, limits);
   EXPECT_LT(distance(out, a.out), tolerance(t));
   EXPECT_LT(distance(lse, a.lse), 1e-6);
   EXPECT_LT(distance(d_qkv, a.d_qkv), t == DType::kBF16 ? 6e-3 : 2e-6);
@@ -35,6 +41,43 @@ TEST(Attention, GroupsShareTheirKeyAndValue) {
     compare({2, 67, 2, 3, 16}, DType::kF32);
     compare({1, 30, 1, 4, 64}, DType::kBF16);
   });
+}
+
+TEST(Attention, AWindowEndsWhatAQuerySees) {
+  for_every_target([] {
+    for (const int64_t window : {1, 2, 16, 63, 64, 65, 100, 200})
+      compare({1, 150, 1, 2, 16}, DType::kF32, {}, {.window = window});
+    compare({2, 130, 2, 1, 40}, DType::kBF16, {}, {.window = 70});
+  });
+}
+
+TEST(Attention, ASoftCapBendsScores) {
+  for_every_target([] {
+    for (const double cap : {0.5, 2.0, 50.0})
+      compare({1, 70, 2, 2, 16}, DType::kF32, {}, {.soft_cap = cap});
+    compare({1, 150, 1, 2, 16}, DType::kF32, {}, {.window = 20, .soft_cap = 1});
+  });
+}
+
+TEST(Attention, AWindowWithinDocuments) {
+  const AttentionSizes z{1, 150, 1, 1, 16};
+  const Array qkv = Array::random(z.qkv(), 1), d_out = Array::random(z.out(), 2);
+  Array documents({1, z.t}, DType::kI32);
+  for (int64_t i = 0; i < z.t; ++i) documents.set(i, static_cast<double>(i / 40));
+  // Within a document of 40 tokens a window of 40 hides nothing.
+  const auto run = [&](int64_t window) {
+    Array out(z.out()), lse({1, 1, z.t}), d_qkv(z.qkv());
+    AttentionScope scope;
+    scope.documents = documents;
+    scope.window = window;
+    compute(AttentionArgs{qkv, out, lse, 0.5f, {}, {}, scope}, 1);
+    compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.5f, {}, {}, {}, scope}, 1);
+    std::vector<double> numbers;
+    for (int64_t i = 0; i < d_qkv.size(); ++i) numbers.push_back(d_qkv.at(i));
+    return std::pair(std::move(d_qkv), numbers);
+  };
+  EXPECT_LT(distance(run(40).first, run(0).second), 1e-6);
+  EXPECT_GT(distance(run(10).first, run(0).second), 0.01);
 }
 
 TEST(Attention, DropoutIsTheStatedFunctionOfSampleHeadAndPlace) {
@@ -82,14 +125,15 @@ TEST(Attention, ThreadsDoNotChangeTheBits) {
   for (const int threads : {2, 3, 6}) EXPECT_TRUE(one.same_bits(run(threads)));
 }
 
-TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
-  for_every_target([] {
+void compare_pieces(int64_t window) {
+  for_every_target([=] {
     for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       const AttentionSizes z{2, 75, 2, 2, 24};
       const int64_t capacity = 80, row = z.kv * (z.g + 2) * z.d;
       const Array qkv = Array::random(z.qkv(), 1, t, 2), d_out(z.out());
       const Array cache({z.b, capacity, 2, z.kv, z.d}, t);
-      const AttentionAnswer a = attention_reference(z, qkv, d_out, 0.25);
+      const AttentionLimits limits = {.window = window, .soft_cap = window > 0 ? 2.0 : 0.0};
+      const AttentionAnswer a = attention_reference(z, qkv, d_out, 0.25, {}, limits);
       int64_t start = 0;
       for (const int64_t n : {66, 1, 1, 5, 1, 1}) {
         Array piece({z.b, n, z.kv, z.g + 2, z.d}, t);
@@ -99,7 +143,10 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
         }
         const Array out({z.b, n, z.heads(), z.d}, t);
         const auto first = static_cast<int32_t>(start);
-        compute(CachedAttentionArgs{piece, cache, &first, out, 0.25f}, 2);
+        CachedAttentionArgs args{piece, cache, &first, out, 0.25f};
+        args.window = window;
+        args.soft_cap = static_cast<float>(limits.soft_cap);
+        compute(args, 2);
         std::vector<double> expected;
         const int64_t width = z.heads() * z.d;
         for (int64_t i = 0; i < out.size(); ++i) {
@@ -113,6 +160,11 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
       ASSERT_EQ(start, z.t);
     }
   });
+}
+
+TEST(CachedAttention, InPiecesEqualsAllAtOnce) { compare_pieces(0); }
+TEST(CachedAttention, InPiecesEqualsAllAtOnceWithAWindowAndASoftCap) {
+  for (const int64_t window : {1, 9, 70}) compare_pieces(window);
 }
 
 // Keys and values of their own and a bias by distance, as T5's decoder has them.

@@ -22,7 +22,7 @@ Array labels_of(int64_t rows, int64_t vocabulary) {
   return labels;
 }
 
-Answer whole(const Array& logits, const Array& labels) {
+Answer whole(const Array& logits, const Array& labels, float soft_cap = 0) {
   Array z = logits;
   Answer a;
   CrossEntropyArgs c;
@@ -30,13 +30,14 @@ Answer whole(const Array& logits, const Array& labels) {
   c.labels = labels;
   c.report = a.report.data();
   c.gradient = true;
+  c.soft_cap = soft_cap;
   compute(c);
   for (int64_t i = 0; i < z.size(); ++i) a.gradient.push_back(z.at(i));
   return a;
 }
 
 // As `parts` ranks do it, each with ceil(V / parts) columns of which the last may be padding.
-Answer divided(const Array& logits, const Array& labels, int64_t parts) {
+Answer divided(const Array& logits, const Array& labels, int64_t parts, float soft_cap = 0) {
   const int64_t rows = logits.shape()[0], total = logits.shape()[1];
   const int64_t held = (total + parts - 1) / parts;
   std::vector<Array> z;
@@ -52,7 +53,8 @@ Answer divided(const Array& logits, const Array& labels, int64_t parts) {
   }
   for (int64_t p = 0; p < parts; ++p) {
     const int64_t first = std::min(total, p * held);
-    own.push_back({z[static_cast<size_t>(p)], std::min(total, first + held) - first, first, total});
+    own.push_back(
+        {z[static_cast<size_t>(p)], std::min(total, first + held) - first, first, total, soft_cap});
     compute(LogitsMaxArgs{own.back(), one});
     for (int64_t n = 0; n < rows; ++n) max.set(n, std::max(max.at(n), one.at(n)));
   }
@@ -92,6 +94,18 @@ TEST(DividedCrossEntropy, PartsMakeUpTheWhole) {
       EXPECT_EQ(b.report[1], a.report[1]);
       for (size_t i = 0; i < a.gradient.size(); ++i)
         ASSERT_NEAR(b.gradient[i], a.gradient[i], 2e-6) << vocabulary << " / " << parts;
+    }
+}
+
+TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithASoftCap) {
+  for (const float cap : {0.7f, 30.0f})
+    for (const int64_t parts : {1, 3}) {
+      const Array logits = Array::random({9, 257}, 3, DType::kF32, 6);
+      const Array labels = labels_of(9, 257);
+      const Answer a = whole(logits, labels, cap), b = divided(logits, labels, parts, cap);
+      EXPECT_NEAR(b.report[0], a.report[0], 1e-5 * a.report[0]) << cap << " / " << parts;
+      for (size_t i = 0; i < a.gradient.size(); ++i)
+        ASSERT_NEAR(b.gradient[i], a.gradient[i], 2e-6) << cap << " / " << parts;
     }
 }
 

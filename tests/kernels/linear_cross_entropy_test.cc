@@ -46,7 +46,7 @@ struct Answer {
   std::vector<double> dx, dw;
 };
 
-Answer reference(const Problem& p, double scale) {
+Answer reference(const Problem& p, double scale, double cap = 0) {
   Answer a;
   a.dx.resize(p.x.size());
   a.dw.resize(p.w.size());
@@ -57,6 +57,12 @@ Answer reference(const Problem& p, double scale) {
     for (size_t u = 0; u < v; ++u) {
       for (size_t k = 0; k < d; ++k) z[u] += p.x[n * d + k] * p.w[u * d + k];
     }
+    std::vector<double> slope(v, 1);
+    for (size_t u = 0; cap > 0 && u < v; ++u) {
+      const double share = std::tanh(z[u] / cap);
+      z[u] = cap * share;
+      slope[u] = 1 - share * share;
+    }
     const double most = *std::max_element(z.begin(), z.end());
     double sum = 0;
     for (const double q : z) sum += std::exp(q - most);
@@ -64,7 +70,8 @@ Answer reference(const Problem& p, double scale) {
     a.loss += most + std::log(sum) - z[label];
     a.counted += 1;
     for (size_t u = 0; u < v; ++u) {
-      const double dz = scale * (std::exp(z[u] - most) / sum - (u == label ? 1.0 : 0.0));
+      const double p_less_one = std::exp(z[u] - most) / sum - (u == label ? 1.0 : 0.0);
+      const double dz = scale * p_less_one * slope[u];
       for (size_t k = 0; k < d; ++k) {
         a.dx[n * d + k] += dz * p.w[u * d + k];
         a.dw[u * d + k] += dz * p.x[n * d + k];
@@ -115,6 +122,7 @@ struct Options {
   float scale = 1.0f;
   int threads = 1;
   DType sums = DType::kF32;
+  float soft_cap = 0;
 };
 
 Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
@@ -123,6 +131,7 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
                                .vocabulary = p.vocabulary,
                                .dtype = p.type,
                                .sums = options.sums,
+                               .soft_cap = options.soft_cap,
                                .chunk = options.chunk},
                               cpu, options.threads);
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
@@ -161,6 +170,21 @@ TEST(LinearCrossEntropy, AgreesWithSumsInF64) {
       }
     }
   }
+}
+
+TEST(LinearCrossEntropy, SoftCapsBendLogits) {
+  CpuFeatures cpu = read_cpu_features();
+  cpu.avx512 = cpu.avx512_bf16 = cpu.amx_bf16 = false;
+  for_every_target([&] {
+    for (const float cap : {0.7f, 5.0f, 30.0f}) {
+      const Problem p(13, 24, 131, DType::kF32);
+      const Answer want = reference(p, 0.5, static_cast<double>(cap));
+      const Answer got = run(p, cpu, {.chunk = 5, .scale = 0.5f, .soft_cap = cap});
+      EXPECT_NEAR(got.loss, want.loss, 1e-6 * want.loss) << cap;
+      EXPECT_LT(distance(got.dx, want.dx), 3e-6) << cap;
+      EXPECT_LT(distance(got.dw, want.dw), 3e-6) << cap;
+    }
+  });
 }
 
 TEST(LinearCrossEntropy, OnEveryInstructionSet) {

@@ -11,7 +11,7 @@ struct Reference {
 };
 
 Reference reference(NormKind kind, const Array& x, const Array& gain, const Array& bias,
-                    const Array& dy, double epsilon) {
+                    const Array& dy, double epsilon, double offset = 0) {
   const int64_t d = x.shape()[-1], n = x.size() / d;
   Reference r;
   r.dgain.resize(static_cast<size_t>(d));
@@ -25,9 +25,9 @@ Reference reference(NormKind kind, const Array& x, const Array& gain, const Arra
     }
     const double rstd = 1 / std::sqrt(var + epsilon);
     const auto xh = [&](int64_t c) { return (x.at(row * d + c) - mean) * rstd; };
-    const auto g = [&](int64_t c) { return dy.at(row * d + c) * gain.at(c); };
+    const auto g = [&](int64_t c) { return dy.at(row * d + c) * (gain.at(c) + offset); };
     for (int64_t c = 0; c < d; ++c) {
-      r.y.push_back(xh(c) * gain.at(c) + bias.at(c));
+      r.y.push_back(xh(c) * (gain.at(c) + offset) + bias.at(c));
       r.dgain[static_cast<size_t>(c)] += dy.at(row * d + c) * xh(c);
       r.dbias[static_cast<size_t>(c)] += dy.at(row * d + c);
       mg += g(c) / static_cast<double>(d);
@@ -39,17 +39,22 @@ Reference reference(NormKind kind, const Array& x, const Array& gain, const Arra
   return r;
 }
 
-void compare(NormKind kind, int64_t n, int64_t d, DType t, DType sums = DType::kF32) {
+void compare(NormKind kind, int64_t n, int64_t d, DType t, DType sums = DType::kF32,
+             bool unit_offset = false) {
   SCOPED_TRACE(fmt::format("rows {} of {}, {}", n, d, name_of(t)));
   const float epsilon = 1e-5f;
   const Array x = Array::random({n, d}, 1, t, 3), gain = Array::random({d}, 2, t);
   const Array bias = Array::random({d}, 3, t), dy = Array::random({n, d}, 4, t);
   Array y({n, d}, t), stats({n, 2}), dx({n, d}, t);
   Array dgain = Array::full({d}, 10, sums), dbias = Array::full({d}, 20, sums);
-  compute(NormArgs{
-      x, {.kind = kind, .epsilon = epsilon, .outputs = {{gain, bias, y}}, .stats = stats}});
-  compute(NormGradArgs{kind, x, stats, gain, dy, dx, false, dgain, dbias});
-  Reference r = reference(kind, x, gain, bias, dy, 1e-5);
+  compute(NormArgs{x,
+                   {.kind = kind,
+                    .epsilon = epsilon,
+                    .outputs = {{gain, bias, y}},
+                    .stats = stats,
+                    .unit_offset = unit_offset}});
+  compute(NormGradArgs{kind, x, stats, gain, dy, dx, false, dgain, dbias, unit_offset});
+  Reference r = reference(kind, x, gain, bias, dy, 1e-5, unit_offset ? 1 : 0);
   for (double& g : r.dgain) g += 10;
   for (double& b : r.dbias) b += 20;
   EXPECT_LT(distance(y, r.y), tolerance(t));
@@ -65,6 +70,7 @@ TEST(Norm, MatchesTheFormulaInAllSizes) {
         compare(NormKind::kLayer, n, d, t);
         compare(NormKind::kRms, n, d, t);
         compare(NormKind::kLayer, n, d, t, t);
+        compare(NormKind::kRms, n, d, t, DType::kF32, true);
       }
     }
   });

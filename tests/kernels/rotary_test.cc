@@ -54,7 +54,7 @@ TEST(Rotary, ScaleLowersSlowFrequencies) {
   for (int64_t i = 0; i < kHalf; ++i) qkv.set(i, 1);  // the first query: (1, 0) in every pair
   positions.set(0, 1);
   Rotary r{.dims = kDims, .base = kBase};
-  r.scale = {kFactor, 1, 4, 8192};
+  r.scale = {RotaryScaling::kLlama3, kFactor, 1, 4, 8192};
   compute(RotaryArgs{qkv, positions, r});
   int slow = 0, fast = 0, between = 0;
   for (int64_t i = 0; i < kHalf; ++i) {
@@ -66,6 +66,49 @@ TEST(Rotary, ScaleLowersSlowFrequencies) {
     EXPECT_NEAR(std::atan2(qkv.at(kHalf + i), qkv.at(i)), wanted, 1e-6 * wanted) << i;
   }
   EXPECT_TRUE(slow > 5 && fast > 5 && between > 1) << slow << " " << fast << " " << between;
+}
+
+// Frequencies that transformers 5.23 gives for a head of 16, base 10,000 and a first context of 64.
+TEST(Rotary, FrequenciesAreThoseOfTheReference) {
+  const std::vector<double> dividers = {1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7};
+  const std::pair<RotaryScale, std::vector<double>> cases[] = {
+      {{.kind = RotaryScaling::kLinear, .factor = 8},
+       {0.125, 0.0395284708, 0.0125, 0.00395284708, 0.00125, 0.000395284708, 0.000125,
+        3.95284708e-05}},
+      {{RotaryScaling::kLlama3, 8, 1, 4, 64},
+       {1, 0.244384587, 0.0130422562, 0.00395284733, 0.00124999997, 0.000395284733, 0.000125000006,
+        3.95284733e-05}},
+      {{RotaryScaling::kYarn, 8, 1, 32, 64},
+       {1, 0.223994657, 0.0416666642, 0.00395284733, 0.00124999997, 0.000395284733, 0.000125000006,
+        3.95284733e-05}},
+      {{RotaryScaling::kYarn, 8, 1, 32, 64, false},
+       {1, 0.178976148, 0.0131944576, 0.00395284733, 0.00124999997, 0.000395284733, 0.000125000006,
+        3.95284733e-05}},
+      {{RotaryScaling::kLongrope, 8, 1, 4, 64, true, dividers},
+       {1, 0.287479758, 0.0833333358, 0.0243252143, 0.00714285718, 0.00210818532, 0.000624999986,
+        0.000186016332}}};
+  for (const auto& [scale, wanted] : cases) {
+    Rotary r{.dims = 16};
+    r.scale = scale;
+    for (int64_t i = 0; i < 8; ++i)
+      EXPECT_NEAR(rotary_frequency(r, i), wanted[static_cast<size_t>(i)],
+                  2e-7 * wanted[static_cast<size_t>(i)])
+          << static_cast<int>(scale.kind) << " " << i;
+  }
+}
+
+TEST(Rotary, MagnitudeMultipliesWhatTurns) {
+  const Array before = Array::random({kB, kT, kKv, 3, 16}, 2);
+  Array plain = before, longer = before, positions({kB, kT}, DType::kI32);
+  for (int64_t i = 0; i < positions.size(); ++i) positions.set(i, static_cast<double>(i));
+  Rotary r{.dims = 8};
+  compute(RotaryArgs{plain, positions, r});
+  r.magnitude = 1.25f;
+  compute(RotaryArgs{longer, positions, r});
+  for (int64_t i = 0; i < before.size(); ++i) {
+    const bool turns = i % 16 < 8 && i / 16 % 3 < 2;
+    EXPECT_NEAR(longer.at(i), plain.at(i) * (turns ? 1.25 : 1), 1e-6) << i;
+  }
 }
 
 TEST(Rotary, InverseTurnsBack) {

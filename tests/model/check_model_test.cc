@@ -66,6 +66,26 @@ TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
       {"llama3.1-8b", "rotary_scale.low", [](auto& m) { m.rotary_scale.low = -1; }},
       {"llama3.1-8b", "rotary_scale.high", [](auto& m) { m.rotary_scale.high = 1; }},
       {"llama3.1-8b", "rotary_scale.context", [](auto& m) { m.rotary_scale.context = 0; }},
+      {"llama3.1-8b", "rotary_scale.attention", [](auto& m) { m.rotary_scale.attention = 1.5; }},
+      {"llama3.1-8b", "rotary_scale.short_factors",
+       [](auto& m) { m.rotary_scale.short_factors = {1}; }},
+      {"phi3-mini-4k", "rotary_scale.short_factors",
+       [](auto& m) { m.rotary_scale.kind = RotaryKind::kLongrope; }},
+      {"phi3-mini-4k", "rotary_scale.long_factors",
+       [](auto& m) {
+         m.rotary_scale.kind = RotaryKind::kLongrope;
+         m.rotary_scale.short_factors.assign(48, 1.5);
+         m.rotary_scale.long_factors.assign(48, -1);
+       }},
+      {"llama3.1-8b", "context", [](auto& m) { m.rotary_scale.kind = RotaryKind::kDynamic; }},
+      {"mistral-7b-v0.1", "window", [](auto& m) { m.window = -1; }},
+      {"llama3-8b", "window_layers", [](auto& m) { m.window_layers = {1}; }},
+      {"gemma2-2b", "window_layers", [](auto& m) { m.window_layers = {26}; }},
+      {"mt5-small", "window", [](auto& m) { m.window = 16; }},
+      {"mt5-small", "logit_soft_cap", [](auto& m) { m.logit_soft_cap = 30; }},
+      {"gemma2-2b", "attention_soft_cap", [](auto& m) { m.attention_soft_cap = -1; }},
+      {"gemma2-2b", "attention_scalar", [](auto& m) { m.attention_scalar = 1e300; }},
+      {"llama3-8b", "window_rotary_base", [](auto& m) { m.window_rotary_base = 10000; }},
       {"pythia-70m", "no_rope_layers", [](auto& m) { m.no_rope_layers = {6}; }},
       {"pythia-70m", "no_rope_layers", [](auto& m) { m.no_rope_layers = {-1}; }},
       {"pythia-70m", "no_rope_layers",

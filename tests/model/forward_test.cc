@@ -35,7 +35,7 @@ std::pair<std::vector<double>, std::vector<double>> probabilities(const ModelCon
       for (const Op& before : block.forward)
         for (const ValueId out : before.outputs)
           embeds |= out == op.inputs[0] && !block.is_stack() &&
-                    (before.is<Embedding>() || before.is<Sum>());
+                    (before.is<Embedding>() || before.is<Scale>() || before.is<Sum>());
       (embeds ? embeddings : outputs).push_back(dropout->p);
     }
   return {embeddings, outputs};
@@ -47,7 +47,8 @@ TEST(Forward, LayersListedAlikeAreOneBlock) {
   const auto text = [&] {
     std::string all;
     for (const LayerKind& k : layer_kinds(m))
-      all += fmt::format("{} {} {} {}\n", k.block, fmt::join(k.at, ","), k.rotary, k.feed_forward);
+      all += fmt::format("{} {} {} {}{}\n", k.block, fmt::join(k.at, ","), k.rotary, k.feed_forward,
+                         k.window > 0 ? fmt::format(" {}", k.window) : "");
     return all;
   };
   m.feed_forward = 64;
@@ -59,6 +60,45 @@ TEST(Forward, LayersListedAlikeAreOneBlock) {
   EXPECT_EQ(text(),
             "layer_wide 0,1 true 96\nlayer_nope_wide 2 false 96\nlayer 3,4 true 64\n"
             "layer_nope 5 false 64\n");
+}
+
+TEST(Forward, LayersWithAWindowAreAKind) {
+  ModelConfig m = small(Family::kGemma3);
+  m.layers = 5;
+  m.window = 8;
+  const auto text = [&] {
+    std::string all;
+    for (const LayerKind& k : layer_kinds(m))
+      all += fmt::format("{} {} {} {}\n", k.block, fmt::join(k.at, ","), k.window, k.rotary_base);
+    return all;
+  };
+  EXPECT_EQ(text(), "layer 0,1,2,3,4 8 0\n");
+  m.window_layers = {0, 1, 3};
+  m.window_rotary_base = 500;
+  EXPECT_EQ(text(), "layer_window 0,1,3 8 500\nlayer 2,4 0 0\n");
+}
+
+// Frequencies of longrope follow the length of the sequences.
+TEST(Forward, LongropeHasFactorsForShortAndLongSequences) {
+  ModelConfig m = small(Family::kPhi3);
+  m.rotary_scale.kind = RotaryKind::kLongrope;
+  m.rotary_scale.factor = 4;
+  m.rotary_scale.context = 8;
+  m.rotary_scale.short_factors.assign(4, 1.5);
+  m.rotary_scale.long_factors.assign(4, 3);
+  for (const int64_t tokens : {8, 9}) {
+    const Graph graph = forward(m, 1, tokens);
+    int turns = 0;
+    for (const Block& block : graph.blocks)
+      for (const Op& op : block.forward)
+        if (const Rotary* const r = op.if_as<Rotary>()) {
+          ++turns;
+          EXPECT_EQ(r->scaling, RopeScaling::kLongrope);
+          EXPECT_EQ(r->dividers, std::vector<double>(4, tokens > 8 ? 3 : 1.5));
+          EXPECT_NEAR(r->magnitude, std::sqrt(1 + std::log(4.0) / std::log(8.0)), 1e-12);
+        }
+    EXPECT_EQ(turns, 1);
+  }
 }
 
 TEST(Forward, EmbeddingsMayHaveADropoutOfTheirOwn) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/config.h"
 #include "base/error.h"
 
@@ -194,6 +196,143 @@ TEST(HfConfig, SaysOfT5WhetherItsHeadIsScaled) {
   EXPECT_EQ(written("tie_word_embeddings"), "true");
 }
 
+// A config.json of a small model of that type; `more` adds.
+std::string small(const std::string& type, const std::string& more, int layers = 4) {
+  return R"({"model_type": ")" + type + R"(", "hidden_size": 64, "num_hidden_layers": )" +
+         std::to_string(layers) +
+         R"(, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 300, "max_position_embeddings": 256)" +
+         more + "}";
+}
+
+using Layers = std::vector<int64_t>;
+
+TEST(HfConfig, ReadsTheWindowOfMistral) {
+  EXPECT_EQ(read(small("mistral", "")).window, 4096);  // transformers' own where it is absent
+  EXPECT_EQ(read(small("mistral", R"(, "sliding_window": null)")).window, 0);
+  const ModelConfig m = read(small("mistral", R"(, "sliding_window": 16, "head_dim": 12)"));
+  EXPECT_EQ(m.window, 16);
+  EXPECT_TRUE(m.window_layers.empty());
+  EXPECT_EQ(m.head_width, 12);
+  EXPECT_EQ(read(small("mistral", R"(, "head_dim": null)")).head_width, 0);
+}
+
+TEST(HfConfig, ReadsTheLayersOfSmollm3) {
+  const ModelConfig m = read(small("smollm3", ""));
+  EXPECT_EQ(m.no_rope_layers, Layers{3});
+  EXPECT_TRUE(m.tied_embeddings);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 2'000'000);
+  EXPECT_EQ(read(small("smollm3", R"(, "no_rope_layer_interval": 2)")).no_rope_layers,
+            (Layers{1, 3}));
+  const ModelConfig listed = read(small("smollm3", R"(, "no_rope_layers": [0, 1, 1, 0, 0],
+      "use_sliding_window": true, "sliding_window": 8)"));
+  EXPECT_EQ(listed.no_rope_layers, (Layers{0, 3}));
+  EXPECT_EQ(listed.window_layers, (Layers{0, 3}));  // the layers without rotary embedding
+  EXPECT_EQ(listed.window, 8);
+}
+
+TEST(HfConfig, ReadsTheScaleOfPhi3) {
+  const std::string factors = R"("short_factor": [1, 1.5, 2, 2.5], "long_factor": [2, 3, 4, 5])";
+  for (const char* name : {"longrope", "su", "yarn"}) {
+    const ModelConfig m = read(small("phi3", R"(, "original_max_position_embeddings": 64,
+        "rope_scaling": {"type": ")" + std::string(name) +
+                                                 "\", " + factors + "}"));
+    EXPECT_EQ(m.rotary_scale.kind, RotaryKind::kLongrope) << name;
+    EXPECT_EQ(m.rotary_scale.context, 64);
+    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 4);  // 256 / 64
+    EXPECT_EQ(m.rotary_scale.long_factors, (std::vector<double>{2, 3, 4, 5}));
+  }
+  // The first context is a key of the file, 4096 where it is absent, whatever rope_scaling says.
+  const ModelConfig absent = read(small("phi3", R"(, "rope_scaling": {"type": "longrope",
+      "original_max_position_embeddings": 64, )" + factors +
+                                                    "}"));
+  EXPECT_EQ(absent.rotary_scale.context, 4096);
+  EXPECT_DOUBLE_EQ(absent.rotary_scale.factor, 1);
+  EXPECT_DOUBLE_EQ(read(small("phi3", R"(, "partial_rotary_factor": 0.5)")).rotary_share, 0.5);
+  EXPECT_EQ(read(small("phi3", "")).window, 0);
+}
+
+TEST(HfConfig, ReadsScalesOfAllKinds) {
+  const auto scale = [](const std::string& rope) {
+    return read(llama(R"(, "rope_scaling": )" + rope)).rotary_scale;
+  };
+  const RotaryScale linear = scale(R"({"type": "linear", "factor": 2.0})");
+  EXPECT_TRUE(linear.kind == RotaryKind::kLinear && linear.factor == 2);
+  const RotaryScale dynamic = scale(R"({"type": "dynamic", "factor": 2.0})");
+  EXPECT_TRUE(dynamic.kind == RotaryKind::kDynamic && dynamic.context == 256);
+  const RotaryScale yarn = scale(R"({"rope_type": "yarn", "factor": 8.0, "truncate": false,
+      "original_max_position_embeddings": 32, "beta_fast": 16})");
+  EXPECT_TRUE(yarn.kind == RotaryKind::kYarn && yarn.factor == 8 && !yarn.truncate);
+  EXPECT_TRUE(yarn.low == 1 && yarn.high == 16 && yarn.context == 32 && yarn.attention == 0);
+  // Without a factor: the context over the first one; null is not false, absent is true.
+  const RotaryScale derived = scale(R"({"rope_type": "yarn", "factor": null, "truncate": null,
+      "original_max_position_embeddings": 32, "beta_fast": null})");
+  EXPECT_TRUE(derived.factor == 8 && derived.high == 32 && !derived.truncate);
+  const RotaryScale two = scale(R"({"rope_type": "yarn", "factor": 40.0, "mscale": 0.707,
+      "mscale_all_dim": 1.0, "original_max_position_embeddings": 32})");
+  EXPECT_NEAR(two.attention, (0.0707 * std::log(40.0) + 1) / (0.1 * std::log(40.0) + 1), 1e-12);
+}
+
+TEST(HfConfig, ReadsTheWindowsOfQwen3) {
+  const ModelConfig m = read(small("qwen3", ""));
+  EXPECT_EQ(m.head_width, 128);
+  EXPECT_EQ(m.window, 0);
+  EXPECT_EQ(read(small("qwen3", R"(, "sliding_window": 8)")).window, 0);
+  const ModelConfig used = read(small("qwen3", R"(, "use_sliding_window": true,
+      "sliding_window": 8, "max_window_layers": 1, "head_dim": 16)"));
+  EXPECT_EQ(used.window, 8);
+  EXPECT_EQ(used.window_layers, (Layers{1, 2, 3}));
+  const ModelConfig listed = read(small("qwen3", R"(, "use_sliding_window": true,
+      "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention",
+      "sliding_attention", "full_attention"])"));
+  EXPECT_EQ(listed.window_layers, (Layers{0, 2}));
+  EXPECT_EQ(read(small("qwen3", R"(, "use_sliding_window": true, "sliding_window": null)")).window,
+            0);
+}
+
+TEST(HfConfig, ReadsGemma2) {
+  const ModelConfig m = read(small("gemma2", ""));
+  EXPECT_EQ(m.head_width, 256);
+  EXPECT_EQ(m.window, 4096);
+  EXPECT_EQ(m.window_layers, (Layers{0, 2}));
+  EXPECT_TRUE(m.tied_embeddings && m.gelu == GeluForm::kTanh);
+  EXPECT_TRUE(m.attention_soft_cap == 50 && m.logit_soft_cap == 30 && m.attention_scalar == 0);
+  const ModelConfig other = read(small("gemma2", R"(, "attn_logit_softcapping": null,
+      "final_logit_softcapping": null, "query_pre_attn_scalar": 144, "tie_word_embeddings": false,
+      "hidden_activation": null, "hidden_act": "silu")"));
+  EXPECT_TRUE(other.attention_soft_cap == 0 && other.logit_soft_cap == 0);
+  EXPECT_TRUE(other.attention_scalar == 144 && !other.tied_embeddings);
+}
+
+TEST(HfConfig, ReadsBothRotariesOfGemma3) {
+  const ModelConfig absent = read(small("gemma3_text", ""));
+  EXPECT_EQ(absent.window_layers.size(), 0U);  // four layers, of which the sixth would see all
+  EXPECT_DOUBLE_EQ(absent.window_rotary_base, 10000);
+  const std::string old = R"(, "rope_theta": 5000.0, "rope_local_base_freq": 700.0,
+      "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 3)";
+  const std::string types = R"("sliding_attention", "sliding_attention", "full_attention")";
+  const std::string fresh = R"(, "rope_parameters": {"full_attention": {"rope_type": "linear",
+      "factor": 8.0, "rope_theta": 5000.0}, "sliding_attention": {"rope_theta": 700.0}},
+      "layer_types": [)" + types +
+                            ", " + types + "]";
+  for (const std::string& more : {old, fresh}) {
+    const ModelConfig m = read(small("gemma3_text", more, 6));
+    EXPECT_EQ(m.window_layers, (Layers{0, 1, 3, 4})) << more;
+    EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
+    EXPECT_DOUBLE_EQ(m.window_rotary_base, 700);
+    EXPECT_EQ(m.rotary_scale.kind, RotaryKind::kLinear);
+    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 8);
+  }
+}
+
+TEST(HfConfig, ReadsOlmo2) {
+  const ModelConfig m = read(R"({"model_type": "olmo2", "num_attention_heads": 8,
+      "num_key_value_heads": null})");
+  EXPECT_EQ(m.kv_heads, 8);
+  EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 10000);
+}
+
 TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig neox = read(pythia(R"(, "hidden_act": "gelu_new", "rotary_pct": 0.5)"));
   neox.parallel_residual = false;
@@ -207,7 +346,26 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig wide = plain;
   wide.head_width = 48;
   const ModelConfig untied = read(t5("t5", R"(, "tie_word_embeddings": false)"));
-  for (const ModelConfig& m : {neox, gpt2, plain, wide, scaled, read(qwen2("")), tied, untied}) {
+  std::vector<ModelConfig> all = {neox, gpt2, plain, wide, scaled, read(qwen2("")), tied, untied};
+  for (const char* type : {"mistral", "smollm3", "phi3", "qwen3", "olmo2", "gemma2"})
+    all.push_back(
+        read(small(type, type == std::string("olmo2") ? "" : R"(, "sliding_window": 8)")));
+  all.push_back(read(small("smollm3", R"(, "no_rope_layers": [0, 1, 1, 0],
+      "use_sliding_window": true, "sliding_window": 8)")));
+  all.push_back(read(small("phi3", R"(, "original_max_position_embeddings": 64,
+      "rope_scaling": {"type": "su", "short_factor": [1.5, 2], "long_factor": [3, 4]},
+      "partial_rotary_factor": 0.5)")));
+  all.push_back(read(small("gemma2", R"(, "final_logit_softcapping": null,
+      "query_pre_attn_scalar": 144, "layer_types": ["full_attention", "sliding_attention",
+      "full_attention", "full_attention"])")));
+  all.push_back(read(small("gemma3_text", R"(, "sliding_window_pattern": 2, "sliding_window": 8,
+      "rope_scaling": {"rope_type": "linear", "factor": 8.0})")));
+  for (const char* rope :
+       {R"({"type": "linear", "factor": 2.0})", R"({"type": "dynamic", "factor": 2.0})",
+        R"({"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.5,
+                               "original_max_position_embeddings": 32, "truncate": false})"})
+    all.push_back(read(llama(R"(, "rope_scaling": )" + std::string(rope))));
+  for (const ModelConfig& m : all) {
     const Tree written = hf_config_of_model(m, 3, DType::kBF16);
     const ModelConfig back = model_from_hf_config(written, "written");
     EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));
@@ -300,10 +458,43 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
      "a scale of attention by layer"},
     {R"({"model_type": "gpt2", "add_cross_attention": true})", "cross attention"},
-    {R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}})",
-     "rope_type is linear: Tessera computes unscaled and llama3 rotary embeddings only"},
-    {R"({"model_type": "llama", "rope_parameters": {"rope_type": "yarn", "factor": 4.0}})",
-     "rope_type is yarn"},
+    {R"({"model_type": "llama", "rope_scaling": {"rope_type": "proportional", "factor": 2.0}})",
+     "rope_type is proportional: Tessera computes default, llama3, linear, dynamic, yarn, "
+     "longrope"},
+    {R"({"model_type": "llama", "rope_scaling": {"type": "linear"}})", "factor is absent"},
+    {R"({"model_type": "llama", "rope_scaling": {"type": "yarn"}})", "factor is absent"},
+    {R"({"model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 4, "beta_fast": 0.5}})",
+     "expected more than beta_slow = 1"},
+    {R"({"model_type": "llama", "rope_scaling": {"type": "longrope", "long_factor": [1.0]}})",
+     "short_factor is absent"},
+    {R"({"model_type": "phi3", "rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0]}})",
+     "short_factor is a list of 2: expected 48"},
+    {R"({"model_type": "phi3", "rope_scaling": {"type": "linear", "factor": 2.0}})",
+     "rope_type is linear: Tessera computes default, longrope in this family"},
+    {R"({"model_type": "mistral", "sliding_window": 0})", "sliding_window is 0"},
+    {R"({"model_type": "mistral", "layer_types": ["full_attention"]})", "layer_types is given"},
+    {R"({"model_type": "smollm3", "no_rope_layers": [1, 0]})", "no_rope_layers is a list of 2"},
+    {R"({"model_type": "smollm3", "no_rope_layer_interval": 0})", "expected a size from 1"},
+    {R"({"model_type": "smollm3", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]})",
+     "layer 0 has sliding attention, which needs a window"},
+    {R"({"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]})",
+     "layer_types is chunked_attention"},
+    {R"({"model_type": "qwen3", "attention_bias": true})", "attention with biases"},
+    {R"({"model_type": "olmo2", "sliding_window": 8})", "OLMo 2 attends to the whole text"},
+    {R"({"model_type": "gemma2", "sliding_window": null})", "which needs a window"},
+    {R"({"model_type": "gemma2", "final_logit_softcapping": 0})", "final_logit_softcapping is 0"},
+    {R"({"model_type": "gemma2", "hidden_activation": "silu"})", "hidden_activation is silu"},
+    {R"({"model_type": "gemma2", "use_bidirectional_attention": true})",
+     "attention to later tokens"},
+    {R"({"model_type": "gemma3_text", "attn_logit_softcapping": 50.0})", "has no cap"},
+    {R"({"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 5}})",
+     "rope_parameters is flat"},
+    {R"({"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 8.0}})",
+     "transformers reads rope_type in this family"},
+    {R"({"model_type": "gemma3_text", "rope_parameters": {"sliding_attention":
+         {"rope_type": "linear", "factor": 8.0}}})",
+     "layers with a window are turned unscaled"},
+    {R"({"model_type": "gemma3"})", "model_type is gemma3: this version reads"},
     {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is no object"},
     {R"({"model_type": "llama", "num_key_value_heads": 5})", "does not divide num_attention_heads"},
     {R"({"model_type": "gpt_neox", "head_dim": 64})", "head_dim is 64"},
@@ -316,7 +507,7 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "qwen2", "rope_parameters": {"full_attention": {"rope_theta": 9}}})",
      "full_attention is given"},
     {R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
-     "full_attention only"},
+     "layer_types is a list of 2: num_hidden_layers is 32"},
     {R"({"model_type": "t5"})", "feed_forward_proj is relu"},
     {R"({"model_type": "mt5", "dense_act_fn": "relu"})", "dense_act_fn is relu"},
     {R"({"model_type": "mt5", "is_gated_act": false})", "without a gate"},
@@ -331,9 +522,6 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "llama", "mlp_bias": true})", "an MLP with biases"},
     {R"({"model_type": "llama", "hidden_act": "gelu"})", "hidden_act is gelu"},
     {R"({"model_type": "llama", "quantization_config": {"bits": 4}})", "quantised weights"},
-    {R"({"model_type": "qwen2", "use_sliding_window": true})", "attention to a window of the text"},
-    {R"({"model_type": "qwen2", "rope_scaling": {"type": "yarn", "factor": 4.0}})",
-     "rope_type is yarn"},
     {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantised weights"},
 };
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));

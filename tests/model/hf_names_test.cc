@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 
 #include "model/forward.h"
 #include "model/presets.h"
@@ -145,6 +146,54 @@ TEST(HfNames, LlamaJoinsQueryKeyValueByGroupAndGateWithValue) {
   EXPECT_EQ(theirs.at(mlp + "gate_proj.weight").begin, (std::vector<int64_t>{0, 0, 0}));
   EXPECT_EQ(theirs.at(mlp + "up_proj.weight").begin, (std::vector<int64_t>{0, 1, 0}));
   EXPECT_EQ(theirs.at(mlp + "up_proj.weight").end(), (std::vector<int64_t>{M, 2, F}));
+}
+
+// Phi-3's file has all queries, then all keys, then all values in one tensor.
+TEST(HfNames, Phi3HasQueriesKeysAndValuesOneAfterAnother) {
+  ModelConfig m = small(Family::kPhi3);
+  m.heads = 6;
+  m.kv_heads = 2;  // groups of 3 queries, heads of 2
+  const std::vector<HfTensor> all = hf_tensors(m);
+  int seen = 0;
+  for (const std::span<const HfTensor> group : by_theirs(all)) {
+    if (group[0].theirs != "model.layers.1.self_attn.qkv_proj.weight") continue;
+    ++seen;
+    ASSERT_EQ(group.size(), 3U);
+    const int64_t rows[] = {0, 12, 16}, slots[] = {0, 3, 4};
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(group[i].their_shape, (Shape{20, F}));
+      EXPECT_EQ(group[i].their_begin(), rows[i] * F);
+      EXPECT_EQ(group[i].begin, (std::vector<int64_t>{0, slots[i], 0, 0}));
+      EXPECT_EQ(group[i].shape, (Shape{2, 5, 2, F}));
+    }
+  }
+  EXPECT_EQ(seen, 1);
+  const HfTensor up = by_name(m).at("layer0.mlp.up.weight");
+  EXPECT_EQ(up.theirs, "model.layers.0.mlp.gate_up_proj.weight");
+  EXPECT_EQ(place_in_theirs(up, {3, 0, 5}), 3 * F + 5);        // a gate
+  EXPECT_EQ(place_in_theirs(up, {3, 1, 5}), (M + 3) * F + 5);  // a value
+}
+
+// post_attention_layernorm is before the MLP in LLaMA and after attention elsewhere.
+TEST(HfNames, NormsAreNamedByTheirPlaces) {
+  using Names = std::map<std::string, std::string>;
+  const auto norms = [](Family family) {
+    Names found;
+    for (const HfTensor& t : hf_tensors(small(family)))
+      if (t.ours.starts_with("layer0.") && t.theirs.find("layernorm") != std::string::npos)
+        found[t.ours.substr(7)] = t.theirs.substr(std::string("model.layers.0.").size());
+    return found;
+  };
+  EXPECT_EQ(norms(Family::kQwen3), (Names{{"norm1.gain", "input_layernorm.weight"},
+                                          {"norm2.gain", "post_attention_layernorm.weight"}}));
+  EXPECT_EQ(norms(Family::kOlmo2),
+            (Names{{"post_norm1.gain", "post_attention_layernorm.weight"},
+                   {"post_norm2.gain", "post_feedforward_layernorm.weight"}}));
+  EXPECT_EQ(norms(Family::kGemma2),
+            (Names{{"norm1.gain", "input_layernorm.weight"},
+                   {"norm2.gain", "pre_feedforward_layernorm.weight"},
+                   {"post_norm1.gain", "post_attention_layernorm.weight"},
+                   {"post_norm2.gain", "post_feedforward_layernorm.weight"}}));
 }
 
 TEST(HfNames, Qwen2JoinsBiasesAsItsWeights) {

@@ -34,7 +34,8 @@ void materialise_attention(Graph& graph, bool half) {
           "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
-    const AttentionScores of = {.scale = fused.scale, .half = half};
+    const AttentionScores of = {
+        .scale = fused.scale, .window = fused.window, .soft_cap = fused.soft_cap, .half = half};
     const ValueId scores = b.emit_one(of, op.origin, {qkv});
     ValueId p = b.emit_one(Softmax{}, op.origin, {scores});
     if (fused.dropout > 0)
@@ -65,20 +66,27 @@ void drop_router_losses(Graph& graph) {
 }
 
 void unfuse_cross_entropy(Graph& graph) {
-  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto&) {
+  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto& fused) {
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId logits = b.emit_one(Matmul{.out = DType::kF32}, block.name + ".logits",
                                       {op.inputs[0], op.inputs[1]});
-    b.emit(CrossEntropy{}, op.origin, {logits, op.inputs[2]}, op.outputs);
+    b.emit(CrossEntropy{.soft_cap = fused.soft_cap}, op.origin, {logits, op.inputs[2]}, op.outputs);
   });
 }
 
 void keep_logits(Graph& graph) {
-  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto&) {
+  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto& fused) {
+    const std::string logits(value_name(Role::kLogits));
     Builder b(graph, block.forward, kOne, "");
     b.role(Role::kLogits);
-    b.emit(Matmul{.out = DType::kF32}, std::string(value_name(Role::kLogits)),
-           {op.inputs[0], op.inputs[1]});
+    const Matmul product = {.out = DType::kF32};
+    if (fused.soft_cap == 0) {
+      b.emit(product, logits, {op.inputs[0], op.inputs[1]});
+      return;
+    }
+    Builder before(graph, block.forward, index_of(graph, op), "");
+    const ValueId z = before.emit_one(product, logits + ".uncapped", {op.inputs[0], op.inputs[1]});
+    b.emit(SoftCap{fused.soft_cap}, logits, {z});
   });
 }
 
@@ -123,8 +131,8 @@ void decode(Graph& graph, int64_t context, bool encoded) {
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
     std::vector<ValueId> in = op.inputs;  // after the queries, only the keys and the bias
     in.insert(in.begin() + 1, positions);
-    b.emit(CachedAttention{a.scale, context, a.across, a.bias_distance}, op.origin, in,
-           {op.outputs[0], cache});
+    b.emit(CachedAttention{a.scale, context, a.across, a.window, a.soft_cap, a.bias_distance},
+           op.origin, in, {op.outputs[0], cache});
   });
   if (!encoded) return;
   graph[graph.memory].role = Role::kActivation;

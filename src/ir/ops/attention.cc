@@ -1,6 +1,8 @@
 // Rules of fused attention, its gradient, and attention to a cache. Dimensions: b samples, t
 // queries, s keys, k key/value heads, g query heads per key/value head (with key and value as two
 // more slots), d head size. Only b and k can be split: softmax needs all keys of a query.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
@@ -39,6 +41,8 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Attention& a = op.as<Attention>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention takes packed qkv and what its attributes say");
+  CHECK(a.window == 0 || !a.whole, "a window of {} in attention to all keys", a.window);
+  CHECK(a.soft_cap == 0 || a.bias_distance == 0, "attention with a soft cap and biases");
   const Shape out = out_shape(in[0]->shape, slots(a.across));
   check_optional(a, a.bias_distance, in, out);
   return {{"", in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
@@ -136,22 +140,28 @@ Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t product
   return c;
 }
 
-// Returns the visible pairs of query and key: with a causal mask t (t + 1) / 2 per head. `kv` has
-// the keys of another sequence.
+// Returns the pairs that a causal mask and a window w leave of t x t: w (w + 1) / 2 of the first w
+// queries, and w of each later one.
+double causal_pairs(double t, int64_t window) {
+  const double w = window > 0 ? std::min(t, static_cast<double>(window)) : t;
+  return 0.5 * w * (w + 1) + (t - w) * w;
+}
+
+// Returns the visible pairs of query and key. `kv` has the keys of another sequence.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
   const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
   const auto t = static_cast<double>(out[1]);
   const auto heads = static_cast<double>(out[0] * out[2]);
-  if (!a.whole) return heads * 0.5 * t * (t + 1);
+  if (!a.whole) return heads * causal_pairs(t, a.window);
   const ValueId keys = kv == kNone ? op.inputs[0] : kv;
   return heads * t * static_cast<double>(values[keys].shape[1]);
 }
 
-// Returns the FLOPs including the pairs that a causal mask omits.
+// Returns the FLOPs including the pairs that the mask omits.
 double with_masked_pairs(double flops, const Op& op, ValueSpan values, const Attention& a) {
   if (a.whole) return flops;
   const auto t = static_cast<double>(values[op.inputs[0]].shape[1]);
-  return flops * 2 * t / (t + 1);
+  return flops * t * t / causal_pairs(t, a.window);
 }
 
 Cost cost(const Op& op, ValueSpan values) {
@@ -172,11 +182,13 @@ Cost cost_grad(const Op& op, ValueSpan values) {
   return c;
 }
 
-// Every position of the cache is visited.
+// Every position of the cache is visited, or those of the window.
 Cost cost_cached(const Op& op, ValueSpan values) {
   const Shape &out = values[op.outputs[0]].shape, &cache = values[op.outputs[1]].shape;
+  const int64_t window = op.as<CachedAttention>().window;
+  const int64_t keys = window > 0 ? std::min(window + out[1] - 1, cache[1]) : cache[1];
   const auto queries = static_cast<double>(out.product(0, 3));
-  return cost_of_pairs(op, values, queries * static_cast<double>(cache[1]), 2);
+  return cost_of_pairs(op, values, queries * static_cast<double>(keys), 2);
 }
 
 }  // namespace

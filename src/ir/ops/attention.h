@@ -14,8 +14,8 @@ enum class Mask : uint8_t {
 };
 constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
 
-// softmax(scale · q kᵀ + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads, one
-// key and one value.
+// softmax(cap(scale · q kᵀ) + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads,
+// one key and one value. cap(s) = soft_cap · tanh(s / soft_cap), or s where soft_cap is 0.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
@@ -28,8 +28,10 @@ struct Attention {
   };
   enum Out { kOut, kLse };  // [B, T, K·G, D]; the log of each row's sum [B, K·G, T], f32
   double scale = 1;
-  bool across = false;        // keys and values are of another sequence
-  bool whole = false;         // a query sees all keys, not only those up to its own place
+  bool across = false;  // keys and values are of another sequence
+  bool whole = false;   // a query sees all keys, not only those up to its own place
+  int64_t window = 0;   // a query sees this many keys up to its own place; 0: all of them
+  double soft_cap = 0;
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
   Mask seen = Mask::kNothing;
   double dropout = 0;
@@ -38,6 +40,8 @@ struct Attention {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("across", self.across);
     visit("whole", self.whole);
+    visit("window", self.window, Print::kUnlessDefault, at_least(0));
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
     visit("seen", self.seen);
     visit("dropout", self.dropout, Print::kUnlessDefault, kFraction);
@@ -90,11 +94,15 @@ struct CachedAttention {
   double scale = 1;
   int64_t context = 0;  // C
   bool across = false;  // keys and values of the new tokens are an input of their own
+  int64_t window = 0;
+  double soft_cap = 0;
   int64_t bias_distance = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("context", self.context, Print::kAlways, at_least(1));
     visit("across", self.across);
+    visit("window", self.window, Print::kUnlessDefault, at_least(0));
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
   }
   static void inputs(const CachedAttention& a, auto&& slot) {

@@ -51,13 +51,15 @@ ShardingRule sharding_linear(const Op& op, ValueSpan) {
 }
 
 void gradient_of_loss(Gradients& g, const Op& op) {
-  const auto out =
-      g.builder().emit(CrossEntropy{.gradient = true}, op.origin, op.inputs, {g.report()});
+  const CrossEntropy a = {.soft_cap = op.as<CrossEntropy>().soft_cap, .gradient = true};
+  const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
   g.add(op.inputs[0], out[1]);
 }
 
 void gradient_of_linear(Gradients& g, const Op& op) {
-  const LinearCrossEntropy a = {.gradient = true, .frozen = g[op.inputs[1]].frozen};
+  const LinearCrossEntropy a = {.soft_cap = op.as<LinearCrossEntropy>().soft_cap,
+                                .gradient = true,
+                                .frozen = g[op.inputs[1]].frozen};
   std::vector<ValueId> outputs = {g.report(), kNone};
   if (!a.frozen) outputs.push_back(g.weight(op.inputs[1]));
   const auto out = g.builder().emit(a, op.origin, op.inputs, outputs);

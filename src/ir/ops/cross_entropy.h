@@ -7,15 +7,18 @@
 
 namespace tessera {
 
-// report += (Σ −log softmax(logits)[label], number of labels ≥ 0); with `gradient`, also
-// dlogits = softmax − onehot, in place where nothing reads the logits after it.
+// report += (Σ −log softmax(cap(logits))[label], number of labels ≥ 0); with `gradient`, also
+// dlogits = (softmax − onehot) · cap'(logits), in place where nothing reads the logits after it.
+// cap(z) = soft_cap · tanh(z / soft_cap), or z where soft_cap is 0.
 struct CrossEntropy {
   static constexpr std::string_view kName = "cross_entropy";
   enum In { kLogits, kLabels, kStep };
   enum Out { kReport, kDLogits };
+  double soft_cap = 0;
   bool gradient = false;
   bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
   static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("gradient", self.gradient);
     visit("scaled", self.scaled);
   }
@@ -38,11 +41,13 @@ struct LinearCrossEntropy {
   static constexpr std::string_view kName = "linear_cross_entropy";
   enum In { kX, kW, kLabels, kStep };
   enum Out { kReport, kDx, kDw };
+  double soft_cap = 0;
   bool gradient = false;
   bool frozen = false;  // the weight is not trained: no dw
   bool scaled = false;
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("gradient", self.gradient);
     visit("frozen", self.frozen);
     visit("scaled", self.scaled);

@@ -47,8 +47,9 @@ ShardingRule sharding_loss(const Op& op, ValueSpan) {
 }
 
 void gradient_of_loss(Gradients& g, const Op& op) {
-  const auto out =
-      g.builder().emit(DividedCrossEntropy{.gradient = true}, op.origin, op.inputs, {g.report()});
+  const DividedCrossEntropy a = {.soft_cap = op.as<DividedCrossEntropy>().soft_cap,
+                                 .gradient = true};
+  const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
   g.add(op.inputs[0], out[1]);
 }
 

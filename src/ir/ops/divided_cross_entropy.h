@@ -1,6 +1,6 @@
 // The cross-entropy of logits z whose vocabulary is divided over ranks, with a reduction after each
-// of the first two ops. Each rank of the division has the whole loss, so one of them adds it to the
-// report.
+// of the first two ops. Each op takes z as cap(z) (ir/ops/cross_entropy.h). Each rank of the
+// division has the whole loss, so one of them adds it to the report.
 #pragma once
 
 #include "ir/ops/fields.h"
@@ -12,7 +12,10 @@ struct LogitsMax {
   static constexpr std::string_view kName = "logits_max";
   enum In { kLogits };
   enum Out { kMax };
-  static void fields(auto&, auto&&) {}
+  double soft_cap = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+  }
   static const OpRule rule;
   bool operator==(const LogitsMax&) const = default;
 };
@@ -22,20 +25,25 @@ struct LogitsSums {
   static constexpr std::string_view kName = "logits_sums";
   enum In { kLogits, kMax, kLabels };
   enum Out { kSums };
-  static void fields(auto&, auto&&) {}
+  double soft_cap = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+  }
   static const OpRule rule;
   bool operator==(const LogitsSums&) const = default;
 };
 
 // report += (Σ ln s₀ − s₁, number of labels ≥ 0); with `gradient`, also
-// dz = e^(z − m) / s₀ − onehot.
+// dz = (e^(z − m) / s₀ − onehot) · cap'.
 struct DividedCrossEntropy {
   static constexpr std::string_view kName = "divided_cross_entropy";
   enum In { kLogits, kMax, kSums, kLabels, kStep };
   enum Out { kReport, kDLogits };
+  double soft_cap = 0;
   bool gradient = false;
   bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
   static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("gradient", self.gradient);
     visit("scaled", self.scaled);
   }

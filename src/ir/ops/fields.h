@@ -11,9 +11,9 @@
 //   };
 //
 // fields() lists the attributes once, in the order of the printed text: bool, int64_t, double,
-// DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with `constexpr const char*
-// enum_names(E)` = "first|second|…". A number has its range as the fourth argument; verify()
-// reports a number outside it.
+// vector<double>, DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with
+// `constexpr const char* enum_names(E)` = "first|second|…". A number has its range as the fourth
+// argument; verify() reports a number outside it.
 //
 // Where an op's inputs depend on its attributes, `inputs(attributes, slot)` calls slot(kBias, n)
 // for each entry of In in order, where n is how many values it has: 0 or 1 (a bool), a count, or

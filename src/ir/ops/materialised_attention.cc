@@ -51,8 +51,10 @@ std::vector<OutputSpec> infer_mix_grad(const Op&, const Inputs& in) {
 ShardingRule sharding_scores(const Op&, ValueSpan) {
   return {{"btkgd"}, {"bkts"}, "bk", {}, false, false, "k"};
 }
-ShardingRule sharding_scores_grad(const Op&, ValueSpan) {
-  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}, {0, 2}}, false, false, "k"};
+ShardingRule sharding_scores_grad(const Op& op, ValueSpan) {
+  ShardingRule r{{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}}, false, false, "k"};
+  if (op.as<AttentionScoresGrad>().of.soft_cap == 0) r.linear.push_back({0, 2});
+  return r;
 }
 ShardingRule sharding_softmax(const Op&, ValueSpan) { return {{"bkts"}, {"bkts"}, "bkt", {}}; }
 ShardingRule sharding_softmax_grad(const Op&, ValueSpan) {
@@ -116,7 +118,9 @@ Cost cost_scores(const Op& op, ValueSpan values) {
 Cost cost_scores_grad(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[0]];
   const PairProducts p = pair_products(qkv);
-  return scores_cost(op, values, qkv, {p.deep, p.deep});
+  std::vector<ProductShape> products = {p.deep, p.deep};
+  if (op.as<AttentionScoresGrad>().of.soft_cap > 0) products.insert(products.begin(), p.wide);
+  return scores_cost(op, values, qkv, std::move(products));
 }
 Cost cost_mix(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[1]];

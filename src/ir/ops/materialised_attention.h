@@ -6,22 +6,28 @@
 
 namespace tessera {
 
-// s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i
+// s[b,h,i,j] = cap(scale · q[b,i,h] · k[b,j,h]) as in attention.h, −inf where j > i, or
+// j ≤ i − window
 struct AttentionScores {
   static constexpr std::string_view kName = "attention_scores";
   enum In { kQkv };
   enum Out { kScores };  // f32
   double scale = 1;
+  int64_t window = 0;  // 0: none
+  double soft_cap = 0;
   bool half = false;  // the scores are of the type of qkv
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
+    visit("window", self.window, Print::kUnlessDefault, at_least(0));
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("half", self.half);
   }
   static const OpRule rule;
   bool operator==(const AttentionScores&) const = default;
 };
 
-// Adds the parts of q and k to the gradient of qkv so far.
+// Adds the parts of q and k to the gradient of qkv so far. With a soft cap it computes the scores
+// again.
 struct AttentionScoresGrad {
   static constexpr std::string_view kName = "attention_scores_grad";
   enum In { kQkv, kDScores, kSoFar };

@@ -48,7 +48,9 @@ void gradient(Gradients& g, const Op& op) {
   if (sofar != kNone) in.push_back(sofar);
   std::vector<ValueId> out = {kNone};
   for (size_t i = 1; i < op.inputs.size(); ++i) out.push_back(g.weight(op.inputs[i]));
-  g.add(x, g.builder().emit(Grad{.add = sofar != kNone}, op.origin, in, out)[0]);
+  Grad a = {.add = sofar != kNone};
+  if constexpr (requires { a.unit_offset; }) a.unit_offset = op.as<A>().unit_offset;
+  g.add(x, g.builder().emit(a, op.origin, in, out)[0]);
 }
 
 // Grad is NormGrad or RmsNormGrad.

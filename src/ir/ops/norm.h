@@ -54,16 +54,18 @@ struct NormGrad {
 };
 
 // Normalization by the root mean square (Zhang & Sennrich 2019):
-//   x = Σ terms + Σ biases,  y = x / sqrt(mean(x²) + epsilon) · gain
+//   x = Σ terms + Σ biases,  y = x / sqrt(mean(x²) + epsilon) · (gain + 1 if unit_offset)
 struct RmsNorm {
   static constexpr std::string_view kName = "rms_norm";
   enum In { kTerms, kBiases, kGain };
   enum Out { kY, kStats, kSum };  // stats: 0 and the factor of each row, f32; sum: x
   double epsilon = 0;
+  bool unit_offset = false;
   int64_t terms = 1, biases = 0;
   bool sums() const { return terms + biases > 1; }
   static void fields(auto& self, auto&& visit) {
     visit("epsilon", self.epsilon, Print::kAlways, kNotNegative);
+    visit("unit_offset", self.unit_offset);
     visit("terms", self.terms, always_if(self.sums()), kOperands);
     visit("biases", self.biases, always_if(self.sums()), between(0, kOperands.most));
   }
@@ -86,9 +88,11 @@ struct RmsNormGrad {
   enum In { kX, kStats, kGain, kDy, kSoFar };
   enum Out { kDx, kDGain };
   bool add = false;  // dx is added to a gradient of x, the last input
+  bool unit_offset = false;
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("add", self.add);
+    visit("unit_offset", self.unit_offset);
     visit("into", self.into);
   }
   static void inputs(const RmsNormGrad& a, auto&& slot) {

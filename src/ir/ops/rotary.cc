@@ -1,5 +1,5 @@
 // The rule of the rotary embedding. A rotation is orthogonal, so its gradient is the rotation by
-// the opposite angle.
+// the opposite angle; a magnitude multiplies both.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -10,8 +10,11 @@ namespace {
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->shape.rank() == 5 && in[1]->dtype == DType::kI32,
         "rotary takes packed qkv and positions");
-  const int64_t dims = op.as<Rotary>().dims;
-  CHECK(dims % 2 == 0 && dims <= in[0]->shape[4], "rotary of {} dims", dims);
+  const Rotary& a = op.as<Rotary>();
+  CHECK(a.dims % 2 == 0 && a.dims <= in[0]->shape[4], "rotary of {} dims", a.dims);
+  const bool divides = a.scaling == RopeScaling::kLongrope;
+  CHECK(std::ssize(a.dividers) == (divides ? a.dims / 2 : 0), "rotary of {} dims, {} dividers",
+        a.dims, a.dividers.size());
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 

@@ -1,4 +1,4 @@
-// Rules of scale, whose gradient is the same op, and of accumulate.
+// Rules of scale, whose gradient is the same op, of soft_cap and of accumulate.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -9,6 +9,11 @@ namespace {
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
   CHECK(in.size() == 1, "scale takes x");
   return {{".scaled", in[0]->dtype, in[0]->shape}};
+}
+
+std::vector<OutputSpec> infer_cap(const Op&, const Inputs& in) {
+  CHECK(in.size() == 1, "soft_cap takes x");
+  return {{"", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_accumulate(const Op& op, const Inputs& in) {
@@ -22,6 +27,11 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {{0}}};
 }
+ShardingRule sharding_cap(const Op& op, ValueSpan values) {
+  ShardingRule r = sharding(op, values);
+  r.linear = {};
+  return r;
+}
 
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
@@ -33,6 +43,7 @@ void gradient(Gradients& g, const Op& op) {
 
 const OpRule Scale::rule = {
     .infer = infer, .sharding = sharding, .gradient = gradient, .in_place = over_first};
+const OpRule SoftCap::rule = {.infer = infer_cap, .sharding = sharding_cap, .in_place = over_first};
 const OpRule Accumulate::rule = {.infer = infer_accumulate, .sharding = sharding};
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Scaling, and addition to a sum.
+// Scaling, soft caps, and addition to a sum.
 #pragma once
 
 #include "base/dtype.h"
@@ -12,11 +12,26 @@ struct Scale {
   enum In { kX };
   enum Out { kY };
   double factor = 1;
+  bool rounded = false;  // the factor is rounded to the type of x first
   static void fields(auto& self, auto&& visit) {
     visit("factor", self.factor, Print::kAlways, kFinite);
+    visit("rounded", self.rounded);
   }
   static const OpRule rule;
   bool operator==(const Scale&) const = default;
+};
+
+// y = cap · tanh(x / cap): logits that are generated from. Losses have the cap as an attribute.
+struct SoftCap {
+  static constexpr std::string_view kName = "soft_cap";
+  enum In { kX };
+  enum Out { kY };
+  double cap = 1;
+  static void fields(auto& self, auto&& visit) {
+    visit("cap", self.cap, Print::kAlways, between(kTiny, kHuge));
+  }
+  static const OpRule rule;
+  bool operator==(const SoftCap&) const = default;
 };
 
 // sum += x, over the calls of a step: the gradients that layers give for a value that they all

@@ -112,6 +112,8 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
     keys.queries = p.t;
     keys.first_query = start;
     keys.scale = a.scale;
+    keys.window = a.window;
+    keys.soft_cap = a.soft_cap;
     keys.k = k;
     keys.v = v;
     pack(keys, buffers);

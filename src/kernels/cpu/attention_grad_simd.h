@@ -3,7 +3,7 @@
 // sum_j p_ij dp_ij:
 //   p_ij  = e^(s_ij - lse_i)
 //   dv_j  = sum_i M_ij p_ij d_out_i
-//   ds_ij = p_ij (M_ij (d_out_i · v_j) - delta_i)
+//   ds_ij = p_ij (M_ij (d_out_i · v_j) - delta_i), times 1 - (s_ij / cap)^2 with a soft cap
 //   dq_i  = scale sum_j ds_ij k_j,   dk_j = sum_i ds_ij (scale q_i)
 // Tiles of keys are the outer loop; causal attention starts at the tile of queries on the diagonal.
 // Queries are packed with the scale, so dk needs none, and dq gets it as it is stored.
@@ -52,17 +52,19 @@ HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
 
 // scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
 HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* delta, int64_t m,
-                           Sight sight, bool masked) {
+                           Sight sight, bool masked, float soft_cap) {
   const F f;
   for (int64_t r = 0; r < m; ++r) {
     const V top = hn::Set(f, lse[r]), less = hn::Set(f, delta[r]);
     const int64_t sees = sight.of(r);
     for (int64_t c = 0; c < kTile; c += kLanes) {
       const int64_t at = r * kTile + c;
-      V p = Exp(f, hn::Sub(hn::LoadU(f, b.scores + at), top));
+      const V s = hn::LoadU(f, b.scores + at);
+      V p = Exp(f, hn::Sub(s, top));
       V dp = hn::LoadU(f, b.d_scores + at);
       const V mask = masked ? hn::LoadU(f, b.mask + at) : hn::Set(f, 1.0f);
       V ds = hn::Mul(p, hn::MulSub(dp, mask, less));
+      if (soft_cap > 0) ds = hn::Mul(ds, CapSlope(s, soft_cap));
       p = hn::Mul(p, mask);
       if (c + kLanes > sees) {
         const auto seen = hn::FirstN(f, static_cast<size_t>(HWY_MAX(sees - c, int64_t{0})));
@@ -82,17 +84,19 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
   PackQueryHeadForGrad(keys, h, b);
   for (int64_t j = 0; j < keys.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, keys.t - j);
-    for (int64_t i = keys.causal ? j : 0; i < keys.queries; i += kTile) {
+    const int64_t end = keys.end_query(j + n);
+    for (int64_t i = keys.causal ? j : 0; i < end; i += kTile) {
       const int64_t m = HWY_MIN(kTile, keys.queries - i);
       if (IsApart(keys, i, j, m)) continue;
       const Sight sight = keys.sight(i, j);
       const bool diagonal = sight.diagonal();
       DotTile(b.q + i * width, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      CapScores(keys, m, b.scores);
       AddBias(keys, h, i, j, m, b.scores);
       HideKeys(keys, i, j, m, b.scores);
       DotTile(b.d_out + i * width, b.v_transposed + j * d, m, d, diagonal, b.d_scores);
       if (masked) FillMask(h.dropout, i, j, m, b.mask);
-      ScoresGrad(b, h.lse + i, b.delta + i, m, sight, masked);
+      ScoresGrad(b, h.lse + i, b.delta + i, m, sight, masked, keys.soft_cap);
       AddBiasGrad(keys, h, i, j, m, b.d_scores);
       MixTransposedTile(b.scores, b.d_out + i * width, m, n, d, diagonal, b.dv + j * width);
       MixTransposedTile(b.d_scores, b.q + i * width, m, n, d, diagonal, b.dk + j * width);

@@ -54,8 +54,20 @@ struct KeyHead {
   ConstRows k, v;
   Rows dk, dv;  // gradient only
   bool causal = true;
+  int64_t window = 0;  // of the keys up to its place, a query sees that many; 0: all
+  float soft_cap = 0;  // 0: none
   // A query sees the keys of its label; the keys' are padded to kTile. Without them it sees all.
   const int32_t *key_labels = nullptr, *query_labels = nullptr;  // no queries': all are 1
+
+  // Where the tiles begin that queries from i on see, and end those that see a key before j.
+  int64_t first_key(int64_t i) const {
+    const int64_t first = first_query + i - window + 1;
+    return window == 0 || first <= 0 ? 0 : first / kTile * kTile;
+  }
+  int64_t end_query(int64_t j) const {
+    const int64_t end = j - 1 + window - first_query;
+    return window == 0 || end > queries ? queries : end;
+  }
 
   Sight sight(int64_t i, int64_t j) const {
     return causal ? Sight{first_query + i - j} : Sight{kTile, t - j < kTile ? t - j : kTile};

@@ -66,7 +66,9 @@ void launch(Cpu, const Launch& l, const AttentionScoresArgs& a) {
   const PackedHeads p(a.qkv);
   const auto run = &HWY_DYNAMIC_DISPATCH(ScoresOfHead);
   for_key_heads(p, a.qkv, a.scale, l,
-                [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                [&](KeyHead keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                  keys.window = a.window;
+                  keys.soft_cap = a.soft_cap;
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;
                     h.q = p.query(a.qkv, b, kv, g);
@@ -81,7 +83,8 @@ void launch(Cpu, const Launch& l, const AttentionScoresGradArgs& a) {
   const auto run = &HWY_DYNAMIC_DISPATCH(ScoresGradOfHead);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrad);
   for_key_heads(p, a.qkv, a.scale, l,
-                [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                [&](KeyHead keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
+                  keys.soft_cap = a.soft_cap;
                   zero(keys, buffers.dk);
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;

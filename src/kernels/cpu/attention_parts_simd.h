@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/attention_tiles_simd.h"  // after both
 
+#include "kernels/cpu/attention_scope_simd.h"  // after all
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -54,8 +56,27 @@ HWY_NOINLINE inline void ScoresOfHead(const KeyHead& keys, const QueryHead& h, c
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (at.visible()) {
       DotTile(b.q + at.i * width, b.k_transposed + at.j * d, at.m, d, at.diagonal(), b.scores);
+      CapScores(keys, at.m, b.scores);
+      HideBeforeWindow(keys, at.i, at.j, at.m, -HUGE_VALF, b.scores);
     }
     StoreTile(b.scores, at, -HUGE_VALF, scores);
+  }
+}
+
+// Multiplies a tile of d_scores by the slopes of the soft cap, for which it computes the scores.
+HWY_INLINE void MultiplyByCapSlopes(const KeyHead& keys, const SquareTile& at,
+                                    const HeadBuffers& b) {
+  if (keys.soft_cap == 0) return;
+  const F f;
+  const int64_t d = keys.d, width = round_up(d, kPad);
+  DotTile(b.q + at.i * width, b.k_transposed + at.j * d, at.m, d, at.diagonal(), b.scores);
+  CapScores(keys, at.m, b.scores);
+  for (int64_t i = 0; i < at.m * kTile; i += kLanes) {
+    const V slope = CapSlope(hn::LoadU(f, b.scores + i), keys.soft_cap);
+    // What a row does not see is 0 in d_scores, and anything in scores.
+    const V ds = hn::LoadU(f, b.d_scores + i);
+    const auto seen = hn::Ne(ds, hn::Zero(f));
+    hn::StoreU(hn::IfThenElseZero(seen, hn::Mul(ds, slope)), f, b.d_scores + i);
   }
 }
 
@@ -63,12 +84,13 @@ HWY_NOINLINE inline void ScoresOfHead(const KeyHead& keys, const QueryHead& h, c
 HWY_NOINLINE inline void ScoresGradOfHead(const KeyHead& keys, const QueryHead& h,
                                           const ConstRows& d_scores, const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
-  PackHead(keys.k, keys, 1.0f, b.k, nullptr);
+  PackHead(keys.k, keys, 1.0f, b.k, keys.soft_cap > 0 ? b.k_transposed : nullptr);
   PackHead(h.q, keys, keys.scale, b.q, nullptr);
   ZeroRows(b.dq, keys.t, d);
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (!at.visible()) continue;
     LoadTile(d_scores, at, b.d_scores);
+    MultiplyByCapSlopes(keys, at, b);
     float* const dk = b.dk + at.j * width;
     MixTransposedTile(b.d_scores, b.q + at.i * width, at.m, at.n, d, at.diagonal(), dk);
     float* const dq = b.dq + at.i * width;

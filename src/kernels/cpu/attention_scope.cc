@@ -24,6 +24,9 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
         to_string(scope.documents.shape), to_string(scope.ids.shape));
   CHECK(!scope.documents || (p.t == p.s && !scope.ids), "documents are for self-attention");
   CHECK(!scope.causal || p.t == p.s, "causal attention of {} to {}", p.t, p.s);
+  CHECK(scope.window >= 0 && (scope.window == 0 || scope.causal), "a window of {}{}", scope.window,
+        scope.causal ? "" : " in attention to all keys");
+  CHECK(scope.soft_cap == 0 || !scope.bias, "attention with a soft cap and a bias");
   if (!scope.bias) return;
   CHECK(scope.bias.shape.rank() == 2 && scope.bias.shape[0] == p.heads(),
         "a bias of {} for {} heads", to_string(scope.bias.shape), p.heads());
@@ -34,6 +37,8 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
 
 void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
   keys.causal = scope_.causal;
+  keys.window = scope_.window;
+  keys.soft_cap = scope_.soft_cap;
   const bool documents = static_cast<bool>(scope_.documents);
   if (!documents && !scope_.ids) return;
   const int32_t* const given =

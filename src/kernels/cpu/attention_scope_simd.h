@@ -1,4 +1,5 @@
-// Additions to a tile of scores: the bias by distance, and the masks of documents and padding.
+// What becomes of a tile of scores: the soft cap, the bias by distance, and the masks of documents,
+// padding and windows.
 // Include after attention_tiles_simd.h, once per target.
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -25,6 +26,23 @@ HWY_INLINE bool IsApart(const KeyHead& keys, int64_t i, int64_t j, int64_t m) {
     last = HWY_MAX(last, other[c]);
   }
   return last < lowest || first > highest;
+}
+
+// s = cap tanh(s / cap)
+HWY_INLINE void CapScores(const KeyHead& keys, int64_t m, float* scores) {
+  if (keys.soft_cap == 0) return;
+  const F f;
+  const V cap = hn::Set(f, keys.soft_cap), inverse = hn::Set(f, 1 / keys.soft_cap);
+  for (int64_t i = 0; i < m * kTile; i += kLanes)
+    hn::StoreU(hn::Mul(cap, Tanh(f, hn::Mul(hn::LoadU(f, scores + i), inverse))), f, scores + i);
+}
+
+// What the gradient of a capped score is multiplied by. Hidden scores, which are far below -cap,
+// have a gradient of 0.
+HWY_INLINE V CapSlope(V s, float cap) {
+  const F f;
+  const V share = hn::Max(hn::Mul(s, hn::Set(f, 1 / cap)), hn::Set(f, -1.0f));
+  return hn::NegMulAdd(share, share, hn::Set(f, 1.0f));
 }
 
 HWY_INLINE void AddBias(const KeyHead& keys, const QueryHead& h, int64_t i, int64_t j, int64_t m,
@@ -54,7 +72,24 @@ HWY_INLINE void AddBiasGrad(const KeyHead& keys, const QueryHead& h, int64_t i, 
   }
 }
 
+// Hides the keys before each query's window, in a tile with such keys.
+HWY_INLINE void HideBeforeWindow(const KeyHead& keys, int64_t i, int64_t j, int64_t m, float hidden,
+                                 float* scores) {
+  const int64_t first = keys.first_query + i - keys.window + 1 - j;  // of row 0, in this tile
+  if (keys.window == 0 || first + m <= 1) return;
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    const int64_t before = HWY_MIN(first + r, kTile);
+    float* const s = scores + r * kTile;
+    for (int64_t c = 0; c < before; c += kLanes) {
+      const auto gone = hn::FirstN(f, before - c);
+      hn::StoreU(hn::IfThenElse(gone, hn::Set(f, hidden), hn::LoadU(f, s + c)), f, s + c);
+    }
+  }
+}
+
 HWY_INLINE void HideKeys(const KeyHead& keys, int64_t i, int64_t j, int64_t m, float* scores) {
+  HideBeforeWindow(keys, i, j, m, kHidden, scores);
   if (keys.key_labels == nullptr) return;
   const F f;
   const hn::RebindToSigned<F> n;

@@ -124,11 +124,12 @@ HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
     for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
     // The first visible tile writes b.dq, which here holds the output o, so it need not be zeroed.
     bool first = true;
-    for (int64_t j = 0; j < last; j += kTile) {
+    for (int64_t j = keys.first_key(i); j < last; j += kTile) {
       if (IsApart(keys, i, j, m)) continue;
       const Sight sight = keys.sight(i, j);
       const bool diagonal = sight.diagonal();
       DotTile(b.q, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      CapScores(keys, m, b.scores);
       AddBias(keys, h, i, j, m, b.scores);
       HideKeys(keys, i, j, m, b.scores);
       RaiseMaxima(b.scores, m, sight, b.row_max, alpha);

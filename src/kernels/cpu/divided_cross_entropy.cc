@@ -16,6 +16,7 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(MaxOfRow);
+HWY_EXPORT(NumberOfRow);
 HWY_EXPORT(ExpSumOfRow);
 HWY_EXPORT(GradientOfRow);
 
@@ -39,7 +40,7 @@ void launch(Cpu, const Launch& options, const LogitsMaxArgs& a) {
   const int64_t width = l.z.shape[-1];
   parallel_rows(rows_of(l), width, options.threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
-      a.max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns)
+      a.max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns, l.soft_cap)
                                      : -std::numeric_limits<float>::infinity();
   });
 }
@@ -48,6 +49,7 @@ void launch(Cpu, const Launch& options, const LogitsSumsArgs& a) {
   const DividedLogits& l = a.logits;
   const TensorView &labels = a.labels, &sums = a.sums;
   const auto run = &HWY_DYNAMIC_DISPATCH(ExpSumOfRow);
+  const auto number = &HWY_DYNAMIC_DISPATCH(NumberOfRow);
   const int64_t width = l.z.shape[-1];
   CHECK(labels.elements() == rows_of(l) && sums.elements() == 2 * rows_of(l),
         "logits_sums: logits {}, labels {}", to_string(l.z.shape), to_string(labels.shape));
@@ -56,8 +58,8 @@ void launch(Cpu, const Launch& options, const LogitsSumsArgs& a) {
       float* const z = l.z.f32() + n * width;
       const float most = a.max.f32()[n];
       const int64_t own = column_of(l, n, labels.as<int32_t>()[n]);
-      sums.f32()[2 * n] = rounded(run(z, l.columns, most));
-      sums.f32()[2 * n + 1] = own >= 0 ? z[own] - most : 0.0f;
+      sums.f32()[2 * n] = rounded(run(z, l.columns, most, l.soft_cap));
+      sums.f32()[2 * n + 1] = own >= 0 ? number(z, own, l.soft_cap) - most : 0.0f;
     }
   });
 }
@@ -82,10 +84,10 @@ void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
       float* const z = l.z.f32() + n * width;
       const bool counts = labels[n] != kIgnoredLabel;
       // dz = scale e^(z - m) / s_0, minus scale at the label if this rank has it.
-      if (counts) run(z, l.columns, a.max.f32()[n], scale / a.sums.f32()[2 * n]);
-      // Padding columns and ignored rows must be zero: the gradient GEMMs read the full width.
       const int64_t own = column_of(l, n, labels[n]);
-      if (own >= 0) z[own] -= scale;
+      if (counts)
+        run(z, l.columns, a.max.f32()[n], scale / a.sums.f32()[2 * n], l.soft_cap, own, scale);
+      // Padding columns and ignored rows must be zero: the gradient GEMMs read the full width.
       std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
     }
   });

@@ -12,6 +12,7 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(CastRange);
+HWY_EXPORT(CapRange);
 HWY_EXPORT(ScaleRange);
 
 void launch(Cpu, const Launch& l, const ClearArgs& a) {
@@ -31,6 +32,20 @@ void launch(Cpu, const Launch&, const CopyRowsArgs& a) {
                 static_cast<const std::byte*>(a.from) + r * a.from_pitch, a.bytes);
 }
 
+namespace {
+
+// y = run(x, by), element by element.
+template <class Run>
+void for_ranges(const Launch& l, const TensorView& x, float by, const TensorView& y, Run run) {
+  CHECK(x.elements() == y.elements(), "{} scaled into {}", to_string(x.shape), to_string(y.shape));
+  const Source from(x);
+  const Sink to(y);
+  parallel_ranges(x.elements(), kGrainElements, l.threads,
+                  [&](int64_t begin, int64_t end) { run(from, by, to, begin, end); });
+}
+
+}  // namespace
+
 void launch(Cpu, const Launch& l, const CastArgs& a) {
   const TensorView &x = a.x, &y = a.y;
   CHECK(x.elements() == y.elements(), "cast of {} to {}", to_string(x.shape), to_string(y.shape));
@@ -42,13 +57,11 @@ void launch(Cpu, const Launch& l, const CastArgs& a) {
 }
 
 void launch(Cpu, const Launch& l, const ScaleArgs& a) {
-  const TensorView &x = a.x, &y = a.y;
-  CHECK(x.elements() == y.elements(), "{} scaled into {}", to_string(x.shape), to_string(y.shape));
-  const Source from(x);
-  const Sink to(y);
-  const auto run = &HWY_DYNAMIC_DISPATCH(ScaleRange);
-  parallel_ranges(x.elements(), kGrainElements, l.threads,
-                  [&](int64_t begin, int64_t end) { run(from, a.factor, to, begin, end); });
+  for_ranges(l, a.x, a.factor, a.y, &HWY_DYNAMIC_DISPATCH(ScaleRange));
+}
+
+void launch(Cpu, const Launch& l, const SoftCapArgs& a) {
+  for_ranges(l, a.x, a.cap, a.y, &HWY_DYNAMIC_DISPATCH(CapRange));
 }
 
 }  // namespace tessera::kernels

@@ -1,4 +1,4 @@
-// Conversions, scaling and sums of flat ranges, for one instruction set. Numbers are
+// Conversions, scaling, soft caps and sums of flat ranges, for one instruction set. Numbers are
 // widened to f32 as they are read and rounded once as they are written.
 #include "kernels/cpu/simd.h"
 
@@ -15,6 +15,14 @@ HWY_NOINLINE inline void ScaleRange(Source x, float factor, Sink y, int64_t begi
   const V by = hn::Set(F(), factor);
   for (int64_t i = begin; i < end; i += kLanes)
     StoreSome(hn::Mul(LoadSome(x, i, end - i), by), y, i, end - i);
+}
+
+// y = cap * tanh(x / cap), for elements [begin, end).
+HWY_NOINLINE inline void CapRange(Source x, float cap, Sink y, int64_t begin, int64_t end) {
+  const F f;
+  const V by = hn::Set(f, cap), inverse = hn::Set(f, 1 / cap);
+  for (int64_t i = begin; i < end; i += kLanes)
+    StoreSome(hn::Mul(by, Tanh(f, hn::Mul(LoadSome(x, i, end - i), inverse))), y, i, end - i);
 }
 
 // sink += from.

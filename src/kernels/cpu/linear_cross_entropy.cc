@@ -113,6 +113,7 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
                 .rows = rows,
                 .columns = shape.vocabulary,
                 .gradient = shape.gradient,
+                .soft_cap = shape.soft_cap,
                 .rounded = rounds ? Sink(workspace + rounded, shape.dtype) : Sink(),
                 .gradient_scale = scaled_by(o.gradient_scale, o.loss_scale)},
                o.report, threads);

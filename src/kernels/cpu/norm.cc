@@ -28,6 +28,7 @@ void run(NormRows& a, const Norm& n, int64_t rows, int threads) {
   }
   a.centred = n.kind == NormKind::kLayer;
   a.epsilon = n.epsilon;
+  a.offset = n.unit_offset ? 1 : 0;
   a.stats = n.stats ? n.stats.f32() : nullptr;
   const auto normalise = &HWY_DYNAMIC_DISPATCH(NormaliseRows);
   parallel_rows(rows, a.sum.d, threads,
@@ -71,7 +72,8 @@ void launch(Cpu, const Launch& l, const NormGradArgs& a) {
                        .rows = rows,
                        .d = d,
                        .centred = a.kind == NormKind::kLayer,
-                       .accumulate = a.accumulate_dx};
+                       .accumulate = a.accumulate_dx,
+                       .offset = a.unit_offset ? 1.0f : 0.0f};
   const auto run_block = &HWY_DYNAMIC_DISPATCH(NormGradBlock);
   parallel_rows(blocks, kBlockRows * d, l.threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) run_block(g, b);

@@ -14,8 +14,8 @@ struct NormRows {
   SumRows sum;  // its `out` is the norm's input; no terms: it is there already
   Output outputs[kMaxNormOutputs];
   int output_count = 0;
-  bool centred = true;  // layer norm
-  float epsilon = 0;
+  bool centred = true;            // layer norm
+  float epsilon = 0, offset = 0;  // offset: added to gains
   float* stats = nullptr;
 };
 
@@ -26,6 +26,7 @@ struct NormGradRows {
   float* partials;     // [blocks, 2, d]: sums of dy * xh and of dy
   int64_t rows, d;
   bool centred, accumulate;
+  float offset;
 };
 
 }  // namespace tessera::kernels

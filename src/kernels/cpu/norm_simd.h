@@ -58,7 +58,8 @@ HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t
       for (int k = 0; k < a.output_count; ++k) {
         const NormRows::Output& o = a.outputs[k];
         const V bias = o.bias ? LoadSome(o.bias, c, n) : hn::Zero(f);
-        StoreSome(hn::MulAdd(xh, LoadSome(o.gain, c, n), bias), o.y, row * d + c, n);
+        const V gain = hn::Add(LoadSome(o.gain, c, n), hn::Set(f, a.offset));
+        StoreSome(hn::MulAdd(xh, gain, bias), o.y, row * d + c, n);
       }
     }
   }
@@ -70,12 +71,13 @@ HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, fl
   const F f;
   const int64_t d = a.d, at = row * d;
   const V mean = hn::Set(f, a.stats[2 * row]), rstd = hn::Set(f, a.stats[2 * row + 1]);
+  const V offset = hn::Set(f, a.offset);
   V sum_g = hn::Zero(f), sum_gx = hn::Zero(f);
   for (int64_t c = 0; c < d; c += kLanes) {
     const int64_t n = d - c;
     const V dy = LoadSome(a.dy, at + c, n);
     const V xh = hn::Mul(hn::Sub(LoadSome(a.x, at + c, n), mean), rstd);
-    const V g = hn::Mul(dy, LoadSome(a.gain, c, n));
+    const V g = hn::Mul(dy, hn::Add(LoadSome(a.gain, c, n), offset));
     sum_g = hn::Add(sum_g, g);
     sum_gx = hn::MulAdd(g, xh, sum_gx);
     StoreSome(hn::MulAdd(dy, xh, LoadSome({dgain, DType::kF32}, c, n)), {dgain, DType::kF32}, c, n);
@@ -86,7 +88,8 @@ HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, fl
   const V mean_gx = hn::Set(f, SumLanes(sum_gx) * inverse);
   for (int64_t c = 0; c < d; c += kLanes) {
     const int64_t n = d - c;
-    const V g = hn::Mul(LoadSome(a.dy, at + c, n), LoadSome(a.gain, c, n));
+    const V gain = hn::Add(LoadSome(a.gain, c, n), offset);
+    const V g = hn::Mul(LoadSome(a.dy, at + c, n), gain);
     const V xh = hn::Mul(hn::Sub(LoadSome(a.x, at + c, n), mean), rstd);
     V dx = hn::Mul(rstd, hn::Sub(hn::Sub(g, mean_g), hn::Mul(xh, mean_gx)));
     if (a.accumulate) dx = hn::Add(dx, LoadSome(a.dx, at + c, n));

@@ -3,6 +3,7 @@
 // negative angle.
 #include "kernels/rotary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,9 +18,14 @@ HWY_EXPORT(RotateRows);
 
 namespace {
 
-// Rounded to float at every step, as the Hugging Face models do.
-float scaled(float frequency, const RotaryScale& s) {
-  if (s.factor == 1) return frequency;
+// The functions below round to float at every step, as the Hugging Face models do.
+
+float power(const Rotary& r, int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
+  return std::pow(static_cast<float>(r.base), exponent);
+}
+
+float llama3(float frequency, const RotaryScale& s) {
   const auto factor = static_cast<float>(s.factor), low = static_cast<float>(s.low);
   const auto high = static_cast<float>(s.high), context = static_cast<float>(s.context);
   // `length` is the wavelength in tokens of this pair; context / length is the number of turns that
@@ -29,6 +35,29 @@ float scaled(float frequency, const RotaryScale& s) {
   if (length < context / high) return frequency;
   const float smooth = (context / length - low) / (high - low);
   return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+// Returns the pair, not a whole number, that makes this number of turns over the first context.
+double pair_of(double turns, const Rotary& r) {
+  const auto dims = static_cast<double>(r.dims), context = static_cast<double>(r.scale.context);
+  return dims * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(r.base));
+}
+
+float yarn(const Rotary& r, int64_t i) {
+  double first = pair_of(r.scale.high, r), last = pair_of(r.scale.low, r);
+  if (r.scale.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(r.dims - 1));
+  if (first == last) last += 0.001;  // no division by zero
+  const float ramp =
+      (static_cast<float>(i) - static_cast<float>(first)) / static_cast<float>(last - first);
+  const float kept = 1 - std::clamp(ramp, 0.0f, 1.0f);
+  const float whole = 1.0f / power(r, i);
+  const float divided = 1.0f / (static_cast<float>(r.scale.factor) * power(r, i));
+  return divided * (1 - kept) + whole * kept;
 }
 
 // Fills the table. Frequency and angle are rounded to float, as the Hugging Face models do: at
@@ -41,9 +70,9 @@ void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rot
     const float frequency = rotary_frequency(r, i);
     for (int64_t n = begin; n < end; ++n) {
       const float angle = static_cast<float>(positions[n]) * frequency;
-      table[n * 2 * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      const double sine = std::sin(static_cast<double>(angle));
-      table[n * 2 * half + half + i] = static_cast<float>(r.inverse ? -sine : sine);
+      const double exact = static_cast<double>(angle), sine = std::sin(exact);
+      table[n * 2 * half + i] = r.magnitude * static_cast<float>(std::cos(exact));
+      table[n * 2 * half + half + i] = r.magnitude * static_cast<float>(r.inverse ? -sine : sine);
     }
   }
 }
@@ -51,8 +80,20 @@ void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rot
 }  // namespace
 
 float rotary_frequency(const Rotary& r, int64_t i) {
-  const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
-  return scaled(1.0f / std::pow(static_cast<float>(r.base), exponent), r.scale);
+  const RotaryScale& s = r.scale;
+  switch (s.kind) {
+    case RotaryScaling::kUnscaled:
+      return 1.0f / power(r, i);
+    case RotaryScaling::kLinear:
+      return 1.0f / power(r, i) / static_cast<float>(s.factor);
+    case RotaryScaling::kLlama3:
+      return llama3(1.0f / power(r, i), s);
+    case RotaryScaling::kYarn:
+      return yarn(r, i);
+    case RotaryScaling::kLongrope:
+      return 1.0f / (static_cast<float>(s.dividers[i]) * power(r, i));
+  }
+  CHECK(false, "rotary scaling {}", static_cast<int>(s.kind));
 }
 
 int64_t workspace_bytes(Cpu, const RotaryArgs& a, int) {

@@ -43,6 +43,7 @@ void launch(Cpu, const Launch& l, const CrossEntropyArgs& a) {
                 .rows = rows,
                 .columns = columns,
                 .gradient = a.gradient,
+                .soft_cap = a.soft_cap,
                 .gradient_scale = scaled_by(a.gradient_scale, a.loss_scale)},
                a.report, l.threads);
 }

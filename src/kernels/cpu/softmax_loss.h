@@ -13,7 +13,8 @@ struct LossRows {
   double* losses = nullptr;         // [rows]  written; 0 where ignored
   int64_t rows = 0, columns = 0;
   bool gradient = false;
-  Sink rounded = {};  // [rows, columns]: takes the gradient; none: in place of the logits
+  float soft_cap = 0;  // 0: none
+  Sink rounded = {};   // [rows, columns]: takes the gradient; none: in place of the logits
   float gradient_scale = 1.0f;
 };
 

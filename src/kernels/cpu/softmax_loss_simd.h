@@ -19,15 +19,16 @@ HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   }
   // -ln p = ln sum_v e^(z_v - most) + (most - own). The difference is taken in f64 before the
   // logarithm is added: for a confident row both are close to 0 and nothing is lost.
-  const float most = RowMax(z, n);
-  const double top = most, own = z[label];
-  const double sum = ExpSum(z, n, most, a.gradient);
+  const float cap = a.soft_cap, most = CappedOne(RowMax(z, n), cap);
+  const double top = most, own = CappedOne(z[label], cap);
+  const double sum = cap > 0 ? CappedExpSum(z, n, most, cap) : ExpSum(z, n, most, a.gradient);
   // Sum is at least 1, unless the row holds a NaN or an infinity: then so does the loss.
   a.losses[row] = std::log(sum) + (top - own);
   if (!a.gradient) return;
   // dz = scale (e^(z - most) / sum - [v = label]): one multiplication per element. The label's
   // element is recomputed in f32, since in a rounded output the subtraction would lose bits.
   const float factor = rounded(a.gradient_scale / sum);
+  if (cap > 0) return CappedGradient(z, n, most, cap, factor, label, a.gradient_scale, out);
   const float at_label = z[label] * factor - a.gradient_scale;
   ScaleRow(z, n, factor, out);
   out.set(label, at_label);

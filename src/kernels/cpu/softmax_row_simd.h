@@ -1,4 +1,5 @@
-// One row of a softmax: its maximum, its sum, its scale.
+// One row of a softmax: its maximum, its sum, its scale; and the same of a row with a soft cap,
+// which is applied whenever a logit is read.
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,16 +58,80 @@ HWY_INLINE void ScaleRow(const float* from, int64_t n, float factor, Sink to) {
   if (i < n) StoreSome(hn::Mul(s, LoadSome({from, DType::kF32}, i, n - i)), to, i, n - i);
 }
 
-HWY_NOINLINE inline float MaxOfRow(const float* z, int64_t n) { return RowMax(z, n); }
-
-HWY_NOINLINE inline double ExpSumOfRow(float* z, int64_t n, float shift) {
-  return ExpSum(z, n, shift, false);
+struct CappedLogit {
+  V z, slope;
+};
+HWY_INLINE CappedLogit Capped(V z, float cap) {
+  const F f;
+  const V share = Tanh(f, hn::Mul(z, hn::Set(f, 1 / cap)));
+  return {hn::Mul(share, hn::Set(f, cap)), hn::NegMulAdd(share, share, hn::Set(f, 1.0f))};
+}
+HWY_INLINE float CappedOne(float z, float cap) {
+  return cap == 0 ? z : hn::GetLane(Capped(hn::Set(F(), z), cap).z);
 }
 
-// z becomes factor * e^(z - shift).
-HWY_NOINLINE inline void GradientOfRow(float* z, int64_t n, float shift, float factor) {
+// sum e^(z - shift) of the capped row, as ExpSum adds it.
+HWY_INLINE double CappedExpSum(const float* z, int64_t n, float shift, float cap) {
+  constexpr int64_t kBlock = 2048;
+  const F f;
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = HWY_MIN(n, begin + kBlock);
+    V sum = hn::Zero(f);
+    for (int64_t i = begin; i < end; i += kLanes) {
+      const V x = LoadSome({z, DType::kF32}, i, end - i);
+      const V e = Exp(f, hn::Sub(Capped(x, cap).z, hn::Set(f, shift)));
+      const auto live = hn::FirstN(f, end - i);
+      sum = hn::Add(sum, hn::IfThenElseZero(live, e));
+    }
+    total += SumLanes(sum);
+  }
+  return total;
+}
+
+// to = (factor e^(z - shift) - scale [i = label]) (1 - (z / cap)^2) of the capped row; `label` may
+// be outside of it. `to` may be z.
+HWY_INLINE void CappedGradient(const float* z, int64_t n, float shift, float cap, float factor,
+                               int64_t label, float scale, Sink to) {
+  const F f;
+  const bool has_label = label >= 0 && label < n;
+  float at_label = 0;
+  if (has_label) {
+    const CappedLogit own = Capped(hn::Set(f, z[label]), cap);
+    const V e = Exp(f, hn::Sub(own.z, hn::Set(f, shift)));
+    const V less = hn::MulSub(hn::Set(f, factor), e, hn::Set(f, scale));
+    at_label = hn::GetLane(hn::Mul(less, own.slope));
+  }
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const CappedLogit x = Capped(LoadSome({z, DType::kF32}, i, n - i), cap);
+    const V e = Exp(f, hn::Sub(x.z, hn::Set(f, shift)));
+    StoreSome(hn::Mul(hn::Mul(hn::Set(f, factor), e), x.slope), to, i, n - i);
+  }
+  if (has_label) to.set(label, at_label);
+}
+
+// The functions below take a row as it is with a soft cap; 0: none.
+
+HWY_NOINLINE inline float MaxOfRow(const float* z, int64_t n, float cap) {
+  return CappedOne(RowMax(z, n), cap);
+}
+
+HWY_NOINLINE inline float NumberOfRow(const float* z, int64_t i, float cap) {
+  return CappedOne(z[i], cap);
+}
+
+HWY_NOINLINE inline double ExpSumOfRow(float* z, int64_t n, float shift, float cap) {
+  return cap > 0 ? CappedExpSum(z, n, shift, cap) : ExpSum(z, n, shift, false);
+}
+
+// z becomes (factor e^(z - shift) - scale [i = label]) times the slope of the cap.
+HWY_NOINLINE inline void GradientOfRow(float* z, int64_t n, float shift, float factor, float cap,
+                                       int64_t label, float scale) {
+  const Sink to(z, DType::kF32);
+  if (cap > 0) return CappedGradient(z, n, shift, cap, factor, label, scale, to);
   ExpSum(z, n, shift, true);
-  ScaleRow(z, n, factor, Sink(z, DType::kF32));
+  ScaleRow(z, n, factor, to);
+  if (label >= 0) z[label] -= scale;
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -36,7 +36,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   const int64_t place = a.k_at.at(b, 0, kv, 0);
   float most[kOwnOfWarp], total[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
   for (float& x : most) x = -INFINITY;
-  for (int64_t j = 0; j < end; j += kTile) {
+  for (int64_t j = a.first_key(start + first, kTile); j < end; j += kTile) {
     __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, keys, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.d, 1, v_tile);
@@ -123,6 +123,8 @@ BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
 
 void set_scope(const AttentionScope& scope, AttentionWork& w) {
   w.causal = scope.causal;
+  w.window = scope.window;
+  w.soft_cap = scope.soft_cap;
   w.labels = scope.documents.as<int32_t>();
   w.ids = scope.ids.as<int32_t>();
   if (!scope.bias) return;
@@ -206,6 +208,8 @@ void launch(Gpu, const Launch& l, const CachedAttentionArgs& a) {
   AttentionScope scope;
   scope.bias = a.bias;
   scope.bias_distance = a.bias_distance;
+  scope.window = a.window;
+  scope.soft_cap = a.soft_cap;
   set_scope(scope, w);
   launch_map("cache_rows", l.stream,
              CacheRows{w, {numbers(fresh), row_places(fresh), fresh.shape[3]}});

@@ -47,7 +47,9 @@ struct AttentionWork {
   int d = 0;
   float scale = 1;
   bool causal = true;
-  Numbers q, keys;  // keys and values in one array
+  int64_t window = 0;  // 0: none
+  float soft_cap = 0;  // 0: none
+  Numbers q, keys;     // keys and values in one array
   RowPlaces q_at, k_at;
   int64_t k_offset = 0, v_offset = 0;  // of the keys' and the values' rows
   Numbers out;                         // [B, T, H, D]
@@ -70,6 +72,16 @@ struct AttentionWork {
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }
+  // The first of the tiles of keys that queries at positions from `position` on see, and the end of
+  // the queries that see one of the keys before `key`.
+  __device__ int64_t first_key(int64_t position, int tile) const {
+    const int64_t first = position - window + 1;
+    return window == 0 || first <= 0 ? 0 : first / tile * tile;
+  }
+  __device__ int64_t end_query(int64_t key) const {
+    const int64_t end = key - 1 + window;
+    return window == 0 || end > t ? t : end;
+  }
   int64_t delta_floats() const { return b * heads() * t; }
   // Products of 16-bit numbers, where scores have no biases whose gradients are sums over rows.
   bool on_tensor_cores() const {

@@ -34,8 +34,8 @@ struct Scores {
 __device__ Scores gradient_of_pair(const AttentionWork& a, const Pair& pair, float dot, float dp,
                                    float lse, float delta, uint64_t key) {
   if (!pair.visible || is_hidden(a, pair)) return {0, 0};
-  const float p = expf(score(a, pair, dot) - lse), mask = kept(a, pair, key);
-  return {p * mask, p * (dp * mask - delta)};
+  const float s = score(a, pair, dot), p = expf(s - lse), mask = kept(a, pair, key);
+  return {p * mask, p * (dp * mask - delta) * cap_slope(a, s)};
 }
 
 // Computes dq, delta and the rows of the bias's gradient. A block has 16 queries of a head.
@@ -69,7 +69,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   const int64_t end = a.causal && first + kOwn < a.s ? first + kOwn : a.s;
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
   const int64_t place = a.k_at.at(b, 0, kv, 0);
-  for (int64_t j = 0; j < end; j += kTile) {
+  for (int64_t j = a.first_key(first, kTile); j < end; j += kTile) {
     __syncthreads();
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.d, 1, v_tile);
@@ -110,7 +110,8 @@ __global__ void key_grad_kernel(const AttentionWork a) {
   for (int64_t g = 0; g < a.g; ++g) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
     // Causal: queries before the first key see none of the block's keys.
-    for (int64_t i = a.causal ? first / kTile * kTile : 0; i < a.t; i += kTile) {
+    const int64_t end = a.end_query(first + kOwn);
+    for (int64_t i = a.causal ? first / kTile * kTile : 0; i < end; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
       load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d, 1,

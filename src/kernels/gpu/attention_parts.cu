@@ -17,6 +17,8 @@ namespace {
 struct PartsWork {
   int64_t b = 0, t = 0, kv = 0, g = 0, d = 0;
   float scale = 1;
+  int64_t window = 0;
+  float soft_cap = 0;
   Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
   RowPlaces at;              // of their rows
   Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
@@ -52,15 +54,32 @@ __device__ float dot(const Numbers& x, int64_t i, const Numbers& y, int64_t j, i
   return sum;
 }
 
+// cap(scale q . k) of a visible pair.
+__device__ float score_of(const PartsWork& a, const Cell& c) {
+  const float s =
+      a.scale * dot(a.qkv, a.at.at(c.b, c.i, c.kv, c.g), a.qkv, key_at(a, c.b, c.j, c.kv), a.d);
+  return a.soft_cap > 0 ? a.soft_cap * tanhf(s / a.soft_cap) : s;
+}
+
 struct Scores {
   PartsWork a;
   __host__ __device__ int64_t count() const { return a.b * a.heads() * a.t * a.t; }
   __device__ void operator()(int64_t n) const {
     const Cell c = cell_of(a, n);
-    const float s = c.j > c.i ? -INFINITY
-                              : a.scale * dot(a.qkv, a.at.at(c.b, c.i, c.kv, c.g), a.qkv,
-                                              key_at(a, c.b, c.j, c.kv), a.d);
-    write(a.square, n, s);
+    const bool hidden = c.j > c.i || (a.window > 0 && c.j <= c.i - a.window);
+    write(a.square, n, hidden ? -INFINITY : score_of(a, c));
+  }
+};
+
+// square = d_square times the slope of the cap.
+struct CapGrads {
+  PartsWork a;
+  __host__ __device__ int64_t count() const { return a.b * a.heads() * a.t * a.t; }
+  __device__ void operator()(int64_t n) const {
+    const Cell c = cell_of(a, n);
+    if (c.j > c.i) return;
+    const float share = score_of(a, c) / a.soft_cap;
+    write(a.square, n, read(a.d_square, n) * (1 - share * share));
   }
 };
 
@@ -184,15 +203,27 @@ using namespace gpu;
 void launch(Gpu, const Launch& l, const AttentionScoresArgs& a) {
   PartsWork w = work_of(a.qkv);
   w.scale = a.scale;
+  w.window = a.window;
+  w.soft_cap = a.soft_cap;
   w.square = numbers(a.scores);
   launch_map("attention_scores", l.stream, Scores{w});
+}
+
+int64_t workspace_bytes(Gpu, const AttentionScoresGradArgs& a, int) {
+  return a.soft_cap > 0 ? bytes_for<float>(a.d_scores.elements()) : 0;
 }
 
 void launch(Gpu, const Launch& l, const AttentionScoresGradArgs& a) {
   PartsWork w = work_of(a.qkv);
   w.scale = a.scale;
+  w.soft_cap = a.soft_cap;
   w.d_square = numbers(a.d_scores);
   w.d_qkv = numbers(a.d_qkv);
+  if (a.soft_cap > 0) {
+    w.square = {l.workspace, DType::kF32};
+    launch_map("attention_scores_grad_cap", l.stream, CapGrads{w});
+    w.d_square = w.square;
+  }
   launch_map("attention_scores_grad_queries", l.stream, OverKeys<true>{w});
   launch_map("attention_scores_grad_keys", l.stream, OverQueries<true>{w});
 }

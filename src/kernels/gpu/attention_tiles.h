@@ -85,14 +85,15 @@ __device__ void store_row(const Numbers& to, int64_t at, int d, const float (&x)
 // One query and one key.
 struct Pair {
   int64_t b, head, i, j;  // i and j in their arrays
-  bool visible;           // not ahead, not beyond the end
+  bool visible;           // not ahead, not before the window, not beyond the end
 };
 
 __device__ inline Pair pair_of(const AttentionWork& a, int64_t b, int64_t head, int64_t i,
                                int64_t j) {
   const int64_t start = a.start == nullptr ? 0 : *a.start;
   const int64_t keys = a.start == nullptr ? a.s : start + a.t;
-  return {b, head, i, j, i < a.t && j < keys && (!a.causal || j <= start + i)};
+  const bool within = a.window == 0 || j > start + i - a.window;
+  return {b, head, i, j, i < a.t && j < keys && within && (!a.causal || j <= start + i)};
 }
 
 __device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
@@ -103,9 +104,16 @@ __device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
 // The score of a visible pair, from the product of its scaled query with its key.
 __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) {
   if (is_hidden(a, p)) return kHidden;
+  if (a.soft_cap > 0) return a.soft_cap * tanhf(dot / a.soft_cap);
   if (a.bias.data == nullptr) return dot;
   const int64_t query = p.i + (a.start == nullptr ? 0 : *a.start);
   return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
+}
+
+// What the gradient of a visible pair's score is multiplied by for the cap.
+__device__ inline float cap_slope(const AttentionWork& a, float score) {
+  const float share = a.soft_cap > 0 ? score / a.soft_cap : 0.0f;
+  return 1 - share * share;
 }
 
 // What dropout multiplies the probability of a pair by.

@@ -43,7 +43,8 @@ __global__ void loss_kernel(const LossWork a) {
   const float scale = scale_of(a);
   const auto [most, sum] = row_max_and_sum(a, row);
   if (threadIdx.x == 0) {
-    const double top = most, own = is_label(a, label) ? a.z[row * a.width + label] : NAN;
+    const double top = most;
+    const double own = is_label(a, label) ? capped(a, a.z[row * a.width + label]) : NAN;
     a.losses[row] = log(sum) + (top - own);
   }
   __syncthreads();  // the label's logit is read before the gradient takes its place
@@ -85,7 +86,7 @@ int64_t workspace_bytes(Gpu, const CrossEntropyArgs& a, int) {
 
 void launch(Gpu, const Launch& l, const CrossEntropyArgs& c) {
   const int64_t columns = columns_of(c.logits);
-  LossWork a = loss_work({c.logits, columns, 0, columns});
+  LossWork a = loss_work({c.logits, columns, 0, columns, c.soft_cap});
   a.labels = c.labels.as<int32_t>();
   a.losses = l.room<double>();
   a.report = c.report;

@@ -46,7 +46,8 @@ __global__ void logits_sums_kernel(const LossWork a) {
   const int64_t own = label - a.first;
   float at_label = 0;
   if (label != kIgnoredLabel && !is_label(a, label)) at_label = NAN;
-  if (is_label(a, label) && own >= 0 && own < a.columns) at_label = a.z[row * a.width + own] - most;
+  if (is_label(a, label) && own >= 0 && own < a.columns)
+    at_label = capped(a, a.z[row * a.width + own]) - most;
   a.sums[2 * row] = rounded(sum);
   a.sums[2 * row + 1] = at_label;
 }

@@ -2,6 +2,8 @@
 // Copies and zeros use functions of the GPU runtime.
 #include "kernels/elementwise.h"
 
+#include <cmath>
+
 #include "base/require.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -10,17 +12,18 @@
 namespace tessera::kernels::gpu {
 namespace {
 
+template <bool kCaps>
 struct ScaleWork {
   Groups groups;
   Numbers x, y;
-  float factor = 1;
+  float by = 1;
 
   __host__ __device__ int64_t count() const { return groups.count(); }
   __device__ void operator()(int64_t i) const {
     const Groups::Place p = groups.place(i);
     float v[kGroup];
     read_group(x, p.at, p.n, groups.vector, v);
-    for (float& each : v) each *= factor;
+    for (float& each : v) each = kCaps ? by * tanhf(each / by) : by * each;
     write_group(y, p.at, p.n, groups.vector, v);
   }
 };
@@ -44,9 +47,13 @@ void launch(Gpu, const Launch& l, const CopyArgs& a) {
 void launch(Gpu, const Launch& l, const CopyRowsArgs& a) { copy_rows_in_stream(l.stream, a); }
 
 void launch(Gpu, const Launch& l, const ScaleArgs& a) {
-  launch_map(
-      "scale", l.stream,
-      ScaleWork{groups_of(1, a.y.elements(), a.x, a.y), numbers(a.x), numbers(a.y), a.factor});
+  const Groups groups = groups_of(1, a.y.elements(), a.x, a.y);
+  launch_map("scale", l.stream, ScaleWork<false>{groups, numbers(a.x), numbers(a.y), a.factor});
+}
+
+void launch(Gpu, const Launch& l, const SoftCapArgs& a) {
+  const Groups groups = groups_of(1, a.y.elements(), a.x, a.y);
+  launch_map("soft_cap", l.stream, ScaleWork<true>{groups, numbers(a.x), numbers(a.y), a.cap});
 }
 
 void launch(Gpu gpu, const Launch& l, const CastArgs& a) {

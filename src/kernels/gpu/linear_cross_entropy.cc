@@ -119,6 +119,7 @@ struct GpuLinearCrossEntropy::Plan {
     w.losses = reinterpret_cast<double*>(workspace + losses);
     w.report = o.report;
     w.gradient = shape.gradient;
+    w.soft_cap = shape.soft_cap;
     w.dz = {dz, rounds() ? shape.dtype : DType::kF32};
     w.scale = o.gradient_scale;
     w.loss_scale = o.loss_scale;

@@ -16,7 +16,8 @@ struct LossWork {
   double* losses = nullptr;  // [rows]
   double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
   bool gradient = false;
-  Numbers dz;  // [rows, width]: z itself, or elsewhere
+  float soft_cap = 0;  // of z; 0: none
+  Numbers dz;          // [rows, width]: z itself, or elsewhere
   float scale = 1;
   const double* loss_scale = nullptr;  // times `scale`
   float* max = nullptr;                // [rows], divided alone

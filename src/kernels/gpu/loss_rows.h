@@ -23,7 +23,16 @@ __device__ inline float scale_of(const LossWork& a) {
   return a.loss_scale == nullptr ? a.scale : a.scale * rounded(*a.loss_scale);
 }
 
-// Calls f(column, logits, n) for the groups of this thread.
+__device__ inline float capped(const LossWork& a, float z) {
+  return a.soft_cap > 0 ? a.soft_cap * tanhf(z / a.soft_cap) : z;
+}
+// The slope of the cap where its result is z.
+__device__ inline float cap_slope(const LossWork& a, float z) {
+  const float share = a.soft_cap > 0 ? z / a.soft_cap : 0.0f;
+  return 1 - share * share;
+}
+
+// Calls f(column, logits, n) for the groups of this thread; logits are capped.
 template <class F>
 __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, const F& f) {
   const Numbers z = {a.z + row * a.width, DType::kF32};
@@ -31,11 +40,14 @@ __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, cons
   for (int64_t c = threadIdx.x * kGroup; c < columns; c += kLossThreads * kGroup) {
     const int n = group_size(columns - c);
     read_group(z, c, n, a.vector, x);
+    if (a.soft_cap > 0)
+      for (float& each : x) each = capped(a, each);
     f(c, x, n);
   }
 }
 
-// dz = factor * e^(z - most), less `scale` at the label; zero from `live` columns on.
+// dz = factor * e^(z - most), less `scale` at the label, times the cap's slope; zero from `live`
+// columns on.
 __device__ inline void write_gradient(const LossWork& a, int64_t row, int64_t live, float most,
                                       float factor, int64_t label, float scale) {
   const Numbers dz = a.dz;
@@ -44,6 +56,7 @@ __device__ inline void write_gradient(const LossWork& a, int64_t row, int64_t li
     for (int k = 0; k < n; ++k) {
       if (c + k >= live) continue;
       d[k] = factor * expf(x[k] - most) - (c + k == label ? scale : 0.0f);
+      d[k] *= cap_slope(a, x[k]);
     }
     write_group(dz, row * a.width + c, n, a.vector, d);
   });
@@ -57,6 +70,7 @@ inline LossWork loss_work(const DividedLogits& l) {
   a.columns = l.columns;
   a.first = l.first;
   a.total = l.total;
+  a.soft_cap = l.soft_cap;
   a.vector = a.width % kGroup == 0 && aligned(a.z);
   return a;
 }

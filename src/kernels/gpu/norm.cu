@@ -67,7 +67,7 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
 struct NormRows {
   SumRows sum;
   bool centred = true;
-  float epsilon = 0;
+  float epsilon = 0, offset = 0;
   int outputs = 0;
   Numbers gain[kMaxNormOutputs], bias[kMaxNormOutputs], y[kMaxNormOutputs];
   float* stats = nullptr;
@@ -105,7 +105,7 @@ __global__ void norm_kernel(const NormRows a) {
       if (a.bias[o].data != nullptr) read_group(a.bias[o], c, n, g.vector, bias);
       for (int k = 0; k < kGroup; ++k) {
         const float b = a.bias[o].data != nullptr ? bias[k] : 0.0f;
-        y[k] = (x[k] - mean) * rstd * gain[k] + b;
+        y[k] = (x[k] - mean) * rstd * (gain[k] + a.offset) + b;
       }
       write_group(a.y[o], row * g.columns + c, n, g.vector, y);
     }
@@ -115,6 +115,7 @@ __global__ void norm_kernel(const NormRows a) {
 struct NormGradRows {
   Groups groups;
   bool centred = true, accumulate = false;
+  float offset = 0;
   Numbers x, gain, dy, dx;
   const float* stats = nullptr;
 };
@@ -133,7 +134,7 @@ __device__ GradTerms grad_terms(const NormGradRows& a, int64_t row, int64_t c, i
   read_group(a.x, row * g.columns + c, n, g.vector, t.xh);
   read_group(a.gain, c, n, g.vector, gain);
   for (int k = 0; k < kGroup; ++k) {
-    t.g[k] *= gain[k];
+    t.g[k] *= gain[k] + a.offset;
     t.xh[k] = (t.xh[k] - mean) * rstd;
   }
   return t;
@@ -204,7 +205,7 @@ __device__ void sweep_row(const NormGradRows& a, int64_t row, int64_t c, int n, 
     p.x[k] = k < n ? (p.x[k] - mean) * rstd : 0.0f;
     kept.plain[k] += p.dy[k];
     kept.scaled[k] += p.dy[k] * p.x[k];
-    p.dy[k] *= gain[k];
+    p.dy[k] *= gain[k] + a.offset;
     sums[0] += p.dy[k];
     sums[1] += p.dy[k] * p.x[k];
   }
@@ -262,6 +263,7 @@ void finish_norm(Stream s, NormRows a, const Norm& n) {
   }
   a.centred = n.kind == NormKind::kLayer;
   a.epsilon = n.epsilon;
+  a.offset = n.unit_offset ? 1.0f : 0.0f;
   a.stats = n.stats ? n.stats.f32() : nullptr;
   const Groups& g = a.sum.groups;
   launch("norm", norm_kernel,
@@ -309,6 +311,7 @@ void launch(Gpu, const Launch& l, const NormGradArgs& a) {
       .groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx),
       .centred = a.kind == NormKind::kLayer,
       .accumulate = a.accumulate_dx,
+      .offset = a.unit_offset ? 1.0f : 0.0f,
       .x = numbers(a.x),
       .gain = numbers(a.gain),
       .dy = numbers(a.dy),

@@ -17,6 +17,7 @@ struct RotaryWork {
   const int32_t* positions = nullptr;
   int64_t tokens = 0, groups = 0, slots = 0, d = 0, half = 0;
   bool inverse = false, vector = false;
+  float magnitude = 1;
   float* table = nullptr;  // [tokens, 2, half]: cosines, sines
   float frequency[kMostRotaryPairs] = {};
 };
@@ -28,8 +29,9 @@ struct FillAngles {
     const int64_t n = i / a.half, k = i % a.half;
     const float angle = static_cast<float>(a.positions[n]) * a.frequency[k];
     const double exact = angle, sine = sin(exact);
-    a.table[n * 2 * a.half + k] = static_cast<float>(cos(exact));
-    a.table[n * 2 * a.half + a.half + k] = static_cast<float>(a.inverse ? -sine : sine);
+    float* const row = a.table + n * 2 * a.half + k;
+    row[0] = a.magnitude * static_cast<float>(cos(exact));
+    row[a.half] = a.magnitude * static_cast<float>(a.inverse ? -sine : sine);
   }
 };
 
@@ -90,6 +92,7 @@ void launch(Gpu, const Launch& l, const RotaryArgs& args) {
   a.d = qkv.shape[4];
   a.half = r.dims / 2;
   a.inverse = r.inverse;
+  a.magnitude = r.magnitude;
   a.vector = a.d % kGroup == 0 && a.half % kGroup == 0 && aligned(qkv.data) && aligned(l.workspace);
   a.table = static_cast<float*>(l.workspace);
   for (int64_t i = 0; i < a.half; ++i) a.frequency[i] = rotary_frequency(r, i);

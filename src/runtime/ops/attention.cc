@@ -13,6 +13,8 @@ void bind(const BoundOp& b, const Attention& of, Args& args) {
   args.qkv = b.in(A::kQkv);
   args.scale = static_cast<float>(of.scale);
   args.scope.causal = !of.whole;
+  args.scope.window = of.window;
+  args.scope.soft_cap = static_cast<float>(of.soft_cap);
   args.kv = b.in(A::kKv);
   args.scope.bias = b.in(A::kBias);
   args.scope.bias_distance = of.bias_distance;

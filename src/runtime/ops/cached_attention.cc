@@ -15,6 +15,8 @@ kernels::CachedAttentionArgs args(const BoundOp& b) {
   a.kv = b.in(CachedAttention::kKv);
   a.bias = b.in(CachedAttention::kBias);
   a.bias_distance = of.bias_distance;
+  a.window = of.window;
+  a.soft_cap = static_cast<float>(of.soft_cap);
   return a;
 }
 

@@ -29,6 +29,7 @@ kernels::CrossEntropyArgs args(const BoundOp& b) {
   a.labels = flat(b.in(CrossEntropy::kLabels));
   a.report = loss_sum(b, b.out(CrossEntropy::kReport), b.op->inputs[CrossEntropy::kLabels]);
   a.gradient = gradient;
+  a.soft_cap = static_cast<float>(b.op->as<CrossEntropy>().soft_cap);
   a.loss_scale = loss_scale(b.in(CrossEntropy::kStep));
   return a;
 }

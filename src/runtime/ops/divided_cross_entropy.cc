@@ -8,7 +8,7 @@ namespace tessera::runtime {
 namespace {
 
 // `z` contains the logits: it is the op's first input, or the buffer that this was copied to.
-kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
+kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, double soft_cap) {
   const ValueId v = b.op->inputs[0];
   const Extents e = b.extents(v);
   kernels::DividedLogits l;
@@ -16,24 +16,29 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
   l.first = e.begin.back();
   l.columns = e.end.back() - e.begin.back();
   l.total = b.values[v].shape[-1];
+  l.soft_cap = static_cast<float>(soft_cap);
   return l;
 }
 
 kernels::LogitsMaxArgs max_args(const BoundOp& b) {
-  return {divided_logits(b, b.in(LogitsMax::kLogits)), flat(b.out(LogitsMax::kMax))};
+  return {divided_logits(b, b.in(LogitsMax::kLogits), b.op->as<LogitsMax>().soft_cap),
+          flat(b.out(LogitsMax::kMax))};
 }
 
 kernels::LogitsSumsArgs sums_args(const BoundOp& b) {
-  return {divided_logits(b, b.in(LogitsSums::kLogits)), flat(b.in(LogitsSums::kMax)),
-          flat(b.in(LogitsSums::kLabels)), flat(b.out(LogitsSums::kSums))};
+  return {divided_logits(b, b.in(LogitsSums::kLogits), b.op->as<LogitsSums>().soft_cap),
+          flat(b.in(LogitsSums::kMax)), flat(b.in(LogitsSums::kLabels)),
+          flat(b.out(LogitsSums::kSums))};
 }
 
 using Loss = DividedCrossEntropy;
 
 kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
   kernels::DividedCrossEntropyArgs a;
-  a.gradient = b.op->as<Loss>().gradient;
-  a.logits = divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits));
+  const Loss& of = b.op->as<Loss>();
+  a.gradient = of.gradient;
+  a.logits =
+      divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits), of.soft_cap);
   a.max = flat(b.in(Loss::kMax));
   a.sums = flat(b.in(Loss::kSums));
   a.labels = flat(b.in(Loss::kLabels));

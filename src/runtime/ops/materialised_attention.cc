@@ -5,14 +5,16 @@ namespace tessera::runtime {
 namespace {
 
 kernels::AttentionScoresArgs scores_args(const BoundOp& b) {
-  return {b.in(AttentionScores::kQkv), static_cast<float>(b.op->as<AttentionScores>().scale),
-          b.out(AttentionScores::kScores)};
+  const AttentionScores& of = b.op->as<AttentionScores>();
+  return {b.in(AttentionScores::kQkv), static_cast<float>(of.scale),
+          b.out(AttentionScores::kScores), of.window, static_cast<float>(of.soft_cap)};
 }
 
 kernels::AttentionScoresGradArgs scores_grad_args(const BoundOp& b) {
-  return {b.in(AttentionScoresGrad::kQkv),
-          static_cast<float>(b.op->as<AttentionScoresGrad>().of.scale),
-          b.in(AttentionScoresGrad::kDScores), b.out(AttentionScoresGrad::kDQkv)};
+  const AttentionScores& of = b.op->as<AttentionScoresGrad>().of;
+  return {b.in(AttentionScoresGrad::kQkv), static_cast<float>(of.scale),
+          b.in(AttentionScoresGrad::kDScores), b.out(AttentionScoresGrad::kDQkv),
+          static_cast<float>(of.soft_cap)};
 }
 
 void run_scores_grad(const BoundOp& b) {

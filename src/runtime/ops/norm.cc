@@ -19,8 +19,12 @@ template <class A, NormKind kKind>
 void run(const BoundOp& b) {
   const A& a = b.op->as<A>();
   const int64_t d = b.inputs[0].shape[-1];
-  const kernels::Norm norm = {
-      kKind, static_cast<float>(a.epsilon), {output_of<A>(b)}, as_rows(b.out(A::kStats), 2)};
+  kernels::Norm norm;
+  norm.kind = kKind;
+  norm.epsilon = static_cast<float>(a.epsilon);
+  norm.outputs = {output_of<A>(b)};
+  norm.stats = as_rows(b.out(A::kStats), 2);
+  if constexpr (requires { a.unit_offset; }) norm.unit_offset = a.unit_offset;
   if (!a.sums()) return b.run(kernels::NormArgs{as_rows(b.inputs[0], d), norm});
   kernels::SumNormArgs args = {{{}, {}, as_rows(b.out(A::kSum), d)}, norm};
   const auto terms = static_cast<size_t>(a.terms), biases = static_cast<size_t>(a.biases);
@@ -41,6 +45,7 @@ kernels::NormGradArgs grad_args(const BoundOp& b) {
   a.dy = as_rows(b.in(A::kDy), d);
   a.dx = as_rows(b.out(A::kDx), d);
   a.accumulate_dx = b.op->as<A>().add;
+  if constexpr (kKind == NormKind::kRms) a.unit_offset = b.op->as<A>().unit_offset;
   a.dgain = b.out(A::kDGain);
   if constexpr (requires { A::kDBias; }) a.dbias = b.out(A::kDBias);
   return a;

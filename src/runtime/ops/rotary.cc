@@ -1,13 +1,31 @@
 // The binding of rotary position embeddings.
+#include "base/error.h"
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 namespace {
 
+kernels::RotaryScaling kind_of(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kUnscaled:
+      return kernels::RotaryScaling::kUnscaled;
+    case RopeScaling::kLinear:
+      return kernels::RotaryScaling::kLinear;
+    case RopeScaling::kLlama3:
+      return kernels::RotaryScaling::kLlama3;
+    case RopeScaling::kYarn:
+      return kernels::RotaryScaling::kYarn;
+    case RopeScaling::kLongrope:
+      return kernels::RotaryScaling::kLongrope;
+  }
+  CHECK(false, "rotary scaling {}", static_cast<int>(scaling));
+}
+
 kernels::RotaryArgs args(const BoundOp& b) {
   const Rotary& a = b.op->as<Rotary>();
   kernels::Rotary how = {a.dims, a.base, a.inverse};
-  if (a.scales()) how.scale = {a.factor, a.low, a.high, a.context};
+  how.scale = {kind_of(a.scaling), a.factor, a.low, a.high, a.context, a.truncate, a.dividers};
+  how.magnitude = static_cast<float>(a.magnitude);
   return {b.out(Rotary::kTurned), b.in(Rotary::kPositions), how};
 }
 

@@ -1,12 +1,24 @@
-// Bindings of scaling, and of adding a gradient to a sum.
+// Bindings of scaling, of soft caps, and of adding a gradient to a sum.
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 namespace {
 
+float as_stored(float x, DType type) {
+  if (type == DType::kBF16) return static_cast<float>(BF16(x));
+  return type == DType::kF16 ? static_cast<float>(F16(x)) : x;
+}
+
 kernels::ScaleArgs args(const BoundOp& b) {
-  return {flat(b.in(Scale::kX)), static_cast<float>(b.op->as<Scale>().factor),
-          flat(b.out(Scale::kY))};
+  const Scale& of = b.op->as<Scale>();
+  const TensorView x = flat(b.in(Scale::kX));
+  const auto factor = static_cast<float>(of.factor);
+  return {x, of.rounded ? as_stored(factor, x.dtype) : factor, flat(b.out(Scale::kY))};
+}
+
+kernels::SoftCapArgs cap_args(const BoundOp& b) {
+  return {flat(b.in(SoftCap::kX)), static_cast<float>(b.op->as<SoftCap>().cap),
+          flat(b.out(SoftCap::kY))};
 }
 
 void run_accumulate(const BoundOp& b) {
@@ -23,6 +35,11 @@ void run_accumulate(const BoundOp& b) {
 template <>
 const Binding& binding_for<Scale>() {
   static constexpr Binding kBinding = kernel<args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<SoftCap>() {
+  static constexpr Binding kBinding = kernel<cap_args>();
   return kBinding;
 }
 template <>

@@ -1,0 +1,273 @@
+// Reads and writes the rotary embedding and the sliding windows of a config.json, in the forms of
+// transformers 4 and 5. A kind of rotary embedding that a family does not compute is an error.
+#include "model/hf_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/error.h"
+#include "model/forward.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr double kMaxBase = 1e12, kMaxFactor = 1e6, kMinFactor = 1e-6;
+
+constexpr double kYarnFast = 32, kYarnSlow = 1;  // rotations over the first context, by default
+
+void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
+  m.rotary_share = in.number(key, m.rotary_share, 0, 1);
+  if (keys.share == nullptr && m.rotary_share != 1)
+    in.refuse(key, fmt::format("{}", m.rotary_share),
+              "heads of this family are turned whole, by transformers too. Remove the key");
+}
+
+double required(const HfReader& rope, const char* key, const char* kind) {
+  if (!rope.find(key)) rope.refuse(key, "absent", fmt::format("rope_type {} needs a number", kind));
+  return rope.number(key, 1, 0, kMaxFactor);
+}
+
+// The first context: a key of the file wins over the one in rope_scaling. Phi-3 has the former
+// always, 4096 by default.
+int64_t first_context(const HfReader& in, const HfReader& rope, Ropes known, const ModelConfig& m) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  return in.size(kKey, known == Ropes::kPhi3 ? 4096 : rope.size(kKey, m.context));
+}
+
+// The factor, which may be null for the kinds that then divide the context by the first one.
+double read_factor(const HfReader& rope, const ModelConfig& m, const char* kind, bool derived) {
+  if (derived && !rope.find("factor"))
+    return std::max(1.0,
+                    static_cast<double>(m.context) / static_cast<double>(m.rotary_scale.context));
+  required(rope, "factor", kind);
+  return rope.number("factor", 1, 1, kMaxFactor);
+}
+
+// The factor of cosines and sines; 0 where the file leaves it to the kind.
+double read_attention(const HfReader& rope) {
+  return rope.find("attention_factor") ? rope.number("attention_factor", 1, kMinFactor, kMaxFactor)
+                                       : 0;
+}
+
+void read_llama3(const HfReader& in, const HfReader& rope, ModelConfig& m) {
+  RotaryScale& s = m.rotary_scale;
+  s.factor = read_factor(rope, m, "llama3", false);
+  s.low = required(rope, "low_freq_factor", "llama3");
+  s.high = required(rope, "high_freq_factor", "llama3");
+  s.context = first_context(in, rope, Ropes::kAll, m);
+  if (s.high <= s.low)
+    rope.refuse("high_freq_factor", fmt::format("{}", s.high),
+                fmt::format("expected more than low_freq_factor = {}", s.low));
+}
+
+void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
+  RotaryScale& s = m.rotary_scale;
+  s.context = first_context(in, rope, Ropes::kAll, m);
+  s.factor = read_factor(rope, m, "yarn", rope.is_null("factor"));
+  const auto bound = [&](const char* key, double otherwise) {
+    const double x = rope.number(key, otherwise, 0, kMaxFactor);
+    return x > 0 ? x : otherwise;  // transformers treats 0 as absent
+  };
+  s.low = bound("beta_slow", kYarnSlow);
+  s.high = bound("beta_fast", kYarnFast);
+  if (s.high <= s.low)
+    rope.refuse("beta_fast", fmt::format("{}", s.high),
+                fmt::format("expected more than beta_slow = {}", s.low));
+  // null counts as false here, unlike an absent key.
+  s.truncate = !rope.is_null("truncate") && rope.get<bool>("truncate", true);
+  s.attention = read_attention(rope);
+  const double one = rope.number("mscale", 0, 0, kMaxFactor);
+  const double all = rope.number("mscale_all_dim", 0, 0, kMaxFactor);
+  if (s.attention > 0 || one == 0 || all == 0 || s.factor <= 1) return;
+  s.attention = (0.1 * one * std::log(s.factor) + 1) / (0.1 * all * std::log(s.factor) + 1);
+}
+
+std::vector<double> read_dividers(const HfReader& rope, const char* key, const ModelConfig& m) {
+  const Tree* const list = rope.find(key);
+  if (!list || !list->as_list())
+    rope.refuse(key, list ? "no list" : "absent", "rope_type longrope needs a list of numbers");
+  const auto factors = rope.get<std::vector<double>>(key, {});
+  if (std::ssize(factors) != rotated_dims(m) / 2)
+    rope.refuse(key, fmt::format("a list of {}", factors.size()),
+                fmt::format("expected {} numbers, one per pair of the dimensions that turn",
+                            rotated_dims(m) / 2));
+  for (const double x : factors)
+    if (!(x >= kMinFactor && x <= kMaxFactor))
+      rope.refuse(key, fmt::format("a list with {}", x),
+                  fmt::format("expected numbers from {} to {}", kMinFactor, kMaxFactor));
+  return factors;
+}
+
+void read_longrope(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
+  RotaryScale& s = m.rotary_scale;
+  s.context = first_context(in, rope, known, m);
+  s.factor = read_factor(rope, m, "longrope", true);
+  s.attention = read_attention(rope);
+  s.short_factors = read_dividers(rope, "short_factor", m);
+  s.long_factors = read_dividers(rope, "long_factor", m);
+}
+
+Tree numbers(const std::vector<double>& list) {
+  Tree out = Tree::list();
+  for (const double x : list) out.push(Tree(x));
+  return out;
+}
+
+void write_bounds(const RotaryScale& s, const char* low, const char* high, Tree& out) {
+  out.set("factor", Tree(s.factor));
+  out.set(low, Tree(s.low));
+  out.set(high, Tree(s.high));
+  out.set("original_max_position_embeddings", Tree(s.context));
+}
+
+}  // namespace
+
+Tree rotary_scale_tree(const RotaryScale& s) {
+  const bool dynamic = s.kind == RotaryKind::kDynamic && s.factor != 1;
+  const bool has_magnitude = s.kind == RotaryKind::kYarn && s.attention > 0;
+  if (!s.scales() && !dynamic && !has_magnitude) return {};
+  Tree out = Tree::object();
+  out.set("rope_type", Tree(name_of_entry(s.kind)));
+  switch (s.kind) {
+    case RotaryKind::kLlama3:
+      write_bounds(s, "low_freq_factor", "high_freq_factor", out);
+      break;
+    case RotaryKind::kLinear:
+    case RotaryKind::kDynamic:
+      out.set("factor", Tree(s.factor));
+      break;
+    case RotaryKind::kYarn:
+      write_bounds(s, "beta_slow", "beta_fast", out);
+      out.set("truncate", Tree(s.truncate));
+      break;
+    case RotaryKind::kLongrope:
+      out.set("factor", Tree(s.factor));
+      out.set("original_max_position_embeddings", Tree(s.context));
+      out.set("short_factor", numbers(s.short_factors));
+      out.set("long_factor", numbers(s.long_factors));
+      break;
+  }
+  if (s.attention > 0) out.set("attention_factor", Tree(s.attention));
+  return out;
+}
+
+void read_rotary_scale(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
+  for (const char* layers : {"full_attention", "sliding_attention"})
+    if (rope.find(layers))
+      rope.refuse(layers, "given",
+                  "layers of this family are turned alike. Put its entries in its place");
+  // Old files call the kind `type`, new ones `rope_type`.
+  const auto old = rope.get<std::string>("type", "default");
+  auto kind = rope.get<std::string>("rope_type", old);
+  if (known == Ropes::kPhi3 && (kind == "su" || kind == "yarn")) kind = "longrope";
+  if (kind == "default") return;
+  const std::tuple<const char*, RotaryKind, bool> kinds[] = {
+      {"llama3", RotaryKind::kLlama3, known == Ropes::kAll},
+      {"linear", RotaryKind::kLinear, known == Ropes::kAll},
+      {"dynamic", RotaryKind::kDynamic, known == Ropes::kAll},
+      {"yarn", RotaryKind::kYarn, known == Ropes::kAll},
+      {"longrope", RotaryKind::kLongrope, known != Ropes::kUnscaled}};
+  std::string computed = "default";
+  for (const auto& [name, entry, computes] : kinds) {
+    if (!computes) continue;
+    computed += fmt::format(", {}", name);
+    if (kind != name) continue;
+    m.rotary_scale.kind = entry;
+    switch (entry) {
+      case RotaryKind::kLlama3:
+        return read_llama3(in, rope, m);
+      case RotaryKind::kLinear:
+        m.rotary_scale.factor = read_factor(rope, m, "linear", false);
+        return;
+      case RotaryKind::kDynamic:
+        m.rotary_scale.factor = read_factor(rope, m, "dynamic", false);
+        m.rotary_scale.context = m.context;
+        return;
+      case RotaryKind::kYarn:
+        return read_yarn(in, rope, m);
+      case RotaryKind::kLongrope:
+        return read_longrope(in, rope, known, m);
+    }
+  }
+  rope.refuse("rope_type", kind,
+              fmt::format("Tessera computes {} in this family. A model that was trained without "
+                          "scaling works up to its context when this key is removed",
+                          computed));
+}
+
+void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m) {
+  m.rotary_base = in.number(keys.base, m.rotary_base, 1, kMaxBase);
+  if (keys.share != nullptr) read_share(in, keys.share, keys, m);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!in.find(key)) continue;
+    const HfReader rope = in.object(key);
+    if (rope.empty()) continue;
+    m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, kMaxBase);
+    read_share(rope, "partial_rotary_factor", keys, m);
+    read_rotary_scale(in, rope, known, m);
+    break;  // if both are given, rope_parameters is ignored
+  }
+  if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)
+    in.refuse(
+        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_share),
+        fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
+                    "more",
+                    turned, m.head_size()));
+}
+
+void write_rotary(const ModelConfig& m, Tree& out) {
+  out.set("rope_theta", Tree(m.rotary_base));
+  out.set("rope_scaling", rotary_scale_tree(m.rotary_scale));
+}
+
+int64_t read_used_window(const HfReader& in, int64_t otherwise) {
+  if (!in.get<bool>("use_sliding_window", false)) return 0;
+  if (in.is_null("sliding_window")) return 0;
+  return in.find("sliding_window") ? in.size("sliding_window", otherwise) : otherwise;
+}
+
+void read_windows(const HfReader& in, int64_t window, const std::function<bool(int64_t)>& slides,
+                  ModelConfig& m) {
+  std::vector<std::string> types;
+  if (in.find("layer_types")) {
+    types = in.get<std::vector<std::string>>("layer_types", {});
+    if (std::ssize(types) != m.layers)
+      in.refuse("layer_types", fmt::format("a list of {}", types.size()),
+                fmt::format("num_hidden_layers is {}", m.layers));
+    for (const std::string& t : types)
+      if (t != "full_attention" && t != "sliding_attention")
+        in.refuse("layer_types", t, "Tessera computes full_attention and sliding_attention");
+  }
+  m.window_layers.clear();
+  for (int64_t l = 0; l < m.layers; ++l)
+    if (types.empty() ? slides(l) : types[l] == "sliding_attention") m.window_layers.push_back(l);
+  m.window = m.window_layers.empty() ? 0 : window;
+  if (window == 0 && !m.window_layers.empty())
+    in.refuse(
+        "sliding_window", "not in use",
+        fmt::format("layer {} has sliding attention, which needs a window", m.window_layers[0]));
+  if (std::ssize(m.window_layers) == m.layers) m.window_layers.clear();  // all of them
+}
+
+void read_last_windows(const HfReader& in, ModelConfig& m) {
+  const int64_t window = read_used_window(in, 4096), first = in.count("max_window_layers", 28);
+  read_windows(
+      in, window, [&](int64_t layer) { return window > 0 && layer >= first; }, m);
+}
+
+bool slides(const ModelConfig& m, int64_t layer) {
+  return m.window > 0 &&
+         (m.window_layers.empty() ||
+          std::binary_search(m.window_layers.begin(), m.window_layers.end(), layer));
+}
+
+void write_windows(const ModelConfig& m, Tree& out) {
+  out.set("sliding_window", m.window > 0 ? Tree(m.window) : Tree());
+  Tree types = Tree::list();
+  for (int64_t l = 0; l < m.layers; ++l)
+    types.push(Tree(std::string(slides(m, l) ? "sliding_attention" : "full_attention")));
+  out.set("layer_types", std::move(types));
+}
+
+}  // namespace tessera::model

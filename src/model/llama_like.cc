@@ -1,0 +1,254 @@
+// Families built like LLaMA (Touvron et al. 2023): RMS norms, a gated feed-forward layer, RoPE,
+// grouped-query attention.
+//
+//   ours                        Hugging Face: model.…, Linear is [out, in]
+//   embed.weight [V,F]          embed_tokens.weight
+//   layerI.attn.qkv.weight      layers.I.self_attn.q_proj.weight [K·G·D,F], k_proj [K·D,F], v_proj:
+//     [K,G+2,D,F]               a group of G queries, their key, their value;
+//                               or qkv_proj: all queries, all keys, all values
+//   layerI.attn.qkv.bias        q_proj.bias, k_proj.bias, v_proj.bias, where a family has them
+//   layerI.attn.out.weight      layers.I.self_attn.o_proj.weight [F,H·D]
+//   layerI.mlp.up.weight        layers.I.mlp.gate_proj.weight [M,F], up_proj.weight: a gate and a
+//     [M,2,F]                   value for each inner unit; or gate_up_proj: all gates, all values
+//   layerI.mlp.down.weight      layers.I.mlp.down_proj.weight [F,M]
+//   layerI.attn.q_norm.gain     layers.I.self_attn.q_norm.weight [D] or [H·D]; likewise k_norm
+//   head.norm.gain              norm.weight
+//   head.weight [V,F]           lm_head.weight, without the prefix
+//
+//   norms                       before               after                  at both places
+//   layerI.norm1.gain           input_layernorm      -                      input_layernorm
+//   layerI.post_norm1.gain      -                    post_attention_… post_attention_layernorm
+//   layerI.norm2.gain           post_attention_…     - pre_feedforward_layernorm
+//   layerI.post_norm2.gain      -                    post_feedforward_… post_feedforward_layernorm
+#include "model/llama_like.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace tessera::model {
+namespace {
+
+ValueId norm_before(BlockWriter& w, const LlamaForm& form, const std::string& name, ValueId x) {
+  return form.norms == NormPlaces::kAfter ? x : w.rms_norm(name, x, form.gains);
+}
+ValueId norm_after(BlockWriter& w, const LlamaForm& form, const std::string& name, ValueId x) {
+  return form.norms == NormPlaces::kBefore ? x : w.rms_norm("post_" + name, x, form.gains);
+}
+
+GateForm gate_of(const ModelConfig& m, const LlamaForm& form) {
+  if (!form.gelu_gate) return GateForm::kSilu;
+  return m.gelu == GeluForm::kTanh ? GateForm::kTanh : GateForm::kErf;
+}
+
+// The MLP of a layer, with the norm before it.
+ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, int64_t inner) {
+  const int64_t F = w.model().hidden;
+  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
+  if (!form.fused_files) w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
+  const ValueId pairs = w.product("mlp.up", norm_before(w, form, "norm2", x), up);
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
+  const ValueId gated = w.gated_activation("mlp.gate", pairs, gate_of(w.model(), form));
+  return w.product("mlp.down", gated, down);
+}
+
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LlamaForm& form,
+           const LayerKind& kind) {
+  const int64_t F = m.hidden, H = m.heads, D = m.head_size();
+  CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
+  BlockWriter w(graph, batch, m, kind);
+  const ValueId x = w.stream();
+
+  const ValueId packed = w.grouped_heads("attn.qkv", norm_before(w, form, "norm1", x),
+                                         form.head_biases, !form.fused_files);
+  const ValueId qkv = w.rotary(w.head_norm("attn", packed, form.head_norm, form.gains));
+  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
+  const ValueId mixed = w.product("attn.out", w.attention(qkv), out, 2);
+  const ValueId attended = norm_after(w, form, "norm1", mixed);
+  const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
+
+  const int64_t width = kind.feed_forward;
+  const ValueId inner = kind.experts
+                            ? w.experts("mlp", norm_before(w, form, "norm2", middle), width)
+                            : feed_forward(w, form, middle, width);
+  const ValueId fed = norm_after(w, form, "norm2", inner);
+  w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
+}
+
+}  // namespace
+
+void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
+                   const LlamaForm& form) {
+  const int64_t V = m.padded_vocabulary(), F = m.hidden;
+  ValueId table = kNone;
+  {
+    BlockWriter w(graph, batch, m, "embed");
+    table = w.matrix("weight", {V, F}, w.std_in(), 0);
+    ValueId x = w.embedding("tokens", batch.tokens, table);
+    if (form.scaled_embedding) x = w.scale("scale", x, std::sqrt(static_cast<double>(F)), true);
+    w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
+  }
+  for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, form, kind);
+  BlockWriter w(graph, batch, m, "head");
+  const ValueId x = w.rms_norm("norm", w.stream(), form.gains);
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
+  w.linear_cross_entropy(x, table);
+  w.finish_with_loss();
+}
+
+void llama_defaults(ModelConfig& m) {
+  m.rotary_share = 1;
+  m.parallel_residual = false;
+  m.init = Initialiser::kNormal;
+  m.output_init = Initialiser::kScaledNormal;
+}
+
+void read_silu(const HfReader& in) {
+  const auto activation = in.get<std::string>("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish")
+    in.refuse("hidden_act", activation, "Tessera computes silu in this family");
+}
+
+void read_llama(const HfReader& in, ModelConfig& m) {
+  m.vocabulary = in.size("vocab_size", m.vocabulary);
+  m.hidden = in.size("hidden_size", m.hidden);
+  m.layers = in.size("num_hidden_layers", m.layers);
+  m.heads = in.size("num_attention_heads", m.heads);
+  const bool grouped = m.kv_heads > 0 && !in.is_null("num_key_value_heads");
+  m.kv_heads = in.size("num_key_value_heads", grouped ? m.kv_heads : m.heads);
+  m.feed_forward = in.size("intermediate_size", m.feed_forward);
+  m.context = in.size("max_position_embeddings", m.context);
+  m.norm_epsilon = in.number("rms_norm_eps", m.norm_epsilon, 0, 1);
+  m.tied_embeddings = in.get<bool>("tie_word_embeddings", m.tied_embeddings);
+  m.attention_dropout = in.number("attention_dropout", 0, 0, 1);
+  m.init_std = in.number("initializer_range", 0.02, 0, 100);
+  const int64_t by_default = m.head_width;
+  m.head_width = 0;
+  if (by_default == 0 || in.find("head_dim")) {
+    if (!in.find("head_dim")) check_heads(in, "num_attention_heads", m);
+    const int64_t derived = std::max<int64_t>(1, m.hidden / m.heads);
+    const int64_t d = in.size("head_dim", derived);
+    if (d != derived || m.hidden % m.heads != 0) m.head_width = d;
+  } else {
+    m.head_width = by_default;
+  }
+  if (m.heads % m.kv_heads != 0)
+    in.refuse("num_key_value_heads", std::to_string(m.kv_heads),
+              fmt::format("it does not divide num_attention_heads = {}", m.heads));
+  in.must_be("attention_bias", false, "attention with biases in this family");
+  in.must_be("mlp_bias", false, "an MLP with biases in this family");
+}
+
+void write_llama(const ModelConfig& m, Tree& out) {
+  out.set("hidden_size", Tree(m.hidden));
+  out.set("intermediate_size", Tree(inner_width(m)));
+  out.set("num_hidden_layers", Tree(m.layers));
+  out.set("num_attention_heads", Tree(m.heads));
+  out.set("num_key_value_heads", Tree(key_value_heads(m)));
+  out.set("max_position_embeddings", Tree(m.context));
+  out.set("rms_norm_eps", Tree(m.norm_epsilon));
+  out.set("head_dim", Tree(m.head_size()));
+  out.set("attention_dropout", Tree(m.attention_dropout));
+}
+
+namespace {
+
+// The names of one layer on both sides, and its sizes.
+struct LayerNames {
+  std::string ours, theirs;
+  int64_t F, H, K, G, D, M;
+};
+
+void add_norms(const LayerNames& n, NormPlaces places, HfTensorList& list) {
+  const auto add = [&](const char* ours, const char* theirs) {
+    list.same(n.ours + ours + ".gain", n.theirs + theirs + ".weight", {n.F});
+  };
+  const bool after = places != NormPlaces::kBefore, before = places != NormPlaces::kAfter;
+  if (before) add("norm1", "input_layernorm");
+  if (before) add("norm2", after ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+  if (after) add("post_norm1", "post_attention_layernorm");
+  if (after) add("post_norm2", "post_feedforward_layernorm");
+}
+
+// Queries, keys and values: weights, or biases without the last dimension.
+void add_heads(const LayerNames& n, const std::string& ours, const char* suffix, bool fused,
+               bool bias, HfTensorList& list) {
+  const auto shape = [&](std::vector<int64_t> dims) {
+    if (!bias) dims.push_back(n.F);
+    return Shape(std::move(dims));
+  };
+  const std::string attention = n.theirs + "self_attn.";
+  const Shape all = shape({n.K, n.G + 2, n.D});
+  std::vector<int64_t> begin(static_cast<size_t>(all.rank()), 0);
+  int64_t row = 0;
+  const std::tuple<const char*, int64_t, int64_t> parts[] = {
+      {"q_proj", 0, n.G}, {"k_proj", n.G, 1}, {"v_proj", n.G + 1, 1}};
+  for (const auto& [name, first, count] : parts) {
+    begin[1] = first;
+    const int64_t rows = n.K * count * n.D;
+    const Shape view = shape({n.K, count, n.D});
+    if (fused)
+      list.rows(ours, all, begin, attention + "qkv_proj" + suffix, shape({(n.H + 2 * n.K) * n.D}),
+                row, view);
+    else
+      list.part(ours, all, begin, attention + name + suffix, shape({rows}), view);
+    row += rows;
+  }
+}
+
+void add_mlp(const LayerNames& n, bool fused, HfTensorList& list) {
+  const std::string up = n.ours + "mlp.up.weight", mlp = n.theirs + "mlp.";
+  const Shape pairs{n.M, 2, n.F};
+  if (fused) {
+    list.moved(up, mlp + "gate_up_proj.weight", {2 * n.M, n.F}, {2, n.M, n.F}, {1, 0, 2});
+  } else {
+    list.part(up, pairs, {0, 0, 0}, mlp + "gate_proj.weight", {n.M, n.F}, {n.M, 1, n.F});
+    list.part(up, pairs, {0, 1, 0}, mlp + "up_proj.weight", {n.M, n.F}, {n.M, 1, n.F});
+  }
+  list.same(n.ours + "mlp.down.weight", mlp + "down_proj.weight", {n.F, n.M});
+}
+
+void add_head_norms(const LayerNames& n, HeadNormForm form, HfTensorList& list) {
+  if (form == HeadNormForm::kAbsent) return;
+  const std::string ours = n.ours + "attn.", theirs = n.theirs + "self_attn.";
+  const bool whole = form == HeadNormForm::kWhole;
+  const Shape query = whole ? Shape{n.K, n.G, n.D} : Shape{n.D};
+  const Shape key = whole ? Shape{n.K, n.D} : Shape{n.D};
+  list.flat(ours + "q_norm.gain", theirs + "q_norm.weight", query, {query.elements()});
+  list.flat(ours + "k_norm.gain", theirs + "k_norm.weight", key, {key.elements()});
+}
+
+// The tensors of experts are left to families that have them.
+void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTensorList& list) {
+  const int64_t K = key_value_heads(m);
+  const LayerNames n = {fmt::format("layer{}.", layer),
+                        fmt::format("model.layers.{}.", layer),
+                        m.hidden,
+                        m.heads,
+                        K,
+                        m.heads / K,
+                        m.head_size(),
+                        inner_width(m, layer)};
+  const std::string qkv = n.ours + "attn.qkv";
+  add_norms(n, form.norms, list);
+  add_heads(n, qkv + ".weight", ".weight", form.fused_files, false, list);
+  if (form.head_biases) add_heads(n, qkv + ".bias", ".bias", form.fused_files, true, list);
+  add_head_norms(n, form.head_norm, list);
+  list.flat(n.ours + "attn.out.weight", n.theirs + "self_attn.o_proj.weight", {n.F, n.H, n.D},
+            {n.F, n.H * n.D});
+  if (!has_experts(m, layer)) add_mlp(n, form.fused_files, list);
+}
+
+}  // namespace
+
+void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list) {
+  list.same("embed.weight", "model.embed_tokens.weight", {m.padded_vocabulary(), m.hidden});
+  for (int64_t i = 0; i < m.layers; ++i) add_layer(m, form, i, list);
+  list.same("head.norm.gain", "model.norm.weight", {m.hidden});
+}
+
+bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+}  // namespace tessera::model
