@@ -106,7 +106,7 @@ def optimizer(kind):
 
 def asked(chosen):
     target = {"data.target_length": CONTEXT} if chosen["model"] == "t5" else {}
-    return {"data.train": "[]", "data.instructions": "[../asked.jsonl]", "data.long_examples": "cut",
+    return {"data.train": "[]", "data.instructions": "[../asked.jsonl]", "data.long_examples": "truncate",
             "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
 
 
@@ -139,9 +139,9 @@ FACTORS = {
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
     },
-    "batch": {"fixed": {}, "ramp": {"batch.ramp": "[2]", "batch.ramp_steps": 1}},
+    "batch": {"fixed": {}, "warmup_sizes": {"batch.warmup_sizes": "[2]", "batch.warmup_steps_per_size": 1}},
     "precision": {name: {"precision": name} for name in EPSILON},
-    "products": {"stored": {}, "fp8": {"compiler.products": "fp8"}},
+    "gemm_dtype": {"compute": {}, "fp8": {"compiler.gemm_dtype": "fp8"}},
     "offload": {
         "none": {},
         "activations": layout(offload="activations"),
@@ -162,7 +162,7 @@ FACTORS = {
         "text": {},
         "spans": {"data.objective": "span_corruption"},
         "instructions": asked,
-        "packed": {"data.documents_apart": True, "data.train": "[../lines]"},
+        "packed": {"data.intra_document_masking": True, "data.train": "[../lines]"},
         "stages": {"data.stages": f"[{{from_tokens: {8 * CONTEXT}, train: [../lines, ../train]}}]"},
     },
     "dropout": {"none": {}, "dropped": {"model.dropout": 0.1, "model.attention_dropout": 0.1}},
@@ -328,7 +328,7 @@ class Case:
         return losses, validation[-1] if validation else None
 
     def bound(self):
-        low = FP8_BOUND if self.chosen["products"] == "fp8" else 0
+        low = FP8_BOUND if self.chosen["gemm_dtype"] == "fp8" else 0
         return max(BOUNDS[self.chosen["precision"]], low)
 
     def check_near(self, what, found, expected, bound):

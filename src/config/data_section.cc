@@ -155,11 +155,12 @@ void check_spans(const DataSection& d, const model::ModelConfig& model, KeyError
 void check_objective(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   const bool encodes = model.encoder_layers > 0;
   const bool spans = d.objective == Objective::kSpanCorruption;
-  if (d.documents_apart && encodes)
-    errors.add("data.documents_apart", "= true, but family {} reads one text per row. Remove it.",
+  if (d.intra_document_masking && encodes)
+    errors.add("data.intra_document_masking",
+               "= true, but family {} reads one text per row. Remove it.",
                name_of_entry(model.family));
-  else if (d.documents_apart && spans)
-    errors.add("data.documents_apart", "is for next tokens, not for span_corruption.");
+  else if (d.intra_document_masking && spans)
+    errors.add("data.intra_document_masking", "is for next tokens, not for span_corruption.");
   if (!encodes && d.target_length > 0)
     errors.add("data.target_length", "= {}, but family {} has no encoder.", d.target_length,
                name_of_entry(model.family));

@@ -53,8 +53,8 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("data.stages", "[]");
   set("batch.global", kSequences);
   set("batch.micro", kAtOnce);
-  set("batch.ramp", "[]");
-  set("batch.ramp_steps", 0);
+  set("batch.warmup_sizes", "[]");
+  set("batch.warmup_steps_per_size", 0);
   if (run.optimizer.kind == OptimizerKind::kAdamW) set("optimizer.learning_rate", kRate);
   set("schedule.steps", kSteps);
   set("schedule.warmup_steps", std::min(kLongestWarmUp, share_of(run, run.schedule.warmup_steps)));

@@ -16,7 +16,7 @@ struct InstructionCounts {
   int64_t response_tokens = 0;  // those of them that have a loss
   int64_t padding = 0;          // positions of all rows that hold no token
   int64_t positions = 0;        // of all rows
-  int64_t cut = 0;              // examples that were shortened (data.long_examples = cut)
+  int64_t cut = 0;              // examples that were shortened (data.long_examples = truncate)
   int64_t skipped_long = 0;     // examples longer than a row (data.long_examples = skip)
   int64_t skipped_empty = 0;    // examples whose response was cut off completely
 

@@ -56,7 +56,7 @@ struct DatasetSpec {
   double size_exponent = 0;
   std::vector<MixtureStage> stages = {};  // behind `datasets`, which is the first; ascending
   // Positions begin anew in each document, and no label crosses from one to the next.
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   std::optional<SpanObjective> spans = {};
 };
 
@@ -154,7 +154,7 @@ class ValidationData {
   // Row lengths, as those of TrainingData.
   int64_t row_tokens() const { return row_tokens_; }
   int64_t row_source() const { return row_source_; }
-  bool documents_apart() const { return spec_.documents_apart; }
+  bool intra_document_masking() const { return spec_.intra_document_masking; }
   int64_t samples() const;
   int64_t predicted_tokens() const;  // of all samples
   // As TrainingData::read_row; beyond samples() padding without labels.

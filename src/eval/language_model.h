@@ -30,7 +30,7 @@ struct Score {
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
 // Returns the cross-entropy of the first `samples` samples of a set (0: all). If the set keeps
-// documents separate (DatasetSpec::documents_apart), no token attends to another document.
+// documents separate (DatasetSpec::intra_document_masking), no token attends to another document.
 Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
             int64_t samples, const ModelOptions& options);
 

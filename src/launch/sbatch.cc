@@ -84,7 +84,7 @@ std::string sbatch_script(const BatchJob& job) {
 # The launch command starts the ranks with srun, monitors them, and resumes from the last checkpoint when a
 # rank fails. The output of each rank is in {0}/ranks/rank-N.txt.
 leaving=
-{1} -n "$SLURM_NTASKS" --rank-files {0}/ranks &
+{1} -n "$SLURM_NTASKS" --log-dir {0}/ranks &
 launch=$!
 trap 'leaving=1; kill -TERM "$launch" 2>/dev/null' TERM
 

@@ -315,7 +315,7 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   b.labels = batch(Role::kLabels, DType::kI32, bt);
   b.positions = batch(Role::kPositions, DType::kI32, bt);
   b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
-  if (form.documents_apart) b.documents = batch(Role::kDocuments, DType::kI32, bt);
+  if (form.intra_document_masking) b.documents = batch(Role::kDocuments, DType::kI32, bt);
   if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);

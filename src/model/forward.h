@@ -33,7 +33,7 @@ struct AttentionForm {
 // B sequences of T tokens; of S in an encoder.
 struct BatchForm {
   int64_t sequences = 1, tokens = 1, source = 0;
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 

@@ -17,10 +17,10 @@ class LossScale {
 
   double scale() const { return scale_; }
   int64_t skipped() const { return skipped_; }  // steps of the run
-  double least() const { return rule_.least; }
+  double min() const { return rule_.min; }
 
   // After a step with a finite loss. Returns false if it overflowed at the smallest scale, so no
-  // scale helps. At most hysteresis + log2(initial / least) steps in a row can overflow before
+  // scale helps. At most hysteresis + log2(initial / min) steps in a row can overflow before
   // that.
   bool update(bool finite);
 

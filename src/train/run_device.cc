@@ -74,11 +74,11 @@ std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t 
 // FP8 GEMMs need the tensor cores of Ada (sm_89) or later.
 void require_card_for(const config::RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
-  if (config.compiler.products == compile::ProductType::kFp8 &&
+  if (config.compiler.gemm_dtype == compile::GemmDType::kFp8 &&
       card.architecture < kFirstOfEightBits)
     throw Error(
-        "compiler.products=fp8 asks for a card of sm_{} or later; {} is sm_{}. Take "
-        "compiler.products=stored.",
+        "compiler.gemm_dtype=fp8 asks for a card of sm_{} or later; {} is sm_{}. Take "
+        "compiler.gemm_dtype=compute.",
         kFirstOfEightBits, card.model, card.architecture);
 }
 

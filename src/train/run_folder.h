@@ -69,6 +69,9 @@ class RunFolder {
 
 // ---- The resolved configuration that a run leaves in its directory.
 
+// How such a file begins.
+inline constexpr std::string_view kRunFileMark = "# The whole configuration as it ran, tessera ";
+
 // Writes the configuration to run.yaml in the run directory. A file that a person made is never
 // overwritten: where run.yaml is the run file that was given (config.source), or was not written by
 // this function, the configuration is written to run.resolved.yaml instead. Returns the path.

@@ -65,7 +65,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const int64_t batch : config.batch.ramp) {
+  for (const int64_t batch : config.batch.warmup_sizes) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
     programs.push_back(compile::compile(request, target));
   }

@@ -113,13 +113,15 @@ TEST_F(Defects, B8_PackedInstructionsDoNotSeeEachOther) {
     before = static_cast<int>(document);
   }
   EXPECT_EQ(zeros, static_cast<int>(examples));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {}", kModel)), "documents_apart: true"));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {} data.documents_apart=false", kModel)),
-                  "documents_apart: false"));
-  EXPECT_TRUE(has(good("config print run.yaml"), "documents_apart: false"));
-  good(fmt::format("train sft.yaml {} data.documents_apart=false schedule.steps=1", kModel));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {}", kModel)), "intra_document_masking: true"));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {} data.intra_document_masking=false", kModel)),
+          "intra_document_masking: false"));
+  EXPECT_TRUE(has(good("config print run.yaml"), "intra_document_masking: false"));
+  good(fmt::format("train sft.yaml {} data.intra_document_masking=false schedule.steps=1", kModel));
   fails(fmt::format("train sft.yaml {}", kModel),
-        {"data.documents_apart was false, is now true", "undo the change"});
+        {"data.intra_document_masking was false, is now true", "undo the change"});
 }
 
 TEST_F(Defects, B1_CountsOfInstructionsAreTold) {
@@ -398,7 +400,7 @@ TEST_F(Defects, C_EvalTakesTheLengthOfTheRun) {
 TEST_F(Defects, EvalKeepsDocumentsApartAsTheRunDid) {
   good("data build --tokenizer t.json --split lines --out lines a.txt");
   for (const char* keys :
-       {"run.directory=apart data.documents_apart=true", "run.directory=plain"}) {
+       {"run.directory=apart data.intra_document_masking=true", "run.directory=plain"}) {
     SCOPED_TRACE(keys);
     good(
         fmt::format("train run.yaml precision=fp32 data.train=[lines] data.validation=[lines] "

@@ -61,7 +61,7 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
       out.forward_no_save =
           segment(low, Phase::kForwardNoSave, block.name, clone_scratch(low, forward, false));
       std::vector<Op> again = clone_scratch(low, forward, true);
-      if (low.context.request.options.again == AgainKind::kWhole)
+      if (low.context.request.options.full_recompute == FullRecompute::kAll)
         give_away(low, again, block.output);
       else
         keep_saved(low, again, block.output);
