@@ -101,7 +101,7 @@ def draw_model(rng, tensor, chunks, family=None):
         model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8,
                      vocabulary=311)
     if family == "neox":
-        model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
+        model.update(rotary_pct=0.5, parallel_residual=rng.random() < 0.5)
     model.update(draw_kinds(rng, model))
     return {f"model.{key}": value for key, value in model.items()}
 

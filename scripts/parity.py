@@ -136,13 +136,13 @@ def peer_batches(options):
 
 def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
     model = {
-        "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
+        "neox": "family: neox, rotary_pct: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
         "llama": "family: llama, feed_forward: 336",
-        "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
-                         f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
+        "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rope_theta: 500000, "
+                         f"rope_scaling: {{ factor: 8, original_max_position_embeddings: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
-        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
+        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rope_theta: 10000, norm_epsilon: 1.0e-5",
         "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]

@@ -20,9 +20,13 @@ struct RenamedKey {
 };
 
 constexpr RenamedKey kRenamed[] = {
-    {"run.products",
-     "kernel_selection",
-     {{{"measured", "autotune"}, {"proposed", "heuristic"}}}},
+    {"run.products", "kernel_selection", {{{"measured", "autotune"}, {"proposed", "heuristic"}}}},
+    {"model.rotary_share", "rotary_pct"},
+    {"model.rotary_base", "rope_theta"},
+    {"model.rotary_scale", "rope_scaling"},
+    {"model.rotary_scale.low", "low_freq_factor"},
+    {"model.rotary_scale.high", "high_freq_factor"},
+    {"model.rotary_scale.context", "original_max_position_embeddings"},
     {"data.documents_apart", "intra_document_masking"},
     {"data.long_examples", "long_examples", {{{"refuse", "error"}, {"cut", "truncate"}}}},
     {"batch.ramp", "warmup_sizes"},

@@ -16,7 +16,7 @@ constexpr std::string_view kHf = "Hugging Face Trainer", kHfModel = "Hugging Fac
                            kPeft = "Hugging Face PEFT", kMegatron = "Megatron-LM",
                            kDeepSpeed = "DeepSpeed", kTitan = "torchtitan", kAxolotl = "axolotl",
                            kHfAndAxolotl = "Hugging Face Trainer, axolotl",
-                                           kAll = "Megatron-LM, Hugging Face Trainer, axolotl";
+                           kAll = "Megatron-LM, Hugging Face Trainer, axolotl";
 
 constexpr std::string_view kAccumulation =
     "set `batch.global`: gradient accumulation steps = `batch.global` / (`batch.micro` x data-"
@@ -45,7 +45,8 @@ constexpr ForeignKey kKeys[] = {
     {"global_batch_size", "Megatron-LM, torchtitan", "batch.global"},
     {"micro_batch_size", "Megatron-LM, axolotl", "batch.micro"},
     {"train_micro_batch_size_per_gpu", kDeepSpeed, "batch.micro"},
-    {"local_batch_size", kTitan, "batch.micro", "use `batch.micro`, the sequences of a micro-batch"},
+    {"local_batch_size", kTitan, "batch.micro",
+     "use `batch.micro`, the sequences of a micro-batch"},
     {"per_device_train_batch_size", kHf, "batch.micro"},
     {"per_gpu_train_batch_size", kHf, "batch.micro"},
     {"gradient_accumulation_steps", "Hugging Face Trainer, DeepSpeed, axolotl", "", kAccumulation},
@@ -182,6 +183,12 @@ constexpr ForeignKey kKeys[] = {
     {"norm_epsilon", kMegatron, "model.norm_epsilon"},
     {"rms_norm_eps", kHfModel, "model.norm_epsilon"},
     {"layer_norm_eps", kHfModel, "model.norm_epsilon"},
+    {"rotary_base", kMegatron, "model.rope_theta"},
+    {"rotary_percent", kMegatron, "model.rotary_pct"},
+    {"partial_rotary_factor", kHfModel, "model.rotary_pct"},
+    {"rope_theta", kHfModel, "model.rope_theta"},
+    {"rope_scaling", kHfModel, "model.rope_scaling.factor",
+     "use `model.rope_scaling.factor` and the keys next to it, which have the same names"},
     {"tie_word_embeddings", kHfModel, "model.tied_embeddings"},
     {"untie_embeddings_and_output_weights", kMegatron, "model.tied_embeddings",
      "use `model.tied_embeddings: false`"},
@@ -294,9 +301,9 @@ class ForeignKeySearch {
     if (is_section(path) || !renamed_path(path).empty()) return;
     const std::string advice = foreign_key_advice(path);
     if (advice.empty()) return;
-    const std::string at = member.key_line == 0 ? source_
-                                                : fmt::format("{}:{}:{}", source_, member.key_line,
-                                                              member.key_column);
+    const std::string at =
+        member.key_line == 0 ? source_
+                             : fmt::format("{}:{}:{}", source_, member.key_line, member.key_column);
     throw Error("{}: unknown key '{}' {}", at, path, advice);
   }
 

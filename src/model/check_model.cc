@@ -65,20 +65,21 @@ void check_encoder(const ModelConfig& m) {
 }
 
 void check_rotary(const ModelConfig& m) {
-  within("rotary_share", m.rotary_share, 0, 1);
-  const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
+  within("rotary_pct", m.rotary_pct, 0, 1);
+  const auto turned = static_cast<int64_t>(m.rotary_pct * static_cast<double>(m.head_size()));
   if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
-    fail("rotary_share",
+    fail("rotary_pct",
          "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
-         m.rotary_share, turned, m.head_size());
-  within("rotary_base", m.rotary_base, 1e-3, 1e15);
-  const RotaryScale& s = m.rotary_scale;
-  within("rotary_scale.factor", s.factor, 1, 1e9);
-  within("rotary_scale.low", s.low, 1e-9, 1e9);
-  within("rotary_scale.high", s.high, 1e-9, 1e9);
-  if (s.high <= s.low)
-    fail("rotary_scale.high", "= {}, expected more than low = {}", s.high, s.low);
-  at_least("rotary_scale.context", s.context, 1);
+         m.rotary_pct, turned, m.head_size());
+  within("rope_theta", m.rope_theta, 1e-3, 1e15);
+  const RopeScaling& s = m.rope_scaling;
+  within("rope_scaling.factor", s.factor, 1, 1e9);
+  within("rope_scaling.low_freq_factor", s.low_freq_factor, 1e-9, 1e9);
+  within("rope_scaling.high_freq_factor", s.high_freq_factor, 1e-9, 1e9);
+  if (s.high_freq_factor <= s.low_freq_factor)
+    fail("rope_scaling.high_freq_factor", "= {}, expected more than low_freq_factor = {}",
+         s.high_freq_factor, s.low_freq_factor);
+  at_least("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings, 1);
 }
 
 void check_numbers(const ModelConfig& m, std::string_view key, const std::vector<int64_t>& list) {

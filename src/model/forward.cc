@@ -235,13 +235,13 @@ ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
 
 ValueId BlockWriter::rotary(ValueId qkv) {
   const auto dims =
-      static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_share);
-  Rotary a = {.dims = dims, .base = model_.rotary_base};
-  if (const RotaryScale& s = model_.rotary_scale; s.factor != 1) {
+      static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_pct);
+  Rotary a = {.dims = dims, .base = model_.rope_theta};
+  if (const RopeScaling& s = model_.rope_scaling; s.factor != 1) {
     a.factor = s.factor;
-    a.low = s.low;
-    a.high = s.high;
-    a.context = s.context;
+    a.low = s.low_freq_factor;
+    a.high = s.high_freq_factor;
+    a.context = s.original_max_position_embeddings;
   }
   return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
 }

@@ -10,23 +10,23 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; products stay in range
 constexpr double kMaxBase = 1e12;
 
-void read_scale(const HfReader& in, const HfReader& rope, const ModelConfig& m, RotaryScale& s) {
+void read_scale(const HfReader& in, const HfReader& rope, const ModelConfig& m, RopeScaling& s) {
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})
     if (!rope.find(key)) rope.refuse(key, "absent", "rope_type llama3 wants a number");
   s.factor = rope.number("factor", 8, 1, 1e6);
-  s.low = rope.number("low_freq_factor", 1, 0, 1e6);
-  s.high = rope.number("high_freq_factor", 4, 0, 1e6);
-  s.context = in.size("original_max_position_embeddings",
-                      rope.size("original_max_position_embeddings", m.context));
-  if (s.high <= s.low)
-    rope.refuse("high_freq_factor", fmt::format("{}", s.high),
-                fmt::format("expected more than low_freq_factor = {}", s.low));
+  s.low_freq_factor = rope.number("low_freq_factor", 1, 0, 1e6);
+  s.high_freq_factor = rope.number("high_freq_factor", 4, 0, 1e6);
+  s.original_max_position_embeddings = in.size(
+      "original_max_position_embeddings", rope.size("original_max_position_embeddings", m.context));
+  if (s.high_freq_factor <= s.low_freq_factor)
+    rope.refuse("high_freq_factor", fmt::format("{}", s.high_freq_factor),
+                fmt::format("expected more than low_freq_factor = {}", s.low_freq_factor));
 }
 
 void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
-  m.rotary_share = in.number(key, m.rotary_share, 0, 1);
-  if (keys.share == nullptr && m.rotary_share != 1)
-    in.refuse(key, fmt::format("{}", m.rotary_share),
+  m.rotary_pct = in.number(key, m.rotary_pct, 0, 1);
+  if (keys.share == nullptr && m.rotary_pct != 1)
+    in.refuse(key, fmt::format("{}", m.rotary_pct),
               "heads of this family are turned whole, by transformers too. Remove the key");
 }
 
@@ -38,7 +38,7 @@ void read_rope(const HfReader& in, const HfReader& rope, Ropes known, ModelConfi
   const auto old = rope.get<std::string>("type", "default");
   const auto kind = rope.get<std::string>("rope_type", old);
   const bool scales = kind == "llama3" && known == Ropes::kUnscaledAndLlama3;
-  if (scales) read_scale(in, rope, m, m.rotary_scale);
+  if (scales) read_scale(in, rope, m, m.rope_scaling);
   if (!scales && kind != "default")
     rope.refuse("rope_type", kind,
                 fmt::format("Tessera computes {} rotary embeddings only. A model that was trained "
@@ -110,21 +110,21 @@ void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m)
 }
 
 void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m) {
-  m.rotary_base = in.number(keys.base, m.rotary_base, 1, kMaxBase);
+  m.rope_theta = in.number(keys.base, m.rope_theta, 1, kMaxBase);
   if (keys.share != nullptr) read_share(in, keys.share, keys, m);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!in.find(key)) continue;
     const HfReader rope = in.object(key);
     if (rope.empty()) continue;
     read_rope(in, rope, known, m);
-    m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, kMaxBase);
+    m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, kMaxBase);
     read_share(rope, "partial_rotary_factor", keys, m);
     break;  // if both are given, rope_parameters is ignored
   }
-  const auto turned = static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
+  const auto turned = static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_pct);
   if (turned % 2 != 0 || turned == 0)
     in.refuse(
-        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_share),
+        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_pct),
         fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
                     "more",
                     turned, m.head_size()));

@@ -62,7 +62,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
 }
 
 void llama_defaults(ModelConfig& m) {
-  m.rotary_share = 1;
+  m.rotary_pct = 1;
   m.parallel_residual = false;
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;
@@ -100,21 +100,21 @@ void write_llama(const ModelConfig& m, Tree& out) {
   out.set("hidden_act", Tree(std::string("silu")));
   out.set("max_position_embeddings", Tree(m.context));
   out.set("rms_norm_eps", Tree(m.norm_epsilon));
-  out.set("rope_theta", Tree(m.rotary_base));
+  out.set("rope_theta", Tree(m.rope_theta));
   out.set("head_dim", Tree(m.head_size()));
   out.set("attention_dropout", Tree(m.attention_dropout));
 }
 
 namespace {
 
-void llama3(ModelConfig& m) { m.rotary_base = 500'000; }
+void llama3(ModelConfig& m) { m.rope_theta = 500'000; }
 void llama31(ModelConfig& m) {
-  m.rotary_base = 500'000;
-  m.rotary_scale = {8, 1, 4, 8192};
+  m.rope_theta = 500'000;
+  m.rope_scaling = {8, 1, 4, 8192};
 }
 void llama32(ModelConfig& m) {
-  m.rotary_base = 500'000;
-  m.rotary_scale = {32, 1, 4, 8192};
+  m.rope_theta = 500'000;
+  m.rope_scaling = {32, 1, 4, 8192};
   m.tied_embeddings = true;
 }
 void hlat(ModelConfig& m) { m.init_std = 0.021; }
@@ -149,21 +149,21 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_rotary(in, {}, Ropes::kUnscaledAndLlama3, m);
 }
 
-Tree write_scale(const RotaryScale& s) {
+Tree write_scale(const RopeScaling& s) {
   if (s.factor == 1) return {};
   Tree out = Tree::object();
   out.set("rope_type", Tree(std::string("llama3")));
   out.set("factor", Tree(s.factor));
-  out.set("low_freq_factor", Tree(s.low));
-  out.set("high_freq_factor", Tree(s.high));
-  out.set("original_max_position_embeddings", Tree(s.context));
+  out.set("low_freq_factor", Tree(s.low_freq_factor));
+  out.set("high_freq_factor", Tree(s.high_freq_factor));
+  out.set("original_max_position_embeddings", Tree(s.original_max_position_embeddings));
   return out;
 }
 
 Tree write_hf(const ModelConfig& m) {
   Tree out = hf_config_start("LlamaForCausalLM", "llama");
   write_llama(m, out);
-  out.set("rope_scaling", write_scale(m.rotary_scale));
+  out.set("rope_scaling", write_scale(m.rope_scaling));
   out.set("attention_bias", Tree(false));
   out.set("mlp_bias", Tree(false));
   return out;

@@ -13,17 +13,26 @@ namespace tessera::model {
 enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
-// LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
-struct RotaryScale {
+enum class RopeType : uint8_t { kLlama3 };
+constexpr const char* enum_names(RopeType) { return "llama3"; }
+
+// LLaMA 3.1's lower frequencies for long contexts, with the names of a config.json.
+// kernels/rotary.h has the formula.
+struct RopeScaling {
   double factor = 1;  // 1: none
-  double low = 1, high = 4;
-  int64_t context = 8192;
+  double low_freq_factor = 1, high_freq_factor = 4;
+  int64_t original_max_position_embeddings = 8192;
+  RopeType rope_type = RopeType::kLlama3;
 
   static void fields(auto& self, auto&& visit) {
-    visit("factor", self.factor, "by which slow rotary frequencies are lowered; 1: none");
-    visit("low", self.low, "dimensions of fewer turns in the first context are slow");
-    visit("high", self.high, "dimensions of more turns stay as they are");
-    visit("context", self.context, "the first context: what the model saw before it was scaled");
+    visit("rope_type", self.rope_type, "llama3: how the frequencies are scaled");
+    visit("factor", self.factor, "divisor of low RoPE frequencies; 1: no scaling");
+    visit("low_freq_factor", self.low_freq_factor,
+          "dimensions with fewer turns in the original context are divided by factor");
+    visit("high_freq_factor", self.high_freq_factor,
+          "dimensions with more turns in the original context keep their frequency");
+    visit("original_max_position_embeddings", self.original_max_position_embeddings,
+          "context of the training before the scaling");
   }
 };
 
@@ -42,8 +51,8 @@ struct ModelConfig {
   int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
   int64_t context = 2048;             // longest sequence
-  double rotary_share = 0.25, rotary_base = 10000;
-  RotaryScale rotary_scale;
+  double rotary_pct = 0.25, rope_theta = 10000;
+  RopeScaling rope_scaling;
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
   bool scaled_head = true;  // of t5 with tied embeddings
@@ -85,10 +94,9 @@ struct ModelConfig {
     visit("vocabulary_multiple", self.vocabulary_multiple,
           "the embedding is padded up to a multiple of this");
     visit("context", self.context, "longest sequence in tokens");
-    visit("rotary_share", self.rotary_share,
-          "share of a head's dimensions that rotary embeddings turn");
-    visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
-    visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
+    visit("rotary_pct", self.rotary_pct, "fraction of a head's dimensions that RoPE rotates");
+    visit("rope_theta", self.rope_theta, "base of the RoPE frequencies");
+    visit("rope_scaling", self.rope_scaling, "RoPE scaling for longer contexts");
     visit("relative_buckets", self.relative_buckets, "t5: biases of distances, a head");
     visit("relative_distance", self.relative_distance, "t5: distances from this on have one bias");
     visit("parallel_residual", self.parallel_residual,

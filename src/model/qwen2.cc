@@ -15,7 +15,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
-  m.rotary_base = 1'000'000;
+  m.rope_theta = 1'000'000;
   m.norm_epsilon = 1e-6;
 }
 
@@ -38,7 +38,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.layers = m.heads = m.kv_heads = 32;
   m.feed_forward = 22016;
   m.context = 32768;
-  m.rotary_base = 10000;
+  m.rope_theta = 10000;
   read_llama(in, m);
   in.must_be("use_sliding_window", false, "attention to a window of the text");
   if (const Tree* kinds = in.find("layer_types"); kinds && kinds->as_list())

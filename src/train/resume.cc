@@ -135,7 +135,7 @@ std::vector<Change> model_differences(const config::RunConfig& config, const Tre
 
 // Returns true if a key of the model section changes the shapes of weights or what they compute.
 bool computes(const std::string& path, const model::FamilyRule& family) {
-  if (path.starts_with("rotary")) return family.turns;
+  if (path.starts_with("rotary") || path.starts_with("rope")) return family.turns;
   if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
   if (path == "parallel_residual") return family.family == model::Family::kNeox;
   if (path == "gelu")

@@ -98,8 +98,8 @@ TEST_F(Defects, L5_TheHeadersModelIsThatOfItsTensors) {
     refused(verb, {"model."});
     with("context", Tree(int64_t{1} << 40));
     refused(verb, {"model.context"});
-    with("rotary_base", Tree(0.0));
-    refused(verb, {"model.rotary_base"});
+    with("rope_theta", Tree(0.0));
+    refused(verb, {"model.rope_theta"});
   }
 }
 

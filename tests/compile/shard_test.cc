@@ -248,7 +248,7 @@ TEST(Shard, UntiedAndSequentialResidual) {
   on_all_meshes(s);
   s = of(model::Family::kLlama);
   s.model.tied_embeddings = true;
-  s.model.rotary_scale = {8, 1, 4, kTokens};
+  s.model.rope_scaling = {8, 1, 4, kTokens};
   on_all_meshes(s);
 }
 

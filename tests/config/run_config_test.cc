@@ -63,7 +63,7 @@ TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
                             "model.init_std=1e300",
                             "model.init_std=1e-320",
                             "model.norm_epsilon=1e-320",
-                            "model.rotary_base=1e300",
+                            "model.rope_theta=1e300",
                             "model.dropout=0.99999999999",
                             "model.attention_dropout=0.99999999999",
                             "lora.alpha=1e300",
@@ -274,9 +274,9 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
 
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
-  EXPECT_DOUBLE_EQ(c.model.rotary_share, 1);
+  EXPECT_DOUBLE_EQ(c.model.rotary_pct, 1);
   EXPECT_EQ(c.model.output_init, model::Initialiser::kScaledNormal);
-  EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_share=0.5"}).model.rotary_share,
+  EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_pct=0.5"}).model.rotary_pct,
                    0.5);
   EXPECT_EQ(error_of(kRun, {"model.family=llama", "model.kv_heads=2"}), "no error");
 }
@@ -309,10 +309,10 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "model.layers=2000000000",
                           "model.hidden=-4",
                           "model.kv_heads=2",
-                          "model.rotary_share=0.1",
-                          "model.rotary_share=2",
-                          "model.rotary_scale.factor=0.5",
-                          "model.rotary_scale.high=1",
+                          "model.rotary_pct=0.1",
+                          "model.rotary_pct=2",
+                          "model.rope_scaling.factor=0.5",
+                          "model.rope_scaling.high_freq_factor=1",
                           "model.dropout=1",
                           "model.embedding_dropout=1",
                           "model.norm_epsilon=0",

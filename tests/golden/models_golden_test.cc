@@ -203,11 +203,11 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"llama", "family: llama, hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128"},
         Family{"llama-grouped",
                "family: llama, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
-               "feed_forward: 128, rotary_base: 500000, "
-               "rotary_scale: {factor: 8, context: 16}"},
+               "feed_forward: 128, rope_theta: 500000, "
+               "rope_scaling: {factor: 8, original_max_position_embeddings: 16}"},
         Family{"qwen2",
                "family: qwen2, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
-               "feed_forward: 128, rotary_base: 10000, norm_epsilon: 1.0e-5"},
+               "feed_forward: 128, rope_theta: 10000, norm_epsilon: 1.0e-5"},
         Family{"t5", kT5}, Family{"t5-tied", kT5Tied}),
     [](const auto& family) {
       std::string name = family.param.name;

@@ -42,8 +42,8 @@ TEST(HfConfig, ReadsPythiaOfVersion4) {
   EXPECT_EQ(m.padded_vocabulary(), 50304);
   EXPECT_EQ(m.vocabulary, 50304);
   EXPECT_EQ(m.gelu, GeluForm::kErf);
-  EXPECT_DOUBLE_EQ(m.rotary_share, 0.25);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 20000);
+  EXPECT_DOUBLE_EQ(m.rotary_pct, 0.25);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 20000);
   EXPECT_TRUE(m.parallel_residual);
   EXPECT_FALSE(m.tied_embeddings);
 }
@@ -52,8 +52,8 @@ TEST(HfConfig, ReadsPythiaOfVersion5) {
   const ModelConfig m = read(pythia(
       R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0,
            "partial_rotary_factor": 0.5}, "hidden_act": "gelu_fast")"));
-  EXPECT_DOUBLE_EQ(m.rotary_share, 0.5);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
+  EXPECT_DOUBLE_EQ(m.rotary_pct, 0.5);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 5000);
   EXPECT_EQ(m.gelu, GeluForm::kTanh);
 }
 
@@ -92,10 +92,10 @@ TEST(HfConfig, ReadsLlamaOfBothVersions) {
     EXPECT_EQ(m.family, Family::kLlama);
     EXPECT_EQ(m.kv_heads, 2);
     EXPECT_EQ(m.feed_forward, 96);
-    EXPECT_DOUBLE_EQ(m.rotary_base, 500000);
-    EXPECT_DOUBLE_EQ(m.rotary_share, 1);
-    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 32);
-    EXPECT_EQ(m.rotary_scale.context, 64);
+    EXPECT_DOUBLE_EQ(m.rope_theta, 500000);
+    EXPECT_DOUBLE_EQ(m.rotary_pct, 1);
+    EXPECT_DOUBLE_EQ(m.rope_scaling.factor, 32);
+    EXPECT_EQ(m.rope_scaling.original_max_position_embeddings, 64);
     EXPECT_FALSE(m.tied_embeddings);
   }
   EXPECT_EQ(read(R"({"model_type": "llama"})").kv_heads, 32);
@@ -116,12 +116,12 @@ TEST(HfConfig, ReadsQwen2) {
   const ModelConfig m = read(qwen2(""));
   EXPECT_EQ(m.family, Family::kQwen2);
   EXPECT_EQ(m.kv_heads, 2);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 1'000'000);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 1'000'000);
   EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-6);
   EXPECT_TRUE(m.tied_embeddings);
   const ModelConfig absent = read(R"({"model_type": "qwen2"})");
   EXPECT_EQ(absent.feed_forward, 22016);
-  EXPECT_DOUBLE_EQ(absent.rotary_base, 10000);
+  EXPECT_DOUBLE_EQ(absent.rope_theta, 10000);
 }
 
 // As transformers 5 writes T5's, which says of all that they are tied; `more` adds.
@@ -210,12 +210,12 @@ TEST(HfConfig, EachDropoutIsWrittenAsItWasRead) {
 // Which of several keys counts is transformers' rule.
 TEST(HfConfig, KeysThatSayTheSameTwice) {
   const ModelConfig neox = read(pythia(R"(, "rotary_emb_base": 500, "rope_theta": 9)"));
-  EXPECT_DOUBLE_EQ(neox.rotary_base, 500);
+  EXPECT_DOUBLE_EQ(neox.rope_theta, 500);
   const ModelConfig both = read(pythia(R"(, "rope_scaling": {"rope_theta": 300},
       "rope_parameters": {"rope_theta": 99, "partial_rotary_factor": 0.5})"));
-  EXPECT_DOUBLE_EQ(both.rotary_base, 300);
-  EXPECT_DOUBLE_EQ(both.rotary_share, 0.25);
-  EXPECT_DOUBLE_EQ(read(llama(R"(, "rotary_pct": 0.5)")).rotary_share, 1);
+  EXPECT_DOUBLE_EQ(both.rope_theta, 300);
+  EXPECT_DOUBLE_EQ(both.rotary_pct, 0.25);
+  EXPECT_DOUBLE_EQ(read(llama(R"(, "rotary_pct": 0.5)")).rotary_pct, 1);
   const ModelConfig gpt2 = read(R"({"model_type": "gpt2", "n_embd": 48, "hidden_size": 24,
       "num_attention_heads": 2, "num_hidden_layers": 3, "max_position_embeddings": 64})");
   EXPECT_EQ(gpt2.hidden, 24);
@@ -231,9 +231,10 @@ TEST(HfConfig, KeysThatSayTheSameTwice) {
 TEST(HfConfig, TheFirstContextOfAScaleIsTheModelsOwnWhereNoneIsGiven) {
   const std::string rope = R"(, "max_position_embeddings": 512, "rope_parameters": {"rope_type":
       "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4}})";
-  EXPECT_EQ(read(R"({"model_type": "llama")" + rope).rotary_scale.context, 512);
+  EXPECT_EQ(read(R"({"model_type": "llama")" + rope).rope_scaling.original_max_position_embeddings,
+            512);
   EXPECT_EQ(read(R"({"model_type": "llama", "original_max_position_embeddings": 64)" + rope)
-                .rotary_scale.context,
+                .rope_scaling.original_max_position_embeddings,
             64);
 }
 
