@@ -67,7 +67,7 @@ std::string header(const BatchJob& job) {
   for (const std::string& m : job.more) s += line(quote_words(split_words(m)));
   s += line("--requeue", "requeue after a node failure");
   s += line("--open-mode=append", "append to the same output file");
-  s += line(fmt::format("--signal=B:TERM@{}", job.leave_s),
+  s += line(fmt::format("--signal=B:TERM@{}", job.grace_s),
             "sent before the time limit: save and exit");
   s += option("--output=", without_patterns(job.folder) + "/slurm-%j.txt");
   return s;

@@ -25,8 +25,8 @@ constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each ba
 
 // Returns the program of a step (from 1): the first steps may have the batch sizes of the warm-up.
 size_t program_of(const config::BatchSection& b, int64_t step) {
-  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
-  return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+  const int64_t stage = b.warmup_sizes.empty() ? 0 : (step - 1) / b.warmup_steps_per_size;
+  return stage < std::ssize(b.warmup_sizes) ? kRamp + stage : kTrain;
 }
 
 // Returns views of what this rank owns of the pieces of a program.

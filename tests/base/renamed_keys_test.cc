@@ -103,8 +103,7 @@ TEST(RenamedKeys, AStoredConfigurationGetsThePresentNames) {
       R"({"deallocate_pipeline_outputs":false,"fuse_grad_accumulation":true,"grad_reduce_dtype":)"
       R"("accum","attention":"unfused","bucket_bytes":7}})");
   // Present names stay as they are.
-  EXPECT_EQ(to_json(with_present_names(with_present_names(old))),
-            to_json(with_present_names(old)));
+  EXPECT_EQ(to_json(with_present_names(with_present_names(old))), to_json(with_present_names(old)));
 }
 
 TEST(RenamedKeys, TheModelOfAHeaderIsASectionOfItsOwn) {

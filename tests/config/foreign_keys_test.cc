@@ -48,7 +48,7 @@ TEST(ForeignKeys, EachAnswerNamesKeysThatExist) {
     EXPECT_TRUE(names.insert(k.name).second) << k.name << " is there twice";
     EXPECT_EQ(known.count(std::string(k.name)), 0u) << k.name << " is a key of this program";
     EXPECT_FALSE(k.key.empty() && k.advice.empty()) << k.name;
-    if (!k.key.empty()) EXPECT_EQ(known.count(std::string(k.key)), 1u) << k.name << ": " << k.key;
+    EXPECT_TRUE(k.key.empty() || known.contains(std::string(k.key))) << k.name << ": " << k.key;
     for (const std::string& text : quoted(k.advice)) {
       if (text.starts_with("tessera ")) continue;
       EXPECT_EQ(known.count(text.substr(0, text.find(':'))), 1u) << k.name << ": " << text;
