@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/renamed_keys.h"
+
 namespace tessera {
 namespace {
 
@@ -189,7 +191,12 @@ int read_enum(const Tree& tree, std::string_view names, const Place& place) {
   const std::string* s = tree.as_string();
   if (s == nullptr) wrong_value(tree, wanted, place);
   const auto it = std::find(entries.begin(), entries.end(), *s);
-  if (it == entries.end()) wrong_value(tree, wanted, place);
+  if (it == entries.end()) {
+    const std::string present = renamed_value(place.path, *s);
+    wrong_value(
+        tree, present.empty() ? wanted : fmt::format("{} ('{}' is now '{}')", wanted, *s, present),
+        place);
+  }
   return static_cast<int>(it - entries.begin());
 }
 

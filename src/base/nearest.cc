@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/config.h"
+#include "base/renamed_keys.h"
 
 namespace tessera {
 namespace {
@@ -77,6 +78,20 @@ int tolerance(std::string_view typed) {
   return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
 }
 
+// Returns the advice for an old name of one of the fields, whose paths may lack the section, as in
+// an element of optimizer.groups.
+std::string renamed_here(std::string_view path, std::span<const std::string> paths) {
+  const auto is_field = [&](std::string_view p) {
+    return std::find(paths.begin(), paths.end(), p) != paths.end();
+  };
+  if (const std::string present = renamed_path(path); is_field(present))
+    return renamed_advice(path);
+  const std::string prefix = "optimizer.";
+  const std::string present = renamed_path(prefix + std::string(path));
+  if (present.empty() || !is_field(present.substr(prefix.size()))) return {};
+  return present.substr(prefix.size());
+}
+
 }  // namespace
 
 std::string nearest(std::string_view typed, std::span<const std::string> names) {
@@ -105,6 +120,9 @@ const Field& find_field(std::span<const Field> fields, std::string_view path,
     paths.push_back(f.path);
     if (f.path.starts_with(section)) of_section.push_back(f.path.substr(section.size()));
   }
+  if (const std::string present = renamed_here(path, paths); !present.empty())
+    throw Error("{}{}unknown key '{}' (renamed): use {}", at, at.empty() ? "" : ": ", path,
+                present);
   const std::string guess = nearest(path, paths);
   const std::string advice =
       !guess.empty() ? fmt::format("Did you mean '{}'?", guess)

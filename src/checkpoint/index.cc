@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/renamed_keys.h"
 #include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
@@ -188,15 +189,15 @@ Tree section_member(const Tree& root, std::string_view name, const std::string& 
 }
 
 // Reads the header. Model, configuration and state are kept as trees, because other versions may
-// have keys that this one does not have.
+// have keys that this one does not have. Keys of earlier versions get their present names.
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);
   h.step = ranged_member(root, "step", 0, kMaxCount, source);
   h.tokens = ranged_member(root, "tokens", 0, kMaxCount, source);
   h.ranks = ranged_member(root, "ranks", 1, kMaxRanks, source);
-  h.model = section_member(root, "model", source);
-  h.config = section_member(root, "config", source);
+  h.model = with_present_names(section_member(root, "model", source), "model");
+  h.config = with_present_names(section_member(root, "config", source));
   h.state = section_member(root, "state", source);
   return h;
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/config.h"
+#include "config/foreign_keys.h"
 
 namespace tessera::cli {
 namespace {
@@ -26,6 +27,21 @@ std::string key_with_dashes(const std::string& argument) {
   const size_t equals = key.find('=');
   if (key.substr(0, equals).find('.') == key.npos) return "";
   return equals == key.npos ? key + "=VALUE" : key;
+}
+
+// Options that earlier versions had under another name.
+constexpr std::pair<std::string_view, std::string_view> kRenamedOptions[] = {
+    {"--silence", "--heartbeat-timeout"}, {"--on-loss", "--on-failure"},
+    {"--at-once", "--parallel"},          {"--leave", "--grace"},
+    {"--more", "--launcher-args"},        {"--starter", "--launcher"},
+    {"--rank-files", "--log-dir"}};
+
+// Returns the present name of a renamed option that is among `names`; empty if there is none.
+std::string renamed_option(std::string_view option, std::span<const std::string> names) {
+  for (const auto& [old, present] : kRenamedOptions)
+    if (old == option && std::find(names.begin(), names.end(), present) != names.end())
+      return std::string(present);
+  return {};
 }
 
 // Reads a finite decimal number. Returns false for other texts, such as octal or hexadecimal
@@ -59,6 +75,7 @@ struct Arguments::Parser {
   std::vector<Line> positionals, options;
   std::vector<std::string> names;
   std::vector<Line> numbers;  // options with a number as value, and the expected kind of number
+  bool takes_keys = false;    // accepts overrides of run-file keys
 
   // Returns a message for a wrong number of values: an option without a value, or one that is
   // repeated.
@@ -132,6 +149,7 @@ void Arguments::many(std::vector<std::string>& values, const char* name, const c
   // The library does not allow '=' in a name, so "key=value" is used only in the help.
   CLI::Option* o = parser_->app.add_option(at_least > 0 ? name : "rest", values);
   if (at_least > 0) o->required()->expected(at_least, CLI::detail::expected_max_vector_size);
+  parser_->takes_keys = parser_->takes_keys || std::string_view(name) == "key=value";
   parser_->usage += at_least > 0 ? fmt::format(" {} …", name) : fmt::format(" [{} …]", name);
   parser_->positionals.push_back({name, help});
 }
@@ -194,6 +212,13 @@ bool Arguments::parse(Args args) {
     const std::string& first = rest.front();
     if (const std::string key = key_with_dashes(first); !key.empty())
       fail(fmt::format("'{}' is not an option. Write run-file keys without --: {}", first, key));
+    const std::string option = first.substr(0, first.find('='));
+    if (const std::string present = renamed_option(option, parser_->names); !present.empty())
+      fail(fmt::format("'{}' is not an option (renamed): use {}", option, present));
+    if (parser_->takes_keys && option.starts_with("--"))
+      if (const std::string advice = config::foreign_key_advice(option); !advice.empty())
+        fail(fmt::format("'{}' is not an option {}. Write run-file keys without --: KEY=VALUE",
+                         option, advice));
     const std::string guess = nearest(first, parser_->names);
     fail(fmt::format("unknown argument '{}'.{}", first,
                      guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess)));

@@ -82,7 +82,7 @@ constexpr const char* kIntroduction =
     "data: { tokenizer: t.json, train: [corpus/train], validation: [corpus/validation] }\n"
     "batch: { global: 256, micro: 4 }\n"
     "optimizer: { learning_rate: 1.0e-3 }\n"
-    "schedule: { kind: cosine, steps: 1000, warmup_steps: 10, floor: 0.1 }\n"
+    "schedule: { kind: cosine, steps: 1000, warmup_steps: 10, min_lr_ratio: 0.1 }\n"
     "precision: auto\n"
     "```\n";
 

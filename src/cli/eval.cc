@@ -208,7 +208,8 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
     if (model.encoder_layers > 0)
       corrupt_as_trained(reader.header().config, *tokenizer, spec);
     else
-      take_value(reader.header().config, "data", "documents_apart", spec.documents_apart);
+      take_value(reader.header().config, "data", "intra_document_masking",
+                 spec.intra_document_masking);
     const data::ValidationData data(spec);
     eval::Score s = eval::score(reader, data, samples, options);
     if (!std::isfinite(s.loss()))

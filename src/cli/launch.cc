@@ -1,9 +1,9 @@
-// tessera launch RUN -n N [--hosts F] [--restart N] [--on-loss stop|smaller] [key=value …]
+// tessera launch RUN -n N [--hosts F] [--restart N] [--on-failure stop|smaller] [key=value …]
 //
 // A loop of attempts. An attempt starts mpirun or srun, monitors the ranks by their heartbeats
 // until all have ended, and reports how it ended (launch/supervise.h). After a failure,
 // launch/restart.h decides whether and when to restart; the next attempt resumes from the newest
-// intact checkpoint, with fewer ranks if hosts have failed and --on-loss is `smaller`.
+// intact checkpoint, with fewer ranks if hosts have failed and --on-failure is `smaller`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,11 +33,11 @@ double steady_s() {
 constexpr int64_t kMostHostFileBytes = int64_t{64} << 20;
 
 struct LaunchArguments {
-  std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmix", more, address,
-                          rank_files, program;
+  std::string run, hosts, on_failure = "stop", launcher = "auto", mpi = "pmix", launcher_args,
+                          address, log_dir, program;
   std::vector<std::string> overrides;
   int64_t ranks = 0, restarts = 0;
-  double pause_s = 5, silence_s = 4;
+  double pause_s = 5, heartbeat_timeout_s = 4;
   bool json = false;
 };
 
@@ -49,26 +49,29 @@ bool read_arguments(Args args, LaunchArguments& l) {
   a.option(l.ranks, "-n", "RANKS", "number of ranks", true);
   a.option(l.hosts, "--hosts", "FILE", "file with one host per line: n01 slots=4 (mpirun)");
   a.option(l.restarts, "--restart", "N", "maximum number of restarts from the last checkpoint");
-  a.option(l.on_loss, "--on-loss", "stop|smaller", "smaller: restart without the failed hosts");
+  a.option(l.on_failure, "--on-failure", "stop|smaller",
+           "smaller: restart without the failed hosts");
   a.option(l.pause_s, "--pause", "SECONDS",
            "delay before the first restart; doubles after each failure");
-  a.option(l.silence_s, "--silence", "SECONDS",
+  a.option(l.heartbeat_timeout_s, "--heartbeat-timeout", "SECONDS",
            "heartbeat timeout, after which a rank counts as failed");
-  a.option(l.starter, "--starter", "mpirun|srun", "launcher; auto: srun inside a SLURM job");
+  a.option(l.launcher, "--launcher", "mpirun|srun", "launcher; auto: srun inside a SLURM job");
   a.option(l.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
-  a.option(l.more, "--more", "ARGUMENTS", "further arguments for mpirun or srun, in one text");
+  a.option(l.launcher_args, "--launcher-args", "ARGUMENTS",
+           "further arguments for mpirun or srun, in one text");
   a.option(l.address, "--address", "ADDRESSES", "addresses of this host for the ranks");
-  a.option(l.rank_files, "--rank-files", "FOLDER", "folder for the output of each rank");
+  a.option(l.log_dir, "--log-dir", "FOLDER",
+           "directory for the output of each rank, one file per rank");
   a.option(l.program, "--program", "TEXT", "program of each rank instead of `tessera train`");
   a.json(l.json);
   if (!a.parse(args)) return false;
   constexpr int64_t kMostRanks = 1 << 20;
   if (l.ranks < 1 || l.ranks > kMostRanks)
     throw UsageError("launch: -n {}: expected 1 to {} ranks", l.ranks, kMostRanks);
-  if (l.on_loss != "stop" && l.on_loss != "smaller")
-    throw UsageError("launch: --on-loss {}: expected stop or smaller", l.on_loss);
-  if (l.starter != "auto" && l.starter != "mpirun" && l.starter != "srun")
-    throw UsageError("launch: --starter {}: expected mpirun or srun", l.starter);
+  if (l.on_failure != "stop" && l.on_failure != "smaller")
+    throw UsageError("launch: --on-failure {}: expected stop or smaller", l.on_failure);
+  if (l.launcher != "auto" && l.launcher != "mpirun" && l.launcher != "srun")
+    throw UsageError("launch: --launcher {}: expected mpirun or srun", l.launcher);
   return true;
 }
 
@@ -96,14 +99,14 @@ class Launch {
  public:
   explicit Launch(const LaunchArguments& l) : l_(l) {
     const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
-    srun_ = l.starter == "srun" || (l.starter == "auto" && slurm);
+    srun_ = l.launcher == "srun" || (l.launcher == "auto" && slurm);
     world_.ranks = static_cast<int>(l.ranks);
     if (!l.hosts.empty())
       world_.hosts = launch::parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
     size_ = size_of_job(l);
-    if (!l.rank_files.empty()) std::filesystem::create_directories(l.rank_files);
+    if (!l.log_dir.empty()) std::filesystem::create_directories(l.log_dir);
   }
   int go();
 
@@ -146,7 +149,7 @@ std::vector<std::string> Launch::program() const {
 // its own configuration give it a list of hosts. The ranks then report over the loopback interface,
 // which no firewall blocks and no other host can reach.
 bool Launch::starts_on_this_host() const {
-  if (srun_ || !world_.hosts.empty() || !l_.more.empty()) return false;
+  if (srun_ || !world_.hosts.empty() || !l_.launcher_args.empty()) return false;
   constexpr std::array kHostLists = {"SLURM_JOB_ID",
                                      "PBS_NODEFILE",
                                      "PE_HOSTFILE",
@@ -166,7 +169,7 @@ launch::AttemptOptions Launch::options() const {
   start.left_out = world_.left_out;
   start.mpi = l_.mpi;
   start.root = geteuid() == 0;
-  start.more = launch::split_words(l_.more);
+  start.more = launch::split_words(l_.launcher_args);
   start.program = program();
   launch::AttemptOptions o;
   o.starter = start.starter;
@@ -180,11 +183,11 @@ launch::AttemptOptions Launch::options() const {
     o.addresses = launch::own_addresses();
   }
   o.watch.ranks = world_.ranks;
-  o.watch.silence_s = l_.silence_s;
+  o.watch.silence_s = l_.heartbeat_timeout_s;
   o.now_s = steady_s;
   o.stop_requests = [this] { return stop_.requests(); };
   if (l_.json) o.out = stderr;
-  o.rank_files = l_.rank_files;
+  o.rank_files = l_.log_dir;
   return o;
 }
 
@@ -206,7 +209,7 @@ bool Launch::prepare_next() {
   const launch::Loss loss = last_.verdict->loss;
   const bool host_lost = loss == launch::Loss::kDied || loss == launch::Loss::kSilent ||
                          loss == launch::Loss::kNeverCame;
-  if (l_.on_loss == "smaller" && host_lost) {
+  if (l_.on_failure == "smaller" && host_lost) {
     const std::optional<launch::RankHosts> world =
         launch::smaller(world_, *last_.verdict, last_.hosts, size_);
     if (!world) {

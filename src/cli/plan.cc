@@ -163,7 +163,7 @@ int verb_plan(Args args) {
   plan.target = at_hand ? kernels.target() : plan::cluster_target();
   plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
-  plan.ramp = config.batch.ramp;
+  plan.ramp = config.batch.warmup_sizes;
   const bool searches = search_all || config.layout_search.search;
   check_flags(searches, devices, offload, svg, force);
   if (searches) {

@@ -123,7 +123,7 @@ plan::SearchRequest search_request(const config::RunConfig& config, const plan::
       plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
   asked.devices = devices;
   asked.global = config.batch.global;
-  asked.ramp = config.batch.ramp;
+  asked.ramp = config.batch.warmup_sizes;
   return asked;
 }
 

@@ -57,7 +57,7 @@ struct SubmitArguments {
   std::string run, mpi = "pmix", srun;
   std::vector<std::string> overrides;
   launch::BatchJob job;  // except the members that job_of() sets
-  int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, leave_s = 180, requeues = 3, restarts = 3;
+  int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, grace_s = 180, requeues = 3, restarts = 3;
   bool print = false, json = false;
 };
 
@@ -77,7 +77,7 @@ bool read_arguments(Args args, SubmitArguments& s) {
   a.option(s.job.setup, "--setup", "COMMAND",
            "shell command to run first, such as 'module load openmpi' (repeatable)");
   a.option(s.srun, "--srun", "ARGUMENTS", "further srun arguments, such as --container-image=I");
-  a.option(s.leave_s, "--leave", "SECONDS", "time before the limit at which to save and exit");
+  a.option(s.grace_s, "--grace", "SECONDS", "time before the limit at which to save and exit");
   a.option(s.requeues, "--requeue", "N", "maximum number of requeues after a failure");
   a.option(s.restarts, "--restart", "N", "maximum number of restarts per job after a failure");
   a.option(s.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
@@ -88,7 +88,7 @@ bool read_arguments(Args args, SubmitArguments& s) {
   require_range("--tasks-per-node", s.tasks, 1);
   require_range("--cpus-per-task", s.cpus, 0);
   require_range("--gpus-per-node", s.gpus, 0);
-  require_range("--leave", s.leave_s, 0);
+  require_range("--grace", s.grace_s, 0);
   require_range("--requeue", s.requeues, 0);
   require_range("--restart", s.restarts, 0);
   return true;
@@ -119,7 +119,7 @@ launch::BatchJob job_of(const SubmitArguments& s, const config::RunConfig& confi
   job.cpus_per_task = s.cpus;
   job.gpus_per_node = s.gpus;
   job.folder = absolute(config.run.directory);
-  job.leave_s = s.leave_s;
+  job.grace_s = s.grace_s;
   job.requeues = s.requeues;
   // The paths are absolute, because the job starts in a folder that depends on the site.
   job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
@@ -127,9 +127,9 @@ launch::BatchJob job_of(const SubmitArguments& s, const config::RunConfig& confi
   job.launch.insert(job.launch.end(), s.overrides.begin(), s.overrides.end());
   const std::string restarts = std::to_string(s.restarts);
   for (const char* word :
-       {"--starter", "srun", "--mpi", s.mpi.c_str(), "--restart", restarts.c_str()})
+       {"--launcher", "srun", "--mpi", s.mpi.c_str(), "--restart", restarts.c_str()})
     job.launch.emplace_back(word);
-  if (!s.srun.empty()) job.launch.insert(job.launch.end(), {"--more", s.srun});
+  if (!s.srun.empty()) job.launch.insert(job.launch.end(), {"--launcher-args", s.srun});
   return job;
 }
 

@@ -37,7 +37,7 @@ struct TuneArguments {
   measure::TunedRun run;
   std::vector<std::string> knobs;
   std::string cluster, history;
-  int64_t trials = 20, at_once = 1, steps = 5, seed = 1;
+  int64_t trials = 20, parallel = 1, steps = 5, seed = 1;
   double limit_s = 300, memory_gib = 0, perturb = 0;
   bool simulate = false, json = false;
 };
@@ -48,7 +48,7 @@ void check_arguments(const TuneArguments& t) {
   };
   least("-n", t.run.ranks, 1);
   least("--trials", t.trials, 1);
-  least("--at-once", t.at_once, 1);
+  least("--parallel", t.parallel, 1);
   least("--steps", t.steps, 2);  // the first step is not measured
   if (!(t.limit_s > 0))
     throw UsageError("tune --limit {}: expected more than 0 seconds.", t.limit_s);
@@ -74,7 +74,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   a.option(t.steps, "--steps", "N", "steps per trial; the first is not measured");
   a.option(t.limit_s, "--limit", "SECONDS", "time limit of a trial");
   a.option(t.memory_gib, "--memory", "GIB", "address space per process of a trial; 0: no limit");
-  a.option(t.at_once, "--at-once", "N", "number of parallel trials");
+  a.option(t.parallel, "--parallel", "N", "number of parallel trials");
   a.option(t.seed, "--seed", "N", "random seed");
   a.option(t.history, "--history", "FILE", "history of trials (default: tune.json of the run)");
   a.json(t.json);
@@ -255,7 +255,7 @@ int Tuning::go() {
     // than requested when the space is exhausted. Simulated trials end within begin().
     const size_t open = past_.size() + running_.size();
     const size_t free =
-        std::min<size_t>(t_.at_once - running_.size(), wanted - std::min(open, wanted));
+        std::min<size_t>(t_.parallel - running_.size(), wanted - std::min(open, wanted));
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;

@@ -187,7 +187,7 @@ class Verification {
     // Features that would make the runs differ, or that verification does not need, are turned off.
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
-          "run.dump_values=" + into.string(), std::string("compiler.products=stored"),
+          "run.dump_values=" + into.string(), std::string("compiler.gemm_dtype=compute"),
           std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
           std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
           std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),

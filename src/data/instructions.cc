@@ -210,10 +210,10 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
   if (source == 0)
     throw Error("{}: the prompt is empty, but an encoder–decoder model needs one", place);
   const bool fits = source <= most && target <= most_target;
-  if (!fits && spec_.long_examples == LongExamples::kRefuse)
+  if (!fits && spec_.long_examples == LongExamples::kError)
     throw Error(
         "{}: {} and {} tokens do not fit data.sequence_length = {} and data.target_length = {}. "
-        "Raise them, or set data.long_examples to skip or cut",
+        "Raise them, or set data.long_examples to skip or truncate",
         place, source, target, most, most_target);
   const auto cut = [&](size_t from, size_t count) {
     ids_.erase(ids_.begin() + from, ids_.begin() + from + count);
@@ -236,10 +236,10 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
 void InstructionData::end_example(Line line, const std::string& place) {
   const size_t start = starts_.back();
   const size_t most = spec_.sequence_length + 1, size = ids_.size() - start;
-  if (size > most && spec_.long_examples == LongExamples::kRefuse) {
+  if (size > most && spec_.long_examples == LongExamples::kError) {
     throw Error(
         "{}: {} tokens do not fit data.sequence_length = {}. Raise it, or set data.long_examples "
-        "to skip or cut",
+        "to skip or truncate",
         place, size, spec_.sequence_length);
   }
   // An example without a label that has a loss, or with a single token, is skipped.
@@ -353,7 +353,7 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
     for (size_t t = 0; t + 1 < tokens.size(); ++t, ++at) {
       row.tokens[at] = tokens[t];
       row.labels[at] = flags[t + 1] != 0 ? tokens[t + 1] : kIgnoredLabel;
-      row.positions[at] = static_cast<int32_t>(spec_.documents_apart ? t : at);
+      row.positions[at] = static_cast<int32_t>(spec_.intra_document_masking ? t : at);
       row.documents[at] = document;
     }
     ++document;

@@ -37,8 +37,8 @@ class RowPacking {
 class Tokenizer;
 struct Document;
 
-enum class LongExamples : uint8_t { kRefuse, kSkip, kCut };
-constexpr const char* enum_names(LongExamples) { return "refuse|skip|cut"; }
+enum class LongExamples : uint8_t { kError, kSkip, kTruncate };
+constexpr const char* enum_names(LongExamples) { return "error|skip|truncate"; }
 
 struct InstructionSpec {
   std::vector<std::string> files;  // JSON lines, also compressed; folders of them
@@ -48,9 +48,9 @@ struct InstructionSpec {
   // decoder's rows, and sequence_length that of the encoder's.
   int64_t target_length = 0;
   uint64_t seed = 0;
-  LongExamples long_examples = LongExamples::kRefuse;  // handling of more than T + 1 tokens
+  LongExamples long_examples = LongExamples::kError;  // handling of more than T + 1 tokens
   // Positions start at 0 in each example, and examples of a row do not attend to each other.
-  bool documents_apart = true;
+  bool intra_document_masking = true;
 };
 
 // A line is an object that has either a string for each name of the template, including {response},

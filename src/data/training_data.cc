@@ -283,7 +283,7 @@ void TrainingData::read_row(int64_t sample, const SampleRow& row) {
 }
 
 void TrainingData::mark_documents(const Blend::Pick& pick, const SampleRow& row) {
-  DocumentMarks marks(row, spec_.documents_apart);
+  DocumentMarks marks(row, spec_.intra_document_masking);
   for (const SamplePiece& p : datasets_[pick.source].order->pieces(pick.index)) marks.next(p.count);
 }
 
@@ -381,7 +381,7 @@ void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
 void ValidationData::mark_documents(int64_t sample, const SampleRow& row) const {
   const int64_t from = first_ + sample * length_;
   const int64_t end = std::min(from + length_ + 1, first_ + tokens_);
-  DocumentMarks marks(row, spec_.documents_apart);
+  DocumentMarks marks(row, spec_.intra_document_masking);
   for (int64_t at = from; at < end;) {
     const int64_t next = std::min(data_->first_token(data_->sequence_of(at) + 1), end);
     marks.next(next - at);

@@ -57,7 +57,7 @@ struct DatasetSpec {
   double size_exponent = 0;
   std::vector<MixtureStage> stages = {};  // stages after `datasets`, in ascending order
   // Positions start at 0 in each document, and no label crosses from one document to the next.
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   std::optional<SpanObjective> spans = {};
 };
 
@@ -157,7 +157,7 @@ class ValidationData {
   // Row lengths as in TrainingData.
   int64_t row_tokens() const { return row_tokens_; }
   int64_t row_source() const { return row_source_; }
-  bool documents_apart() const { return spec_.documents_apart; }
+  bool intra_document_masking() const { return spec_.intra_document_masking; }
   int64_t samples() const;
   int64_t predicted_tokens() const;  // predicted tokens of all samples
   // Writes a row as TrainingData::read_row does; from samples() on, padding without labels.

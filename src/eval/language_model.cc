@@ -125,8 +125,8 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
 
 // Longrope's frequencies change with the length, which a cache cannot follow: its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model) {
-  if (model.rotary_scale.kind == model::RotaryKind::kLongrope)
-    model.context = std::min(model.context, model.rotary_scale.context);
+  if (model.rope_scaling.rope_type == model::RopeType::kLongrope)
+    model.context = std::min(model.context, model.rope_scaling.original_max_position_embeddings);
   return model;
 }
 
@@ -144,13 +144,13 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
   compile::CompileRequest validate =
       request(model, compile::Purpose::kValidate, kScoredSequences, data.row_tokens(),
               options.precision, data.row_source());
-  validate.documents_apart = data.documents_apart();
+  validate.intra_document_masking = data.intra_document_masking();
   const auto machine = load(checkpoint, {validate}, options);
   runtime::Executor& e = machine->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
-  if (data.documents_apart()) view.documents = values<int32_t>(e, Role::kDocuments);
+  if (data.intra_document_masking()) view.documents = values<int32_t>(e, Role::kDocuments);
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   // The rows of the last batch beyond `count` have no labels, so they add neither loss nor tokens.

@@ -30,7 +30,7 @@ struct Score {
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
 // Returns the cross-entropy of the first `samples` samples of a dataset (0: all). With
-// DatasetSpec::documents_apart, no token attends to another document.
+// DatasetSpec::intra_document_masking, no token attends to another document.
 Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
             int64_t samples, const ModelOptions& options);
 

@@ -67,7 +67,7 @@ std::string header(const BatchJob& job) {
   for (const std::string& m : job.more) s += line(quote_words(split_words(m)));
   s += line("--requeue", "requeue after a node failure");
   s += line("--open-mode=append", "append to the same output file");
-  s += line(fmt::format("--signal=B:TERM@{}", job.leave_s),
+  s += line(fmt::format("--signal=B:TERM@{}", job.grace_s),
             "sent before the time limit: save and exit");
   s += option("--output=", without_patterns(job.folder) + "/slurm-%j.txt");
   return s;
@@ -84,7 +84,7 @@ std::string sbatch_script(const BatchJob& job) {
 # The launch command starts the ranks with srun, monitors them, and resumes from the last checkpoint when a
 # rank fails. The output of each rank is in {0}/ranks/rank-N.txt.
 leaving=
-{1} -n "$SLURM_NTASKS" --rank-files {0}/ranks &
+{1} -n "$SLURM_NTASKS" --log-dir {0}/ranks &
 launch=$!
 trap 'leaving=1; kill -TERM "$launch" 2>/dev/null' TERM
 

@@ -17,7 +17,7 @@ struct BatchJob {
   std::vector<std::string> more;   // further options, such as "--mem=0", split as in a shell
   std::vector<std::string> setup;  // shell commands to run first, such as "module load openmpi"
   std::string folder;              // the run directory, also for the output of the job and of ranks
-  int64_t leave_s = 180;           // how long before the time limit the ranks save and exit
+  int64_t grace_s = 180;           // how long before the time limit the ranks save and exit
   int64_t requeues = 3;  // maximum number after failures; exits at the time limit do not count
   std::vector<std::string> launch;  // program and arguments: tessera launch RUN …, without -n
 };

@@ -222,9 +222,9 @@ class Comparison {
 }  // namespace
 
 double gradient_rounding(const compile::CompileRequest& r) {
-  const bool sums = r.options.gradients == compile::GradientType::kHalf;
+  const bool sums = r.options.grad_accum_dtype == compile::GradAccumDType::kWeight;
   if (r.precision == compile::Precision::kFp32 ||
-      (!sums && r.options.communication == compile::WireType::kSums))
+      (!sums && r.options.grad_reduce_dtype == compile::GradReduceDType::kAccum))
     return 0;
   // Each addition to a sum, and each transfer to other ranks and back, rounds by at most half a
   // unit. Errors of random signs add up like a random walk, hence the square root.

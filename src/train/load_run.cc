@@ -2,12 +2,14 @@
 #include "train/load_run.h"
 
 #include "base/error.h"
+#include "base/renamed_keys.h"
 #include "base/shipped_configs.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
+#include "train/run_folder.h"
 
 namespace tessera::train {
 namespace {
@@ -24,7 +26,11 @@ RunFile read_run_file(const Path& path) {
       const std::string file = fmt::format("recipes/{}.yaml", recipe->name);
       return {parse_yaml(std::string(recipe->text), file), file};
     }
-  return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
+  const std::string text = read_pipe_or_file(path, kMostRunFileBytes);
+  Tree tree = parse_yaml(text, source);
+  // The run.yaml of a run directory may be of an earlier version, which a resume must still read.
+  if (text.starts_with(kRunFileMark)) tree = with_present_names(std::move(tree));
+  return {std::move(tree), source};
 }
 
 config::RunConfig load_run(const Path& path, std::span<const std::string> overrides) {

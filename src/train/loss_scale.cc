@@ -50,8 +50,8 @@ bool LossScale::update(bool finite) {
   if (--patience_ > 0) return true;
   patience_ = 1;  // until a window has passed, each overflow halves the scale
   // The scale is at its minimum: a step that overflows now would overflow forever.
-  if (scale_ <= rule_.least) return false;
-  scale_ = std::max(scale_ / kFactor, rule_.least);
+  if (scale_ <= rule_.min) return false;
+  scale_ = std::max(scale_ / kFactor, rule_.min);
   return true;
 }
 

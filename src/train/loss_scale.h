@@ -17,11 +17,11 @@ class LossScale {
 
   double scale() const { return scale_; }
   int64_t skipped() const { return skipped_; }  // number of skipped steps of the run
-  double least() const { return rule_.least; }  // the smallest scale
+  double min() const { return rule_.min; }      // the smallest scale
 
   // Adjusts the scale after a step with a finite loss. `finite`: its gradients are finite. Returns
   // false if the step overflowed at the smallest scale, so that no scale can help. At most
-  // hysteresis + log2(initial / least) consecutive steps can overflow before that.
+  // hysteresis + log2(initial / min) consecutive steps can overflow before that.
   bool update(bool finite);
 
   // Return and read the state for a checkpoint. A member that is missing there keeps its value.

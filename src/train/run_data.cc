@@ -54,7 +54,7 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
     spec.stages.push_back({stage.from_tokens, blend_of(stage.train)});
   }
   spec.size_exponent = config.data.size_exponent;
-  spec.documents_apart = config.data.documents_apart;
+  spec.intra_document_masking = config.data.intra_document_masking;
   spec.split = config.data.split;
   spec.sequence_length = config.data.sequence_length;
   spec.seed = config.run.seed;
@@ -82,7 +82,7 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config) {
   spec.sequence_length = config.data.sequence_length;
   spec.seed = config.run.seed;
   spec.long_examples = config.data.long_examples;
-  spec.documents_apart = config.data.documents_apart;
+  spec.intra_document_masking = config.data.intra_document_masking;
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }

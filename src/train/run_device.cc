@@ -76,11 +76,11 @@ std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t 
 // FP8 GEMMs need the tensor cores of Ada (sm_89) or later.
 void require_card_for(const config::RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
-  if (config.compiler.products == compile::ProductType::kFp8 &&
+  if (config.compiler.gemm_dtype == compile::GemmDType::kFp8 &&
       card.architecture < kFirstOfEightBits)
     throw Error(
-        "compiler.products = fp8 needs a GPU with sm_{} or later, but {} has sm_{}. Set "
-        "compiler.products=stored.",
+        "compiler.gemm_dtype = fp8 needs a GPU with sm_{} or later, but {} has sm_{}. Set "
+        "compiler.gemm_dtype=compute.",
         kFirstOfEightBits, card.model, card.architecture);
 }
 

@@ -70,6 +70,9 @@ class RunFolder {
 
 // ---- The resolved configuration in the run directory.
 
+// The start of the first line of such a file.
+inline constexpr std::string_view kRunFileMark = "# The whole configuration as it ran, tessera ";
+
 // Writes the configuration to run.yaml in the run directory and returns the path. A user's file is
 // never overwritten: if run.yaml is the given run file (config.source), or was not written by this
 // function, the configuration is written to run.resolved.yaml instead. Throws Error if it cannot be

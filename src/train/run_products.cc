@@ -20,18 +20,28 @@ void prepare_products(runtime::PreparedKernels& kernels, const config::RunConfig
     compile::compile_stages(config::compile_request(config, purpose), kernels.target());
 }
 
+// Returns the file of the selection. One that an earlier version stored as products.txt gets its
+// present name, so that a resumed run has the same bits.
+Path selection_file(const Path& directory) {
+  const Path file = directory / "kernel_selection.txt", old = directory / "products.txt";
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && std::filesystem::exists(old, error))
+    std::filesystem::rename(old, file, error);
+  return file;
+}
+
 }  // namespace
 
 void share_products(runtime::PreparedKernels& kernels, const config::RunConfig& config,
                     comm::World& world, const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
   kernels::GpuBackend* const gpu = kernels.backend().gpu();
-  if (gpu == nullptr || config.run.products == config::ProductChoosing::kProposed) return;
+  if (gpu == nullptr || config.run.kernel_selection == config::KernelSelection::kHeuristic) return;
   gpu->choose_attention(say);
   kernels::ProductChoices& choices = gpu->choices();
   std::string text;
   if (world.rank() == 0) {
-    const Path file = Path(config.run.directory) / "products.txt";
+    const Path file = selection_file(config.run.directory);
     if (std::filesystem::exists(file))
       for (const std::string& fault : choices.read(read_file(file), file.string())) say(fault);
     const int64_t known = choices.size();

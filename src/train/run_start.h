@@ -50,7 +50,7 @@ class RunStart {
 
   // Does everything that does not depend on the starting point: resolves the device and sizes,
   // opens the data, compiles and allocates. In the run directory it writes only log.txt and, on a
-  // GPU, products.txt.
+  // GPU, kernel_selection.txt.
   void prepare();
   // Initializes or loads the weights, sets the position in the data and opens the files of the run.
   void start();

@@ -77,8 +77,8 @@ std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
       !std::isfinite(r.loss) ? fmt::format("the loss is {}", without_nan_sign(r.loss))
       : scales_              ? fmt::format(
                                    "the gradient is not finite even at the lowest loss scale "
-                                                "(loss_scale.least = {:g})",
-                                   scale_.least())
+                                                "(loss_scale.min = {:g})",
+                                   scale_.min())
                 : "the gradient is not finite";
   return fmt::format(
       "{} {} step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "

@@ -28,8 +28,8 @@ constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 
 // Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
 size_t program_of(const config::BatchSection& b, int64_t step) {
-  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
-  return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+  const int64_t stage = b.warmup_sizes.empty() ? 0 : (step - 1) / b.warmup_steps_per_size;
+  return stage < std::ssize(b.warmup_sizes) ? kRamp + stage : kTrain;
 }
 
 // Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts.
@@ -77,7 +77,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const int64_t batch : config.batch.ramp) {
+  for (const int64_t batch : config.batch.warmup_sizes) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
     programs.push_back(compile::compile(request, target));
   }

@@ -54,8 +54,8 @@ TEST_F(Defects, A1_TrainWithTheBestLayoutAndFrozenWeights) {
 
 // data × micro divides every batch of the ramp.
 TEST_F(Defects, A1_TheBestLayoutTakesTheRamp) {
-  for (const char* ramp :
-       {"batch.ramp=[2] batch.ramp_steps=1", "batch.ramp=[6,3] batch.ramp_steps=2"})
+  for (const char* ramp : {"batch.warmup_sizes=[2] batch.warmup_steps_per_size=1",
+                           "batch.warmup_sizes=[6,3] batch.warmup_steps_per_size=2"})
     expect_success(
         fmt::format("train run.yaml checkpoint.resume=never schedule.steps=1 batch.micro=1 "
                     "batch.global=12 layout.search=true layout.cluster={} {}",
@@ -96,7 +96,7 @@ TEST_F(Defects, B12_PlanLeavesHeadroom) {
 
 TEST_F(Defects, C_PlansOfSmallModelsHaveUnits) {
   const ProgramResult r = expect_success(
-      fmt::format("plan run.yaml compiler.products=fp8 precision=bf16 --cluster {}", cluster_));
+      fmt::format("plan run.yaml compiler.gemm_dtype=fp8 precision=bf16 --cluster {}", cluster_));
   for (const char* wrong : {"0.0 TFLOP", "0.0 hours", "B parameters", "weights 0.0", "0.0 % of"})
     EXPECT_EQ(r.out.find(wrong), std::string::npos) << wrong << "\n" << r.out;
   EXPECT_NE(r.out.find("of the 16-bit peak"), std::string::npos) << r.out;
@@ -148,8 +148,10 @@ TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
 
 TEST_F(Defects, A3_VerifyAgreesOnARampOfBatches) {
   for (const char* layout : {"layout.data=2", "layout.pipeline=2 layout.zero=3"}) {
-    const ProgramResult r = expect_success(fmt::format(
-        "verify run.yaml --steps 3 batch.ramp=[2,4] batch.ramp_steps=1 batch.global=6 {}", layout));
+    const ProgramResult r =
+        expect_success(fmt::format("verify run.yaml --steps 3 batch.warmup_sizes=[2,4] "
+                                   "batch.warmup_steps_per_size=1 batch.global=6 {}",
+                                   layout));
     EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
   }
 }

@@ -113,7 +113,7 @@ TEST_F(Defects, M2_LossScalesOutOfRangeAreRefused) {
 TEST_F(Defects, M2_OverflowAtEveryScaleEndsTheRun) {
   expect(3,
          "train n.yaml precision=fp16 schedule.steps=60 loss_scale.initial=4294967296 "
-         "loss_scale.least=1073741824 loss_scale.hysteresis=1",
+         "loss_scale.min=1073741824 loss_scale.hysteresis=1",
          {"the gradient is not finite even at the lowest loss scale", "at step 3"});
 }
 

@@ -44,7 +44,7 @@ class Defects : public ProgramFolder {
   }
 
   static constexpr const char* kModel =
-      " model.family=llama model.rotary_share=1 model.layers=2 model.hidden=64 model.heads=4 "
+      " model.family=llama model.rotary_pct=1 model.layers=2 model.hidden=64 model.heads=4 "
       "";
 
   std::string good(const std::string& arguments) const {
@@ -113,13 +113,15 @@ TEST_F(Defects, B8_PackedInstructionsDoNotSeeEachOther) {
     before = static_cast<int>(document);
   }
   EXPECT_EQ(zeros, static_cast<int>(examples));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {}", kModel)), "documents_apart: true"));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {} data.documents_apart=false", kModel)),
-                  "documents_apart: false"));
-  EXPECT_TRUE(has(good("config print run.yaml"), "documents_apart: false"));
-  good(fmt::format("train sft.yaml {} data.documents_apart=false schedule.steps=1", kModel));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {}", kModel)), "intra_document_masking: true"));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {} data.intra_document_masking=false", kModel)),
+          "intra_document_masking: false"));
+  EXPECT_TRUE(has(good("config print run.yaml"), "intra_document_masking: false"));
+  good(fmt::format("train sft.yaml {} data.intra_document_masking=false schedule.steps=1", kModel));
   fails(fmt::format("train sft.yaml {}", kModel),
-        {"data.documents_apart was false, is now true", "undo the change"});
+        {"data.intra_document_masking was false, is now true", "undo the change"});
 }
 
 TEST_F(Defects, B1_CountsOfInstructionsAreTold) {
@@ -147,7 +149,7 @@ TEST_F(Defects, B1_CountsOfInstructionsAreTold) {
 }
 
 TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
-  good("train run.yaml model.rotary_base=500000 schedule.steps=1 run.directory=base");
+  good("train run.yaml model.rope_theta=500000 schedule.steps=1 run.directory=base");
   put("tune.yaml",
       "data: { train: [d], sequence_length: 32 }\n"
       "batch: { global: 4, micro: 2 }\n"
@@ -156,7 +158,7 @@ TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
       "run: { directory: tuned, seed: 1, threads: 1 }\n");
   const std::string shown = good("train tune.yaml run.stop_after_steps=1");
   EXPECT_FALSE(has(shown, "changed")) << shown;
-  EXPECT_TRUE(has(get("tuned/run.yaml"), "rotary_base: 500000"));
+  EXPECT_TRUE(has(get("tuned/run.yaml"), "rope_theta: 500000"));
   EXPECT_TRUE(has(get("tuned/run.yaml"), "context: 64"));
   // It resumes although the checkpoint that it started from no longer exists.
   std::filesystem::rename(folder_ / "base", folder_ / "moved");
@@ -207,21 +209,21 @@ TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
 }
 
 TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
-  good("train run.yaml model.rotary_base=500000 schedule.steps=1 run.directory=base");
+  good("train run.yaml model.rope_theta=500000 schedule.steps=1 run.directory=base");
   const std::string again = "train run.yaml checkpoint.from=base run.directory=";
-  fails(again + "a", {"model.rotary_base is 500000.0 there, 10000.0 in this run",
+  fails(again + "a", {"model.rope_theta is 500000.0 there, 10000.0 in this run",
                       "checkpoint.allow_changes=true"});
-  fails(again + "b model.rotary_base=500000 model.norm_epsilon=1e-6",
+  fails(again + "b model.rope_theta=500000 model.norm_epsilon=1e-6",
         {"model.norm_epsilon is 1e-05 there, 1e-06 in this run"});
-  fails(again + "c model.rotary_base=500000 model.heads=8",
+  fails(again + "c model.rope_theta=500000 model.heads=8",
         {"model.heads is 4 there, 8 in this run"});
-  fails(again + "d model.rotary_base=500000 model.layers=1", {"model.layers is 2 there, 1 in"});
+  fails(again + "d model.rope_theta=500000 model.layers=1", {"model.layers is 2 there, 1 in"});
   // Before memory is planned, which would be too much.
-  fails(again + "g model.rotary_base=500000 model.hidden=65536 model.layers=512",
+  fails(again + "g model.rope_theta=500000 model.hidden=65536 model.layers=512",
         {"model.hidden is 64 there, 65536 in this run"});
   const std::string told = good(again + "e checkpoint.allow_changes=true");
-  EXPECT_TRUE(has(told, "changed   model.rotary_base: 500000.0 → 10000.0")) << told;
-  good(again + "f model.rotary_base=500000");
+  EXPECT_TRUE(has(told, "changed   model.rope_theta: 500000.0 → 10000.0")) << told;
+  good(again + "f model.rope_theta=500000");
 }
 
 TEST_F(Defects, B2_TheModelSectionIsShown) {
@@ -399,7 +401,7 @@ TEST_F(Defects, C_EvalTakesTheLengthOfTheRun) {
 TEST_F(Defects, EvalKeepsDocumentsApartAsTheRunDid) {
   good("data build --tokenizer t.json --split lines --out lines a.txt");
   for (const char* keys :
-       {"run.directory=apart data.documents_apart=true", "run.directory=plain"}) {
+       {"run.directory=apart data.intra_document_masking=true", "run.directory=plain"}) {
     SCOPED_TRACE(keys);
     good(
         fmt::format("train run.yaml precision=fp32 data.train=[lines] data.validation=[lines] "
@@ -445,7 +447,7 @@ TEST_F(Defects, C_ATaskIsNamed) {
 
 TEST_F(Defects, C_ProposalsForLittleMemory) {
   const std::string keys =
-      "train run.yaml model.family=llama model.rotary_share=1 model.layers=16 model.hidden=512 "
+      "train run.yaml model.family=llama model.rotary_pct=1 model.layers=16 model.hidden=512 "
       "model.heads=8 batch.global=64 batch.micro=1 precision=fp32 layout.recompute=full";
   const ProgramResult r = run(keys, "ulimit -d 800000;");
   EXPECT_EQ(r.code, 1);

@@ -81,8 +81,11 @@ TEST_F(Program, AWrongWorldIsOne) {
   const Result unknown = run("config print " + path);
   EXPECT_EQ(unknown.code, 1);
   EXPECT_EQ(unknown.err, "tessera: " + path +
-                             ":4:5: unknown key 'optimiser.lr'. Did you mean "
-                             "'optimizer.learning_rate'?\n");
+                             ":4:5: unknown key 'optimiser.lr' (Megatron-LM, DeepSpeed, "
+                             "torchtitan): use optimizer.learning_rate\n");
+  const std::string near = file("near.yaml", std::string(kRun) + "optimiser:\n    eta: 1\n");
+  EXPECT_NE(run("config print " + near).err.find("near.yaml:4:5: unknown key 'optimiser.eta'. "),
+            std::string::npos);
   EXPECT_EQ(unknown.out, "");
 }
 

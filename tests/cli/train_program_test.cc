@@ -80,7 +80,7 @@ TEST_F(TrainProgram, WhatStandsAroundTextsGoesThroughTraining) {
     done(fmt::format("tokenizer train --kind {} --vocabulary 300 --out p.model a.txt", kind));
     done("data build --tokenizer p.model --out p a.txt");
     const std::string train =
-        "train run.yaml model.family=llama model.rotary_share=1 model.vocabulary=0 "
+        "train run.yaml model.family=llama model.rotary_pct=1 model.vocabulary=0 "
         "data.tokenizer=p.model data.train=[p] schedule.steps=1 ";
     done(train);
     done("checkpoint export run --to hf");
@@ -183,10 +183,10 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
 TEST_F(TrainProgram, AnotherBaseModelIsToldWhereItIsAllowed) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1 run.directory=base").code, 0);
   const ProgramResult r =
-      run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rotary_base=500000 "
+      run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rope_theta=500000 "
           "model.layers=1 checkpoint.allow_changes=true");
   EXPECT_EQ(r.code, 0) << r.err;
-  for (const char* told : {"model.rotary_base: 10000.0 → 500000.0", "model.layers: 2 → 1"})
+  for (const char* told : {"model.rope_theta: 10000.0 → 500000.0", "model.layers: 2 → 1"})
     EXPECT_NE(r.out.find(told), std::string::npos) << r.out;
 }
 

@@ -7,7 +7,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kTune =
-    "tune run.yaml --at-once 2 --knob batch.micro=1,2 --knob layout.recompute=none,full ";
+    "tune run.yaml --parallel 2 --knob batch.micro=1,2 --knob layout.recompute=none,full ";
 
 class TuneProgram : public ProgramFolder {
  protected:
@@ -136,7 +136,7 @@ TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
 TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {"--trials 0", "expected 1 or more"},
-      {"--at-once -2", "expected 1 or more"},
+      {"--parallel -2", "expected 1 or more"},
       {"--steps 1", "expected 2 or more"},
       {"--limit 0", "expected more than 0 seconds"},
       {"--perturb 0.3", "requires --simulate"},

@@ -65,7 +65,7 @@ start() {  # CASE key=value…
   rm -rf "$base/run"
   # shellcheck disable=SC2086
   "$tessera" launch "$base/run.yaml" -n 4 --hosts "$hosts_folder/hosts" --address "$hosts_net.1" \
-    --more "$hosts_mpi" --program "$here/wrong_rank.sh $case $base $tessera train" "$@" \
+    --launcher-args "$hosts_mpi" --program "$here/wrong_rank.sh $case $base $tessera train" "$@" \
     >"$base/out" 2>"$base/err" &
   launch=$!
 }

@@ -210,7 +210,7 @@ bool adds_to_gradient(const Program& p, const Op& op) {
 TEST(InnerQueues, AccumulationsOfWeightGradientsStayWhole) {
   CompileRequest r = overlapped_request(model::Family::kLlama);
   r.sequences = 2;
-  r.options.accumulate = AccumulateKind::kApart;
+  r.options.fuse_grad_accumulation = false;
   Program p = compile(r, target());
   EXPECT_EQ(tessera::verify(p), std::vector<std::string>());
   int64_t as_long = 0, rejected = 0;

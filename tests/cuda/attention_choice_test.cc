@@ -238,7 +238,7 @@ class AttentionRuns : public AttentionChoosing {
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
     return curve;
   }
-  Path file() const { return folder_.path() / "products.txt"; }
+  Path file() const { return folder_.path() / "kernel_selection.txt"; }
 
   checkpoint::TemporaryFolder folder_;
   config::RunConfig config_;
@@ -270,16 +270,16 @@ TEST_F(AttentionRuns, WithoutTheLibraryGoOn) {
 }
 
 TEST_F(AttentionRuns, ProposedAndF32AskForNothing) {
-  config_.run.products = config::ProductChoosing::kProposed;
+  config_.run.kernel_selection = config::KernelSelection::kHeuristic;
   train();
-  config_.run.products = config::ProductChoosing::kMeasured;
+  config_.run.kernel_selection = config::KernelSelection::kAutotune;
   config_.precision = compile::Precision::kFp32;
   train();
   EXPECT_EQ(dnn_conduct.runs, 0);
 }
 
 TEST_F(AttentionRuns, DocumentsToo) {
-  config_.data.documents_apart = true;
+  config_.data.intra_document_masking = true;
   train::expect_same(train(), train::run(config_, 3), 2e-3);
   EXPECT_NE(read_file(file()).find("documents"), std::string::npos);
 }

@@ -33,7 +33,7 @@ class CudaProducts : public testing::OnGpu {
                           [&](const std::string& line) { said.push_back(line); });
     return kernels->backend().gpu()->choices().text();
   }
-  Path file() const { return folder_.path() / "products.txt"; }
+  Path file() const { return folder_.path() / "kernel_selection.txt"; }
 
   checkpoint::TemporaryFolder folder_;
   config::RunConfig config_;
@@ -48,6 +48,18 @@ TEST_F(CudaProducts, AreMeasuredOnce) {
   EXPECT_EQ(start(said), first);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
+}
+
+// As an earlier version named the file.
+TEST_F(CudaProducts, AnOldFileIsReadAndRenamed) {
+  std::vector<std::string> said;
+  const std::string first = start(said);
+  std::filesystem::rename(file(), folder_.path() / "products.txt");
+  EXPECT_EQ(start(said), first);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
+  EXPECT_EQ(read_file(file()), first);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "products.txt"));
 }
 
 TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
@@ -75,7 +87,7 @@ TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
   write_file(file(), damaged);
   const std::string again = start(said);
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_TRUE(said[0].find("products.txt:3") != std::string::npos) << said[0];
+  EXPECT_TRUE(said[0].find("kernel_selection.txt:3") != std::string::npos) << said[0];
   EXPECT_TRUE(said[1].starts_with("autotune  1 kernels measured")) << said[1];
   EXPECT_EQ(std::count(again.begin(), again.end(), '\n'),
             std::count(first.begin(), first.end(), '\n'));
@@ -83,7 +95,7 @@ TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
 }
 
 TEST_F(CudaProducts, ProposedOnesAreNotKept) {
-  config_.run.products = config::ProductChoosing::kProposed;
+  config_.run.kernel_selection = config::KernelSelection::kHeuristic;
   std::vector<std::string> said;
   start(said);
   EXPECT_TRUE(said.empty());

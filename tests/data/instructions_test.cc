@@ -66,12 +66,12 @@ TEST_F(InstructionsTest, RowsHoldWholeExamples) {
       "{\"prompt\":\"two?\",\"response\":\"2\"}\n"
       "{\"prompt\":\"x\",\"response\":\"yz\"}\n",
       32);
-  EXPECT_TRUE(s.documents_apart);  // unless they are to see each other (B8)
+  EXPECT_TRUE(s.intra_document_masking);  // unless they are to see each other (B8)
   for (const bool apart : {true, false}) rows_hold_whole_examples(s, apart);
 }
 
 void InstructionsTest::rows_hold_whole_examples(InstructionSpec s, bool apart) const {
-  s.documents_apart = apart;
+  s.intra_document_masking = apart;
   const InstructionData data(s, tokenizer_);
   ASSERT_EQ(data.rows(), 1);
   Row row(32);
@@ -174,7 +174,7 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
   s.long_examples = LongExamples::kSkip;
   EXPECT_EQ(InstructionData(s, tokenizer_).examples(), 1);
   EXPECT_EQ(InstructionData(s, tokenizer_).counts().skipped_long, 1);
-  s.long_examples = LongExamples::kCut;
+  s.long_examples = LongExamples::kTruncate;
   const InstructionData cut(s, tokenizer_);
   ASSERT_EQ(cut.examples(), 2);
   EXPECT_EQ(cut.ids(1).size(), 65u);

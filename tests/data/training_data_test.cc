@@ -110,7 +110,7 @@ TEST_F(TrainingDataTest, RowsKnowTheirDocuments) {
   }
   DatasetSpec spec{.datasets = {{dataset("d", documents), 1}}, .sequence_length = 16, .seed = 3};
   for (const bool apart : {false, true}) {
-    spec.documents_apart = apart;
+    spec.intra_document_masking = apart;
     TrainingData data(spec);
     for (int64_t s = 0; s < 50; ++s) {
       Row row(data);
@@ -136,7 +136,7 @@ TEST_F(TrainingDataTest, PackingLosesAndRepeatsNoToken) {
   const auto documents = different_documents(200);
   const std::string prefix = dataset("d", documents);
   DatasetSpec spec{.datasets = {{prefix, 1}}, .sequence_length = 16, .seed = 3};
-  spec.documents_apart = true;
+  spec.intra_document_masking = true;
   TrainingData data(spec);
   const int64_t samples = (data.tokens() - 1) / 16;
   for (const int64_t epoch : {0, 1}) {

@@ -71,7 +71,7 @@ TEST(Verify, CompiledProgramsAreRight) {
             r.layout.recompute = recompute;
             if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
             if (!fused) {
-              r.options.attention = compile::AttentionKind::kMaterialised;
+              r.options.attention = compile::AttentionKind::kUnfused;
               r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
               r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false;
             }
