@@ -285,7 +285,8 @@ TEST_F(Defects, B9_RecipesTrainInSmallAsDocumented) {
   const std::string recipes = TESSERA_SOURCE "/configs/recipes/";
   const std::string mine = " --small data.tokenizer=t.json data.train=[d] schedule.steps=1 ";
   const std::string hlat = good("train " + recipes + "hlat-7b.yaml" + mine);
-  EXPECT_TRUE(has(hlat, "note: --small: the recipe's validation data data/validation is not here"));
+  EXPECT_TRUE(
+      has(hlat, "note: --small: the recipe's validation data data/validation do not exist"));
   // d is one document.
   const std::string pythia = good("train " + recipes + "pythia-14m.yaml" + mine);
   EXPECT_TRUE(has(pythia, "leaves no document for validation")) << pythia;
