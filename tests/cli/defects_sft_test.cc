@@ -426,7 +426,7 @@ TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {
   put("bad.jsonl",
       "{\"text\":\"one\"}\n{\"text\":null}\n{\"text\": oh}\n{\"other\":1}\n{\"text\":\"two\"}\n");
   const std::string build = "data build --tokenizer t.json --out s bad.jsonl ";
-  fails(build, {"bad.jsonl:2:", "holds a null"});
+  fails(build, {"bad.jsonl:2:", "has the type null"});
   fails(build + "--skip-bad 2", {"bad.jsonl:4:", "bad line 3"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "s.idx"));
   const Tree t = json(build + "--skip-bad 3 --json");
