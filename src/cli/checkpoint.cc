@@ -2,6 +2,7 @@
 // compares and converts checkpoints. Everything that reads or writes files is in src/checkpoint.
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "base/config.h"
 #include "base/real.h"
@@ -84,6 +85,16 @@ void print_tensors(const checkpoint::CheckpointReader& reader) {
          t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
+// Returns nothing if a run that is in progress has removed the checkpoint since it was listed.
+std::optional<checkpoint::CheckpointReader> open_if_there(const Path& path) {
+  try {
+    return std::optional<checkpoint::CheckpointReader>(std::in_place, path);
+  } catch (const Error&) {
+    if (fs::exists(path / checkpoint::kIndexFile)) throw;
+    return std::nullopt;
+  }
+}
+
 // Lists checkpoints with their headers. One that cannot be read is listed with the reason, so that
 // a single damaged checkpoint does not hide the others.
 int list(Args args) {
@@ -97,22 +108,23 @@ int list(Args args) {
   if (!arguments.parse(args)) return 0;
   Tree all = Tree::list();
   for (const checkpoint::FoundCheckpoint& c : all_at(where)) {
+    const auto reader = c.broken.empty() ? open_if_there(c.path) : std::nullopt;
+    if (c.broken.empty() && !reader) continue;
     Tree t = as_tree(c);
     std::string about = c.broken;
-    if (c.broken.empty()) {
-      const checkpoint::CheckpointReader reader(c.path);
-      const checkpoint::CheckpointHeader& h = reader.header();
+    if (reader) {
+      const checkpoint::CheckpointHeader& h = reader->header();
       t.set("tokens", Tree(h.tokens));
       t.set("version", Tree(h.version));
       t.set("model", h.model);
       t.set("ranks", Tree(h.ranks));
-      t.set("tensors", Tree(std::ssize(reader.tensors())));
+      t.set("tensors", Tree(std::ssize(reader->tensors())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
-                          with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
+                          with_commas(h.tokens), mebibytes(c.bytes), reader->tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
     }
     if (!json) show("step {:>9}  {}\n", with_commas(c.step), about);
-    if (!json && tensors && c.broken.empty()) print_tensors(checkpoint::CheckpointReader(c.path));
+    if (!json && tensors && reader) print_tensors(*reader);
     all.push(std::move(t));
   }
   if (!json && all.as_list()->empty()) show("{}: no checkpoints\n", where);

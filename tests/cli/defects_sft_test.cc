@@ -287,7 +287,8 @@ TEST_F(Defects, B9_RecipesTrainInSmallAsDocumented) {
   const std::string recipes = TESSERA_SOURCE "/configs/recipes/";
   const std::string mine = " --small data.tokenizer=t.json data.train=[d] schedule.steps=1 ";
   const std::string hlat = good("train " + recipes + "hlat-7b.yaml" + mine);
-  EXPECT_TRUE(has(hlat, "note: --small: the recipe's validation data data/validation is not here"));
+  EXPECT_TRUE(
+      has(hlat, "note: --small: the recipe's validation data data/validation do not exist"));
   // d is one document.
   const std::string pythia = good("train " + recipes + "pythia-14m.yaml" + mine);
   EXPECT_TRUE(has(pythia, "leaves no document for validation")) << pythia;
@@ -427,7 +428,7 @@ TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {
   put("bad.jsonl",
       "{\"text\":\"one\"}\n{\"text\":null}\n{\"text\": oh}\n{\"other\":1}\n{\"text\":\"two\"}\n");
   const std::string build = "data build --tokenizer t.json --out s bad.jsonl ";
-  fails(build, {"bad.jsonl:2:", "holds a null"});
+  fails(build, {"bad.jsonl:2:", "has the type null"});
   fails(build + "--skip-bad 2", {"bad.jsonl:4:", "bad line 3"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "s.idx"));
   const Tree t = json(build + "--skip-bad 3 --json");

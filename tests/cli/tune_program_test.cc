@@ -119,7 +119,7 @@ TEST_F(TuneProgram, SimulatedTrialsNeedNoData) {
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2 --limit 0.2");
   EXPECT_EQ(r.code, 1);
-  EXPECT_NE(r.err.find("none of 2 trials ran"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("none of 2 trials succeeded"), std::string::npos) << r.err;
   ASSERT_EQ(trials().size(), 2u);
   for (const Tree& t : trials()) EXPECT_EQ(outcome(t), "time-out");
   EXPECT_FALSE(leftovers());

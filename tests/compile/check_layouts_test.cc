@@ -76,7 +76,7 @@ CompileRequest four_llama_layers(LayoutDraw& draw) {
 // D-B5: a receive that is started before earlier sends to the same stage waits for a rank that
 // waits for these sends, if transfers block each other.
 TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
-  LayoutDraw draw(1);
+  LayoutDraw draw(1, false, families_by_experts(false));
   CompileRequest r = four_llama_layers(draw);
   r.microbatches = 4;
   r.layout.pipeline = r.layout.interleave = 2;
@@ -91,7 +91,7 @@ TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
 
 // Nothing before the first layer is trained, and chunks stand between: no gradient travels there.
 TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
-  LayoutDraw draw(43);
+  LayoutDraw draw(43, false, families_by_experts(false));
   CompileRequest r = four_llama_layers(draw);
   r.frozen = {"embed.*"};
   r.layout.pipeline = 2;
@@ -109,7 +109,7 @@ TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
 
 // Two chunks of a stage may end at one cut, and each keeps its share of what it sent.
 TEST(CheckLayouts, ChunksWithoutLayersKeepWhatTheySend) {
-  LayoutDraw draw(46);
+  LayoutDraw draw(46, false, families_by_experts(false));
   CompileRequest r = four_llama_layers(draw);
   r.microbatches = 4;
   r.layout.tensor = r.layout.pipeline = 2;

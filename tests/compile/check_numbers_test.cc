@@ -407,7 +407,7 @@ class Wrong {
 TEST(CheckNumbers, ALabelOrAPartThatDiffersIsFound) {
   LayoutDraw draw(11);
   std::map<std::string, int> made;
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < 180; ++i) {
     const CompileRequest r = draw.request(8);
     SCOPED_TRACE(testing::text_of(r));
     const std::vector<Program> stages = compile_stages(r, Target());

@@ -247,7 +247,7 @@ class AttentionRuns : public AttentionChoosing {
 TEST_F(AttentionRuns, TrainAndResumeByTheirFile) {
   std::string log;
   const train::Curve first = train(&log);
-  EXPECT_NE(log.find("attention  2 of 2 shapes by cuDNN"), std::string::npos) << log;
+  EXPECT_NE(log.find("attention 2 of 2 shapes use cuDNN"), std::string::npos) << log;
   train::expect_same(first, train::run(config_, 3), 2e-3);
   const std::string text = read_file(file());
   EXPECT_NE(text.find("attention cuDNN 1 b=2 t=24 s=24 kv=2 g=2 d=8"), std::string::npos) << text;

@@ -90,7 +90,7 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
   EXPECT_TRUE(has(error("{\"query\":\n"), "d.jsonl:2:10: this is not JSON"));
   EXPECT_TRUE(has(error("[1]\n"), "d.jsonl:2: expected one JSON object"));
   EXPECT_TRUE(has(error("{\"query\":[\"x\",\"y\"],\"choices\":[\"a\"],\"gold\":0}\n"),
-                  "has 1 entries and 'query' 2"));
+                  "has 1 entries, but 'query' has 2"));
   EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\nfrom: x\n")); }),
                   "Did you mean 'form'"));
   EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }),
