@@ -23,9 +23,9 @@ struct Gpu {};
 struct Launch {
   Stream stream = {};         // only on a GPU
   void* workspace = nullptr;  // workspace_bytes() bytes
-  int threads = 1;            // CPU threads; workspace_bytes() was asked for this number
+  int threads = 1;            // CPU threads; the number given to workspace_bytes()
 
-  // An array in the workspace, that many bytes from its start.
+  // Returns an array in the workspace, `offset` bytes from its start.
   template <class T>
   T* room(int64_t offset = 0) const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);

@@ -1,6 +1,5 @@
-// Dropout on the CPU. The mask is a function of (key, sample, element), computed from Philox words,
-// so it is regenerated in the backward instead of stored; dropout_grad is for programs that do
-// store it.
+// Dropout on the CPU. The mask is a function of (key, sample, element), computed by Philox, so the
+// backward regenerates it; dropout_grad is for programs that store the mask.
 #include "kernels/dropout.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/dropout_simd.h"

@@ -1,6 +1,6 @@
-// Sums of activations, and column sums for the gradients of biases. Column sums go by blocks of
-// kBlockRows rows into partial rows, which are then added in the order of blocks: parallel over
-// rows, yet the bits do not depend on the number of threads.
+// Sums of activations, and column sums for the gradients of biases. Each block of kBlockRows rows
+// is summed into a partial row, and the partial rows are added in the order of blocks: this is
+// parallel over rows, but the bits do not depend on the number of threads.
 #include "kernels/sum.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum_simd.h"
