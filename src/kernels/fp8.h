@@ -18,7 +18,7 @@ enum class Fp8 : uint8_t { kNone, kE4M3, kE5M2 };
 
 struct Fp8Format {
   int mantissa = 0;        // bits
-  int least_exponent = 0;  // of normal numbers; subnormals have the same spacing
+  int least_exponent = 0;  // smallest exponent of normal numbers; subnormals have the same spacing
   float most = 0;          // the largest number
   int bias = 0;            // exponent bias of a code
 };

@@ -20,7 +20,7 @@ double square_product_s(DType type, const GpuBlas& blas, int64_t size,
   const GpuMatmul product(
       {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
-  const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
+  const DeviceBuffer memory("measuring GEMMs", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
   const GpuStream stream;
   for (std::byte* const operand : {at, at + bytes})
@@ -113,7 +113,7 @@ double GpuBackend::best_seconds(const std::function<void(Stream)>& work,
   }
 }
 
-// Increases the size while a GEMM takes little time and fits in free memory.
+// Increases the size as long as a GEMM is fast and fits in free memory.
 double GpuBackend::matrix_rate(DType type, const std::function<double()>& now_s) const {
   constexpr int64_t kLeast = 512, kMost = 4096, kWorkspace = 64 << 20;
   constexpr double kLong = 0.1;

@@ -78,7 +78,7 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
     *panel_stride = s.k * kColumns;
     return static_cast<const float*>(part.b) + offset;
   }
-  // Of a packed f16 or bf16 B, only this block is widened, so the packed copy needs two bytes per
+  // For a packed f16 or bf16 B, only this block is widened, so the packed copy needs two bytes per
   // element.
   for (int64_t j = 0; j < columns; j += kColumns) {
     const Source from = Source(part.b, s.b) + (offset + j * s.k);

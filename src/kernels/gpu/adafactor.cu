@@ -28,9 +28,9 @@ constexpr int64_t kMostBlocks = 132 * 16;
 
 constexpr int64_t kFactorBlocks = 132 * 4;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that sums squares
+constexpr int64_t kTile = kWarp * kGroup;  // columns per block of the sums of squares
 
-// A contiguous range of a flat gradient, and where it is in its weight.
+// A contiguous range of a flat gradient, and its position in the weight.
 struct FactorWork {
   Numbers gradient;
   int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch

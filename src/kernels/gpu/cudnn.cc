@@ -83,7 +83,7 @@ CudaDnn::CudaDnn() : handle_(std::make_unique<Handle>()) {
 CudaDnn::CudaDnn(std::string_view card, int architecture) : handle_(std::make_unique<Handle>()) {
   handle_->card = std::make_shared<fe::DeviceProperties>();
   handle_->architecture = architecture;
-  check(handle_->card->deserialize({card.begin(), card.end()}), "read the description of a card");
+  check(handle_->card->deserialize({card.begin(), card.end()}), "read the description of a GPU");
 }
 CudaDnn::~CudaDnn() = default;
 int64_t CudaDnn::version() const { return fe::detail::get_backend_version(); }
@@ -102,7 +102,7 @@ struct DnnAttention::Graph {
         .set_compute_data_type(fe::DataType_t::FLOAT);
     if (dnn.card) graph.set_device_properties(dnn.card).set_sm_version(dnn.architecture);
     shape.gradient ? add_gradient(shape) : add_forward(shape);
-    check(graph.validate(), "take this shape of attention");
+    check(graph.validate(), "compute attention of this shape");
     check(dnn.native ? graph.build_operation_graph(dnn.native) : graph.build_operation_graph(),
           "build the attention graph");
     check(graph.create_execution_plans({fe::HeurMode_t::A}), "plan attention");

@@ -80,9 +80,10 @@ class DnnAttention {
 // run is samples. Fewer groups per run need less workspace.
 struct DnnParts {
   AttentionShape shape;
-  int64_t samples = 1, kv = 1;  // of a run; divisors of the shape's
+  int64_t samples = 1, kv = 1;  // per run; divisors of b and kv of the shape
 
-  // As many as a run can have of all samples; of all groups, or of the next fewer ones.
+  // Returns the parts with the largest runs: all groups, and all samples if heads have a common
+  // stride, else one.
   static DnnParts whole(const AttentionShape& shape);
   // Returns smaller parts, for a workspace that is smaller by about this factor; at least one
   // sample and one group per run.
