@@ -17,7 +17,7 @@ namespace {
 
 // The rows and columns that one processor computes at once, and the share of the rate of large
 // tiles that it reaches: smaller tiles read more bytes per operation. The sizes are those of cuBLAS
-// and CUTLASS; the shares are rounded from measurements on A100 (CUTLASS profiler) and are not
+// and CUTLASS; the shares have the magnitude of measurements on A100 (CUTLASS profiler) and are not
 // fitted.
 struct Tile {
   int64_t rows, columns;
@@ -203,7 +203,7 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
     case Work::kHostCopy:
       return host_copy_s(cost.moved_bytes, d);
   }
-  CHECK(false, "{} is work {}", op.origin, static_cast<int>(cost.work));
+  CHECK(false, "{}: unknown kind of work {}", op.origin, static_cast<int>(cost.work));
 }
 
 double host_copy_s(double bytes, const DeviceFigures& d) {

@@ -5,7 +5,7 @@
 //   b_c, b'_c     its backward; b' for the micro-batch that writes the gradient sums
 //   w_c, w'_c     the weight-gradient part of a split backward
 //   h_c           the part of b_c that needs no gradient: recomputation of the chunk's last layer
-//   e_s, e'_s     the smallest message from stage s to the next, to the last
+//   e_s, e'_s     the smallest message from stage s to the next, to the previous
 //   G_s           the earliest time at which stage s has the weights of its first forward
 //   X_s           all gathers and reductions of single micro-batches (ZeRO 2 and 3) on stage s
 //   Y_s           its updates

@@ -226,7 +226,7 @@ int64_t CandidateView::bytes_by_formula() const {
   shape.stages = stages();
   shape.interleave = candidate->layout.interleave;
   shape.microbatches = microbatches;
-  // Greedy schedules may have fewer in flight if chunks differ.
+  // Greedy schedules may have fewer micro-batches in flight if chunks differ.
   const bool greedy = shape.schedule == compile::PipelineSchedule::kZeroBubble;
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {

@@ -50,8 +50,8 @@ double share_of(int size, int knobs) {
 
 std::vector<std::vector<double>> shapley(const Space& space, const std::vector<double>& values) {
   const size_t knobs = space.knobs.size();
-  CHECK(knobs <= kMostShapleyKnobs, "{} knobs", knobs);
-  CHECK(values.size() == space.points.size(), "{} values", values.size());
+  CHECK(knobs <= kMostShapleyKnobs, "too many knobs: {}", knobs);
+  CHECK(values.size() == space.points.size(), "{} values, expected one per point", values.size());
   std::vector<std::vector<double>> shares(values.size(), std::vector<double>(knobs, 0));
   std::vector<std::vector<double>> worths;
   for (unsigned s = 0; s < 1U << knobs; ++s) worths.push_back(worth(space, values, s));

@@ -86,7 +86,8 @@ Surrogate::Surrogate(const Distances& distances, Kernel kernel, std::vector<Poin
     covariances(i, i) += kernel_.noise;
   }
   const Eigen::LLT<Matrix> cholesky(covariances);  // reads the lower half
-  CHECK(n == 0 || cholesky.info() == Eigen::Success, "covariance of {} points", n);
+  CHECK(n == 0 || cholesky.info() == Eigen::Success,
+        "covariance of {} points is not positive definite", n);
   const Eigen::Map<const Vector> y(residuals.data(), n);
   const Vector weight = cholesky.solve(y);
   const Matrix root = cholesky.matrixL();

@@ -32,7 +32,8 @@ Tuner::Tuner(Space space, std::vector<PriorBelief> prior, const TunerOptions& op
       prior_(std::move(prior)),
       options_(options),
       taken_(space_.points.size(), false) {
-  CHECK(prior_.empty() || prior_.size() == space_.points.size(), "{} priors", prior_.size());
+  CHECK(prior_.empty() || prior_.size() == space_.points.size(),
+        "{} priors, expected one per point or none", prior_.size());
   kernel_.length.assign(space_.knobs.size(), 0.5);
 }
 
@@ -44,7 +45,7 @@ double Tuner::prior_of(size_t point) const {
 double Tuner::odds_of(size_t point) const { return prior_.empty() ? 1 : prior_[point].log_odds; }
 
 void Tuner::tell(size_t point, const TrialResult& result) {
-  CHECK(point < space_.points.size(), "point {} of {}", point, space_.points.size());
+  CHECK(point < space_.points.size(), "point {} is outside [0, {})", point, space_.points.size());
   told_.push_back({point, result});
   taken_[point] = true;
   std::erase(running_, point);

@@ -43,7 +43,7 @@ HWY_INLINE ValueAndSlope GeluTanh(V u) {
   const V u2 = hn::Min(hn::Set(f, 1e4f), hn::Mul(u, u));  // avoids 0 * infinity
   const V z2 = hn::Mul(hn::Mul(root, u), hn::MulAdd(u2, hn::Set(f, 0.044715f), one));
   const V e = Exp(f, hn::Neg(z2));
-  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // rest = 1 - s, not cancelled
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // 1 - s without cancellation
   const V dz2 = hn::Mul(root, hn::MulAdd(u2, hn::Set(f, 3 * 0.044715f), one));
   const V y = hn::Mul(u, s);
   return {y, hn::MulAdd(hn::Mul(y, rest), dz2, s)};
@@ -53,7 +53,7 @@ HWY_INLINE ValueAndSlope GeluTanh(V u) {
 HWY_INLINE ValueAndSlope Silu(V u) {
   const F f;
   const V one = hn::Set(f, 1.0f), e = Exp(f, hn::Neg(u));
-  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // rest = 1 - s, not cancelled
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // 1 - s without cancellation
   const V y = hn::Mul(u, s);
   return {y, hn::MulAdd(y, rest, s)};
 }

@@ -185,7 +185,7 @@ void launch(Cpu, const Launch& l, const AdafactorArgs& a) {
   if (*a.numbers.skip != 0) return;
   const Update& u = a.update;
   const FactorNorms& norms = a.norms;
-  CHECK(!u.v, "adafactor keeps factors in place of a second moment");
+  CHECK(!u.v, "adafactor has factors instead of a second moment");
   const auto rms = [&](const double* squares) { return std::sqrt(*squares / norms.elements); };
   UpdateStep own = step_of(a.constants, a.numbers);
   if (norms.least_scale > 0)

@@ -30,12 +30,13 @@ struct RowOf {
         first(r.first),
         rows(table.shape[0]),
         total(r.total > 0 ? r.total : table.shape[0]) {
-    CHECK(id.dtype == DType::kI32 && table.shape.rank() == 2, "embedding of {} ids from {}",
+    CHECK(id.dtype == DType::kI32 && table.shape.rank() == 2, "embedding: ids {}, table {}",
           name_of(id.dtype), to_string(table.shape));
   }
   int64_t operator()(int64_t n) const {
     const int64_t id = ids[n];
-    CHECK(id >= 0 && id < total, "id {} at place {} of a table of {} rows", id, n, total);
+    CHECK(id >= 0 && id < total, "id {} at position {} is outside a table of {} rows", id, n,
+          total);
     return id >= first && id < first + rows ? id - first : -1;
   }
 };

@@ -11,7 +11,7 @@ namespace tessera::kernels {
 // Returns the dtype of a view and CHECKs that it is one that kernels widen to f32 when reading.
 inline DType number_type(const TensorView& v) {
   CHECK(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
-        "a kernel for f32, bf16 or f16 got {}", name_of(v.dtype));
+        "expected f32, bf16 or f16, got {}", name_of(v.dtype));
   return v.dtype;
 }
 

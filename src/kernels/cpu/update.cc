@@ -31,7 +31,7 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
   CHECK(u.gradient && fits(u.gradient) && fits(u.m) && fits(u.v) && fits(u.weights_low),
         "{}: {} weights, {} and {} moments, {} gradients", name, n, u.m.elements(), u.v.elements(),
         u.gradient.elements());
-  CHECK(s.step >= 1, "{} at step {}; the first is 1", name, s.step);
+  CHECK(s.step >= 1, "{}: step {}, expected at least 1", name, s.step);
   const auto sink = [](const TensorView& x) { return x ? Sink(x) : Sink(); };
   // With r = sqrt(1 - beta2^t), AdamW's step lr / (1 - beta1^t) m / (sqrt(v) / r + epsilon) equals
   // (r lr / (1 - beta1^t)) m / (sqrt(v) + r epsilon): the bias correction of v costs nothing per

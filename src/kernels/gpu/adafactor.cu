@@ -366,7 +366,7 @@ int64_t workspace_bytes(Gpu, const UpdateSquaresArgs& a, int) {
 }
 
 void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
-  require(aligned(args.gradient.data), "a gradient that is not aligned");
+  require(aligned(args.gradient.data), "the gradient is not aligned");
   const int64_t elements = args.stretch.end - args.stretch.begin;
   if (elements <= 0) return;
   const UpdateSquaresWork a = {work_of(args.gradient, args.stretch, args.numbers),
@@ -403,7 +403,7 @@ void launch(Gpu, const Launch& l, const AdafactorArgs& args) {
   a.least_scale = norms.least_scale;
   a.update_clip = norms.update_clip;
   for (const Numbers& x : {a.weights, a.m, a.weights_low, numbers(u.gradient)})
-    require(aligned(x.data), "an update of weights that are not aligned");
+    require(aligned(x.data), "the weights are not aligned");
   for (const UpdateRange& r : u.ranges) {
     a.of = work_of(u.gradient, {r.begin, r.end, r.element, scales.columns}, n);
     a.decay = r.decay;

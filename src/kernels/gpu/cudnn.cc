@@ -229,7 +229,7 @@ DnnAttention::~DnnAttention() = default;
 
 void DnnAttention::build(size_t plan) {
   guarded([&] {
-    check(graph_->graph.build_plan_at_index(plan), "make the code of " + plans_.at(plan));
+    check(graph_->graph.build_plan_at_index(plan), "generate the code of " + plans_.at(plan));
   });
 }
 

@@ -302,8 +302,7 @@ struct GpuMatmul::Plan {
     const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,
                              s.ldb, s.batch, s.stride_b);
     const int64_t z = extent(size_of(s.c), s.m, s.n, s.ldc, s.batch, s.stride_c);
-    const DeviceBuffer memory("measuring GEMMs",
-                              x + y + z + kWorkspaceBytes + kOperandAlignment);
+    const DeviceBuffer memory("measuring GEMMs", x + y + z + kWorkspaceBytes + kOperandAlignment);
     std::byte* const at = memory.data();
     const auto* const factors = reinterpret_cast<const float*>(at + x + y + z + kWorkspaceBytes);
     if (rounds()) set_factors(factors, factors);

@@ -154,7 +154,7 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   a.scale = n.scale;
   a.skip = n.skip;
   for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
-    require(aligned(x.data), "an update of weights that are not aligned");
+    require(aligned(x.data), "the weights are not aligned");
   for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
     a.spans = 0;
     while (a.spans < kMostSpans && first + a.spans < u.ranges.size()) {

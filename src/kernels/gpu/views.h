@@ -13,7 +13,7 @@ using View = const TensorView&;
 inline Numbers numbers(View v) {
   if (!v) return {};
   require(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
-          "a kernel for f32, bf16 or f16 got another type");
+          "expected f32, bf16 or f16, got another type");
   return {v.data, v.dtype};
 }
 
