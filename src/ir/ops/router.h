@@ -77,7 +77,8 @@ struct RouterLosses {
   bool operator==(const RouterLosses&) const = default;
 };
 
-// Adds the losses of all sequences and the relative load of the busiest expert to the report.
+// Adds the losses of all sequences, and the load of the busiest expert relative to the mean, to the
+// report.
 struct RouterLoss {
   static constexpr std::string_view kName = "router_loss";
   enum In { kLogits, kScores, kChoice, kLabels };
