@@ -61,7 +61,7 @@ enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention, kExperts 
 // its attribute `members` names. Each entry includes the ones before it.
 enum class MemberTables : uint8_t { kNothing, kRanges, kStretches, kFactors };
 
-// The part of a step that a plan reports an op's time under.
+// The part of a step to which a plan assigns the time of an op.
 enum class TimeGroup : uint8_t { kOther, kMatrix, kAttention, kOptimizer };
 
 // The effects of an op other than computing its outputs from its inputs.

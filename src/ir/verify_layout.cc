@@ -83,7 +83,7 @@ Findings verify_kind(const Program& p, FrameKindId id) {
   for (size_t i = 0; i < k.values.size(); ++i) {
     const Value& v = p[k.values[i]];
     if (v.frame != id)
-      findings.push_back(fmt::format("{}: {} is in another kind of frame", k.name, v.name));
+      findings.push_back(fmt::format("{}: {} is not in this kind of frame", k.name, v.name));
     if (v.offset < 0 || v.offset + v.bytes() > k.bytes)
       findings.push_back(fmt::format("{}: {} of {} bytes at {} does not fit in {} bytes", k.name,
                                      v.name, v.bytes(), v.offset, k.bytes));

@@ -26,7 +26,7 @@ void add_into(Op& op, DType type) {
   *into = type;
 }
 
-// Splits a GEMM that adds to a gradient sum: the GEMM alone, in the dtype of the weights, then the
+// Splits an op that adds to a gradient sum: the op alone, in the dtype of the weights, then the
 // addition.
 std::vector<Op> apart(Graph& g, Op product, DType type) {
   const ValueId sum = product.outputs[0], one = clone_value(g, sum, ".once");

@@ -22,13 +22,13 @@ GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   return axes;
 }
 
-// All weights that several blocks use are one group, whichever blocks these are.
+// Weights that several blocks use may share a group, whichever blocks these are.
 bool live_together(const WeightGroup& a, const WeightGroup& b) {
   const bool shared = a.blocks.size() > 1 && b.blocks.size() > 1;
   return (shared || a.blocks == b.blocks) && are_alike(a, b);
 }
 
-// A weight that several blocks use is in a group of its own, because its gradient is complete only
+// A weight that several blocks use is not in the group of one block: its gradient is complete only
 // when all of them have added to it. In a decoder's program (CompileRequest::encoded) some weights
 // are not read at all, but keep the offsets that the program of the encoder gives them
 // (Block::held).

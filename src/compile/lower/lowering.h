@@ -43,7 +43,7 @@ ValueId only(const Lowering& low, Role role);
 // groups.cc: groups of weights with one lifetime.
 void group_weights(Lowering& low);
 
-// weights.cc: buffers of weights, their flat copies, gradients.
+// weights.cc: buffers of weights, flat optimizer state, gradients.
 void weight_frames(Lowering& low);
 void gradient_frames(Lowering& low);
 FrameKindId flat_frame(Lowering& low, const WeightGroup& group, const std::string& suffix,

@@ -84,7 +84,8 @@ std::map<ValueId, std::vector<int32_t>> ops_by_value(const Segment& s) {
   return ops;
 }
 
-// Maps a value to the value whose bytes it uses. Walks backwards, so chains of in-place ops follow.
+// Maps a value to the value whose bytes it uses. Walks backwards, which resolves chains of in-place
+// ops.
 std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClocks& clocks) {
   const std::map<ValueId, std::vector<int32_t>> touching = ops_by_value(s);
   std::map<ValueId, ValueId> root;

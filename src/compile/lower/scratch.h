@@ -18,7 +18,7 @@ void find_op_waits(std::vector<Op>& ops, ValueSpan values);
 // segment. Two values share bytes only if queues and Op::after make every op that uses one of them
 // end before any op that uses the other starts, so it runs after find_op_waits. If an op may work
 // in place (OpRule::in_place) and all other ops that use its input come before it, output and input
-// share their bytes, even if the output is in a buffer.
+// share their bytes; the input may also use the bytes of an output in a buffer.
 void layout_scratch(Program& program, Segment& segment, int64_t alignment);
 
 }  // namespace tessera::compile

@@ -10,7 +10,7 @@
 
 namespace tessera::compile {
 
-using Taken = std::pair<int64_t, int64_t>;  // offset, and the first offset after it
+using Taken = std::pair<int64_t, int64_t>;  // offset, and where the next may begin
 
 // Equal address ranges are stored once: many lifetimes use the same range one after another, so
 // there are few ranges to compare with a lifetime.

@@ -19,8 +19,8 @@ struct HostCopy {
   SegmentId out = kNone, in = kNone;
 };
 
-// Adds host copies to the program on demand, once per kind, including those that earlier passes
-// have added.
+// Adds host copies to the program on demand, once per kind. Uses those that earlier passes have
+// added.
 class HostCopies {
  public:
   explicit HostCopies(Program& p);
@@ -36,7 +36,7 @@ class HostCopies {
   std::map<FrameKindId, HostCopy> copies_;
 };
 
-// Returns a call of one of the two segments, for the layer and micro-batch of the frame `of`.
+// Returns a call of one of the two segments, for the layer and micro-batch of the buffer `of`.
 Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames);
 
 }  // namespace tessera::compile

@@ -52,7 +52,7 @@ class Scheduler {
   const Context& context_;
   const StageShare& share_;
   StageBlocks own_;
-  std::vector<int64_t> saving_nothing_;  // layers, in rising order
+  std::vector<int64_t> saving_nothing_;  // layers, in ascending order
   CallList calls_;
   StageMessages messages_;
 };

@@ -41,7 +41,7 @@ struct ReduceScatter {
   enum In { kX };
   enum Out { kY };
   GroupRef over = {};
-  int64_t dim = kNone;                       // kNone: the one dimension of a flat frame
+  int64_t dim = kNone;                       // kNone: the one dimension of a flat buffer
   std::optional<DType> wire = std::nullopt;  // as in all_reduce, but the sum is f32
   int64_t pieces = 1, piece = 0;             // as in all_reduce, for each rank's shard
   static void fields(auto& self, auto&& visit) {

@@ -13,7 +13,7 @@ constexpr const char* enum_names(RouterScore) { return "softmax|sigmoid"; }
 // s = softmax(z) or sigmoid(z) of the logits z [E]. A token chooses the `chosen` experts with the
 // largest s + bias; among equal ones, those with the lowest numbers. The experts form `groups`
 // groups of consecutive numbers. Only experts of the `groups_chosen` groups with the largest sums
-// of their two largest s + bias can be chosen. Choices are in rising order, with
+// of their two largest s + bias can be chosen. Choices are in ascending order, with
 //   weight_j = scale · s_j                               without `renormalize`
 //   weight_j = scale · s_j / (Σ over the chosen + 1e-20) with it
 struct Route {
