@@ -1,5 +1,5 @@
-// Checks that nothing is written in vain: every written buffer is read before it is overwritten or
-// the step ends.
+// Checks that no write is useless: every written buffer is read before it is overwritten or the
+// step ends.
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/check/two_steps.h"
@@ -21,8 +21,8 @@ class Unread : private TwoSteps {
  private:
   struct Content {
     int64_t writer = kNone;  // the last position that wrote it in this step
-    bool read = true;        // since then
-    int64_t step = kNone;    // of the last access
+    bool read = true;        // true if it was read since then
+    int64_t step = kNone;    // the step of the last access
   };
 
   void run(int64_t x) {
@@ -33,7 +33,7 @@ class Unread : private TwoSteps {
       if (held.step != step_of(x)) held = {kNone, true, step_of(x)};
       const Access access = s.frames[i].access;
       if (access == Access::kWrite && !held.read)
-        say(x, fmt::format("{} overwrites {}, which {} wrote and nobody read", name(x),
+        say(x, fmt::format("{} overwrites {}, which {} wrote and no call read", name(x),
                            frame(c.frames[i]), name(held.writer)));
       if (access == Access::kRead || access == Access::kUpdate) held.read = true;
       if (access != Access::kWrite) used_[p_.frame(c.frames[i]).kind] = true;
@@ -54,7 +54,8 @@ class Unread : private TwoSteps {
     return read;
   }
 
-  // If any call reads a kind or adds to it, none of its buffers may end with unread contents.
+  // If any call reads buffers of a kind or adds to them, none of them may end the step with unread
+  // contents.
   void check_ends() {
     const IdVector<FrameKindId, bool> wanted = first_gradients_read();
     for (const FrameId f : p_.frames.ids()) {
@@ -69,7 +70,7 @@ class Unread : private TwoSteps {
 
   const Program& p_;
   IdVector<FrameId, Content> contents_;
-  IdVector<FrameKindId, bool> used_;  // true if a call reads a frame of this kind or adds to it
+  IdVector<FrameKindId, bool> used_;  // true if a call reads buffers of this kind or adds to them
 };
 
 }  // namespace
