@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
 
@@ -15,6 +17,10 @@ namespace tessera::cli {
 // load_hardware does.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
+
+// Sets what the configuration leaves to the machine (the precision, the sizes), and returns what
+// the libraries of the machine require. Call it before the run is compiled for a simulation.
+Target resolve_for(const plan::Hardware& hardware, config::RunConfig& config);
 
 // ---- The files of configs/ that the program contains, so that their names work in every
 // directory.

@@ -2,6 +2,7 @@
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
 //    "data_s":…,"tokens_per_s":…,"model_flops_per_s":…,"model_flops_share":…}  one line a step
+//    "resident_bytes":… after "data_s" where it is known
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"
@@ -32,13 +33,14 @@ struct LossScaleMetrics {
 };
 
 struct StepMetrics {
-  int64_t step = 0;          // from 1
-  int64_t tokens = 0;        // loss tokens since the start of the run, this step's included
-  double loss = 0;           // mean over the loss tokens of the global batch, natural logarithm
-  double grad_norm = 0;      // before clipping
-  double learning_rate = 0;  // that this step's update used
-  double step_s = 0;         // wall time of the step
-  double data_s = 0;         // of it, until the first rank had its batch
+  int64_t step = 0;            // from 1
+  int64_t tokens = 0;          // loss tokens since the start of the run, this step's included
+  double loss = 0;             // mean over the loss tokens of the global batch, natural logarithm
+  double grad_norm = 0;        // before clipping
+  double learning_rate = 0;    // that this step's update used
+  double step_s = 0;           // wall time of the step
+  double data_s = 0;           // of it, until the first rank had its batch
+  int64_t resident_bytes = 0;  // memory of rank 0's process after the step; 0: not known
   double tokens_per_s = 0;
   double model_flops_per_s = 0;  // of all ranks' shares the mean, by 6 N and attention
   double model_flops_share = 0;  // the same over the machine's measured matrix rate
