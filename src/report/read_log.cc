@@ -159,9 +159,24 @@ class LogReader {
     log_.starts.push_back({line.time, line.text, "", "", 0});
     log_.memory = {};
     has_parts_ = false;
+    own_events_ = log_.events.size();
+    while (own_events_ > 0 && is_of_start(own_events_ - 1, line)) --own_events_;
     restart_.reset();
     if (log_.starts.size() > 1) restart_ = add(EventKind::kRestart, line, "started at step 0");
-    set_anchor(line, 0);
+    begin_at(line, 0);
+  }
+
+  // Warnings of a start come before the line that begins it.
+  bool is_of_start(size_t event, const LogLine& line) const {
+    constexpr double kPrepares_s = 10;
+    return log_.events[event].kind == EventKind::kWarning &&
+           line.seconds - event_s_[event] < kPrepares_s;
+  }
+
+  // The events of this start so far happened before its first step.
+  void begin_at(const LogLine& line, int64_t step) {
+    for (size_t i = own_events_; i < log_.events.size(); ++i) log_.events[i].step = step;
+    set_anchor(line, step);
   }
 
   void read_of_start(const LogLine& line) {
@@ -195,22 +210,26 @@ class LogReader {
     const auto step = rest.starts_with("step ") ? count_at(rest.substr(5)) : std::nullopt;
     if (!step) return;
     log_.starts.back().resumed_step = *step;
-    set_anchor(line, *step);
     // The log begins with a resume if an older log was removed.
     if (!restart_) restart_ = add(EventKind::kRestart, line, "");
-    log_.events[*restart_].step = *step;
+    begin_at(line, *step);
     log_.events[*restart_].text = fmt::format("resumed at {}", rest);
   }
 
   // The line appears when the save ends, which may be after later steps.
   void add_checkpoint(const LogLine& line, int64_t step) {
-    log_.events.push_back({EventKind::kCheckpoint, step, line.time, line.text});
+    push({EventKind::kCheckpoint, step, line.time, line.text}, line);
     set_anchor(line, std::max(step, step_at(line.seconds)));
   }
 
   size_t add(EventKind kind, const LogLine& line, std::string_view text) {
-    log_.events.push_back({kind, step_at(line.seconds), line.time, std::string(text)});
+    push({kind, step_at(line.seconds), line.time, std::string(text)}, line);
     return log_.events.size() - 1;
+  }
+
+  void push(Event event, const LogLine& line) {
+    log_.events.push_back(std::move(event));
+    event_s_.push_back(line.seconds);
   }
 
   void set_anchor(const LogLine& line, int64_t step) {
@@ -236,9 +255,11 @@ class LogReader {
   const Steps& steps_;
   RunLog& log_;
   bool has_parts_ = false;
+  std::vector<double> event_s_;    // of log_.events
+  size_t own_events_ = 0;          // the first event of this start
   std::optional<size_t> restart_;  // the event of this start
   int64_t anchor_step_ = 0;
-  double anchor_s_ = 0;
+  double anchor_s_ = std::numeric_limits<double>::infinity();  // no step is known yet
 };
 
 }  // namespace
