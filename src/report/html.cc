@@ -18,9 +18,12 @@ std::string_view class_of(CellKind kind) {
       return " class=\"time\"";
     case CellKind::kText:
       return " class=\"wrap\"";
-    default:
+    case CellKind::kBar:
+      return " class=\"bar\"";
+    case CellKind::kPlain:
       return "";
   }
+  return "";
 }
 
 std::string text_of(const Tree* tree) {
@@ -33,28 +36,25 @@ std::string text_of(const Tree* tree) {
 std::string to_html(const Table& table) {
   std::string out = "<div class=\"scroll\"><table><thead><tr>";
   for (size_t c = 0; c < table.head.size(); ++c) {
-    const bool number = !table.rows.empty() && c < table.rows[0].size() &&
-                        table.rows[0][c].kind == CellKind::kNumber;
-    out += fmt::format("<th{}>{}</th>", number ? " class=\"n\"" : "", escaped(table.head[c]));
+    const bool has_kind = !table.rows.empty() && c < table.rows[0].size();
+    const CellKind kind = has_kind ? table.rows[0][c].kind : CellKind::kPlain;
+    out += fmt::format("<th{}>{}</th>", class_of(kind), escaped(table.head[c]));
   }
   out += "</tr></thead><tbody>";
   for (size_t r = 0; r < table.rows.size(); ++r) {
     out += r < table.classes.size() ? fmt::format("<tr class=\"{}\">", escaped(table.classes[r]))
                                     : "<tr>";
     for (const Cell& cell : table.rows[r])
-      out += cell.kind == CellKind::kHtml
-                 ? cell.text
-                 : fmt::format("<td{}>{}</td>", class_of(cell.kind), escaped(cell.text));
+      out += fmt::format("<td{}>{}</td>", class_of(cell.kind),
+                         cell.kind == CellKind::kBar ? cell.text : escaped(cell.text));
     out += "</tr>";
   }
   return out + "</tbody></table></div>";
 }
 
-Cell bar_cell(double share, std::string_view css_class) {
+Cell bar_cell(double share) {
   const double percent = 100 * std::clamp(std::isfinite(share) ? share : 0.0, 0.0, 1.0);
-  return {fmt::format("<td class=\"bar\"><i class=\"{}\" style=\"width:{:.1f}%\"></i></td>",
-                      css_class, percent),
-          CellKind::kHtml};
+  return {fmt::format("<i style=\"width:{:.1f}%\"></i>", percent), CellKind::kBar};
 }
 
 std::string mixture_table(const std::string& train, const std::string& stages, double tokens) {

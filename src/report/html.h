@@ -12,7 +12,7 @@ enum class CellKind : uint8_t {
   kNumber,  // aligned to the right
   kTime,    // not divided
   kText,    // divided anywhere, keeps its line ends
-  kHtml,    // the text is HTML already
+  kBar,     // made by bar_cell()
 };
 
 struct Cell {
@@ -29,7 +29,7 @@ struct Table {
 std::string to_html(const Table& table);
 
 // A horizontal bar of `share` (0 to 1) of the cell's width.
-Cell bar_cell(double share, std::string_view css_class = "");
+Cell bar_cell(double share);
 
 // The sources of a blend with their weights. `train` and `stages` are the values of data.train and
 // data.stages as JSON; `tokens`: trained so far, or NaN. Empty if there is no blend to show.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 
+#include "base/real.h"
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "report/page.h"
@@ -13,6 +14,7 @@ namespace tessera::report {
 namespace {
 
 constexpr size_t kMapPoints = 500;
+constexpr size_t kSmoothedSteps = 200;  // shorter series are shown as they are
 
 // Appends six significant digits, which is finer than a pixel.
 void append_number(std::string& out, double x) {
@@ -92,10 +94,9 @@ void append_series(std::string& out, const Steps& steps) {
     append_steps(out, "x", kept, steps.step);
     out += ',';
     append_values(out, "y", kept, values);
-    if (rule.smoothed) {
+    if (rule.smoothed && values.size() >= kSmoothedSteps) {
       out += ',';
-      const double window = std::max(1.0, static_cast<double>(values.size()) / 100);
-      append_values(out, "s", kept, smooth(values, window));
+      append_values(out, "s", kept, smooth(values, ratio(values.size(), 100)));
     }
     out += '}';
   }

@@ -128,18 +128,26 @@ std::string summary_section(std::span<const RunData> runs) {
 }
 
 std::string traffic_table(std::span<const RunData> runs) {
-  const std::vector<std::string> names = names_of(runs);
+  std::vector<std::string> axes;
+  for (const RunData& run : runs)
+    for (const auto& [axis, bytes] : run.traffic)
+      if (bytes > 0 && std::find(axes.begin(), axes.end(), axis) == axes.end())
+        axes.push_back(axis);
   Table table;
-  table.head = {"axis", "sent by all ranks"};
-  if (runs.size() > 1) table.head.insert(table.head.begin(), "run");
-  for (size_t r = 0; r < runs.size(); ++r)
-    for (const auto& [axis, bytes] : runs[r].traffic) {
-      if (bytes <= 0) continue;
-      std::vector<Cell> row = {{axis}, {amount_text(bytes) + "B", CellKind::kNumber}};
-      if (runs.size() > 1) row.insert(row.begin(), {names[r]});
-      table.rows.push_back(std::move(row));
+  table.head = {"axis"};
+  for (const std::string& name : names_of(runs))
+    table.head.push_back(runs.size() == 1 ? "sent by all ranks" : name);
+  for (const std::string& axis : axes) {
+    std::vector<Cell> row = {{axis}};
+    for (const RunData& run : runs) {
+      const auto at = std::find_if(run.traffic.begin(), run.traffic.end(),
+                                   [&axis](const auto& entry) { return entry.first == axis; });
+      row.push_back(
+          {at == run.traffic.end() ? "–" : amount_text(at->second) + "B", CellKind::kNumber});
     }
-  return table.rows.empty() ? "" : "<h3>Bytes sent</h3>" + to_html(table);
+    table.rows.push_back(std::move(row));
+  }
+  return table.rows.empty() ? "" : "<h3>Bytes sent by all ranks</h3>" + to_html(table);
 }
 
 std::string data_section(std::span<const RunData> runs) {

@@ -89,6 +89,7 @@ std::vector<OpRow> op_rows(const Trace* trace, const Planned* planned) {
     }
   if (planned)
     for (const auto& [op, seconds] : planned->parts) row(op).planned_s = seconds;
+  std::erase_if(rows, [](const OpRow& r) { return r.measured_s <= 0 && r.planned_s <= 0; });
   std::stable_sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) {
     return std::max(a.measured_s, a.planned_s) > std::max(b.measured_s, b.planned_s);
   });
@@ -171,9 +172,8 @@ std::string time_section(std::span<const RunData> runs, const std::optional<Plan
     if (trace) out += timeline(*trace);
     out += op_table(trace, own);
     if (own && !own->timeline_svg.empty())
-      out += fmt::format(
-          "<details><summary>The planned step</summary><div class=\"planned\">{}</div></details>",
-          own->timeline_svg);
+      out += fmt::format("<h3>The planned step</h3><div class=\"planned\">{}</div>",
+                         own->timeline_svg);
   }
   return out.empty()
              ? ""

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/real.h"
 #include "report/run_data.h"
 
 namespace tessera::report {
@@ -41,14 +42,14 @@ std::optional<LogLine> stamped(std::string_view line) {
       return std::nullopt;
   namespace chr = std::chrono;
   const chr::year_month_day date(chr::year(number_at(line, 0, 4)),
-                                 chr::month(static_cast<unsigned>(number_at(line, 5, 2))),
-                                 chr::day(static_cast<unsigned>(number_at(line, 8, 2))));
+                                 chr::month(number_at(line, 5, 2)),
+                                 chr::day(number_at(line, 8, 2)));
   if (!date.ok()) return std::nullopt;
-  const auto days = static_cast<double>(chr::sys_days(date).time_since_epoch().count());
+  const auto days = chr::sys_days(date).time_since_epoch().count();
   const int second_of_day =
       3600 * number_at(line, 11, 2) + 60 * number_at(line, 14, 2) + number_at(line, 17, 2);
   return LogLine{std::string(line.substr(0, 19)),
-                 86400 * days + second_of_day + 1e-3 * number_at(line, 20, 3),
+                 real_product(86400, days) + second_of_day + 1e-3 * number_at(line, 20, 3),
                  std::string(line.substr(kStamp))};
 }
 
@@ -242,10 +243,10 @@ class LogReader {
     double at = anchor_s_;
     int64_t step = anchor_step_;
     const auto first = std::upper_bound(steps_.step.begin(), steps_.step.end(), anchor_step_);
-    for (auto i = static_cast<size_t>(first - steps_.step.begin()); i < steps_.step.size(); ++i) {
+    for (size_t i = first - steps_.step.begin(); i < steps_.step.size(); ++i) {
       const double each = steps_.values[Column::kStepS][i];
       if (!std::isfinite(each)) break;
-      at += each * static_cast<double>(steps_.step[i] - step);
+      at += real_product(each, steps_.step[i] - step);
       if (at > seconds) break;
       step = steps_.step[i];
     }

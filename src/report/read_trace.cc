@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/real.h"
 #include "base/tree.h"
 #include "ir/names.h"
 #include "ir/op.h"
@@ -107,14 +108,17 @@ class TraceReader {
   // Throws Error for a record that is not one of a trace.
   void read(std::string_view record, const std::string& source) {
     const Tree tree = parse_json(record, source);
-    const auto rank = static_cast<int64_t>(number_of(tree.find("pid")));
+    const Tree* const process = tree.find("pid");
+    const auto* const rank = process ? std::get_if<int64_t>(&process->value) : nullptr;
     if (text_of(tree.find("ph")) == "M") {
       const Tree* const arguments = tree.find("args");
       if (text_of(tree.find("name")) == "process_name" && arguments)
         add_title(text_of(arguments->find("name")));
       return;
     }
-    if (text_of(tree.find("ph")) == "X") add_bar(tree, rank);
+    if (text_of(tree.find("ph")) != "X") return;
+    if (!rank) throw Error("{}: a bar has no integer 'pid', the number of its rank", source);
+    add_bar(tree, *rank);
   }
 
   // Merges neighbors, sums the time of each op, and adds the time without any.
@@ -181,13 +185,13 @@ Trace TraceReader::finish() {
     });
   }
   if (trace_.ranks.empty()) return std::move(trace_);
-  const auto ranks = static_cast<double>(trace_.ranks.size());
+  const int64_t ranks = std::ssize(trace_.ranks);
   for (auto& [name, op] : ops_)
-    trace_.ops.push_back({name, op.seconds / ranks, op.limit_s / ranks, op.calls});
+    trace_.ops.push_back({name, ratio(op.seconds, ranks), ratio(op.limit_s, ranks), op.calls});
   std::sort(trace_.ops.begin(), trace_.ops.end(),
             [](const OpShare& a, const OpShare& b) { return a.seconds > b.seconds; });
   trace_.ops.push_back(
-      {std::string(kWaiting), std::max(0.0, trace_.duration_s - computing_s_ / ranks), 0, 0});
+      {std::string(kWaiting), std::max(0.0, trace_.duration_s - ratio(computing_s_, ranks)), 0, 0});
   return std::move(trace_);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/real.h"
 #include "base/tree.h"
 
 namespace tessera::report {
@@ -55,9 +56,9 @@ std::vector<double> Steps::elapsed_s() const {
   double sum = 0;
   for (size_t i = 0; i < step.size(); ++i) {
     // With metrics.every_steps = n, a line stands for the n - 1 steps before it too.
-    const auto steps = static_cast<double>(i == 0 ? 1 : step[i] - step[i - 1]);
+    const int64_t steps = i == 0 ? 1 : step[i] - step[i - 1];
     const double s = values[Column::kStepS][i];
-    if (std::isfinite(s)) sum += s * steps;
+    if (std::isfinite(s)) sum += real_product(s, steps);
     sums.push_back(sum);
   }
   return sums;

@@ -33,9 +33,9 @@ TEST_F(ReportProgram, ShowsWhatARunRecorded) {
   EXPECT_TRUE(has(r.out, "report.html: 1 run")) << r.out;
   const std::string page = get("report.html");
   EXPECT_TRUE(has(page, "6 of 6"));
-  EXPECT_TRUE(has(page, "step 4 of r"));              // the trace
+  EXPECT_TRUE(has(page, "step 4 of r"));  // the trace
   EXPECT_TRUE(has(page, "<td>matmul</td>"));
-  EXPECT_TRUE(has(page, "<td>weights</td>"));         // the planned memory, from the log
+  EXPECT_TRUE(has(page, "<td>weights</td>"));  // the planned memory, from the log
   EXPECT_TRUE(has(page, "<td>arena</td>"));
   EXPECT_TRUE(has(page, "process on rank 0, at most"));
   EXPECT_TRUE(has(page, "resumed at step 5 from runs/r/checkpoints/5"));

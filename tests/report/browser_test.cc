@@ -37,8 +37,14 @@ addEventListener('load', () => {
   root.drawn = charts.filter(chart => [...chart.querySelectorAll('canvas')].some(isDrawn)).length;
   root.overflow = Math.max(0, document.documentElement.scrollWidth - innerWidth);
   root.background = getComputedStyle(document.body).backgroundColor;
+  parent.postMessage({...root}, '*');
 });
 </script></body>)";
+
+// A browser window cannot be as narrow as a phone, but a frame can.
+constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
+<iframe src="page.html" style="border:0;width:390px;height:844px"></iframe>
+<script>onmessage = event => Object.assign(document.documentElement.dataset, event.data);</script>)";
 
 struct Visit {
   int charts = 0, drawn = 0, ready_ms = 0, overflow = 0;
@@ -48,7 +54,8 @@ struct Visit {
 class Browser : public RunFolder {
  protected:
   void SetUp() override {
-    program_ = output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
+    program_ =
+        output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
     if (program_.empty())
       GTEST_SKIP() << "no browser: install the Debian package chromium to run this test";
     program_.pop_back();
@@ -63,22 +70,37 @@ class Browser : public RunFolder {
     return read_run(folder_ / name);
   }
 
-  Visit visit(std::string page, const std::string& flags = "--window-size=1280,900") const {
-    const size_t end = page.rfind("</body>");
-    page.replace(end, 7, kProbe);
-    put(folder_ / "page.html", page);
-    const Path log = folder_ / "browser.log";
-    const std::string html = output_of(fmt::format(
+  // Returns what the browser prints for --dump-dom, or nothing; its own messages are in
+  // browser.log.
+  std::string open(const std::string& flags, const std::string& opened) const {
+    return output_of(fmt::format(
         "{} --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage "
-        "--user-data-dir={}/profile --enable-logging=stderr --v=0 {} --dump-dom file://{} 2>{}",
-        program_, folder_.string(), flags, (folder_ / "page.html").string(), log.string()));
+        "--window-size=1280,900 --user-data-dir={}/profile --enable-logging=stderr --v=0 {} "
+        "file://{} 2>{}/browser.log",
+        program_, folder_.string(), flags, (folder_ / opened).string(), folder_.string()));
+  }
+
+  // Returns the page as a PDF.
+  std::string printed(const std::string& page, const std::string& flags) const {
+    put(folder_ / "page.html", page);
+    const Path pdf = folder_ / "page.pdf";
+    open(fmt::format("{} --print-to-pdf={}", flags, pdf.string()), "page.html");
+    return read_file(pdf);
+  }
+
+  // Opens the page, or `opened`, which has it in a frame.
+  Visit visit(std::string page, const std::string& flags = "",
+              const std::string& opened = "page.html") const {
+    page.replace(page.rfind("</body>"), 7, kProbe);
+    put(folder_ / "page.html", page);
+    const std::string html = open(flags + " --dump-dom", opened);
     Visit v;
     v.charts = number(html, "data-charts");
     v.drawn = number(html, "data-drawn");
     v.ready_ms = number(html, "data-ready");
     v.overflow = number(html, "data-overflow");
     v.background = attribute(html, "data-background");
-    const std::string text = read_file(log), mark = "CONSOLE";
+    const std::string text = read_file(folder_ / "browser.log"), mark = "CONSOLE";
     for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
       v.console += text.substr(at, text.find('\n', at) - at) + "\n";
     return v;
@@ -112,13 +134,15 @@ TEST_F(Browser, DrawsALongRunWithoutAnError) {
   EXPECT_EQ(v.drawn, v.charts);
   EXPECT_GE(v.ready_ms, 0);
   EXPECT_LT(v.ready_ms, 2000);
+  fmt::print("{} bytes, charts ready after {} ms\n", text.size(), v.ready_ms);
 }
 
 TEST_F(Browser, ComparesFiveRuns) {
   std::vector<RunData> runs;
   for (int i = 1; i <= 5; ++i)
-    runs.push_back(synthetic(fmt::format("run{}", i),
-                             fmt::format("--steps {} --seed {} --learning-rate {}e-4", 1000 * i, i, i)));
+    runs.push_back(
+        synthetic(fmt::format("run{}", i),
+                  fmt::format("--steps {} --seed {} --learning-rate {}e-4", 1000 * i, i, i)));
   const Visit v = visit(page(runs, {"0.1", std::nullopt}));
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 11);
@@ -127,13 +151,15 @@ TEST_F(Browser, ComparesFiveRuns) {
 
 TEST_F(Browser, FitsAPhoneAndFollowsTheColorScheme) {
   const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
-  const Visit light = visit(text, "--window-size=500,844");
-  EXPECT_EQ(light.overflow, 0);
-  EXPECT_EQ(light.console, "");
-  EXPECT_EQ(light.background, "rgb(255, 255, 255)");
-  const Visit dark = visit(text, "--window-size=500,844 --blink-settings=preferredColorScheme=0");
+  put(folder_ / "phone.html", kPhone);
+  const Visit phone = visit(text, "", "phone.html");
+  EXPECT_EQ(phone.drawn, 11);
+  EXPECT_EQ(phone.overflow, 0);
+  EXPECT_EQ(phone.console, "");
+  EXPECT_EQ(phone.background, "rgb(255, 255, 255)");
+  const Visit dark = visit(text, "--blink-settings=preferredColorScheme=0");
   EXPECT_EQ(dark.drawn, dark.charts);
-  EXPECT_NE(dark.background, light.background);
+  EXPECT_NE(dark.background, phone.background);
 }
 
 // The checks above fail if there is something to find.
@@ -145,6 +171,19 @@ TEST_F(Browser, NoticesErrorsAndRequests) {
   with_request.insert(end, "<img src=\"http://localhost:9/picture.png\">");
   EXPECT_NE(visit(with_error).console.find("absent is not defined"), std::string::npos);
   EXPECT_NE(visit(with_request).console.find("Content Security Policy"), std::string::npos);
+}
+
+// A chart without lines would be no image in the PDF.
+TEST_F(Browser, PrintsItsCharts) {
+  const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
+  for (const char* scheme : {"0", "1"}) {
+    const std::string pdf =
+        printed(text, fmt::format("--blink-settings=preferredColorScheme={}", scheme));
+    size_t images = 0;
+    const std::string mark = "/Subtype /Image";
+    for (size_t at = pdf.find(mark); at != std::string::npos; at = pdf.find(mark, at + 1)) ++images;
+    EXPECT_GE(images, 11u);
+  }
 }
 
 TEST_F(Browser, ShowsARunWithoutMetrics) {

@@ -40,7 +40,9 @@ TEST(Escaped, LeavesNothingThatHtmlActsOn) {
 TEST_F(Page, NamesAreNotMarkup) {
   const std::string evil = "<script>alert(1)<\\script><img src=x onerror=alert(2)>\"'&";
   const std::string yaml = "run: { name: '</script><script>alert(3)</script>' }\n";
-  RunData r = read("r", metrics(3) + R"({"step":3,"name":"</script><b>","validation_loss":1})" "\n",
+  RunData r = read("r",
+                   metrics(3) + R"({"step":3,"name":"</script><b>","validation_loss":1})"
+                                "\n",
                    yaml);
   r.name = "</script>" + evil;
   r.left_out.push_back(evil);
@@ -90,8 +92,8 @@ TEST_F(Page, SeriesKeepExtremesAndOrder) {
 
 TEST_F(Page, ShowsARunWithoutMetrics) {
   put(run("r") / "log.txt",
-             "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
-             "2026-11-24 09:00:00.000 error: no space\n");
+      "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:00.000 error: no space\n");
   const std::string text = page(std::vector{read_run(run("r"))}, {"0.1", std::nullopt});
   EXPECT_TRUE(has(text, "no space"));
   EXPECT_TRUE(data_of(text).find("runs")->as_list()->front().find("series")->as_members()->empty());
@@ -132,7 +134,8 @@ TEST_F(Page, ComparesPlannedAndMeasuredTime) {
   r.trace = trace;
   const Planned planned{"h100", 0.002, {{"matmul", 0.0015}, {"norm", 0.0005}}, "<svg></svg>"};
   const std::string section = time_section(std::vector{r}, planned);
-  EXPECT_TRUE(has(section, "<td>matmul</td><td class=\"n\">1.50 ms</td><td class=\"n\">3.00 ms</td>"));
+  EXPECT_TRUE(
+      has(section, "<td>matmul</td><td class=\"n\">1.50 ms</td><td class=\"n\">3.00 ms</td>"));
   EXPECT_TRUE(has(section, "75.0 %"));
   EXPECT_TRUE(has(section, "50.0 %"));  // of the matrix rate
   EXPECT_TRUE(has(section, "<td>norm</td><td class=\"n\">500.00 µs</td>"));
@@ -142,7 +145,8 @@ TEST_F(Page, ComparesPlannedAndMeasuredTime) {
 }
 
 TEST_F(Page, ComparesPlannedAndMeasuredMemory) {
-  RunData r = read("r", "{\"step\":1,\"resident_bytes\":3145728}\n{\"step\":2,\"resident_bytes\":1}\n");
+  RunData r =
+      read("r", "{\"step\":1,\"resident_bytes\":3145728}\n{\"step\":2,\"resident_bytes\":1}\n");
   r.log.memory.parts = {{"weights", 524288}};
   r.log.memory.arena = 1048576;
   r.log.memory.outside = 4194304;

@@ -22,10 +22,14 @@ class ReadRun : public RunFolder {
 TEST_F(ReadRun, ReadsStepsValidationsAndTasks) {
   const RunData r = read_metrics_text(
       metrics(2) +
-      R"({"step":2,"name":"wiki","validation_loss":3.25,"bits_per_byte":1.125})" "\n"
-      R"({"step":2,"task":"piqa","examples":10,"accuracy":0.5,"accuracy_error":0.1})" "\n" +
-      R"({"step":3,"loss":null,"bytes_sent":{"data":10,"tensor":2}})" "\n"
-      R"({"step":4,"loss":1,"bytes_sent":{"data":5,"tensor":0}})" "\n");
+      R"({"step":2,"name":"wiki","validation_loss":3.25,"bits_per_byte":1.125})"
+      "\n"
+      R"({"step":2,"task":"piqa","examples":10,"accuracy":0.5,"accuracy_error":0.1})"
+      "\n" +
+      R"({"step":3,"loss":null,"bytes_sent":{"data":10,"tensor":2}})"
+      "\n"
+      R"({"step":4,"loss":1,"bytes_sent":{"data":5,"tensor":0}})"
+      "\n");
   EXPECT_EQ(r.steps.step, (std::vector<int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(r.steps.values[Column::kLoss][1], 5.0);
   EXPECT_TRUE(std::isnan(r.steps.values[Column::kLoss][2]));
@@ -164,8 +168,9 @@ TEST_F(ReadRun, AnyTruncationOfALogIsRead) {
     const RunData r = read_log_text(log.substr(0, bytes), 3);
     EXPECT_LE(r.log.events.size(), 7u);
   }
-  const RunData odd = read_log_text("2026-13-45 99:99:99.999 saved 1 in\n2026-11-24 09:00:00.000 "
-                                    "saved 99,999,999,999,999,999,999 in 1 s\n");
+  const RunData odd = read_log_text(
+      "2026-13-45 99:99:99.999 saved 1 in\n2026-11-24 09:00:00.000 "
+      "saved 99,999,999,999,999,999,999 in 1 s\n");
   EXPECT_EQ(odd.log.events.size(), 1u);
 }
 
@@ -185,8 +190,8 @@ std::string trace_text() {
          bar(0, "compute", "matmul", "layer 1, again.layer, layer.up", 200, 100) + "," +
          bar(0, "compute", "linear_cross_entropy", "head, head.loss", 300, 100) + "," +
          bar(0, "data", "reduce_scatter", "layer 1, reduce.layer, layer.up", 400, 100) + "," +
-         bar(1, "compute", "matmul_grad_input", "layer 1, backward.layer, layer.up", 500, 400) + "," +
-         bar(1, "compute", "adamw", "update.layer, layer.up", 900, 100) + "]}";
+         bar(1, "compute", "matmul_grad_input", "layer 1, backward.layer, layer.up", 500, 400) +
+         "," + bar(1, "compute", "adamw", "update.layer, layer.up", 900, 100) + "]}";
 }
 
 TEST_F(ReadRun, ReadsATrace) {

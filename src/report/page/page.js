@@ -21,7 +21,7 @@
     {group: 'speed', title: 'Waiting for data', y: '% of the step', keys: {data_share: ''}, zero: true},
     {group: 'communication', title: 'Communication', y: '% of the step', keys: {exposed_share: 'exposed', hidden_share: 'hidden'}, zero: true},
     {group: 'communication', title: 'Pipeline bubble', y: '% of all ranks’ time', keys: {bubble_share: ''}, zero: true},
-    {group: 'communication', title: 'Slowest rank', y: 'its time, relative to the mean', keys: {slowest: ''}},
+    {group: 'communication', title: 'Slowest rank', y: 'its time ÷ mean', keys: {slowest: ''}},
     {group: 'memory', title: 'Resident memory of rank 0', y: 'GiB', keys: {resident: ''}, zero: true},
   ];
 
@@ -114,7 +114,7 @@
         const x = Math.round(graph.toDomXCoord(toAxis(run, step))) + 0.5;
         if (!(x >= area.x && x <= area.x + area.w)) continue;
         if (kind === KINDS.checkpoint) {
-          if (x - last < 3) continue;
+          if (several || x - last < 3) continue;
           last = x;
         }
         drawMark(canvas, kind, x, area.y, area.y + area.h, several ? color('run-' + run.index % 6) : color('muted'));
@@ -148,6 +148,7 @@
   // The legend of the marks that occur.
   function explainMarks() {
     const used = new Set(runs.flatMap(run => run.events.map(([kind]) => kind)));
+    if (several) used.delete(KINDS.checkpoint);
     const shapes = {
       checkpoint: '<path d="M8 8v6" stroke="currentColor"/>', restart: '<path d="M8 0v14" stroke="currentColor" stroke-dasharray="4 3"/>',
       warning: '<path d="M8 11L3 3h10z" fill="var(--warn)"/>', error: '<path d="M8 0v14" stroke="var(--bad)"/>',
@@ -241,7 +242,7 @@
     chart.top = high;
     chart.graph = new Dygraph(plot, rowsOf(lines), {
       ...optionsOf(chart), connectSeparatedPoints: true, legend: 'never', rightGap: 10, valueRange: rangeOf(chart),
-      xLabelHeight: 18, yLabelWidth: 18, xRangePad: 4,
+      xLabelHeight: 18, yLabelWidth: 18,
       axes: {x: {axisLabelFormatter: amount, axisLabelWidth: 60}, y: {axisLabelFormatter: amount, axisLabelWidth: 58}},
       underlayCallback: drawMarks,
       drawCallback: (graph, initial) => { if (!initial) sameRange(graph); },
@@ -256,34 +257,54 @@
     return chart.def.zero && !chart.log ? [0, chart.top > 0 ? chart.top * 1.08 : 1] : null;
   }
 
+  function showAll() {
+    const range = fullRange();
+    refresh(() => ({dateWindow: range}));
+  }
+
   function refresh(options) {
     syncing = true;
-    for (const chart of graphs) {
-      chart.graph.updateOptions({...optionsOf(chart), ...options(chart)});
+    graphs.forEach((chart, i) => {
+      chart.graph.updateOptions({...optionsOf(chart), ...options(chart, i)});
       showLegend(chart);
-    }
+    });
     syncing = false;
   }
 
-  function fitPaper(prints) {
-    document.documentElement.classList.toggle('print', prints);
-    refresh(() => ({}));
-    for (const {graph} of graphs) graph.resize();
+  // The range of all charts together, so that they have the same axis.
+  function fullRange() {
+    let low = Infinity, high = -Infinity;
+    for (const line of graphs.flatMap(chart => chart.lines)) {
+      if (!line.at.length) continue;
+      low = Math.min(low, line.at[0]);
+      high = Math.max(high, line.at[line.at.length - 1]);
+    }
+    return low < high ? [low, high] : null;
+  }
+
+  // A chart wider than paper (in CSS pixels) is scaled to it. It is not drawn again, because Chromium
+  // does not print a canvas that changes when printing begins.
+  const PAPER = 670;
+  function scaleForPaper() {
+    for (const plot of document.querySelectorAll('.plot'))
+      plot.style.setProperty('--paper', Math.min(1, PAPER / plot.clientWidth));
   }
 
   for (const [index, run] of runs.entries()) run.index = index;
   CHARTS.forEach(makeChart);
+  showAll();
   for (const section of document.querySelectorAll('section[id^=charts-]'))
     if (!section.querySelector('.chart, table')) section.remove();
   if (graphs.length) document.getElementById('tools').hidden = false;
   explainMarks();
   document.getElementById('axis').addEventListener('change', event => {
     axis = event.target.value;
-    refresh(chart => ({file: rowsOf(chart.lines), dateWindow: null}));
+    const rows = graphs.map(chart => rowsOf(chart.lines)), range = fullRange();
+    refresh((chart, i) => ({file: rows[i], dateWindow: range}));
   });
-  document.getElementById('reset').addEventListener('click', () => refresh(() => ({dateWindow: null})));
+  document.getElementById('reset').addEventListener('click', showAll);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => refresh(() => ({})));
-  addEventListener('beforeprint', () => fitPaper(true));
-  addEventListener('afterprint', () => fitPaper(false));
+  addEventListener('resize', scaleForPaper);
+  scaleForPaper();
   document.documentElement.dataset.charts = graphs.length;
 })();
