@@ -12,7 +12,7 @@ packages_for() {
       libopenmpi-dev openmpi-bin libeigen3-dev libjs-dygraphs ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;
     test) echo libgtest-dev python3 dict-gcide procps ;;
-    check) echo python3 git clang-format clang-tidy universal-ctags ;;
+    check) echo python3 git clang-format clang-tidy universal-ctags chromium ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;
     *) echo "install_packages.sh: there is no group '$1'. Known: build quickstart test check fuzz bench" >&2

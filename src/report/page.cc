@@ -89,8 +89,9 @@ std::string page(std::span<const RunData> runs, const PageOptions& options) {
   if (runs.empty()) throw Error("a report needs at least one run");
   const std::string footer = fmt::format(
       "tessera {} · {}. Thin lines: recorded values, reduced to at most {} points per line, of "
-      "which the smallest and the largest of each interval are kept. Thick lines: exponential "
-      "moving average over 1/100 of the recorded steps, from 200 steps on.",
+      "which the smallest and the largest of each interval are kept. Thick lines, from 200 steps "
+      "on: "
+      "two-sided exponential average over 1/200 of the recorded steps.",
       escaped(options.version), runs.size() == 1 ? "1 run" : fmt::format("{} runs", runs.size()),
       kMostPoints);
   return filled(page_template(), {{"@TITLE@", escaped(title_of(names_of(runs)))},

@@ -96,7 +96,7 @@ void append_series(std::string& out, const Steps& steps) {
     append_values(out, "y", kept, values);
     if (rule.smoothed && values.size() >= kSmoothedSteps) {
       out += ',';
-      append_values(out, "s", kept, smooth(values, ratio(values.size(), 100)));
+      append_values(out, "s", kept, smooth(values, ratio(values.size(), 200)));
     }
     out += '}';
   }

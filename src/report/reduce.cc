@@ -28,19 +28,31 @@ std::vector<size_t> reduce(std::span<const double> values, size_t most) {
   return kept;
 }
 
+// Two passes: each adds the values before it, in its direction, with their decayed weights.
 std::vector<double> smooth(std::span<const double> values, double steps) {
   const double w = std::exp(-1 / steps);
-  std::vector<double> smoothed;
-  smoothed.reserve(values.size());
-  double sum = 0, weight = 0;
-  for (const double x : values) {
-    if (std::isfinite(x)) {
-      sum = w * sum + x;
-      weight = w * weight + 1;
+  std::vector<double> sums(values.size()), weights(values.size());
+  const auto pass = [&](size_t i, double& sum, double& weight) {
+    sums[i] += sum;
+    weights[i] += weight;
+    if (std::isfinite(values[i])) {
+      sum += values[i];
+      weight += 1;
     }
-    smoothed.push_back(weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN());
+    sum *= w;
+    weight *= w;
+  };
+  double sum = 0, weight = 0;
+  for (size_t i = 0; i < values.size(); ++i) pass(i, sum, weight);
+  sum = weight = 0;
+  for (size_t i = values.size(); i-- > 0;) pass(i, sum, weight);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool finite = std::isfinite(values[i]);
+    const double all = weights[i] + (finite ? 1 : 0);
+    sums[i] = all > 0 ? (sums[i] + (finite ? values[i] : 0)) / all
+                      : std::numeric_limits<double>::quiet_NaN();
   }
-  return smoothed;
+  return sums;
 }
 
 }  // namespace tessera::report

@@ -69,15 +69,22 @@ TEST(Reduce, KeepsTheRangeOfEachInterval) {
   }
 }
 
-TEST(Smooth, IsTheCorrectedMovingAverage) {
+TEST(Smooth, IsTheTwoSidedAverage) {
   const std::vector<double> values = {4, 2, kNan, 8};
   const double w = std::exp(-1.0 / 5);
   const std::vector<double> s = smooth(values, 5);
-  EXPECT_DOUBLE_EQ(s[0], 4);
-  EXPECT_DOUBLE_EQ(s[1], (4 * w + 2) / (w + 1));
-  EXPECT_DOUBLE_EQ(s[2], s[1]);
-  EXPECT_DOUBLE_EQ(s[3], (4 * w * w + 2 * w + 8) / (w * w + w + 1));
+  EXPECT_DOUBLE_EQ(s[0], (4 + 2 * w + 8 * w * w * w) / (1 + w + w * w * w));
+  EXPECT_DOUBLE_EQ(s[1], (4 * w + 2 + 8 * w * w) / (w + 1 + w * w));
+  EXPECT_DOUBLE_EQ(s[2], (4 * w * w + 2 * w + 8 * w) / (w * w + w + w));
+  EXPECT_DOUBLE_EQ(s[3], (4 * w * w * w + 2 * w * w + 8) / (w * w * w + w * w + 1));
   EXPECT_TRUE(std::isnan(smooth(std::vector<double>{kNan}, 5)[0]));
+}
+
+// A straight line is not delayed, far from its ends.
+TEST(Smooth, DoesNotLag) {
+  std::vector<double> line(1000);
+  for (size_t i = 0; i < line.size(); ++i) line[i] = 3 - 0.5 * static_cast<double>(i);
+  EXPECT_NEAR(smooth(line, 10)[500], line[500], 1e-9);
 }
 
 TEST(Smooth, KeepsAConstant) {

@@ -279,7 +279,8 @@
       low = Math.min(low, line.at[0]);
       high = Math.max(high, line.at[line.at.length - 1]);
     }
-    return low < high ? [low, high] : null;
+    const margin = 0.01 * (high - low);
+    return low < high ? [low - margin, high + margin] : null;
   }
 
   // A chart wider than paper (in CSS pixels) is scaled to it. It is not drawn again, because Chromium
