@@ -33,6 +33,8 @@ const std::array kVerbs{
          "tessera plan run.yaml --cluster a100-80gb", verb_plan},
     Verb{"tune", kTraining, "find the fastest settings of a run by short trials of it",
          "tessera tune run.yaml --trials 20", verb_tune},
+    Verb{"watch", kTraining, "show a run while it trains: loss curve, rates, ranks",
+         "tessera watch runs/pythia-70m", verb_watch},
     Verb{"report", kTraining, "write an HTML page about runs: curves, speed, memory, events",
          "tessera report runs/pythia-70m --out report.html", verb_report},
     Verb{"config", kTraining, "explain the keys of a run file, print one with everything resolved",

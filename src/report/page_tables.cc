@@ -1,6 +1,5 @@
 // Writes the tables of the page: the summary, memory, data, events and the configuration.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -16,12 +15,6 @@ constexpr size_t kMostRows = 300;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-double last_finite(const std::vector<double>& values) {
-  const auto at =
-      std::find_if(values.rbegin(), values.rend(), [](double x) { return std::isfinite(x); });
-  return at == values.rend() ? std::numeric_limits<double>::quiet_NaN() : *at;
-}
-
 // Returns the median of the finite values; NaN if there is none.
 double median(std::vector<double> values) {
   std::erase_if(values, [](double x) { return !std::isfinite(x); });
@@ -29,19 +22,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-std::string setting(const RunData& run, std::string_view key) {
-  for (const auto& [name, value] : run.settings)
-    if (name == key) return value;
-  return "";
-}
-
-std::optional<int64_t> whole_number(const std::string& text) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(n) : std::nullopt;
 }
 
 int64_t restarts(const RunData& run) {
@@ -60,7 +40,7 @@ Facts facts_of(const RunData& run) {
   Facts facts;
   const Steps& steps = run.steps;
   if (!steps.step.empty()) {
-    const std::optional<int64_t> planned = whole_number(setting(run, "schedule.steps"));
+    const std::optional<int64_t> planned = integer_setting(run, "schedule.steps");
     facts.emplace_back("last step", format_count(steps.step.back()) +
                                         (planned ? " of " + format_count(*planned) : ""));
     const double loss = last_finite(steps.values[Column::kLoss]);

@@ -26,6 +26,7 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "slowest_over_mean",
     "loss_scale",
     "resident_bytes",
+    "slowest_rank",
 };
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -119,28 +120,18 @@ void sort_steps(Steps& steps) {
 
 }  // namespace
 
-void read_metrics(const Path& file, RunData& run) {
-  if (!std::filesystem::exists(file)) return;
-  const std::string text = read_file(file);
+size_t add_metrics(std::string_view text, const Path& file, RunData& run) {
   MetricsReader reader(run);
   int64_t damaged = 0;
   std::string first;
-  int number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) {
-      run.left_out.push_back(fmt::format(
-          "{}:{}: the last line has no end, as in a run that is writing it or was killed. It is "
-          "left out.",
-          file.string(), number + 1));
-      break;
-    }
-    const std::string_view line(text.data() + begin, end - begin);
-    ++number;
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string_view::npos;) {
+    const std::string_view line = text.substr(begin, end - begin);
+    ++run.metrics_lines;
     begin = end + 1;
     if (line.empty()) continue;
     try {
-      reader.read(line, file.string(), number);
+      reader.read(line, file.string(), run.metrics_lines);
     } catch (const Error& e) {
       if (damaged++ == 0) first = e.what();
     }
@@ -149,6 +140,17 @@ void read_metrics(const Path& file, RunData& run) {
     run.left_out.push_back(fmt::format("{}. {} damaged line{} left out.", first, damaged,
                                        damaged == 1 ? " is" : "s are"));
   sort_steps(run.steps);
+  return begin;
+}
+
+void read_metrics(const Path& file, RunData& run) {
+  if (!std::filesystem::exists(file)) return;
+  const std::string text = read_file(file);
+  if (add_metrics(text, file, run) < text.size())
+    run.left_out.push_back(fmt::format(
+        "{}:{}: the last line has no end, as in a run that is writing it or was killed. It is left "
+        "out.",
+        file.string(), run.metrics_lines + 1));
 }
 
 }  // namespace tessera::report

@@ -2,6 +2,7 @@
 #include "report/run_data.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/real.h"
@@ -21,18 +22,17 @@ void flatten(const Tree& tree, const std::string& name, std::vector<Setting>& se
   settings.emplace_back(name, text ? *text : to_json(tree));
 }
 
-// Returns the resolved configuration: run.resolved.yaml exists where run.yaml is the user's file.
-Path settings_file(const Path& directory) {
-  Path resolved = directory / "run.resolved.yaml";
-  return std::filesystem::exists(resolved) ? resolved : directory / "run.yaml";
-}
-
 std::string name_of_directory(const Path& directory) {
   const Path path = std::filesystem::absolute(directory).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 }  // namespace
+
+Path settings_file(const Path& directory) {
+  Path resolved = directory / "run.resolved.yaml";
+  return std::filesystem::exists(resolved) ? resolved : directory / "run.yaml";
+}
 
 std::string_view name_of(EventKind kind) {
   static constexpr EnumArray<EventKind, std::string_view> kNames = {"checkpoint", "restart",
@@ -71,6 +71,26 @@ void read_settings(const Path& file, RunData& run) {
   } catch (const Error& e) {
     run.left_out.push_back(e.what());
   }
+}
+
+std::string setting(const RunData& run, std::string_view key) {
+  for (const auto& [name, value] : run.settings)
+    if (name == key) return value;
+  return "";
+}
+
+std::optional<int64_t> integer_setting(const RunData& run, std::string_view key) {
+  const std::string text = setting(run, key);
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(n) : std::nullopt;
+}
+
+double last_finite(const std::vector<double>& values) {
+  const auto at =
+      std::find_if(values.rbegin(), values.rend(), [](double x) { return std::isfinite(x); });
+  return at == values.rend() ? std::numeric_limits<double>::quiet_NaN() : *at;
 }
 
 RunData read_run(const Path& directory) {

@@ -36,8 +36,9 @@ enum class Column : uint8_t {
   kSlowestOverMean,
   kLossScale,
   kResidentBytes,
+  kSlowestRank,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kResidentBytes) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kSlowestRank) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising
@@ -151,6 +152,7 @@ struct RunData {
   std::string name;  // the last part of the directory's path
   Path directory;
   Steps steps;
+  int metrics_lines = 0;  // of metrics.jsonl that were read
   std::vector<Curve> curves;
   TrafficBytes traffic;
   RunLog log;
@@ -162,11 +164,23 @@ struct RunData {
 // Throws Error if `directory` is not a run directory.
 RunData read_run(const Path& directory);
 
+// Returns the value of a key of the configuration, empty if it has none; nothing if the value is
+// not an integer.
+std::string setting(const RunData& run, std::string_view key);
+std::optional<int64_t> integer_setting(const RunData& run, std::string_view key);
+// Returns the last finite value; NaN if there is none.
+double last_finite(const std::vector<double>& values);
+
 // ---- The files, one by one. They append to `left_out`; a missing file is empty.
 
 void read_metrics(const Path& file, RunData& run);
+// Adds the whole lines of `text`, which follow those read before. Returns the bytes of these lines.
+size_t add_metrics(std::string_view text, const Path& file, RunData& run);
 void read_log(const Path& file, RunData& run);  // after read_metrics()
 void read_trace(const Path& file, RunData& run);
 void read_settings(const Path& file, RunData& run);
+// Returns the file of the resolved configuration: run.resolved.yaml exists where run.yaml is the
+// user's file.
+Path settings_file(const Path& directory);
 
 }  // namespace tessera::report

@@ -71,6 +71,21 @@ TEST_F(ReportProgram, NeverReplacesAFileByItself) {
   EXPECT_TRUE(get("mine.html").starts_with("<!doctype html>"));
 }
 
+TEST_F(ReportProgram, WatchPrintsALinePerLook) {
+  std::filesystem::create_directories(folder_ / "runs/x");
+  put("runs/x/metrics.jsonl", "{\"step\":5,\"loss\":2.5,\"grad_norm\":1,\"step_s\":1}\n");
+  put("runs/x/run.yaml", "schedule: { steps: 5 }\n");
+  const ProgramResult done = run("watch runs/x");  // ends, because all steps are done
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("step 5/5 loss 2.500")) << done.out;
+  put("runs/x/run.yaml", "schedule: { steps: 6 }\n");
+  const ProgramResult once = run("watch runs/x --once");
+  EXPECT_EQ(once.code, 0) << once.err;
+  EXPECT_TRUE(once.out.starts_with("step 5/6 loss 2.500")) << once.out;
+  EXPECT_EQ(run("watch runs/x --every 0").code, 2);
+  EXPECT_EQ(run("watch runs/absent").code, 1);
+}
+
 TEST_F(ReportProgram, NamesWhatIsNotARun) {
   const ProgramResult absent = run("report runs/absent");
   EXPECT_EQ(absent.code, 1);
