@@ -31,8 +31,7 @@ report::ScreenSize terminal_size() {
 // "running, last line 3 s ago"
 std::string state_of(const Path& directory) {
   // After a kill, the lock remains: the age of the last line shows that nothing happens.
-  std::string state =
-      std::filesystem::exists(directory / "run.lock") ? "running" : "not running";
+  std::string state = std::filesystem::exists(directory / "run.lock") ? "running" : "not running";
   std::error_code absent;
   const auto written = std::filesystem::last_write_time(directory / "metrics.jsonl", absent);
   if (absent) return state;

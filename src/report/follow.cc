@@ -38,8 +38,8 @@ void RunFollower::read_all() {
   const std::optional<std::string> text = tail_of(directory_ / "metrics.jsonl", 0);
   read_ = 0;
   for (int line = 0; text && line < run_.metrics_lines; ++line) read_ = text->find('\n', read_) + 1;
-  last_bytes_ = text ? text->substr(read_ - std::min(read_, kCompared), std::min(read_, kCompared))
-                     : "";
+  last_bytes_ =
+      text ? text->substr(read_ - std::min(read_, kCompared), std::min(read_, kCompared)) : "";
 }
 
 // Returns false if the file is not the one that was read before.

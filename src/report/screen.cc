@@ -61,8 +61,9 @@ std::string cut(const std::string& line, int columns) {
 }
 
 std::string figure(std::string_view name, double value, std::string_view format) {
-  return std::isfinite(value) ? fmt::format("  {} {}", name, fmt::format(fmt::runtime(format), value))
-                              : "";
+  return std::isfinite(value)
+             ? fmt::format("  {} {}", name, fmt::format(fmt::runtime(format), value))
+             : "";
 }
 
 std::string share(std::string_view name, double value) {
@@ -97,12 +98,11 @@ std::vector<std::string> figures(const RunData& run) {
   speed += share("waiting for data", last(Column::kDataS) / last(Column::kStepS));
   lines.push_back(speed);
   if (std::isfinite(last(Column::kExposedS)))
-    lines.push_back(
-        "ranks" + share("exposed", last(Column::kExposedS) / last(Column::kStepS)) +
-        share("hidden", last(Column::kHiddenS) / last(Column::kStepS)) +
-        share("bubble", last(Column::kBubbleShare)) +
-        figure("slowest rank", last(Column::kSlowestRank), "{:.0f}") +
-        figure("its time over the mean", last(Column::kSlowestOverMean), "{:.2f}"));
+    lines.push_back("ranks" + share("exposed", last(Column::kExposedS) / last(Column::kStepS)) +
+                    share("hidden", last(Column::kHiddenS) / last(Column::kStepS)) +
+                    share("bubble", last(Column::kBubbleShare)) +
+                    figure("slowest rank", last(Column::kSlowestRank), "{:.0f}") +
+                    figure("its time over the mean", last(Column::kSlowestOverMean), "{:.2f}"));
   std::string validation;
   for (const Curve& c : run.curves)
     validation += fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
@@ -137,7 +137,8 @@ std::vector<std::string> loss_curve(const Steps& steps, int columns, int rows) {
                                        : "";
     lines.push_back(fmt::format("{:>{}} │{}", label, kLabel - 2, rows_of_dots[i]));
   }
-  const std::string first = format_count(steps.step.front()), last = format_count(steps.step.back());
+  const std::string first = format_count(steps.step.front()),
+                    last = format_count(steps.step.back());
   lines.push_back(fmt::format("{:{}}{}{:>{}}", "", kLabel, first, last,
                               std::max<int64_t>(1, columns - kLabel - std::ssize(first))));
   return lines;
@@ -181,8 +182,8 @@ std::vector<std::string> screen(const RunData& run, const std::string& state,
   std::vector<std::string> below = steps.step.empty() ? std::vector<std::string>() : figures(run);
   if (!run.log.events.empty()) {
     const Event& e = run.log.events.back();
-    below.push_back(fmt::format("{} {}: {}", e.time, name_of(e.kind),
-                                e.text.substr(0, e.text.find('\n'))));
+    below.push_back(
+        fmt::format("{} {}: {}", e.time, name_of(e.kind), e.text.substr(0, e.text.find('\n'))));
   }
   const int64_t left = size.rows - 1 - std::ssize(lines) - std::ssize(below);
   for (std::string& line : loss_curve(steps, size.columns, int(std::min<int64_t>(left, 14))))

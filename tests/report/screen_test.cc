@@ -104,7 +104,8 @@ TEST_F(Follow, ReadsAFileThatWasCutBack) {
     put(run("r") / "metrics.jsonl", ten);
     RunFollower follower(run("r"));
     std::string other = five + "{\"step\":6,\"loss\":77}\n";
-    if (grows) other += ten.substr(five.size()) + "{\"step\":11,\"loss\":1}\n{\"step\":12,\"loss\":1}\n";
+    if (grows)
+      other += ten.substr(five.size()) + "{\"step\":11,\"loss\":1}\n{\"step\":12,\"loss\":1}\n";
     put(run("r") / "metrics.jsonl", other);
     follower.update();
     EXPECT_EQ(follower.run().steps.step, read_run(run("r")).steps.step);
