@@ -2,6 +2,10 @@
 
 #include "base/error.h"
 #include "base/shipped_configs.h"
+#include "cli/checkpoint_file.h"
+#include "plan/predict.h"
+#include "runtime/prepared_kernels.h"
+#include "train/run_programs.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,6 +32,17 @@ plan::Hardware open_cluster(const std::string& name, std::span<const std::string
 plan::Software open_software(const std::string& name) {
   const NamedText file = find(name, "software");
   return plan::read_software(parse_yaml(file.text, file.source), file.source, {});
+}
+
+Target resolve_for(const plan::Hardware& hardware, config::RunConfig& config) {
+  const CpuFeatures cpu = read_cpu_features();
+  const bool is_cpu = hardware.device.kind == plan::DeviceKind::kCpu;
+  if (config.precision == compile::Precision::kAuto)
+    config.precision =
+        is_cpu ? train::resolve_precision(config.precision, cpu) : compile::Precision::kBf16;
+  train::resolve_sizes(config);
+  if (!is_cpu) return plan::cluster_target();
+  return runtime::PreparedKernels(cpu, threads_or_all(config.run.threads)).target();
 }
 
 }  // namespace tessera::cli

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
 
@@ -14,5 +16,9 @@ namespace tessera::cli {
 // neither a file nor one of them, and Error for an invalid file.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
+
+// Sets what the configuration leaves to the machine (the precision, the sizes), and returns the
+// requirements of the machine's libraries. Call it before the run is compiled for a simulation.
+Target resolve_for(const plan::Hardware& hardware, config::RunConfig& config);
 
 }  // namespace tessera::cli

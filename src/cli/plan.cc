@@ -8,20 +8,19 @@
 
 #include "base/count.h"
 #include "cli/arguments.h"
-#include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "compile/compile.h"
+#include "config/run_request.h"
 #include "data/source_list.h"
 #include "model/presets.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "train/run_programs.h"
 
 namespace tessera::cli {
 namespace {
@@ -153,14 +152,7 @@ int verb_plan(Args args) {
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
-  const CpuFeatures cpu = read_cpu_features();
-  const bool at_hand = plan.hardware.device.kind == plan::DeviceKind::kCpu;
-  if (config.precision == compile::Precision::kAuto)
-    config.precision =
-        at_hand ? train::resolve_precision(config.precision, cpu) : compile::Precision::kBf16;
-  train::resolve_sizes(config);
-  runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  plan.target = at_hand ? kernels.target() : plan::cluster_target();
+  plan.target = resolve_for(plan.hardware, config);
   plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.warmup_sizes;

@@ -40,5 +40,7 @@ int verb_config(Args args);
 int verb_doctor(Args args);
 int verb_plan(Args args);
 int verb_tune(Args args);
+int verb_report(Args args);
+int verb_watch(Args args);
 
 }  // namespace tessera::cli

@@ -38,6 +38,7 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("learning_rate", Tree(m.learning_rate));
   t.set("step_s", Tree(m.step_s));
   t.set("data_s", Tree(m.data_s));
+  if (m.resident_bytes > 0) t.set("resident_bytes", Tree(m.resident_bytes));
   t.set("tokens_per_s", Tree(m.tokens_per_s));
   t.set("model_flops_per_s", Tree(m.model_flops_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));

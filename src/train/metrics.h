@@ -3,6 +3,7 @@
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
 //    "data_s":…,"tokens_per_s":…,"model_flops_per_s":…,"model_flops_share":…}   per recorded step
+//    "resident_bytes":… after "data_s" if it is known
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"
@@ -37,13 +38,14 @@ struct RouterMetrics {
 };
 
 struct StepMetrics {
-  int64_t step = 0;          // from 1
-  int64_t tokens = 0;        // loss tokens since the start of the run, including this step
-  double loss = 0;           // mean over the loss tokens of the global batch, natural logarithm
-  double grad_norm = 0;      // before clipping
-  double learning_rate = 0;  // used in this step's update
-  double step_s = 0;         // wall time of the step
-  double data_s = 0;         // the part of it until rank 0 had its batch
+  int64_t step = 0;            // from 1
+  int64_t tokens = 0;          // loss tokens since the start of the run, including this step
+  double loss = 0;             // mean over the loss tokens of the global batch, natural logarithm
+  double grad_norm = 0;        // before clipping
+  double learning_rate = 0;    // used in this step's update
+  double step_s = 0;           // wall time of the step
+  double data_s = 0;           // the part of it until the first rank had its batch
+  int64_t resident_bytes = 0;  // memory of rank 0's process after the step; 0: unknown
   double tokens_per_s = 0;
   double model_flops_per_s = 0;  // mean per rank of the model's FLOPs (6 N plus attention)
   double model_flops_share = 0;  // the same, divided by the measured matrix rate

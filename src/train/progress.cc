@@ -123,7 +123,7 @@ ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, do
   p.tokens_per_s = tokens / mean_s;
   p.flops_per_s = m.model_flops_per_s * m.step_s / mean_s;
   p.matrix_rate_share = p.flops_per_s / matrix_rate;
-  p.memory_bytes = resident_bytes();
+  p.memory_bytes = m.resident_bytes;
   return p;
 }
 

@@ -73,6 +73,7 @@ void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
 void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
                       bool recorded) {
   if (!is_rank0_) return;
+  m.resident_bytes = resident_bytes();
   figures_.add(m, tokens, sequences);
   if (recorded) record_->add(m);
   progress_.show(figures_.progress(m, tokens, last_step), options_.now_s());
