@@ -98,6 +98,18 @@ TEST(Resume, WhatShapesDoNotShowIsTold) {
   EXPECT_EQ(told, "model.rope_theta model.rope_scaling.factor model.norm_epsilon ");
 }
 
+// Families without RoPE ignore its keys.
+TEST(Resume, KeysOfRopeAreNotToldToFamiliesWithoutIt) {
+  config::RunConfig now = llama();
+  model::apply_family(model::Family::kGpt2, now.model);
+  const Tree saved = to_tree(now.model);
+  now.model.rotary_pct = 0.5;
+  now.model.rope_theta = 500000;
+  now.model.rope_scaling.factor = 8;
+  now.model.window_rope_theta = 5;
+  EXPECT_TRUE(changed_computation(now, saved).empty());
+}
+
 // Coefficients of losses may change, but not the choice of experts and their weights.
 TEST(Resume, AnotherRouterIsTold) {
   config::RunConfig now = llama();
