@@ -29,7 +29,6 @@ constexpr std::string_view kLossScale =
 constexpr std::string_view kMinLr = "use `schedule.min_lr_ratio` = minimum / peak learning rate";
 constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
-constexpr std::string_view kRanks = "one program per rank: start ranks with `tessera launch -n N`";
 
 // A name whose key takes the same value has no advice.
 constexpr ForeignKey kKeys[] = {
@@ -165,7 +164,6 @@ constexpr ForeignKey kKeys[] = {
     {"reset_position_ids", kMegatron, "data.intra_document_masking"},
     {"overlap_grad_reduce", kMegatron, "layout.overlap", "`layout.overlap` is 1 by default"},
     {"overlap_param_gather", kMegatron, "layout.overlap", "`layout.overlap` is 1 by default"},
-    {"nproc_per_node", "torchrun", "", kRanks},
     // ---- Model
     {"num_layers", kMegatron, "model.layers"},
     {"num_hidden_layers", kHfModel, "model.layers"},

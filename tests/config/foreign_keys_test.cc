@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/renamed_keys.h"
 #include "config/run_config.h"
 
 namespace tessera::config {
@@ -94,6 +95,51 @@ TEST(ForeignKeys, OwnKeysAndMistypedOnesAreLeftToTheReader) {
   // The same leaf in a list of another section is not looked at.
   EXPECT_NE(error_of("data: { train: [{ prefix: a, seed: 1 }] }\n").find("unknown key 'seed'"),
             std::string::npos);
+}
+
+// Every renamed key with an old value, in the order of the table of base/renamed_keys.cc.
+constexpr const char* kOld =
+    "run: { products: proposed }\n"
+    "model: { rotary_share: 0.5, rotary_base: 500, rotary_scale: { factor: 8, low: 1, high: 4, "
+    "context: 64 } }\n"
+    "data: { documents_apart: true, long_examples: cut }\n"
+    "batch: { ramp: [1], ramp_steps: 2 }\n"
+    "schedule: { floor: 0.1, floor_rule: blend }\n"
+    "optimizer: { decay: all, moments: bf16, update_clip: 2, scale_by_weight: false, least_scale: "
+    "0.1, groups: [{ match: [a], decay: all }] }\n"
+    "loss_scale: { least: 2 }\n"
+    "compiler: { attention: materialised, scores: half, selective: attention, again: whole, masks: "
+    "kept, sent: kept, gradients: half, communication: half, accumulate: apart, products: stored "
+    "}\n";
+
+TEST(RenamedKeys, APresentNameIsAKeyAndItsValuesAreRead) {
+  const Tree old = parse_yaml(kOld, "run.yaml");
+  const RunConfig c = read_run(with_present_names(old), "run.yaml", {});
+  EXPECT_EQ(c.run.kernel_selection, KernelSelection::kHeuristic);
+  EXPECT_EQ(c.model.rope_scaling.original_max_position_embeddings, 64);
+  EXPECT_EQ(c.data.long_examples, data::LongExamples::kTruncate);
+  EXPECT_EQ(c.schedule.min_lr_mode, MinLrMode::kInterpolate);
+  EXPECT_EQ(c.compiler.dropout_masks, compile::DropoutMaskPolicy::kStore);
+  EXPECT_EQ(c.compiler.grad_reduce_dtype, compile::GradReduceDType::kWeight);
+  EXPECT_FALSE(c.compiler.deallocate_pipeline_outputs);
+  EXPECT_FALSE(c.compiler.fuse_grad_accumulation);
+  // Each old key alone is rejected with its new name, and the key of a group, too.
+  for (const auto& [section, members] : *old.as_members())
+    for (const auto& [name, value] : *members.as_members()) {
+      Tree one = Tree::object();
+      one.set(name, value);
+      Tree file = Tree::object();
+      file.set(section, std::move(one));
+      std::string error = "no error";
+      try {
+        read_run(file, "run.yaml", {});
+      } catch (const Error& e) {
+        error = e.what();
+      }
+      const bool renamed = error.find("(renamed): use ") != std::string::npos ||
+                           error.find("' is now '") != std::string::npos;
+      EXPECT_TRUE(renamed) << section << '.' << name << ": " << error;
+    }
 }
 
 struct Answer {
