@@ -29,7 +29,7 @@ struct ExpertsShape {
   DType sums = DType::kF32;                   // of the weights' gradients
   GateKind gate = GateKind::kSilu;
   bool pairs = false;     // the forward writes p, and the gradient reads it
-  bool gradient = false;  // what run() computes
+  bool gradient = false;  // run() computes the gradient
   bool operator==(const ExpertsShape&) const = default;
 };
 
