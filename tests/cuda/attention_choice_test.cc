@@ -154,14 +154,14 @@ TEST_F(AttentionChoosing, WhatIsNotGoodIsRefusedByName) {
   };
   AttentionShape shape = small();
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: of the output, row 22 is ");
+  refused(shape, 2, "plan plain is not taken: output: row 22 differs by ");
   dnn_conduct.varies = true;
   refused(shape, 2, "plan plain is not taken: its bits differ from one run to the next");
   dnn_conduct.refuses = true;
   refused(shape, 1, "by our own kernels. cuDNN cannot take this shape");
   shape.gradient = true;
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: of the gradient, row ");
+  refused(shape, 2, "plan plain is not taken: gradient: row ");
   dnn_conduct.breaks = true;
   refused(shape, 2, "plan plain is not taken: cuDNN cannot run plain");
 }

@@ -151,9 +151,13 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
   }
 }
 
-// Operands of three bits of mantissa, scaled a tensor: a step's loss moves by less than a
-// hundredth, and recomputed or offloaded layers round as the first time did.
+// Operands have three bits of mantissa, scaled per tensor: a step's loss moves by less than a
+// hundredth, and recomputed or offloaded layers round as the first time did. Other families add
+// sublayer outputs that are small next to the hidden states at the start, so their rounding errors
+// are small, too. OLMo 2 has no norm before a sublayer and one after it, which scales the rounded
+// output to the size of the hidden states; its bound for norms is therefore twice as large.
 TEST_P(EveryFamily, EightBitProductsAreNear) {
+  const double norm_bound = GetParam() == model::Family::kOlmo2 ? 0.2 : 0.1;
   config::RunConfig c = tiny(GetParam());
   c.model.layers = 5;
   for (const compile::Precision p : {compile::Precision::kFp32, compile::Precision::kBf16}) {
@@ -165,7 +169,7 @@ TEST_P(EveryFamily, EightBitProductsAreNear) {
     EXPECT_NE(exact.losses, rounded.losses);
     for (size_t i = 0; i < exact.losses.size(); ++i) {
       EXPECT_NEAR(rounded.losses[i], exact.losses[i], 1e-2 * exact.losses[i]);
-      EXPECT_NEAR(rounded.norms[i], exact.norms[i], 0.1 * exact.norms[i]);
+      EXPECT_NEAR(rounded.norms[i], exact.norms[i], norm_bound * exact.norms[i]);
     }
     config::RunConfig again = c;
     again.layout.recompute = "full";

@@ -42,7 +42,8 @@ class Unread : private TwoSteps {
   }
 
   // The gradient of the first layer's input is not read if nothing before the layer is trained:
-  // then it is unread in every micro-batch.
+  // then it is unread in every micro-batch, and no call before the layers reads gradients of hidden
+  // states.
   bool is_first_gradient(const Frame& f) const {
     const FrameKind& kind = p_.kind(f.kind);
     return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
@@ -51,6 +52,12 @@ class Unread : private TwoSteps {
     IdVector<FrameKindId, bool> read(p_.kinds.size(), false);
     for (const FrameId f : p_.frames.ids())
       if (is_first_gradient(p_.frames[f]) && contents_[f].read) read[p_.frames[f].kind] = true;
+    for (const Call& c : p_.schedule) {
+      const Segment& s = p_.segment(c);
+      if (c.layer != kNone || s.phase != Phase::kBackward) continue;
+      for (size_t i = 0; i < c.frames.size(); ++i)
+        if (s.frames[i].access == Access::kRead) read[p_.frame(c.frames[i]).kind] = true;
+    }
     return read;
   }
 
