@@ -4,7 +4,6 @@
 #include "base/shipped_configs.h"
 #include "cli/checkpoint_file.h"
 #include "plan/predict.h"
-#include "runtime/prepared_kernels.h"
 #include "train/run_programs.h"
 
 namespace tessera::cli {
@@ -34,15 +33,18 @@ plan::Software open_software(const std::string& name) {
   return plan::read_software(parse_yaml(file.text, file.source), file.source, {});
 }
 
-Target resolve_for(const plan::Hardware& hardware, config::RunConfig& config) {
+MachineTarget resolve_for(const plan::Hardware& hardware, config::RunConfig& config) {
   const CpuFeatures cpu = read_cpu_features();
   const bool is_cpu = hardware.device.kind == plan::DeviceKind::kCpu;
   if (config.precision == compile::Precision::kAuto)
     config.precision =
         is_cpu ? train::resolve_precision(config.precision, cpu) : compile::Precision::kBf16;
   train::resolve_sizes(config);
-  if (!is_cpu) return plan::cluster_target();
-  return runtime::PreparedKernels(cpu, threads_or_all(config.run.threads)).target();
+  if (!is_cpu) return {nullptr, plan::cluster_target()};
+  auto kernels =
+      std::make_unique<runtime::PreparedKernels>(cpu, threads_or_all(config.run.threads));
+  Target target = kernels->target();
+  return {std::move(kernels), std::move(target)};
 }
 
 }  // namespace tessera::cli

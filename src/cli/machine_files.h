@@ -2,6 +2,7 @@
 // whose files are built into the program.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
+#include "runtime/prepared_kernels.h"
 
 namespace tessera::cli {
 
@@ -17,8 +19,15 @@ namespace tessera::cli {
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
 
+// The requirements of a machine's kernels. The target of a CPU refers to `kernels`, which is null
+// for other devices.
+struct MachineTarget {
+  std::unique_ptr<runtime::PreparedKernels> kernels;
+  Target target;
+};
+
 // Sets what the configuration leaves to the machine (the precision, the sizes), and returns the
-// requirements of the machine's libraries. Call it before the run is compiled for a simulation.
-Target resolve_for(const plan::Hardware& hardware, config::RunConfig& config);
+// requirements of the machine's kernels. Call it before the run is compiled for a simulation.
+MachineTarget resolve_for(const plan::Hardware& hardware, config::RunConfig& config);
 
 }  // namespace tessera::cli

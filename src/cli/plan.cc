@@ -152,7 +152,8 @@ int verb_plan(Args args) {
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
-  plan.target = resolve_for(plan.hardware, config);
+  const MachineTarget machine = resolve_for(plan.hardware, config);
+  plan.target = machine.target;
   plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.warmup_sizes;

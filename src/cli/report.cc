@@ -23,10 +23,10 @@ report::Planned planned_step(const std::string& directory, const std::string& cl
   config::RunConfig config = open_run(directory, {}, false, config::DataUse::kIgnored);
   require_layout(config, "report --cluster");
   const plan::Hardware hardware = open_cluster(cluster);
-  const Target target = resolve_for(hardware, config);
+  const MachineTarget machine = resolve_for(hardware, config);
   const plan::Software software;
-  const std::vector<Program> stages =
-      compile::compile_stages(config::compile_request(config, compile::Purpose::kTrain), target);
+  const std::vector<Program> stages = compile::compile_stages(
+      config::compile_request(config, compile::Purpose::kTrain), machine.target);
   const plan::Prediction p = plan::simulate(stages, hardware, software);
   report::Planned planned;
   planned.machine = cluster;
