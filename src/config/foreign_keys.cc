@@ -340,6 +340,10 @@ void reject_foreign_keys(const Tree& tree, const std::string& source,
 }
 
 void reject_foreign_key(const Override& override, std::span<const Field> fields) {
+  // The text of a known key may look like a group, as in data.template={prompt}{response}.
+  if (std::any_of(fields.begin(), fields.end(),
+                  [&](const Field& f) { return f.path == override.path; }))
+    return;
   const std::string source = "command line";
   const bool is_group = override.text.starts_with('{') && override.text.ends_with('}');
   const std::string text = fmt::format("{}: {}={}", source, override.path, override.text);
