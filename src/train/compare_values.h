@@ -28,7 +28,7 @@ struct ValueBounds {
 };
 
 // Returns the tolerances for sums in another order: errors of one unit in the last place per layer,
-// which add up like a random walk.
+// which add up like a random walk. In 16 bits, one token in 1,000 may be routed to another expert.
 ValueBounds value_bounds(const compile::CompileRequest& request);
 // Returns the part of the tolerance that is due to rounding accumulated or communicated gradients
 // to 16 bits, relative to their norm; 0 if both are f32.
