@@ -235,10 +235,12 @@ double gradient_rounding(const compile::CompileRequest& r) {
 namespace {
 
 // A norm after a sublayer scales its rounded output, which is smaller than the hidden states in
-// other families, to their size. Its rounding error grows with it.
+// other families, to their size. Its rounding error grows with it. The factor is measured: 150
+// correct layouts of 4 ranks reach at most 2.2 times the bound of other families, and in fp32,
+// where the bound is the same for all, a third of it (tests/train/verify_ranks_test.cc).
 double rounding_scale(model::Family family) {
   using enum model::Family;
-  return family == kOlmo2 || family == kGemma2 || family == kGemma3 ? 2 : 1;
+  return family == kOlmo2 || family == kGemma2 || family == kGemma3 ? 4 : 1;
 }
 
 // A score that is rounded to 16 bits may route a token to another expert, which replaces its
