@@ -12,6 +12,13 @@ install(TARGETS tessera RUNTIME_DEPENDENCY_SET tessera_libraries COMPONENT progr
 install(RUNTIME_DEPENDENCY_SET tessera_libraries
   PRE_EXCLUDE_REGEXES "^(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\\.so"
   COMPONENT libraries DESTINATION ${TESSERA_LIBRARIES} EXCLUDE_FROM_ALL)
+# A library with a RUNPATH of its own (Debian's libmpi) would not be searched for by the program's.
+install(CODE "file(GLOB bundled \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${TESSERA_LIBRARIES}/*.so*\")
+  foreach(library IN LISTS bundled)
+    if(NOT IS_SYMLINK \${library})
+      file(RPATH_REMOVE FILE \${library})
+    endif()
+  endforeach()" COMPONENT libraries EXCLUDE_FROM_ALL)
 
 install(DIRECTORY configs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera COMPONENT program
   USE_SOURCE_PERMISSIONS)
@@ -43,6 +50,7 @@ set(CPACK_PACKAGE_DESCRIPTION "Tessera pre-trains and fine-tunes large language 
 set(CPACK_STRIP_FILES ON)
 set(CPACK_SYSTEM_NAME linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
