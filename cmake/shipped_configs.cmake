@@ -12,9 +12,9 @@ function(shipped_configs OUT)
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#include "cli/machine_files.h"
+#include "base/shipped_configs.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 std::span<const ShippedConfig> shipped_configs() {
   static constexpr ShippedConfig kAll[] = {
@@ -22,6 +22,6 @@ std::span<const ShippedConfig> shipped_configs() {
   return kAll;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera
 ]])
 endfunction()

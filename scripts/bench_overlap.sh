@@ -34,7 +34,7 @@ alone() {  # FOLDER: one rank of its own
 together() {  # FOLDER STEPS ZERO: sets $bytes, that a host sent in a step
   local before
   before=$(hosts_bytes n02)
-  "$tessera" launch "$base/run.yaml" -n 2 --hosts "$hosts_folder/hosts" --address "$hosts_net.1" --more "$hosts_mpi" \
+  "$tessera" launch "$base/run.yaml" -n 2 --hosts "$hosts_folder/hosts" --address "$hosts_net.1" --launcher-args "$hosts_mpi" \
     "${keys[@]}" schedule.steps="$2" layout.data=2 batch.global=8 layout.zero="$3" run.directory="$1" \
     >"$1.out" 2>&1 || { cat "$1.out"; exit 1; }
   bytes=$((($(hosts_bytes n02) - before) / $2))

@@ -96,8 +96,8 @@ class Model(nn.Module):
             if p.dim() > 1:
                 nn.init.normal_(p, std=0.02)
         if o.family != "gpt2":
-            r = int(o.hidden // o.heads * o.rotary_share) // 2 * 2
-            angle = torch.arange(o.tokens)[:, None] / o.rotary_base ** (torch.arange(0, r, 2) / r)
+            r = int(o.hidden // o.heads * o.rotary_pct) // 2 * 2
+            angle = torch.arange(o.tokens)[:, None] / o.rope_theta ** (torch.arange(0, r, 2) / r)
             angle = torch.cat((angle, angle), -1)
             self.register_buffer("cosine", angle.cos())
             self.register_buffer("sine", angle.sin())
@@ -124,7 +124,7 @@ def sizes(path):
         setattr(o, name, int(model[name]))
     multiple = int(model["vocabulary_multiple"])
     o.vocabulary = -(-o.vocabulary // multiple) * multiple
-    o.rotary_share, o.rotary_base = float(model["rotary_share"]), float(model["rotary_base"])
+    o.rotary_pct, o.rope_theta = float(model["rotary_pct"]), float(model["rope_theta"])
     o.kv_heads = int(model.get("kv_heads", 0)) or o.heads
     o.batch, o.micro = int(batch["global"]), int(batch["micro"])
     o.tokens = int(data.get("sequence_length", 0)) or int(model["context"])

@@ -121,7 +121,7 @@ data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}],
 batch: {{ global: {case.batch}, micro: {case.batch // case.ranks} }}
 layout: {{ data: {case.ranks}, zero: {zero} }}
 optimizer: {{ kind: adamw, learning_rate: 1.0e-3, weight_decay: 0.1, clip_norm: 1.0 }}
-schedule: {{ kind: cosine, steps: {options.steps}, warmup_steps: 2, floor: 0.1 }}
+schedule: {{ kind: cosine, steps: {options.steps}, warmup_steps: 2, min_lr_ratio: 0.1 }}
 precision: {case.precision}
 checkpoint: {{ every_steps: 0 }}
 """)

@@ -106,7 +106,7 @@ def optimizer(kind):
 
 def asked(chosen):
     target = {"data.target_length": CONTEXT} if chosen["model"] == "t5" else {}
-    return {"data.train": "[]", "data.instructions": "[../asked.jsonl]", "data.long_examples": "cut",
+    return {"data.train": "[]", "data.instructions": "[../asked.jsonl]", "data.long_examples": "truncate",
             "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
 
 
@@ -125,11 +125,11 @@ FACTORS = {
         "mixtral": model("mixtral", experts=4),
         "mistral": model("mistral", window=9),
         "smollm3": model("smollm3"),
-        "phi3": model("phi3", rotary_share=0.5),
+        "phi3": model("phi3", rotary_pct=0.5),
         "qwen3": model("qwen3", head_width=8),
         "olmo2": model("olmo2"),
         "gemma2": model("gemma2", attention_soft_cap=2, logit_soft_cap=3),
-        "gemma3": model("gemma3", window=9, window_layers="[0]", window_rotary_base=100),
+        "gemma3": model("gemma3", window=9, window_layers="[0]", window_rope_theta=100),
     },
     "layers": {
         "alike": {},
@@ -148,9 +148,9 @@ FACTORS = {
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
     },
-    "batch": {"fixed": {}, "ramp": {"batch.ramp": "[2]", "batch.ramp_steps": 1}},
+    "batch": {"fixed": {}, "warmup_sizes": {"batch.warmup_sizes": "[2]", "batch.warmup_steps_per_size": 1}},
     "precision": {name: {"precision": name} for name in EPSILON},
-    "products": {"stored": {}, "fp8": {"compiler.products": "fp8"}},
+    "gemm_dtype": {"compute": {}, "fp8": {"compiler.gemm_dtype": "fp8"}},
     "offload": {
         "none": {},
         "activations": layout(offload="activations"),
@@ -171,7 +171,7 @@ FACTORS = {
         "text": {},
         "spans": {"data.objective": "span_corruption"},
         "instructions": asked,
-        "packed": {"data.documents_apart": True, "data.train": "[../lines]"},
+        "packed": {"data.intra_document_masking": True, "data.train": "[../lines]"},
         "stages": {"data.stages": f"[{{from_tokens: {8 * CONTEXT}, train: [../lines, ../train]}}]"},
     },
     "dropout": {"none": {}, "dropped": {"model.dropout": 0.1, "model.attention_dropout": 0.1}},
@@ -339,7 +339,7 @@ class Case:
         return losses, validation[-1] if validation else None
 
     def bound(self):
-        low = FP8_BOUND if self.chosen["products"] == "fp8" else 0
+        low = FP8_BOUND if self.chosen["gemm_dtype"] == "fp8" else 0
         return max(BOUNDS[self.chosen["precision"]], low)
 
     def check_near(self, what, found, expected, bound):

@@ -18,7 +18,7 @@ Count: relative differences to one rank of the same precision, the worst over th
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
 The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages
 them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summed in 16 bits, too
-(compiler.gradients: half), each term is rounded once more: twice the bounds, in rows of their own.
+(compiler.grad_accum_dtype: weight), each term is rounded once more: twice the bounds, in rows of their own.
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
 Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
@@ -103,7 +103,7 @@ def draw_model(rng, tensor, chunks, family=None):
         model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8,
                      vocabulary=311)
     if family == "neox":
-        model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
+        model.update(rotary_pct=0.5, parallel_residual=rng.random() < 0.5)
     if family == "mixtral":
         model.update(draw_experts(rng, model))
     model.update(FEATURES.get(family, {}))
@@ -127,10 +127,10 @@ def draw_experts(rng, model):
 
 
 # What families compute beside their defaults, in sizes that change the results.
-FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_share": 0.5},
+FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_pct": 0.5},
             "gemma2": {"attention_soft_cap": 0.5, "logit_soft_cap": 2, "attention_scalar": 3},
-            "gemma3": {"window": 7, "window_layers": [0], "window_rotary_base": 100,
-                       "rotary_scale.kind": "linear", "rotary_scale.factor": 4}}
+            "gemma3": {"window": 7, "window_layers": [0], "window_rope_theta": 100,
+                       "rope_scaling.rope_type": "linear", "rope_scaling.factor": 4}}
 
 
 def draw_kinds(rng, model):
@@ -148,7 +148,7 @@ def draw_kinds(rng, model):
 
 def rounding_of(case):
     """The row of BOUNDS."""
-    halves = case["precision"] != "fp32" and case["compiler.gradients"] == "half"
+    halves = case["precision"] != "fp32" and case["compiler.grad_accum_dtype"] == "weight"
     return case["precision"] + (", sums too" if halves else "")
 
 
@@ -199,7 +199,7 @@ def draw(rng, precision=None, family=None):
     schedule, interleave = draw_schedule(rng, stages)
     model = draw_model(rng, tensor, stages * interleave, family)
     model["texts"] = draw_texts(rng, model["model.family"])
-    attention = rng.choice(["fused", "materialised"])
+    attention = rng.choice(["fused", "unfused"])
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
     if "model.experts" in model:  # rounding to 16 bits may change the chosen experts
@@ -240,25 +240,25 @@ def with_groups(case):
     groups = rng.sample([
         "{match: ['*norm*'], kind: sgd, beta1: 0.9}",
         f"{{match: [embed.*], kind: {factored}, epsilon: {square:.1e}}}",
-        "{match: ['*.mlp.*'], learning_rate_multiplier: 0.5, weight_decay: 0.2, decay: all}",
+        "{match: ['*.mlp.*'], learning_rate_multiplier: 0.5, weight_decay: 0.2, weight_decay_applies_to: all}",
         "{match: [embed.*, '*.attn.*'], kind: sgd, beta1: 0}"], rng.randint(1, 3))
     return {**case, "optimizer.groups": f"[{', '.join(groups)}]"}
 
 
 def draw_ramp(rng, together):
     """Now and then, two steps of one micro-batch per rank before the others."""
-    return rng.choice([{}] * 3 + [{"batch.ramp": f"[{together}]", "batch.ramp_steps": 2}])
+    return rng.choice([{}] * 3 + [{"batch.warmup_sizes": f"[{together}]", "batch.warmup_steps_per_size": 2}])
 
 
 def draw_sums(rng, precision):
     """How gradients are summed and sent; with fp32 all of these are the same. Sums over tokens
     overflow f16 at a loss scale that their terms bear, and then a step is skipped."""
     wide = precision == "fp16"
-    return {"compiler.gradients": rng.choice(["f32", "f32" if wide else "half"]),
-            "compiler.communication": rng.choice(["sums", "sums" if wide else "half"]),
-            "compiler.accumulate": rng.choice(["fused", "apart"]),
+    return {"compiler.grad_accum_dtype": rng.choice(["f32", "f32" if wide else "weight"]),
+            "compiler.grad_reduce_dtype": rng.choice(["accum", "accum" if wide else "weight"]),
+            "compiler.fuse_grad_accumulation": rng.choice([True, False]),
             "compiler.bucket_bytes": rng.choice([0, 0, 1000, 20000]),
-            "compiler.masks": rng.choice(["drawn", "kept"])}
+            "compiler.dropout_masks": rng.choice(["regenerate", "store"])}
 
 
 def optimizer_of(kind, precision):
@@ -330,7 +330,7 @@ def keys(case):
 
 def data_keys(case, work):
     asked = ["data.train=[]", f"data.instructions=[{work}/asked.jsonl]",
-             "data.template={prompt}{response}", "data.long_examples=cut"]
+             "data.template={prompt}{response}", "data.long_examples=truncate"]
     pieces = [f"data.tokenizer={work}/spiece.model"]
     return {"one": [],
             "spans": [*pieces, f"data.train=[{work}/pieces]", f"data.validation=[{work}/pieces]",
@@ -340,9 +340,9 @@ def data_keys(case, work):
             "stages": [f"data.stages=[{{from_tokens: {2 * case['batch.global'] * case['model.context']}"
                        f", train: [{work}/lines, {work}/train]}}]"],
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
-                      "data.documents_apart=true"],
+                      "data.intra_document_masking=true"],
             "instructions": [*asked, f"data.validation=[{work}/asked.jsonl]",
-                             "data.documents_apart=true"]}[case["texts"]]
+                             "data.intra_document_masking=true"]}[case["texts"]]
 
 
 def layout_words(case):
@@ -354,7 +354,7 @@ def fits(case, mesh, chunks):
     whole = case["optimizer.kind"] == "adafactor" or "lora.rank" in case
     return (case["model.heads"] % tensor == 0 and not (whole and copies_heads(case, tensor))
             and case["batch.global"] % (data * case["batch.micro"]) == 0
-            and int(case.get("batch.ramp", "[0]")[1:-1]) % (data * case["batch.micro"]) == 0
+            and int(case.get("batch.warmup_sizes", "[0]")[1:-1]) % (data * case["batch.micro"]) == 0
             and chunks <= layers_of(case) + 1)
 
 
@@ -384,7 +384,7 @@ def variants(case, key, values):
 def zero_cases(rng):
     """Stage 0 knows neither zero_group nor zero_reduce, with which the others sum otherwise."""
     hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
-    hybrid["compiler.communication"] = "sums"  # an all_reduce in 16 bits rounds once more
+    hybrid["compiler.grad_reduce_dtype"] = "accum"  # an all_reduce in 16 bits rounds once more
     case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
     single = {"batch.global": case["layout.data"] * case["batch.micro"]}
     return [variants(case, "layout.zero", [0, 1]), variants(hybrid, "layout.zero", [2, 3]),
@@ -403,14 +403,22 @@ def overlap_cases(rng):
 
 
 def tensor_overlap_cases(rng):
-    """Micro-batches of four sequences on two tensor ranks."""
+    """Micro-batches of four sequences on two tensor ranks. With unfused accumulation, each rank has
+    four key/value heads, too, so the first dimension of its QKV weight is as long; zero_bubble
+    would compute the gradient of that weight in another segment, which is not cut into chunks."""
     case = draw_where(rng, lambda c: c["layout.tensor"] == 2 and c["model.family"] != "t5"
                       and not c["layout.recompute"].startswith("full"))
     case["batch.global"] = case["batch.global"] // case["batch.micro"] * 4
     case["batch.micro"] = 4
-    case = {key: value for key, value in case.items() if not key.startswith("batch.ramp")}
-    return [[{**case, "compiler.tp_comm_overlap": chunks > 0,
-              "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]]
+    case = {key: value for key, value in case.items() if not key.startswith("batch.warmup")}
+    fused, unfused = ({**case, "compiler.fuse_grad_accumulation": kind} for kind in (True, False))
+    if "model.kv_heads" in unfused:
+        unfused["model.kv_heads"] = unfused["model.heads"]
+    if unfused["layout.pipeline_schedule"] == "zero_bubble":
+        unfused["layout.pipeline_schedule"] = "1f1b"
+    return [[{**c, "compiler.tp_comm_overlap": chunks > 0,
+              "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]
+            for c in (fused, unfused)]
 
 
 def offload_cases(rng):

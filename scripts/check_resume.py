@@ -32,7 +32,7 @@ data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{
 batch: {{ global: 8, micro: 4 }}
 layout: {{ offload: {offload} }}
 optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1, clip_norm: 1.0 }}
-schedule: {{ kind: cosine, steps: {steps}, warmup_steps: 2, floor: 0.1 }}
+schedule: {{ kind: cosine, steps: {steps}, warmup_steps: 2, min_lr_ratio: 0.1 }}
 precision: {precision}
 checkpoint: {{ every_steps: 5, keep: 2, resume: auto }}
 metrics: {{ validate_every_steps: 10, validate_sequences: 8 }}

@@ -25,7 +25,7 @@ TESSERA = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/tessera"
 TEXTS = ["the quick brown fox", "", " two  spaces ", "fox\njumps é日😀"]
 RUN = """
 run: { seed: 1, threads: 1 }
-model: { family: llama, layers: 1, hidden: 32, heads: 2, vocabulary: 0, context: 32, rotary_share: 1 }
+model: { family: llama, layers: 1, hidden: 32, heads: 2, vocabulary: 0, context: 32, rotary_pct: 1 }
 data: { tokenizer: p.model, train: [p], sequence_length: 32 }
 batch: { global: 1, micro: 1 }
 schedule: { steps: 1 }

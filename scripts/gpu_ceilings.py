@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The ceilings of a device for one model: its own GEMM shapes and attention, on random data.
 
-    scripts/gpu_ceilings.py RUN_DIR/products.txt
+    scripts/gpu_ceilings.py RUN_DIR/kernel_selection.txt
 
-Prints a line for each GEMM that the run measured (products.txt): the rate of the chosen algorithm,
+Prints a line for each GEMM that the run measured (kernel_selection.txt): the rate of the chosen algorithm,
 and that of torch.matmul on the same shape where PyTorch is there. Then the time of PyTorch's
 scaled_dot_product_attention for the attention shapes. Operands are random numbers: on zeros a device
 uses less power and is faster than a model's step can be.

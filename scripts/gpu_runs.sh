@@ -21,7 +21,7 @@ train() {
   shift 2
   [ "$ranks" = 1 ] || launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$ranks")
   cat >"$work/$name.yaml" <<YAML
-run: { name: $name, directory: $work/$name, seed: 7, device: $device, products: proposed }
+run: { name: $name, directory: $work/$name, seed: 7, device: $device, kernel_selection: heuristic }
 data: { tokenizer: $work/tokenizer.json, train: [$work/train], validation: [$work/train] }
 precision: fp32
 optimizer: { learning_rate: 1.0e-3, weight_decay: 0.1, epsilon: 1.0e-5 }
@@ -84,7 +84,7 @@ part_parity_cudnn() {
   for family in gpt2 llama; do
     # shellcheck disable=SC2046
     train "cpu-long-$family" 1 $(long "$family") run.device=cpu &&
-      train "$device-long-$family" 1 $(long "$family") run.products=measured &&
+      train "$device-long-$family" 1 $(long "$family") run.kernel_selection=autotune &&
       same "cpu-long-$family" "$device-long-$family" 2e-3 || bad=1
     grep -h 'attention  ' "$work/$device-long-$family/log.txt"
   done
@@ -174,7 +174,7 @@ part_memory() {
   for family in gpt2 llama; do
     # shellcheck disable=SC2046
     train "memory-$family" 1 $(small "$family") precision=bf16 metrics.validate_every_steps=10 || { bad=1; continue; }
-    line=$(grep -m1 'memory    of the device' "$work/memory-$family/log.txt" || grep -m1 'memory    peak' "$work/memory-$family/log.txt")
+    line=$(grep -m1 'memory    on the device' "$work/memory-$family/log.txt" || grep -m1 'memory    peak' "$work/memory-$family/log.txt")
     echo "$family: $line"
     [ "$device" = cpu ] ||
       awk '{ for (i = 1; i <= NF; i++) { if ($i == "planned,") planned = $(i - 2); if ($i == "allocated;") got = $(i - 1) }
@@ -213,7 +213,7 @@ bench() {  # PRESET TOKENS SEQUENCES MICRO
   make_data || return 1
   local run="$work/bench" card peak ours theirs
   # shellcheck disable=SC2086
-  train bench 1 model.preset="$1" model.context="$2" precision=bf16 run.products=measured \
+  train bench 1 model.preset="$1" model.context="$2" precision=bf16 run.kernel_selection=autotune \
     batch.global="$3" batch.micro="$4" schedule.steps=12 checkpoint.save_at_end=false \
     metrics.validate_sequences=1 ${GPU_BENCH_KEYS:-} || return 1
   ours=$(median_of tokens_per_s "$run/metrics.jsonl")
@@ -224,13 +224,13 @@ bench() {  # PRESET TOKENS SEQUENCES MICRO
       printf "%s: %.0f tokens/s, %.2f TFLOP/s of the model, %.1f %% of the measured matrix rate\n", what, tokens, flops / 1e12, 100 * share
       if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s in the data sheet of %s\n", what, flops / peak / 1e10, peak, card
       else printf "%s: no data sheet of \"%s\" is known here, so no MFU\n", what, card }'
-  grep 'memory    of the device\|graphs  ' "$run/log.txt"
+  grep 'memory    on the device\|graphs  ' "$run/log.txt"
   if [ "$device" = cuda ]; then python=(env LD_LIBRARY_PATH="$system_libraries" python3); else python=(python3); fi
   if ! "${python[@]}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and sys.argv[1] == "cuda")' "$device" 2>/dev/null; then
     echo "$1: no PyTorch for this device here, so nothing to compare with"
     python=(python3)
   fi
-  [ ! -f "$run/products.txt" ] || "${python[@]}" "$ceilings" "$run/products.txt" 2>&1 || echo "$1: no ceilings"
+  [ ! -f "$run/kernel_selection.txt" ] || "${python[@]}" "$ceilings" "$run/kernel_selection.txt" 2>&1 || echo "$1: no ceilings"
   "${python[@]}" -c 'import torch' 2>/dev/null || return 0
   theirs=$("${python[@]}" "$peer" "$run/run.yaml" --device "$device" 2>"$work/peer.log") ||
     { echo "$1: PyTorch failed: $(tail -1 "$work/peer.log")"; return 0; }
@@ -249,7 +249,7 @@ part_timeline() {
   make_data || return 1
   # shellcheck disable=SC2086
   train timeline 1 model.preset=gpt2-xl model.layers=4 model.context=1024 precision=bf16 \
-    run.products=measured batch.global=8 batch.micro=8 schedule.steps=6 metrics.trace_step=5 \
+    run.kernel_selection=autotune batch.global=8 batch.micro=8 schedule.steps=6 metrics.trace_step=5 \
     checkpoint.save_at_end=false metrics.validate_sequences=1 ${GPU_BENCH_KEYS:-} || return 1
   cp "$work/timeline/trace.json" "$report_folder/trace.json"
   python3 - "$work/timeline/trace.json" <<'SUMS' || return 1

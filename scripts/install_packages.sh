@@ -9,10 +9,10 @@ packages_for() {
     build) echo g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libcli11-dev libyaml-cpp-dev \
       nlohmann-json3-dev libspdlog-dev libfmt-dev libutf8proc-dev libsimdjson-dev libzstd-dev \
       zlib1g-dev libxxhash-dev libsentencepiece-dev libre2-dev \
-      libopenmpi-dev openmpi-bin libeigen3-dev ccache mold ;;
+      libopenmpi-dev openmpi-bin libeigen3-dev libjs-dygraphs ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;
-    test) echo libgtest-dev python3 dict-gcide procps ;;
-    check) echo python3 git clang-format clang-tidy universal-ctags ;;
+    test) echo libgtest-dev python3 python3-venv dpkg-dev dict-gcide procps ;;
+    check) echo python3 git clang-format clang-tidy universal-ctags chromium ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;
     *) echo "install_packages.sh: there is no group '$1'. Known: build quickstart test check fuzz bench" >&2

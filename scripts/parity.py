@@ -44,24 +44,24 @@ T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * 
 LIKE_LLAMA, WINDOW = "feed_forward: 336, norm_epsilon: 1.0e-5", TOKENS // 4
 DECODERS = {
     "mistral": f"family: mistral, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, window: {WINDOW}",
-    "mistral-yarn": f"family: mistral, {LIKE_LLAMA}, rotary_scale: {{ kind: yarn, factor: 4, low: 1, "
-                    f"high: 32, context: {TOKENS // 4} }}",
+    "mistral-yarn": f"family: mistral, {LIKE_LLAMA}, rope_scaling: {{ rope_type: yarn, factor: 4, "
+                    f"original_max_position_embeddings: {TOKENS // 4} }}",
     "smollm3": f"family: smollm3, {LIKE_LLAMA}, kv_heads: 4, no_rope_layers: [3]",
     "smollm3-window": f"family: smollm3, {LIKE_LLAMA}, kv_heads: 1, no_rope_layers: [1, 2], "
                       f"window: {WINDOW}, window_layers: [1, 2], "
-                      "rotary_scale: { kind: linear, factor: 4 }",
-    "phi3": f"family: phi3, {LIKE_LLAMA}, kv_heads: 4, rotary_share: 0.5, window: {WINDOW}",
-    "phi3-longrope": f"family: phi3, {LIKE_LLAMA}, rotary_scale: {{ kind: longrope, factor: 2, "
-                     f"context: {TOKENS // 2}, short_factors: {[1.0] * 8}, "
-                     f"long_factors: {[1.0 + 0.5 * i for i in range(8)]} }}",
-    "qwen3": f"family: qwen3, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rotary_base: 10000, "
+                      "rope_scaling: { rope_type: linear, factor: 4 }",
+    "phi3": f"family: phi3, {LIKE_LLAMA}, kv_heads: 4, rotary_pct: 0.5, window: {WINDOW}",
+    "phi3-longrope": f"family: phi3, {LIKE_LLAMA}, rope_scaling: {{ rope_type: longrope, factor: 2, "
+                     f"original_max_position_embeddings: {TOKENS // 2}, short_factor: {[1.0] * 8}, "
+                     f"long_factor: {[1.0 + 0.5 * i for i in range(8)]} }}",
+    "qwen3": f"family: qwen3, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rope_theta: 10000, "
              f"window: {WINDOW}, window_layers: [2, 3]",
-    "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rotary_base: 10000",
+    "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rope_theta: 10000",
     "gemma2": f"family: gemma2, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
               f"window: {WINDOW}, window_layers: [0, 2], attention_soft_cap: 0.5, logit_soft_cap: 2",
     "gemma3": f"family: gemma3, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
-              f"window: {WINDOW}, window_layers: [0, 2], rotary_base: 20000, "
-              "rotary_scale: { kind: linear, factor: 4 }, window_rotary_base: 500",
+              f"window: {WINDOW}, window_layers: [0, 2], rope_theta: 20000, "
+              "rope_scaling: { rope_type: linear, factor: 4 }, window_rope_theta: 500",
 }
 STEPS, LONG_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
@@ -160,13 +160,13 @@ def peer_batches(options):
 
 def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
     model = {
-        "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
+        "neox": "family: neox, rotary_pct: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
         "llama": "family: llama, feed_forward: 336",
-        "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
-                         f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
+        "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rope_theta: 500000, "
+                         f"rope_scaling: {{ factor: 8, original_max_position_embeddings: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
-        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
+        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rope_theta: 10000, norm_epsilon: 1.0e-5",
         "mixtral": "family: mixtral, feed_forward: 336, kv_heads: 4, experts: 4",
         **DECODERS, "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",

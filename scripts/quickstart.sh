@@ -95,7 +95,7 @@ data:       { tokenizer: $folder/tokenizer.json, train: [$folder/train], validat
               sequence_length: 256 }
 batch:      { global: 4, micro: 4 }
 optimizer:  { kind: adamw, learning_rate: 3.0e-3, beta1: 0.9, beta2: 0.95, weight_decay: 0.1, clip_norm: 1.0 }
-schedule:   { kind: cosine, steps: $2, warmup_steps: $(($2 / 20)), floor: 0.05 }
+schedule:   { kind: cosine, steps: $2, warmup_steps: $(($2 / 20)), min_lr_ratio: 0.05 }
 precision:  auto
 checkpoint: { every_steps: 200, keep: 1, resume: auto }
 metrics:    { every_steps: 1, validate_every_steps: 0, tensorboard: true }

@@ -3,7 +3,7 @@
 // Predicts many rows of a table at once, as `tessera plan` does one: compiles each row's run once
 // and simulates it as often as it is asked. ROWS is a text file with a row a line, the keys that
 // replace those of RUN ("layout.tensor=8 batch.micro=4"), and of SOFTWARE
-// ("software.compiler.attention=materialised").
+// ("software.compiler.attention=unfused").
 //
 //   --json     one object a row, what `tessera plan --json` prints
 //   otherwise  reads lines of figures from standard input ("device.matrix_efficiency=0.8

@@ -1,6 +1,5 @@
-// An append-only file behind a bounded queue. Every record first enters the queue and leaves it
-// only after a complete write, so a failure never reorders records and a later call retries the
-// rest.
+// An append-only file with a bounded queue. Every record first enters the queue and leaves it only
+// after a complete write, so a failure never reorders records, and a later call retries the rest.
 #include "base/append_file.h"
 
 #include <fcntl.h>
@@ -40,8 +39,7 @@ void AppendFile::append(std::string_view record) {
   late_.emplace_back(record);
   late_bytes_ += record.size();
   write_late();
-  // One record is always kept, even a larger one: dropping it would lose a record that the next
-  // call could write.
+  // One record is always kept, even if it exceeds the limit: the next call may be able to write it.
   while (late_bytes_ > kMostLate && late_.size() > 1) {
     late_bytes_ -= late_.front().size();
     late_.pop_front();
@@ -64,7 +62,7 @@ std::optional<std::string> AppendFile::take_report() {
 void AppendFile::failed(const std::string& what) {
   if (failing_) return;
   failing_ = true;
-  report_ = fmt::format("{}: {}. Its lines are kept in memory and written once that is possible.",
+  report_ = fmt::format("{}: {}. New lines are kept in memory and written once that is possible.",
                         path_.string(), what);
 }
 
@@ -81,9 +79,9 @@ void AppendFile::write_late() {
   }
   if (!failing_) return;
   failing_ = false;
-  report_ = fmt::format("{}: writing continues {}", path_.string(),
-                        dropped_ == 0 ? std::string("without a gap")
-                                      : fmt::format("without {} of its lines", dropped_));
+  report_ = fmt::format(
+      "{}: writing continues {}", path_.string(),
+      dropped_ == 0 ? std::string("without a gap") : fmt::format("after {} lost lines", dropped_));
   dropped_ = 0;
 }
 
@@ -91,8 +89,8 @@ void AppendFile::reopen() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   std::error_code ignored;  // open() below reports why
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
-  // O_APPEND moves to the end in the same step as the write, so several processes may share the
-  // file. O_NONBLOCK: the open of a FIFO without a reader would wait.
+  // With O_APPEND, seeking to the end and writing are one atomic operation, so several processes
+  // may share the file. Without O_NONBLOCK, opening a FIFO that has no reader would block.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
   fd_ = ::open(path_.c_str(), kFlags, 0644);
   if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
@@ -100,7 +98,7 @@ void AppendFile::reopen() {
     struct stat s {};
     const bool known = ::fstat(fd_, &s) == 0;
     if (known && !S_ISREG(s.st_mode)) throw Error("is not a regular file: move it away");
-    // No record may precede the head.
+    // The head must precede all records.
     if (known && s.st_size == 0) write_whole(head_);
   } catch (const Error&) {
     ::close(std::exchange(fd_, -1));
@@ -109,8 +107,8 @@ void AppendFile::reopen() {
 }
 
 void AppendFile::write_whole(std::string_view record) {
-  // The file is truncated back to its length before the record, which is what makes a record appear
-  // whole or not at all.
+  // If the record cannot be written completely, the file is truncated to its previous length, so a
+  // record is in the file completely or not at all.
   struct stat before {};
   const bool known = ::fstat(fd_, &before) == 0;
   for (size_t at = 0; at < record.size();) {

@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-// Records are written in their order, each whole or not at all: the part of a record that fitted on
-// a full disk is removed again. Records that cannot be written wait in memory (the newest 16 MiB of
-// them) and are written by a later call that succeeds. If the file was removed, a new one is
-// created, with its folders. Thread safe.
+// Records are written in order, each completely or not at all: a record that a full disk cut off is
+// removed again. Records that cannot be written are kept in memory (the newest 16 MiB) and written
+// by a later call that succeeds. If the file was removed, a new one is created, with its parent
+// directories. Thread safe.
 class AppendFile {
  public:
-  // `head`: the first bytes of a file that is empty.
+  // `head` is written first if the file is empty.
   explicit AppendFile(Path path, std::string head = "");
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
@@ -27,8 +27,8 @@ class AppendFile {
   void append(std::string_view record);
   void sync();  // flushes the records to the disk
 
-  // Returns a line to report: once when records can no longer be written, with the path and the
-  // reason, and once when they can be written again. Otherwise returns nothing.
+  // Returns a message once when records can no longer be written, with the path and the reason, and
+  // once when they can be written again. Otherwise returns nothing.
   std::optional<std::string> take_report();
 
   const Path& path() const { return path_; }
@@ -41,7 +41,7 @@ class AppendFile {
 
   Path path_;
   std::string head_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // protects the members below
   int fd_ = -1;
   bool failing_ = false;
   std::deque<std::string> late_;  // records that are not written yet

@@ -1,12 +1,14 @@
 // Reads, checks, prints and compares configurations by their list of fields (base/config.h). A
-// field is found by its path, such as "optimizer.beta1"; a document is walked once, and every
-// member is either a leaf of that name, a group that some leaf is below, or an unknown key.
+// field is found by its path, such as "optimizer.beta1". A document is traversed once, and every
+// member is a leaf, a group that contains leaves, or an unknown key.
 #include "base/config.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "base/renamed_keys.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +19,7 @@ std::string describe(const Tree& t) {
   if (const auto* s = t.as_string()) return fmt::format("the text '{}'", *s);
   if (t.as_list() != nullptr) return "a list";
   if (t.as_members() != nullptr) return "a group of keys";
-  const auto* number = std::get_if<double>(&t.value);  // JSON has no such thing as NaN
+  const auto* number = std::get_if<double>(&t.value);  // to_json() would write NaN as null
   return "the number " + (number ? fmt::format("{}", *number) : to_json(t));
 }
 
@@ -39,7 +41,7 @@ std::vector<std::string> split(std::string_view s, char separator) {
   return parts;
 }
 
-// One value counts as a list of one, as in `data.train: corpus.bin`.
+// A single value is read as a list of one, as in `data.train: corpus.bin`.
 template <class T>
 void read_list(const Tree& tree, std::vector<T>& value, const Place& place) {
   const Tree::List* list = tree.as_list();
@@ -51,7 +53,7 @@ void read_list(const Tree& tree, std::vector<T>& value, const Place& place) {
   value = std::move(out);
 }
 
-// Finds the first leaf below an unknown key, so that the message can name what was meant.
+// Finds the first leaf below an unknown key, so that the message can suggest a known key.
 const Tree& first_leaf(const Tree& t, std::string& path) {
   const Tree::Members* members = t.as_members();
   if (members == nullptr || members->empty()) return t;
@@ -88,7 +90,7 @@ class Reader {
                            [&](const Field& f) { return f.path.starts_with(path + '.'); })) {
       read(member, path);
     } else {
-      // find_field() does not find this path: it throws the error, which names the nearest key.
+      // find_field() cannot find this path, so it throws the error that names the nearest key.
       std::string full = path;
       const Tree& at = first_leaf(member, full);
       find_field(fields_, full, place_of(source_, at.key_line, at.key_column));
@@ -139,9 +141,9 @@ void read_value(const Tree& tree, int64_t& value, const Place& place) {
   const auto* x = std::get_if<double>(&tree.value);
   // A number in 1e5 notation is a double in the tree. Up to 2^53 every integer has its own double,
   // so the value is exact; above it two integers could read as the same number.
-  if (i == nullptr && x == nullptr) wrong_value(tree, "an integer, in digits alone", place);
+  if (i == nullptr && x == nullptr) wrong_value(tree, "an integer (digits only)", place);
   constexpr auto kMost = static_cast<int64_t>(kExactIntegers);
-  // A double of that size may be another number, rounded.
+  // A larger double may be the rounded value of another number.
   const bool fits = i != nullptr ? *i >= -kMost && *i <= kMost : std::abs(*x) < kExactIntegers;
   if (!fits)
     wrong_value(tree, fmt::format("an integer of at most 53 bits, {} to {}", -kMost, kMost), place);
@@ -189,7 +191,12 @@ int read_enum(const Tree& tree, std::string_view names, const Place& place) {
   const std::string* s = tree.as_string();
   if (s == nullptr) wrong_value(tree, wanted, place);
   const auto it = std::find(entries.begin(), entries.end(), *s);
-  if (it == entries.end()) wrong_value(tree, wanted, place);
+  if (it == entries.end()) {
+    const std::string present = renamed_value(place.path, *s);
+    wrong_value(
+        tree, present.empty() ? wanted : fmt::format("{} ('{}' is now '{}')", wanted, *s, present),
+        place);
+  }
   return static_cast<int>(it - entries.begin());
 }
 
@@ -223,7 +230,7 @@ std::string text_of(const Range& r) {
 
 void check_ranges(std::span<const Field> fields, KeyErrors& errors) {
   for (const Field& f : fields) {
-    // Only numbers have ranges.
+    // Only numbers have bounded ranges.
     if (!f.range.bounded()) continue;
     const Tree written = f.write();
     const auto* integer = std::get_if<int64_t>(&written.value);
@@ -246,7 +253,7 @@ Override parse_override(const std::string& argument) {
 
 namespace {
 
-// Returns the place after the quoted text that begins at `at`; npos if it has no end.
+// Returns the index after the quoted text that begins at `at`, or npos if the quote is not closed.
 size_t end_of_quoted(std::string_view text, size_t at) {
   const char quote = text[at];
   for (size_t i = at + 1; i < text.size(); ++i) {
@@ -254,17 +261,17 @@ size_t end_of_quoted(std::string_view text, size_t at) {
       ++i;
     } else if (text[i] == quote) {
       if (quote == '"' || i + 1 == text.size() || text[i + 1] != quote) return i + 1;
-      ++i;  // '' in a text in single quotes
+      ++i;  // '' within single quotes
     }
   }
   return text.npos;
 }
 
-// Returns the innermost bracket or quote that `text` opens and does not close; '\0': there is none.
-// Within a plain text they mean nothing.
+// Returns the innermost bracket or quote that `text` opens and does not close, or '\0' if there is
+// none. Inside plain text, brackets and quotes have no meaning.
 char left_open(std::string_view text) {
   std::string open;
-  bool begins = true;  // a value
+  bool begins = true;  // a value begins here
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (begins && (c == '"' || c == '\'')) {
@@ -298,10 +305,8 @@ void read_override(std::span<const Field> fields, const Override& override, Plac
   const bool is_plain = leaf != fields.end() && leaf->text && !quoted;
   if (const char open = left_open(text); open != '\0' && !is_plain)
     throw Error(
-        "{}: {}={}: '{}' is not closed. Close it, and put the argument in quotes: the shell "
-        "divides "
-        "it "
-        "at spaces.",
+        "{}: {}={}: '{}' is not closed. Close it, and put the argument in quotes, because the "
+        "shell splits it at spaces.",
         source, override.path, text, open);
   Tree value = is_plain ? Tree(text)
                         : parse_yaml(text, fmt::format("{}: {}={}", source, override.path, text));
@@ -312,12 +317,12 @@ void read_override(std::span<const Field> fields, const Override& override, Plac
   }
   if (value.is_null() || (value.as_members() && value.as_members()->empty()))
     throw Error(
-        "{}: {}={} sets nothing and changes no key of {}. Expected a key and its value, such as "
+        "{}: {}={} sets no key of {}. Expected a key and its value, such as "
         "{}.KEY=VALUE",
         source, override.path, text, override.path, override.path);
   Tree tree = std::move(value);  // a group: model={layers: 2, hidden: 8}
-  // Wraps the group in one object per name of the path, from the innermost outward, so that it is
-  // read and checked like a group in a file.
+  // Wraps the group in one object per component of the path, from the innermost outward, so that it
+  // is read and checked like a group in a file.
   for (const std::vector<std::string> names = split(override.path, '.');
        const std::string& name : std::vector(names.rbegin(), names.rend())) {
     Tree outer = Tree::object();
@@ -347,7 +352,7 @@ std::vector<Change> differences(const Tree& before, const Tree& after) {
   std::vector<std::string> old_order, order;
   flatten(before, "", old_values, old_order);
   flatten(after, "", new_values, order);
-  // In the order of `after`, then the keys that only `before` has.
+  // The order of `after`, followed by the keys that only `before` has.
   for (const std::string& path : old_order)
     if (!new_values.contains(path)) order.push_back(path);
   const auto value = [](const std::map<std::string, std::string>& values, const std::string& path) {

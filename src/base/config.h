@@ -1,18 +1,21 @@
-// Configurations are plain structs that list their fields once,
+// Configurations are plain structs that list their fields once:
 //
 //   struct Batch {
 //     int64_t global = 1;
-//     static void fields(auto& self, auto&& visit) { visit("global", self.global, "sequences a
-//     step"); }
+//     static void fields(auto& self, auto&& visit) {
+//       visit("global", self.global, "sequences per step");
+//     }
 //   };
 //
-// and run files, the command line, `config explain`, checkpoint headers and the documentation all
-// come from that list. A number may have a range as a fourth argument: visit("p", self.p, "…",
+// Run files, the command line, `config explain`, checkpoint headers and the documentation all use
+// that list. A number may have a range as a fourth argument: visit("p", self.p, "…",
 // between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings,
 // integers or numbers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found
-// by argument-dependent lookup), a struct with fields() of its own, or any type with
-//   void read_value(const Tree&, T&, const Place&)   Tree write_value(const T&)
-//   std::string type_name(const T&)                  beside it.
+// by argument-dependent lookup), a struct with its own fields(), or any type with these functions
+// in its namespace:
+//   void read_value(const Tree&, T&, const Place&)
+//   Tree write_value(const T&)
+//   std::string type_name(const T&)
 #pragma once
 
 #include <cstdint>
@@ -31,20 +34,20 @@
 
 namespace tessera {
 
-// Where a value comes from, for messages: "run.yaml:9:12", "batch.micro".
+// The source of a value, for messages: "run.yaml:9:12" and "batch.micro".
 struct Place {
   std::string at, path;
 };
 
-// Returns the place of an element of a list at that line and column (0: unknown).
+// Returns the place of a list element at that line and column (0: unknown).
 Place place_within(const Place& list, int line, int column);
 
 // Throws Error("run.yaml:9:12: batch.micro: found the text 'four', expected an integer").
 [[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
 
 void read_value(const Tree& tree, bool& value, const Place& place);
-void read_value(const Tree& tree, int64_t& value, const Place& place);  // up to 2^53; 1e5 too
-void read_value(const Tree& tree, double& value, const Place& place);   // finite; integers too
+void read_value(const Tree& tree, int64_t& value, const Place& place);  // <= 2^53; accepts 1e5
+void read_value(const Tree& tree, double& value, const Place& place);   // finite; accepts integers
 void read_value(const Tree& tree, std::string& value, const Place& place);
 void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
 void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);
@@ -67,23 +70,24 @@ inline std::string type_name(const std::vector<std::string>&) { return "list of 
 inline std::string type_name(const std::vector<int64_t>&) { return "list of integers"; }
 inline std::string type_name(const std::vector<double>&) { return "list of numbers"; }
 
-// The i-th of "first|second|…".
+// Returns the i-th name of "first|second|…".
 std::string enum_name(std::string_view names, int i);
 template <class E>
 requires std::is_enum_v<E> std::string name_of_entry(E e) {
   return enum_name(enum_names(e), static_cast<int>(e));
 }
 
-// One leaf of a configuration, bound to the struct it was listed from.
+// One leaf of a configuration, bound to a member of the struct.
 struct Field {
   std::string path, type, help;  // "optimizer.beta1", "number", "decay of the first moment"
   bool text = false;             // on the command line, the text after '=' is not parsed
-  Range range;                   // of a number
+  Range range;                   // for numbers
   std::function<void(const Tree&, const Place&)> read;
   std::function<Tree()> write;
 };
 
-// The leaves of `config`, in the order of its fields(). They point into it.
+// Returns the leaves of `config` in the order of its fields(). They refer to `config`, which must
+// outlive them.
 template <class C>
 std::vector<Field> fields_of(C& config, const std::string& prefix = "") {
   std::vector<Field> out;
@@ -113,11 +117,12 @@ std::vector<Field> fields_of(C& config, const std::string& prefix = "") {
   return out;
 }
 
-// Which file, line and column (or the command line) gave each path its value.
+// For each path, the file, line and column (or the command line) that set its value.
 using Places = std::map<std::string, std::string, std::less<>>;
 
-// Reads the leaves that `tree` has; the others keep their values. Notes the places. Throws Error
-// for an unknown key (naming the nearest known one) and for a value that does not fit.
+// Reads the leaves that are in `tree`; the others keep their values. Adds the places of the values
+// to `places`. Throws Error for an unknown key (naming the nearest known one) and for a value of
+// the wrong type.
 void read_fields(std::span<const Field> fields, const Tree& tree, const std::string& source,
                  Places& places);
 
@@ -125,32 +130,34 @@ void read_fields(std::span<const Field> fields, const Tree& tree, const std::str
 struct Override {
   std::string path, text;
 };
-Override parse_override(const std::string& argument);  // throws Error where there is no '='
+Override parse_override(const std::string& argument);  // throws Error if there is no '='
 void read_override(std::span<const Field> fields, const Override& override, Places& places);
 
-// The leaf of that path; throws Error that names the nearest known one. `at` may be empty.
+// Returns the leaf with that path, or throws Error that names the nearest known path. `at` is the
+// place for the message and may be empty.
 const Field& find_field(std::span<const Field> fields, std::string_view path,
                         const std::string& at);
 
 Tree write_fields(std::span<const Field> fields);
 
-// Adds an error for each number outside its range: one that f32 arithmetic cannot use, or that no
-// run needs. Rules between several keys are the caller's.
+// Adds an error for each number outside its range. The caller checks rules that involve several
+// keys.
 void check_ranges(std::span<const Field> fields, KeyErrors& errors);
 
-// Every leaf with its value: what run.yaml and checkpoint headers hold.
+// Returns all leaves with their values, as in run.yaml and checkpoint headers.
 template <class C>
 Tree to_tree(C config) {
   return write_fields(fields_of(config));
 }
 
-// The leaves in which two configurations differ; a value that one of them lacks is "(not given)".
+// A leaf in which two configurations differ. A value that one of them lacks is "(not given)".
 struct Change {
   std::string path, before, after;
 };
 std::vector<Change> differences(const Tree& before, const Tree& after);
 
-// The nearest of `names` to a mistyped one (spelling, initials, beginnings); empty if none is near.
+// Returns the element of `names` that is nearest to a mistyped name (spelling, initials, prefixes),
+// or an empty text if none is near.
 std::string nearest(std::string_view typed, std::span<const std::string> names);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Quantities as text. Limits between units are those of the rounded number, so 999.6 becomes 1 k.
+// Formats quantities as text. The unit is chosen by the rounded number, so 999.6 becomes 1 k.
 #include "base/count.h"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A comma before each group of three digits, counted from the last digit.
+// Inserts a comma before each group of three digits, counted from the last digit.
 std::string format_count(int64_t n) {
   const std::string digits = fmt::format("{}", n);
   const size_t sign = n < 0 ? 1 : 0;

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 std::string format_count(int64_t n);  // 1,240 and -12,000
-// NaN without its sign bit, which fmt would print as "-nan"; any other number unchanged.
+// Returns NaN without its sign bit, which fmt would print as "-nan"; any other number unchanged.
 inline double without_nan_sign(double x) {
   return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
@@ -18,17 +18,17 @@ inline double gib(auto bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Returns three digits and a decimal prefix: "1.19 M", "20 T", "450".
 std::string amount_text(double x);
-// The same with a unit: "450 GB/s", "989 TFLOP/s", "12 B/s".
+// Returns the same with a unit: "450 GB/s", "989 TFLOP/s", "12 B/s".
 std::string rate_text(double x, const std::string& unit);
-// A step's time with two decimals: "30.80 s", "1.24 ms", "3.50 µs".
+// Returns the time of a step with two decimals: "30.80 s", "1.24 ms", "3.50 µs".
 std::string step_text(double seconds);
-// A run's time: "194 days", "12.5 hours", "3.4 minutes", "10 s".
+// Returns the time of a run: "194 days", "12.5 hours", "3.4 minutes", "10 s".
 std::string run_text(double seconds);
-// "79.1 GiB", "512.0 MiB", "3.1 KiB".
+// Returns a size: "79.1 GiB", "512.0 MiB", "3.1 KiB".
 std::string bytes_text(int64_t bytes);
-// "31.9 %"; two digits where that would be 0.0 %.
+// Returns a percentage: "31.9 %"; with two significant digits if it would be "0.0 %".
 std::string percent_text(double share);
-// "$1.2 k"; below a cent "less than $0.01".
+// Returns a price: "$1.2 k"; "less than $0.01" below a cent.
 std::string price_text(double usd);
 
 }  // namespace tessera

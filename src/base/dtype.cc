@@ -46,8 +46,8 @@ F16::F16(float x) {
   } else if (magnitude < std::bit_cast<uint32_t>(0x1p-14f)) {
     // A subnormal half. The spacing of floats in [2^-1, 1) is 2^-24, which is the unit of subnormal
     // halves. Adding 2^-1 therefore makes the FPU round to that unit, and the low bits are the
-    // result. (If it rounds up to the smallest normal half, the carry is already in the place of
-    // the exponent.)
+    // result. (If it rounds up to the smallest normal half, the carry is already in the exponent
+    // field.)
     const float sum = std::bit_cast<float>(magnitude) + 0.5f;
     bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) & 0x7ffu));
   } else {

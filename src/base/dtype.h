@@ -1,4 +1,4 @@
-// Element types of values, files and wires.
+// Element types of values, files and messages.
 #pragma once
 
 #include <bit>
@@ -29,8 +29,8 @@ struct BF16 {
   }
 };
 
-// A half of IEEE 754: 5 bits of exponent, 10 of fraction; above 65,504 (65,520 by rounding) it is
-// infinite. Rounds to nearest, ties to even; NaN stays NaN.
+// An IEEE 754 half (binary16): 5 exponent bits, 10 fraction bits, largest finite number 65,504.
+// Numbers from 65,520 on round to infinity. Rounds to nearest, ties to even; NaN stays NaN.
 struct F16 {
   uint16_t bits = 0;
   F16() = default;

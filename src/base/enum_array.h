@@ -1,5 +1,5 @@
-// Arrays with one entry for each enumerator of an enumeration, and loops over enumerators. The
-// enumerators are 0, 1, …; next to the enumeration, count_of() returns their number:
+// Arrays with one entry per enumerator of an enumeration, and loops over enumerators. The
+// enumerators are 0, 1, …, and count_of() next to the enumeration returns their number:
 //
 //   enum class Color : uint8_t { kRed, kGreen };
 //   constexpr size_t count_of(Color) { return static_cast<size_t>(Color::kGreen) + 1; }
@@ -24,7 +24,7 @@ class EnumArray {
   static constexpr size_t kCount = count_of(E());
 
   constexpr EnumArray() = default;
-  // One entry for each enumerator, in their order.
+  // The arguments are one entry per enumerator, in their order.
   template <class... U>
   requires(sizeof...(U) == kCount && kCount > 1) constexpr EnumArray(const U&... entries)
       : entries_{entries...} {}
@@ -47,7 +47,7 @@ class EnumArray {
   std::array<T, kCount> entries_{};
 };
 
-// The enumerators of E in rising order, for range-based loops.
+// The enumerators of E in increasing order, for range-based loops.
 template <class E>
 class Enumerators {
  public:
@@ -57,7 +57,7 @@ class Enumerators {
   constexpr Iterator end() const { return Iterator(count_of(E())); }
 };
 
-// The enumerator of that name; nothing if none has it.
+// Returns the enumerator with that name, or nothing if there is none.
 template <class E, class Name>
 constexpr std::optional<E> enumerator_named(const EnumArray<E, Name>& names,
                                             std::string_view name) {

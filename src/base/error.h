@@ -1,7 +1,9 @@
 // The two ways to fail.
-//   CHECK(condition, "format {}", …)   our bug: prints where and why, aborts, in every build.
-//   throw Error("format {}", …)        the world's fault: file, config, device, peer. Caught once,
-//                                      in main. Says what was found, what was wanted, what to do.
+//   CHECK(condition, "format {}", …)   A bug in Tessera: prints where and why and aborts, in all
+//                                      builds.
+//   throw Error("format {}", …)        An external error: file, configuration, device, other rank.
+//                                      Caught once, in main. The message states what was found,
+//                                      what was expected and what to do.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,9 +22,9 @@ class Error : public std::runtime_error {
       : std::runtime_error(fmt::format(format, std::forward<A>(a)...)) {}
 };
 
-// A result that training computed is not a number to continue with: it is NaN or infinite, or the
-// loss diverges. The same command would fail again, so main() gives it an exit code of its own,
-// kNumericExitCode, and `tessera launch --restart` does not restart after it.
+// A result of training is NaN or infinite, or the loss diverges, so training cannot continue. The
+// same command would fail again, so main() returns a separate exit code, kNumericExitCode, and
+// `tessera launch --restart` does not restart after it.
 class NumericError : public Error {
  public:
   using Error::Error;
@@ -32,12 +34,12 @@ constexpr int kNumericExitCode = 3;
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                const std::string& message);
 
-// A command line that cannot be understood: exit code 2.
+// An invalid command line: exit code 2.
 class UsageError : public Error {
   using Error::Error;
 };
 
-// Returns `message` with a full stop at its end, so that another sentence can follow.
+// Returns `message` with a period at its end, so that another sentence can follow.
 std::string sentence(std::string message);
 
 }  // namespace tessera

@@ -1,10 +1,9 @@
 // Reading with errors that name the file, atomic replacement by rename, and mapped files.
 //
-// The order in commit() is what makes a write survive a crash: the data is flushed under the
-// temporary name, then renamed, then the directory is flushed. Without the first flush, a file
-// system may write the rename before the data, and a crash would leave an empty file under the
-// final name. Without the last, the crash may undo the rename after the caller was informed that it
-// happened.
+// Because of the order in commit(), a write survives a crash: the data is flushed under the
+// temporary name, then the file is renamed, then the directory is flushed. Without the first flush,
+// a file system may write the rename before the data, and a crash would leave an empty file under
+// the final name. Without the last one, a crash may undo the rename after commit() has returned.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -22,11 +21,10 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kBuffer = size_t{1} << 20;  // one system call a MiB
+constexpr size_t kBuffer = size_t{1} << 20;  // one system call per MiB
 
-// The callers pass O_NONBLOCK where a FIFO is not allowed: opening a FIFO then returns at once,
-// without waiting for a writer, and the status shows that it is not a file.
-// Opened without waiting: a FIFO that has no writer opens at once.
+// An open file descriptor. Callers pass O_NONBLOCK if a FIFO is not allowed: opening a FIFO then
+// returns at once, without waiting for a writer, and fstat() shows that it is not a file.
 class Descriptor {
  public:
   Descriptor(const Path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {
@@ -62,7 +60,7 @@ void require_file(const struct stat& s, const Path& path) {
   throw NotAFile("{}: is a {}, expected a file", path.string(), kind_of(s.st_mode));
 }
 
-// Reads to the end. `hint` is the expected size in bytes.
+// Reads to the end. `hint` is the expected size in bytes. Throws Error after `most` bytes.
 std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
   std::string text(hint + 1, '\0');  // + 1: sees the end
   size_t used = 0;
@@ -73,7 +71,7 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
     if (n == 0) break;
     used += static_cast<size_t>(n);
     if (static_cast<int64_t>(used) > most)
-      throw Error("{}: has more than {} bytes, expected at most that many", path.string(), most);
+      throw Error("{}: exceeds the limit of {} bytes", path.string(), most);
     if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
   }
   text.resize(used);
@@ -87,7 +85,7 @@ void write_all(int fd, const char* data, size_t bytes, const Path& path,
     const ssize_t n = ::write(fd, data, bytes);
     if (n < 0 && errno == EINTR) continue;
     const int code = n < 0 ? errno : 0;
-    // ENOSPC: the disk is full. EDQUOT: the user's quota is.
+    // ENOSPC: the disk is full. EDQUOT: the user's quota is exhausted.
     if ((code == ENOSPC || code == EDQUOT) && make_space && make_space()) continue;
     if (n < 0) throw FileError(path, "cannot be written", code);
     data += n;
@@ -126,8 +124,8 @@ FileWriter::FileWriter(Path path) : path_(std::move(path)) {
   // not replace a device such as /dev/null.
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0 && !S_ISLNK(there.st_mode)) require_file(there, path_);
-  // O_EXCL and O_NOFOLLOW: the file is new, and no link that another user placed is followed. The
-  // name is random, so a collision is unlikely, and the loop tries another.
+  // O_EXCL and O_NOFOLLOW: the file is new, and no link that another user placed there is followed.
+  // The name is random, so a collision is unlikely; after one, the loop tries another name.
   do {
     part_ = temporary_name(path_);
     fd_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -166,7 +164,7 @@ void FileWriter::prepare() {
 void FileWriter::commit() {
   prepare();
   if (::rename(part_.c_str(), path_.c_str()) != 0)
-    throw FileError(path_, "cannot be put in its place", errno);
+    throw FileError(path_, "the temporary file cannot be renamed to it", errno);
   // NFS may report a failed write only at close(), after which the descriptor is invalid, whatever
   // close() returned.
   const int fd = std::exchange(fd_, -1);
@@ -182,7 +180,7 @@ MappedFile::MappedFile(const Path& path) : path_(path) {
   require_file(status, path);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // nothing to map
-  // MAP_SHARED, so that the pages are those of the page cache and all ranks of a host share them.
+  // MAP_SHARED maps the pages of the page cache, so all ranks of a host share them.
   void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) throw FileError(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(at);

@@ -1,5 +1,5 @@
-// Safe file access: a reader names the file in its errors, and a writer writes a temporary file and
-// renames it.
+// Safe file access: readers name the file in their errors, and writers write a temporary file and
+// rename it.
 #pragma once
 
 #include <cstddef>
@@ -32,22 +32,21 @@ class NotAFile : public Error {
   using Error::Error;
 };
 
-// Returns the whole file. Throws FileError with the system's reason, and NotAFile: it never waits
-// for the other end of a pipe and never reads a device.
+// Returns the contents of the file. Throws FileError with the system's reason, or NotAFile: it
+// never waits for the other end of a pipe and never reads a device.
 std::string read_file(const Path& path);
 // Does the same for inputs that users may pass through a pipe, such as `<(command)` or /dev/stdin.
 // Throws Error after `most` bytes.
 std::string read_pipe_or_file(const Path& path, int64_t most);
 
-// Writes a temporary file next to `path`, flushes it to the disk and renames it over `path`;
-// flushes the folder. On failure removes the temporary file, leaves `path` as it was, and throws
-// Error (full disk included).
+// Writes a temporary file next to `path`, flushes it to the disk, renames it to `path` and flushes
+// the directory. On failure (such as a full disk), removes the temporary file, leaves `path`
+// unchanged, and throws Error.
 void write_file(const Path& path, std::string_view bytes);
 
-// A file that is written piece by piece under a temporary name, and is at `path` only after
-// commit(). The temporary file is new and of this process alone (base/temporary.h): two writers of
-// one path each write a whole file, and the last commit counts. A link at `path` is replaced, not
-// followed.
+// A file that is written in pieces under a temporary name and appears at `path` only after
+// commit(). Every writer has its own temporary file (base/temporary.h), so two writers of one path
+// each write a complete file, and the last commit wins. A link at `path` is replaced, not followed.
 class FileWriter {
  public:
   explicit FileWriter(Path path);
@@ -59,10 +58,10 @@ class FileWriter {
   void on_full_disk(std::function<bool()> make_space) { make_space_ = std::move(make_space); }
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }
-  // All bytes reach the disk, still under the temporary name: a full disk fails here, so that
-  // several files can be prepared before the first of them is renamed.
+  // Flushes all bytes to the disk, under the temporary name. A full disk causes an error here, so
+  // that several files can be prepared before the first of them is renamed.
   void prepare();
-  void commit();  // prepare, rename, fsync of the folder
+  void commit();  // prepares, renames, and flushes the directory
 
  private:
   void flush();
@@ -91,12 +90,13 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Throws Error, with what to do, if the bytes of the file `source` are such a pointer.
+// Throws Error if the bytes of the file `source` are a Git LFS pointer. The message states how to
+// get the file.
 inline void refuse_lfs_pointer(std::string_view bytes, std::string_view source) {
   if (bytes.starts_with("version https://git-lfs"))
     throw Error(
-        "{}: is a Git LFS pointer, not the file itself: it was cloned without its large files. "
-        "Fetch them with   git lfs pull   in that folder, or download the file.",
+        "{}: is a Git LFS pointer, not the file itself: the repository was cloned without its "
+        "large files. Run   git lfs pull   in that folder, or download the file.",
         source);
 }
 

@@ -1,6 +1,6 @@
-// Typed ids. An id names one entry of one kind of list by its index: a ValueId indexes values and
-// nothing else. It converts to no other kind of id, and to or from a number only by name. IdVector
-// and IdSpan are a std::vector and a std::span that only their own ids index.
+// Typed ids. An id is an index into one kind of list: a ValueId indexes only values. It does not
+// convert to other kinds of ids, and to or from a number only explicitly. IdVector and IdSpan are a
+// std::vector and a std::span that can be indexed only by their own kind of id.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// The id of an entry of the lists that Tag stands for, or none: `using FrameId = Id<struct
-// FrameTag>`. None is false, equals kNone and compares less than every other id.
+// The id of an entry of the lists that Tag identifies, or none: `using FrameId = Id<struct
+// FrameTag>`. The none id converts to false, equals kNone and compares less than every other id.
 template <class Tag>
 class Id {
  public:
@@ -34,7 +34,7 @@ class Id {
   int32_t number_ = -1;
 };
 
-// The value of an id, or of an optional number such as a layer, that is not given.
+// The value of an id, or of an optional number such as a layer, that is not set.
 struct None {
   constexpr operator int32_t() const { return -1; }
   template <class Tag>
@@ -44,7 +44,7 @@ struct None {
 };
 inline constexpr None kNone;
 
-// Iterates over the values that T makes of the numbers 0, 1, …: ids, or enumerators.
+// Iterates over the values of T for the numbers 0, 1, …: ids, or enumerators.
 template <class T>
 class NumberedIterator {
  public:
@@ -68,7 +68,7 @@ class NumberedIterator {
   size_t at_ = 0;
 };
 
-// The ids of a list in rising order, for range-based loops.
+// The ids of a list in increasing order, for range-based loops.
 template <class I>
 class IdRange {
  public:
@@ -111,7 +111,7 @@ class IdVector {
 
   bool contains(I id) const { return id && id.index() < size(); }
   IdRange<I> ids() const { return IdRange<I>(size()); }
-  // The id that the next new entry gets.
+  // Returns the id of the next new entry.
   I next_id() const { return I(size()); }
 
   size_t size() const { return entries_.size(); }
@@ -136,7 +136,7 @@ class IdVector {
   void assign(size_t size, const T& entry) { entries_.assign(size, entry); }
   void pop_back() { entries_.pop_back(); }
   void swap(IdVector& other) { entries_.swap(other.entries_); }
-  // Ids of the entries after those erased change.
+  // Changes the ids of the entries after `at`.
   auto erase(auto at) { return entries_.erase(at); }
   auto insert(auto at, T entry) { return entries_.insert(at, std::move(entry)); }
   bool operator==(const IdVector&) const = default;
@@ -166,7 +166,7 @@ class IdSpan {
 
 }  // namespace tessera
 
-// Ids are printed as their number, none as -1.
+// Prints an id as its number, none as -1.
 template <class Tag>
 struct fmt::formatter<tessera::Id<Tag>> : fmt::formatter<int32_t> {
   template <class Context>

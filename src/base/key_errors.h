@@ -1,4 +1,4 @@
-// The errors of a configuration as values: all of them are collected before the first is reported.
+// The errors of a configuration as values, so that all errors are collected and reported together.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tessera {
 
 struct KeyError {
   std::string path;     // the key: "batch.micro"
-  std::string message;  // what follows it: "= 3 does not divide batch.global = 8"
+  std::string message;  // the text after the key: "= 3 does not divide batch.global = 8"
 };
 
 class KeyErrors {

@@ -1,4 +1,4 @@
-// Writes and reads the text of a lock file. A crash may leave any part of it.
+// Writes and reads the text of a lock file. A crash may leave an incomplete text.
 #include "base/owner_lock.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMark = "{\"tessera_lock\":";
 
-// A record that a crash cut off lacks members: numbers read as 0, texts as empty.
+// A record that a crash cut off lacks members: numbers are then read as 0 and texts as empty.
 int64_t number(const Tree& t, const char* key) {
   const Tree* member = t.find(key);
   const auto* n = member ? std::get_if<int64_t>(&member->value) : nullptr;

@@ -1,5 +1,5 @@
 // The log of a run, with spdlog for levels, patterns and time stamps. The two sinks are our own, so
-// that lines of a full disk are kept until they can be written (append_file.h).
+// that lines that a full disk rejects are kept until they can be written (append_file.h).
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ const char* prefix_of(LogLevel level) {
   return "";
 }
 
-// Neither sink ever fails: spdlog would print a message of its own.
+// Neither sink reports failures to spdlog, which would print its own message.
 class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit TerminalSink(std::FILE* file) : file_(file) {}
@@ -102,8 +102,8 @@ void Log::open(const Path& file) {
 }
 
 void Log::write(LogLevel level, std::string_view text) {
-  // Values in a message may come from a file or from another host, so terminal control characters
-  // are escaped.
+  // A message may contain text from a file or another host, so terminal control characters are
+  // escaped.
   const std::string line = prefix_of(level) + printable(text);
   sinks_->terminal.log(level_of(level), line);
   sinks_->file.log(level_of(level), line);
@@ -123,7 +123,7 @@ bool reader_is_gone(std::FILE* file) noexcept {
 void open_standard_files() noexcept {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free number is `fd`, since those below are open.
+    // open() returns the lowest free number, which is `fd`, since all lower ones are open.
     if (::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) < 0) return;
   }
 }

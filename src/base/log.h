@@ -1,6 +1,6 @@
-// The log of a run: short lines for people on the terminal, the same with time and level in a file.
-// Passed to the code that needs it; thread safe; every line is written before write() returns, or
-// kept until it can be.
+// The log of a run: short lines for people on the terminal, and the same lines with time and level
+// in a file. It is passed to the code that needs it. Thread safe. Every line is written before
+// write() returns, or kept until it can be written.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace tessera {
 
 enum class LogLevel : uint8_t { kInfo, kWarning, kError };
-enum class LogTerminal : uint8_t { kOff, kOut, kErr };  // kErr where standard output holds JSON
+enum class LogTerminal : uint8_t { kOff, kOut, kErr };  // kErr: standard output is used for JSON
 
 class Log {
  public:
@@ -24,11 +24,13 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  // From now on appends to this file too. Throws Error if it cannot be opened. Later failures are
-  // one warning on standard error; the lines are written when that is possible (append_file.h).
+  // Makes later lines go to this file too. Throws Error if it cannot be opened. A later failure
+  // prints one warning on standard error, and the lines are written when that is possible
+  // (append_file.h).
   void open(const Path& file);
 
-  // Text may have several lines; warnings and errors begin with "warning: " or "error: ".
+  // Writes a text, which may have several lines. Warnings and errors are prefixed with "warning: "
+  // or "error: ".
   void write(LogLevel level, std::string_view text);
   template <class... A>
   void info(fmt::format_string<A...> format, A&&... a) {
@@ -44,21 +46,21 @@ class Log {
   }
 
  private:
-  struct Sinks;  // the library's types stay in log.cc
+  struct Sinks;  // hides the types of spdlog
   std::unique_ptr<Sinks> sinks_;
 };
 
 // ---- Lines for people on a terminal or a pipe.
 
-// Writes `text` and flushes. Text that cannot be written is dropped: the reader of the pipe has
-// ended, or the disk under the file is full. Leaves no error on `file`.
+// Writes `text` and flushes `file`. Text that cannot be written is dropped, because the reader of
+// the pipe has ended or the disk is full. Clears the error state of `file`.
 void print_to(std::FILE* file, std::string_view text) noexcept;
 
-// Whether `file` is a pipe or socket that no process reads any more.
+// Returns whether `file` is a pipe or socket that no process reads any more.
 bool reader_is_gone(std::FILE* file) noexcept;
 
-// Opens /dev/null as each of the descriptors 0 to 2 that is closed, so that no other file gets its
-// number and receives what is printed.
+// Opens /dev/null for each of the descriptors 0 to 2 that is closed. Otherwise another file would
+// get that number and receive the printed text.
 void open_standard_files() noexcept;
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Converts SIGBUS on watched mappings into errors. The handler looks the address up in a fixed
-// table of atomics, because a signal handler may take no lock and allocate no memory. It maps a
+// table of atomics, because a signal handler must not lock a mutex or allocate memory. It maps a
 // page of zeros over the page that failed, so that the interrupted load completes, and records the
 // failure for require_mapped_reads().
 #include "base/mapped_fault.h"
@@ -22,13 +22,13 @@ namespace tessera {
 namespace {
 
 struct Mapping {
-  std::atomic<uintptr_t> begin{0}, end{0};  // end 0: the place is free
+  std::atomic<uintptr_t> begin{0}, end{0};  // end 0: the entry is free
   std::array<char, 512> path{};
 };
 
 // The table is global, because a signal handler receives no argument from the program.
 std::array<Mapping, 4096> mappings;
-std::array<char, 512> failed_path;  // of the first read that failed
+std::array<char, 512> failed_path;  // file of the first read that failed
 std::atomic<int64_t> failed_byte{-1};
 std::mutex changing;
 struct sigaction before;
@@ -44,7 +44,7 @@ bool replace_page(uintptr_t address) {
     void* at = ::mmap(reinterpret_cast<void*>(first), page, PROT_READ,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (at == MAP_FAILED) return false;
-    // Only the first failure is recorded; later ones have the same cause, as a rule.
+    // Only the first failure is recorded; later ones usually have the same cause.
     if (failed_byte.load() < 0) {
       failed_path = m.path;
       failed_byte.store(static_cast<int64_t>(first - begin));
@@ -56,8 +56,8 @@ bool replace_page(uintptr_t address) {
 
 void on_bus_error(int, siginfo_t* info, void*) {
   const int error = errno;
-  // The address is in no watched mapping. The previous handler is restored, and the same
-  // instruction fails again under it: a defect of the program still ends it with a core dump.
+  // The address is not in a watched mapping. Restores the previous handler, under which the same
+  // instruction fails again, so a bug in the program still ends it with a core dump.
   if (!replace_page(reinterpret_cast<uintptr_t>(info->si_addr)))
     ::sigaction(SIGBUS, &before, nullptr);
   errno = error;
@@ -87,7 +87,7 @@ void watch_mapping(const void* begin, size_t bytes, std::string_view path) {
   // `end` is stored last: the handler sees either a free entry or a complete one.
   const auto from = reinterpret_cast<uintptr_t>(begin);
   unused->begin.store(from);
-  // A mapping ends at a page boundary, also where the file does not.
+  // A mapping ends at a page boundary, even if the file does not.
   unused->end.store((from + bytes + page - 1) / page * page);
 }
 
@@ -104,7 +104,7 @@ void require_mapped_reads() {
   const int64_t byte = failed_byte.exchange(-1);
   if (byte < 0) return;
   throw Error(
-      "{}: cannot be read from byte {} on: the file was truncated while in use, or its disk "
+      "{}: cannot be read from byte {} onward: the file was truncated while in use, or its disk "
       "failed. Restore it, or use another file",
       failed_path.data(), byte);
 }

@@ -6,13 +6,13 @@
 #include <numeric>
 
 #include "base/config.h"
+#include "base/renamed_keys.h"
 
 namespace tessera {
 namespace {
 
 // Returns the Levenshtein distance: the minimum number of insertions, deletions and replacements
-// that turn `a` into `b`. One row of the dynamic program is kept, so it takes O(|a|·|b|) time and
-// O(|b|) memory.
+// that turn `a` into `b`. Stores one row of the dynamic program: O(|a|·|b|) time, O(|b|) memory.
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -20,7 +20,8 @@ int edit_distance(std::string_view a, std::string_view b) {
     int diagonal = row[0];
     row[0] = static_cast<int>(i) + 1;
     for (size_t j = 0; j < b.size(); ++j) {
-      // Here row[j + 1] is still the cost of the row above, and `diagonal` the one left of it.
+      // Here row[j + 1] is still the cost in the row above, and `diagonal` is the cost left of
+      // that.
       const int changed = diagonal + (a[i] == b[j] ? 0 : 1);
       diagonal = row[j + 1];
       row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
@@ -43,7 +44,7 @@ bool is_subsequence(std::string_view a, std::string_view of) {
 }
 
 // Returns the distance between a typed name and a known one. An abbreviation costs at most 1 or 2:
-// the initials ("lr" for learning_rate), the beginning or the end, or letters in order ("wrmp" for
+// the initials ("lr" for learning_rate), a prefix or suffix, or letters in order ("wrmp" for
 // warmup).
 int name_distance(std::string_view typed, std::string_view known) {
   int d = edit_distance(typed, known);
@@ -60,7 +61,7 @@ std::pair<std::string_view, std::string_view> section_and_leaf(std::string_view 
 }
 
 // Returns the distance between two paths. A wrong or missing section costs little if the leaf is
-// right: keys move between sections, and people leave the section out.
+// correct: keys move between sections, and people omit the section.
 int path_distance(std::string_view typed, std::string_view known) {
   constexpr int kMoved = 3;
   const auto [typed_section, typed_leaf] = section_and_leaf(typed);
@@ -71,22 +72,36 @@ int path_distance(std::string_view typed, std::string_view known) {
   return std::min(parts, edit_distance(typed, known));
 }
 
-// Accepts up to half of the letters as wrong, at least 2: beyond that a suggestion would mislead.
+// Returns the largest accepted distance: half of the letters, at least 2. Beyond that a suggestion
+// would mislead.
 int tolerance(std::string_view typed) {
   return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
+}
+
+// Returns the advice for an old name of one of the fields, whose paths may lack the section, as in
+// an element of optimizer.groups.
+std::string renamed_here(std::string_view path, std::span<const std::string> paths) {
+  const auto is_field = [&](std::string_view p) {
+    return std::find(paths.begin(), paths.end(), p) != paths.end();
+  };
+  if (const std::string present = renamed_path(path); is_field(present))
+    return renamed_advice(path);
+  const std::string prefix = "optimizer.";
+  const std::string present = renamed_path(prefix + std::string(path));
+  if (present.empty() || !is_field(present.substr(prefix.size()))) return {};
+  return present.substr(prefix.size());
 }
 
 }  // namespace
 
 std::string nearest(std::string_view typed, std::span<const std::string> names) {
-  constexpr size_t kLongestTyped = 256;  // distances take time: nothing so long is a slip
+  constexpr size_t kLongestTyped = 256;  // longer names are not typos, and distances take time
   if (typed.size() > kLongestTyped) return {};
   int least = tolerance(typed) + 1;
   std::string best;
   for (const std::string& name : names) {
     const int d = path_distance(typed, name);
-    // Of equally near names the first one wins, so the answer does not depend on a later list
-    // entry.
+    // If several names are equally near, the first one wins.
     if (d < least) {
       least = d;
       best = name;
@@ -97,7 +112,7 @@ std::string nearest(std::string_view typed, std::span<const std::string> names) 
 
 const Field& find_field(std::span<const Field> fields, std::string_view path,
                         const std::string& at) {
-  constexpr size_t kFewKeys = 32;  // a file of another kind than a run file
+  constexpr size_t kFewKeys = 32;  // run files have more keys, other configurations fewer
   std::vector<std::string> paths, of_section;
   const std::string section = std::string(section_and_leaf(path).first) + '.';
   for (const Field& f : fields) {
@@ -105,6 +120,9 @@ const Field& find_field(std::span<const Field> fields, std::string_view path,
     paths.push_back(f.path);
     if (f.path.starts_with(section)) of_section.push_back(f.path.substr(section.size()));
   }
+  if (const std::string present = renamed_here(path, paths); !present.empty())
+    throw Error("{}{}unknown key '{}' (renamed): use {}", at, at.empty() ? "" : ": ", path,
+                present);
   const std::string guess = nearest(path, paths);
   const std::string advice =
       !guess.empty() ? fmt::format("Did you mean '{}'?", guess)

@@ -1,17 +1,17 @@
-// The optimizers: all that differs between them except their arithmetic, one entry each
+// The table of optimizers, one entry each. It contains all their differences except the arithmetic
 // (docs/adding_an_optimizer.md).
 //
-// In all of them g = scale * gradient, learning_rate is the number of the step times the group's
-// multiplier and, where decay applies to a weight, w *= 1 - learning_rate * weight_decay comes
-// first.
+// In all of them g = scale * gradient, and learning_rate is the step's learning rate times the
+// group's multiplier. If weight decay applies to a weight, w *= 1 - learning_rate * weight_decay
+// is computed first.
 //
 //   adamw   m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
 //           w -= learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-//           (Loshchilov & Hutter 2019, as PyTorch has it)
+//           (Loshchilov & Hutter 2019, as in PyTorch)
 //   lion    w -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
 //           m = beta2 * m + (1 - beta2) * g                              (Chen et al. 2023)
-//   sgd     g += weight_decay * w in place of the decay above,  m = beta1 * m + g
-//           w -= learning_rate * m, or * g without m                     (PyTorch's, no dampening)
+//   sgd     g += weight_decay * w instead of the decay above,  m = beta1 * m + g
+//           w -= learning_rate * m, or * g without m         (as in PyTorch, without dampening)
 //   adafactor: kernels/adafactor.h
 #pragma once
 
@@ -29,16 +29,16 @@ constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|s
 
 struct OptimizerTraits {
   OptimizerKind kind;
-  std::string_view name;  // of the kind and of its update op
+  std::string_view name;  // name of the kind and of its update op
   bool moment1 = true;    // keeps a first moment even if beta1 = 0
   bool moment2 = false;   // keeps a second moment of each weight
-  bool factored = false;  // keeps means of rows and columns, in ops of its own
-  bool by_sign = false;   // a rounding of a zero gradient moves a weight by a whole step
-  // What a run file that gives the kind alone starts from.
+  bool factored = false;  // keeps means of rows and columns, computed by separate ops
+  bool by_sign = false;   // a rounding error in a zero gradient changes a weight by a full step
+  // Defaults for a run file that sets only the kind.
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1;
 };
 
-// In the order of OptimizerKind.
+// The table of optimizers, in the order of OptimizerKind.
 inline constexpr OptimizerTraits kOptimizers[] = {
     {.kind = OptimizerKind::kAdamW, .name = "adamw", .moment2 = true},
     {.kind = OptimizerKind::kAdafactor,
@@ -57,7 +57,7 @@ constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
   return kOptimizers[static_cast<size_t>(kind)];
 }
 
-// The optimizers that update a weight from its own gradient and state, in one pass.
+// Returns whether the optimizer updates a weight from its own gradient and state, in one pass.
 constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored; }
 inline constexpr auto kOnePassOptimizers = [] {
   std::array<OptimizerKind,

@@ -1,16 +1,16 @@
 // An exclusive lock file that works with and without kernel record locks (owner_lock.h).
 //
-// With record locks, the kernel decides who owns the file, and the record in it only names the
-// owner. A second host is the exception: a file server may hold a lock for a crashed host, or may
-// not share locks between hosts, so a record of another boot must also have stopped renewing its
-// time.
+// With record locks, the kernel decides which process owns the file, and the record in it only
+// names the owner. The exception is an owner on another host: a file server may hold a lock for a
+// crashed host, or may not share locks between hosts. So if the record is from another boot, the
+// lock must be free and the file's time must not have changed for `stale_s`.
 //
 // Without record locks, exclusive creation of the file decides, which is atomic on local disks and
 // on NFS from version 3. A file that an ended owner left is replaced under a claim, a second file
 // that is created exclusively, so that of several processes one replaces it.
 //
-// All ages are differences of times that the same file server assigned. Clocks of two hosts are
-// never compared.
+// The age of a file is a difference of times that the same file server assigned. Clocks of two
+// hosts are never compared.
 #include "base/owner_lock.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 
 constexpr auto kShortly = std::chrono::milliseconds(20);
-constexpr int kShortWaits = 3000;  // a minute in all: a killed process frees its memory first
+constexpr int kShortWaits = 3000;  // one minute in total: a killed process first frees its memory
 constexpr double kOldClaim_s = 10;
 
 std::string utc(std::time_t seconds) {
@@ -49,7 +49,7 @@ std::string utc(std::time_t seconds) {
 // The open lock file.
 class OwnerLock::Handle {
  public:
-  // `file`: the lock's name; `opened`: the same, or the name of a new one.
+  // `file` is the name of the lock file; `opened` is the same name, or that of a new file.
   Handle(const Path& file, const Path& opened, int flags)
       : file_(file),
         fd_(::open(opened.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
@@ -70,11 +70,11 @@ class OwnerLock::Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  int error() const { return error_; }  // of opening; 0: it is open
+  int error() const { return error_; }  // errno of opening; 0: the file is open
 
-  // Takes the record lock without waiting. Returns 0, or the errno of the failure. The lock is of
-  // the open file description (F_OFD_SETLK) and not of the process: closing another descriptor of
-  // the same file, which POSIX record locks would treat as a release, does not release it.
+  // Acquires the record lock without waiting. Returns 0, or the errno of the failure. The lock
+  // belongs to the open file description (F_OFD_SETLK) and not to the process: closing another
+  // descriptor of the same file, which would release a POSIX record lock, does not release it.
   int lock() const {
     struct flock whole {};
     whole.l_type = F_WRLCK;
@@ -82,11 +82,11 @@ class OwnerLock::Handle {
     return ::fcntl(fd_, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
   }
 
-  // Returns true if the open file is still the one that the name refers to. Between open() and
-  // lock() its owner may have removed it and a third process created another; a lock on the removed
-  // one is void.
+  // Returns true if the name still refers to the open file. Between open() and lock() its owner may
+  // have removed it and a third process may have created another; a lock on the removed file has no
+  // effect.
   bool has_the_name() const { return is_at(AT_FDCWD, file_) == 0; }
-  // Returns 0 if this file is at that path, ESTALE if another one is, or the errno of the failure.
+  // Returns 0 if this file is at that path, ESTALE if another file is, or the errno of the failure.
   int is_at(int folder, const Path& path) const {
     struct stat own {
     }, named{};
@@ -106,8 +106,8 @@ class OwnerLock::Handle {
   void write(const std::string& record) const {
     const ssize_t n = ::pwrite(fd_, record.data(), record.size(), 0);
     if (n < 0) throw FileError(file_, "cannot be written", errno);
-    // The record is short enough to be written by one call, over the longer one of an earlier
-    // owner; the rest is cut off after it.
+    // The record is short enough to be written by one call. It overwrites that of an earlier owner,
+    // and the file is then truncated to its length.
     if (::ftruncate(fd_, static_cast<off_t>(record.size())) != 0 || ::fsync(fd_) != 0)
       throw FileError(file_, "cannot be written", errno);
   }
@@ -127,7 +127,8 @@ class OwnerLock::Handle {
   int fd_, error_ = 0;
 };
 
-// The folder of the lock file, held open: it remains known after it was renamed or removed.
+// The folder of the lock file, held open so that it can be identified after it was renamed or
+// removed.
 class OwnerLock::Folder {
  public:
   explicit Folder(const Path& file)
@@ -143,7 +144,7 @@ class OwnerLock::Folder {
   int fd() const { return fd_; }
 
   enum class Fate : uint8_t { kInPlace, kRenamed, kRemoved };
-  // A failure that does not show what happened counts as kInPlace.
+  // Returns what happened to the folder. If that cannot be determined, returns kInPlace.
   Fate fate() const {
     struct stat own {
     }, named{};
@@ -155,7 +156,7 @@ class OwnerLock::Folder {
     return own.st_ino == named.st_ino && own.st_dev == named.st_dev ? Fate::kInPlace
                                                                     : Fate::kRenamed;
   }
-  // The name that it has now.
+  // Returns the current name of the folder.
   Path present_name() const {
     std::error_code error;
     const Path name = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd_), error);
@@ -169,13 +170,13 @@ class OwnerLock::Folder {
 
 namespace {
 
-// The file as a new open() shows it. A network file system revalidates its cached attributes at
-// open (close-to-open consistency), so polling an open descriptor would not see the owner's
-// renewals.
+// The state of the file, as a new open() shows it. A network file system revalidates its cached
+// attributes at open (close-to-open consistency), so polling an open descriptor would not see the
+// owner's renewals.
 struct Look {
   bool there = false;
   std::string record;
-  double time_s = 0;  // of the last change
+  double time_s = 0;  // time of the last modification
 };
 
 Look look_at(const Path& file) {
@@ -194,7 +195,7 @@ Look look_at(const Path& file) {
   return look;
 }
 
-// Returns the time of the host that stores the file, taken from a new file there.
+// Returns the current time of the host that stores the file, read from a new file there.
 double time_there_s(const Path& file) {
   const Path probe = temporary_name(file);
   const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -210,8 +211,8 @@ double time_there_s(const Path& file) {
 OwnerLock::OwnerLock(Path file, OwnerLockOptions options)
     : file_(std::move(file)), options_(std::move(options)) {
   own_ = {host_of_this_process(), this_process(), this_boot(), "", temporary_name("").string()};
-  // Every attempt ends in kTaken, in kAgain (another process changed the file meanwhile), or in an
-  // error that names the owner.
+  // Every attempt ends with kTaken, with kAgain (another process changed the file meanwhile), or
+  // with an error that names the owner.
   for (int tries = 0;; ++tries) {
     if (tries == kShortWaits) refuse(owner_of(look_at(file_).record, file_));
     const Step step = options_.record_locks ? try_record_lock() : try_exclusive_file();
@@ -229,8 +230,8 @@ OwnerLock::~OwnerLock() {
   }
   ends_.notify_all();
   heartbeat_.join();
-  // A process that opened this file before its removal detects that with has_the_name(). The folder
-  // may have another name by now.
+  // A process that opened this file before its removal detects the removal with has_the_name(). The
+  // folder may have been renamed.
   const Path name = file_.filename();
   if (handle_->is_at(folder_->fd(), name) == 0) ::unlinkat(folder_->fd(), name.c_str(), 0);
 }
@@ -255,13 +256,14 @@ OwnerLock::Step OwnerLock::try_record_lock() {
   const std::string record = handle_->read();
   const std::optional<LockOwner> owner = owner_of(record, file_);
   if (error == EACCES || error == EAGAIN) {
-    // Not an owner to report yet: one that has not written its record, one that was killed and is
-    // still exiting, or one that has just released the lock and removed the file.
+    // These owners are not reported, because they soon change: an owner that has not written its
+    // record yet, one that was killed and is still exiting, and one that has just released the lock
+    // and removed the file.
     const bool passes = (!owner && may_be_ours(record)) || (owner && is_exiting(owner->process)) ||
                         !handle_->has_the_name();
     if (passes) return Step::kAgain;
-    // The owner's host crashed or is unreachable: a file server keeps its lock until a lease ends.
-    // Wait once for that, or for a renewal.
+    // The owner's host may have crashed or be unreachable: a file server keeps its lock until a
+    // lease expires. Wait once for that, or for a renewal.
     if (owner && owner->boot != own_.boot && !std::exchange(waited_, true)) {
       has_ended(*owner);
       return Step::kAgain;
@@ -274,7 +276,7 @@ OwnerLock::Step OwnerLock::try_record_lock() {
     write_record();
     return Step::kTaken;
   }
-  // Checked now and again after a wait: only a lock on the file that has the name counts.
+  // Checked now, and again after a wait: only a lock on the file that has the name is valid.
   if (!handle_->has_the_name()) return Step::kAgain;
   require_lock_file(record);
   // This process holds the record lock, so an owner of this boot has ended.
@@ -292,7 +294,7 @@ OwnerLock::Step OwnerLock::try_exclusive_file() {
     return Step::kTaken;
   }
   if (handle_->error() != EEXIST) throw FileError(file_, "cannot be created", handle_->error());
-  // The file exists. Read its record, find out whether the owner still runs, and take the file over
+  // The file exists. Read its record, find out whether the owner still runs, and replace the file
   // only if the record has not changed since.
   const Look before = look_at(file_);
   if (!before.there) return Step::kAgain;
@@ -301,7 +303,7 @@ OwnerLock::Step OwnerLock::try_exclusive_file() {
   const Running now = owner ? running(owner->process) : Running::kUnknown;
   if (now == Running::kYes && is_exiting(owner->process)) return Step::kAgain;
   if (now == Running::kYes) refuse(owner);
-  // A record that is incomplete has no process to look up. Its file's age decides.
+  // An incomplete record has no process to look up, so the age of the file decides.
   if (now == Running::kUnknown && !has_ended(owner.value_or(LockOwner{}))) return Step::kAgain;
   return take_over(before.record);
 }
@@ -325,16 +327,17 @@ OwnerLock::Step OwnerLock::take_over(const std::string& record) {
   };
   const Claim claim(Path(file_) += ".claim");
   if (claim.fd < 0) {
-    // A take-over lasts milliseconds: an old claim is of a process that was killed in one.
+    // A claim is held for milliseconds, so an old one belongs to a process that was killed
+    // meanwhile.
     const Look old = look_at(claim.name);
     if (old.there && time_there_s(file_) - old.time_s > kOldClaim_s) ::unlink(claim.name.c_str());
     return Step::kAgain;
   }
-  // The claim is held, so no other process replaces the file, unless it did before: then its record
-  // differs.
+  // While this process holds the claim, no other process replaces the file. If one did so before,
+  // the record differs.
   if (look_at(file_).record != record) return Step::kAgain;
   const Path fresh = temporary_name(file_);
-  // The new file has its record before it gets the name, so no process ever sees it empty.
+  // The record is written before the file gets its name, so no process ever sees it empty.
   handle_ = std::make_unique<Handle>(file_, fresh, O_RDWR | O_CREAT | O_EXCL);
   if (handle_->error() != 0) throw FileError(fresh, "cannot be created", handle_->error());
   write_record();
@@ -346,22 +349,22 @@ OwnerLock::Step OwnerLock::take_over(const std::string& record) {
 
 void OwnerLock::require_lock_file(const std::string& record) const {
   if (may_be_ours(record)) return;
-  throw Error("{}: is not a lock file of tessera. Move it away.", file_.string());
+  throw Error("{}: is not a Tessera lock file. Move it away.", file_.string());
 }
 
 // Waits until the owner has not renewed the file for `stale_s`. Returns false if the file was
 // removed. Throws Error if the owner renews it.
 bool OwnerLock::has_ended(const LockOwner& owner) {
-  // An age is clamped, because the owner may have renewed the file since, or the server's clock may
-  // have been set.
+  // The age is clamped, because the owner may have renewed the file meanwhile, or the server's
+  // clock may have been set.
   const Look first = look_at(file_);
   const double age = std::clamp(time_there_s(file_) - first.time_s, 0.0, options_.stale_s);
   const double poll_s = std::min(0.5, options_.heartbeat_s / 4);
   double left = options_.stale_s - age;
   if (left > 0 && options_.say)
     options_.say(fmt::format(
-        "{}: its last owner, process {} on {}, did not release it. Waiting at most {:.0f} s for a "
-        "sign that it still runs.",
+        "{}: its last owner, process {} on {}, did not release it. Waiting at most {:.0f} s to see "
+        "whether it still runs.",
         options_.subject, owner.process.pid, owner.host, left));
   for (; left > 0; left -= poll_s) {
     std::this_thread::sleep_for(Seconds(poll_s));
@@ -383,7 +386,7 @@ void OwnerLock::refuse(const std::optional<LockOwner>& owner) const {
 
 void OwnerLock::write_record() {
   handle_->renew();
-  // The start is the file server's time, as all times here are.
+  // Like all times here, the start is in the file server's time.
   own_.started = utc(handle_->time());
   handle_->write(to_text(own_));
 }
@@ -394,7 +397,7 @@ void OwnerLock::renew() {
     handle_->renew();
     try {
       check();
-    } catch (const Error&) {  // the next require_owned() reports it
+    } catch (const Error&) {  // the next require_owned() reports the error
     }
   }
 }
@@ -435,9 +438,10 @@ void OwnerLock::check() {
   }
 }
 
-// The creation of the file decides who owns it.
+// Creates the lock file again after it was removed. If another process has created it first, that
+// process owns it.
 void OwnerLock::take_again() {
-  std::error_code ignored;  // the file cannot be created then
+  std::error_code ignored;  // opening the file fails then
   std::filesystem::create_directories(folder_->path(), ignored);
   auto fresh = std::make_unique<Handle>(file_, file_, O_RDWR | O_CREAT | O_EXCL);
   const int locked = fresh->error() == 0 && options_.record_locks ? fresh->lock() : 0;
@@ -451,12 +455,12 @@ void OwnerLock::take_again() {
         owner ? fmt::format("process {} on {}", owner->process.pid, owner->host)
               : "another process");
   }
-  if (fresh->error() != 0) return;  // a full disk, for example: the next check tries again
+  if (fresh->error() != 0) return;  // for example, a full disk: the next check tries again
   handle_ = std::move(fresh);
   folder_ = std::make_unique<Folder>(file_);
   try {
     write_record();
-  } catch (const FileError&) {  // the file without a record counts while the record lock is held
+  } catch (const FileError&) {  // the record lock suffices without a record
   }
 }
 

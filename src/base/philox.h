@@ -1,6 +1,6 @@
-// Counter-based random numbers (Salmon et al. 2011, Philox4x32-10): the same key and counter give
-// the same four words everywhere, so every random number of a run is keyed by what it means and
-// not by who draws it.
+// Counter-based random numbers (Salmon et al. 2011, Philox4x32-10). The same key and counter give
+// the same four 32-bit words everywhere, so every random number of a run is keyed by its use and
+// not by the rank that generates it.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@ constexpr PhiloxBlock philox(std::array<uint32_t, 2> key, PhiloxBlock c) {
   return c;
 }
 
-// 64-bit FNV-1a of a name: the key of what a random number is for.
+// Returns the 64-bit FNV-1a hash of a name: the key for one use of random numbers.
 constexpr uint64_t hash_name(std::string_view s, uint64_t seed = 0) {
   uint64_t h = 0xcbf29ce484222325ull ^ (seed * 0x9E3779B97F4A7C15ull);
   for (const char ch : s) h = (h ^ static_cast<uint8_t>(ch)) * 0x100000001b3ull;
   return h;
 }
 
-// A stream of one meaning: `key` says what it is for, `index` which element.
+// The random numbers of one use: `key` identifies the use, `index` the element.
 struct Philox {
   uint64_t key = 0;
 
@@ -44,9 +44,9 @@ struct Philox {
     const PhiloxBlock b = block(index);
     return (uint64_t{b[0]} << 32) | b[1];
   }
-  // Uniform in [0, 1), 24 bits.
+  // Returns a number uniform in [0, 1), with 24 random bits.
   static constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-  // A standard normal number by Box-Muller from two words.
+  // Returns a standard normal number from two 32-bit words (Box-Muller).
   static double normal(uint32_t a, uint32_t b) {
     const double u = (a + 1.0) * 0x1p-32, v = b * 0x1p-32;
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);

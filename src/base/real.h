@@ -1,6 +1,6 @@
-// Quotients and sums of integers as doubles. A double holds all integers up to 2^53
-// (kExactIntegers, base/range.h); larger counts of bytes and operations are rounded, by less than
-// 1e-15 of their size.
+// Division and multiplication of integers in doubles. A double represents all integers up to 2^53
+// (kExactIntegers, base/range.h); larger counts of bytes and operations are rounded, with a
+// relative error below 1e-15.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,8 @@ requires(sizeof...(Factors) > 1) constexpr double real_product(Factors... factor
   return (1.0 * ... * static_cast<double>(factors));
 }
 
-// Times are added and compared as whole nanoseconds, and shown in seconds.
+// Returns a time in seconds. Times are added and compared in integer nanoseconds, and displayed in
+// seconds.
 constexpr double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace tessera

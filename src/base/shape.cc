@@ -1,6 +1,5 @@
 // Boxes of row-major arrays: intersection, copy, the test that boxes tile a shape, and the division
-// of a flat range into boxes. Checkpoints of any layout are read and written through these
-// functions.
+// of a flat range into boxes. Checkpoints of all layouts are read and written with these functions.
 #include "base/shape.h"
 
 #include <fmt/ranges.h>
@@ -41,7 +40,7 @@ Box intersection(const Box& a, const Box& b) {
 
 namespace {
 
-// Returns the offset of element `at` of the global value in a dense array that holds `box`.
+// Returns the offset of element `at` of the global value in a dense array that contains `box`.
 int64_t flat_index(const Box& box, const std::vector<int64_t>& at) {
   int64_t i = 0;
   for (size_t d = 0; d < at.size(); ++d)
@@ -49,9 +48,9 @@ int64_t flat_index(const Box& box, const std::vector<int64_t>& at) {
   return i;
 }
 
-// Returns how many outer dimensions copy_box has to iterate over. Trailing dimensions that `common`
-// spans completely in both boxes are contiguous in both arrays, and so is the next dimension
-// outside of them, of which `common` may span a part. One memcpy copies all of these.
+// Returns the number of outer dimensions that copy_box has to iterate over. Trailing dimensions
+// that `common` spans completely in both boxes are contiguous in both arrays. So is the next outer
+// dimension, even if `common` spans only a part of it. One memcpy copies all of these.
 size_t outer_dimensions(const Box& common, const Box& a, const Box& b) {
   size_t d = common.begin.size();
   const auto spans = [&](const Box& box, size_t i) {
@@ -133,7 +132,7 @@ bool tile(std::span<const Box> boxes, const Shape& shape) {
   std::vector<const Box*> filled;
   for (const Box& box : boxes) {
     if (!is_inside(box, shape)) return false;
-    // This also keeps `covered` from overflowing, whatever the boxes of a damaged file are.
+    // This also prevents an overflow of `covered` for arbitrary boxes of a damaged file.
     const int64_t elements = box.elements();
     if (elements > all - covered) return false;
     covered += elements;
@@ -141,7 +140,7 @@ bool tile(std::span<const Box> boxes, const Shape& shape) {
   }
   if (covered != all) return false;
   if (shape.rank() == 0) return boxes.size() == 1;
-  // Boxes that are disjoint and as large as the whole cover it.
+  // Disjoint boxes that have as many elements as the shape cover it.
   return disjoint(filled, 0);
 }
 

@@ -22,7 +22,7 @@ class Shape {
   const std::vector<int64_t>& dims() const { return dims_; }
 
   int64_t elements() const { return product(0, rank()); }
-  int64_t product(int from, int to) const {  // of dimensions [from, to)
+  int64_t product(int from, int to) const {  // product of dimensions [from, to)
     int64_t n = 1;
     for (int d = from; d < to; ++d) n *= (*this)[d];
     return n;
@@ -47,19 +47,19 @@ struct Box {
 };
 
 Box whole_box(const Shape& shape);
-bool is_inside(const Box& box, const Shape& shape);  // ranks agree, 0 <= begin <= end <= extent
-Box intersection(const Box& a, const Box& b);        // an empty one has no elements
+bool is_inside(const Box& box, const Shape& shape);  // equal ranks, 0 <= begin <= end <= extent
+Box intersection(const Box& a, const Box& b);        // without elements if a and b are disjoint
 
-// Copies the elements of `common` between two dense arrays that hold the boxes `from_box` and
-// `to_box` of the same global value; `common` lies in both.
+// Copies the elements of `common` between two dense arrays that contain the boxes `from_box` and
+// `to_box` of the same global value. Both boxes contain `common`.
 void copy_box(const Box& common, const Box& from_box, const std::byte* from, const Box& to_box,
               std::byte* to, int64_t element_bytes);
 
-// Whether the boxes cover `shape` once and only once.
+// Returns whether the boxes cover each element of `shape` exactly once.
 bool tile(std::span<const Box> boxes, const Shape& shape);
 
-// The flat row-major range [first, last) of an array as the fewest boxes, in order: at most
-// 2·rank − 1 of them. (What one shard of a flat parameter owns.)
+// Returns the flat row-major range [first, last) of an array, such as the shard of a flat
+// parameter, as the minimum number of boxes, in order: at most 2·rank − 1.
 std::vector<Box> boxes_of_range(const Shape& shape, int64_t first, int64_t last);
 
 }  // namespace tessera

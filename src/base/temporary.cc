@@ -1,5 +1,5 @@
-// Temporary names carry the identity of their process, so that a later process can find out whether
-// the file is still being written. A random suffix separates threads and names of the same process.
+// Temporary names contain the identity of their process, so that a later process can find out
+// whether the file is still being written. A random suffix makes the names of one process unique.
 #include "base/temporary.h"
 
 #include <sys/random.h>
@@ -22,13 +22,13 @@ constexpr std::chrono::hours kQuiet(1);
 
 uint32_t random_bits() {
   uint32_t bits = 0;
-  // A request this small is never answered in part, and does not block after boot.
+  // A request this small is never answered partially, and blocks only during boot.
   const ssize_t n = ::getrandom(&bits, sizeof bits, 0);
-  CHECK(n == sizeof bits, "the system gave {} random bytes", n);
+  CHECK(n == sizeof bits, "getrandom() returned {}", n);
   return bits;
 }
 
-// Parses the number before the next '-' or the end, and removes it from `text`.
+// Parses the number up to the next '-' or the end, and removes it from `text`.
 bool take_number(std::string_view& text, int base, uint64_t& value) {
   const size_t end = text.find('-');
   const std::string_view one = text.substr(0, end);
@@ -86,8 +86,8 @@ bool is_abandoned(const Path& temporary, const ProcessIdentity& maker, const Pat
 void remove_abandoned(const Path& path, const Path& fresh) {
   const std::string name = path.filename().string();
   std::error_code error;
-  // The directory is read to its end before anything is removed: removing entries while a directory
-  // is read may skip others.
+  // The directory is read completely before anything is removed, because removing entries of a
+  // directory that is being read may skip others.
   const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
   std::vector<Path> abandoned;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {

@@ -1,5 +1,5 @@
-// Reads the "TemplateProcessing" post-processors of a Hugging Face tokenizer.json. Keys that are
-// not understood are skipped, because the file may come from any version of the library.
+// Reads the "TemplateProcessing" post-processors of a Hugging Face tokenizer.json. Unknown keys are
+// skipped, because the file may come from any version of the library.
 #include "base/text_template.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ const Tree* member(const Tree& tree, std::string_view name) {
   return tree.as_members() != nullptr ? tree.find(name) : nullptr;
 }
 
-// Returns the name of a special token of a template; empty for the text itself.
+// Returns the name of the special token of a template's element, or an empty text if the element is
+// the input text.
 std::string token_of(const Tree& piece) {
   const Tree* token = member(piece, "SpecialToken");
   const Tree* name = token != nullptr ? member(*token, "id") : nullptr;
@@ -21,8 +22,8 @@ std::string token_of(const Tree& piece) {
 void read_processor(const Tree& processor, TextTemplate& out) {
   const Tree* all = member(processor, "processors");
   if (all != nullptr && all->as_list() != nullptr)
-    // A sequence of processors runs in order, and each one puts its tokens outside of those before
-    // it, so a later template overrides the outermost tokens.
+    // A sequence of processors runs in order, and each one adds its tokens outside of the previous
+    // ones, so a later template overrides the outermost tokens.
     for (const Tree& one : *all->as_list()) read_processor(one, out);
   const Tree* single = member(processor, "single");
   if (single == nullptr || single->as_list() == nullptr) return;

@@ -1,4 +1,5 @@
-// What a tokenizer.json of Hugging Face puts around a text: the template of its post-processor.
+// The special tokens that a Hugging Face tokenizer.json adds around a text: the template of its
+// post-processor.
 #pragma once
 
 #include <string>
@@ -8,13 +9,13 @@
 namespace tessera {
 
 struct TextTemplate {
-  std::string begin, end;  // the tokens before and behind a text, by name; empty: none
+  std::string begin, end;  // names of the tokens before and after a text; empty: none
 };
 
-// Of a whole tokenizer.json. A template says { "single": [{"SpecialToken": {"id": "<s>", …}},
-// {"Sequence": …}] } and may stand among other processors, each of which puts its tokens around
-// what those before it made. Of several tokens in a row the outmost counts. What is no template
-// puts nothing.
+// Reads the template from a whole tokenizer.json. A template is { "single": [{"SpecialToken":
+// {"id": "<s>", …}}, {"Sequence": …}] } and may be one of several post-processors, each of which
+// adds its tokens around the output of the previous ones. Of several tokens in a row only the
+// outermost counts. Processors that are not templates add nothing.
 TextTemplate read_text_template(const Tree& tokenizer_json);
 
 }  // namespace tessera

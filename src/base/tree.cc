@@ -27,8 +27,8 @@ void append_json_string(std::string& out, std::string_view s) {
     } else if (c == '\t') {
       out += "\\t";
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
-      // Control characters U+0000 to U+001F must be escaped in JSON; U+007F to U+009F (C1) need not
-      // be, but terminals act on them.
+      // Control characters U+0000 to U+001F must be escaped in JSON. U+007F to U+009F (C1) need not
+      // be, but terminals interpret them.
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else if (n == 2 && c == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<uint8_t>(s[i + 1])));
@@ -40,7 +40,8 @@ void append_json_string(std::string& out, std::string_view s) {
   out += '"';
 }
 
-// A double keeps a point or an exponent, so that it is read back as a double and not as an integer.
+// Formats a double with a point or an exponent, so that it is read back as a double and not as an
+// integer.
 std::string number(double x) {
   std::string s = fmt::format("{}", x);
   if (s.find_first_of(".en") == std::string::npos) s += ".0";
@@ -103,8 +104,8 @@ const Tree* Tree::find(std::string_view name) const {
 Tree& Tree::set(std::string_view name, Tree member) {
   if (is_null()) value = Members{};
   auto* members = std::get_if<Members>(&value);
-  CHECK(members != nullptr, "member '{}' is set on a tree that is no object", name);
-  // A linear search keeps the members in order; objects here have few of them.
+  CHECK(members != nullptr, "member '{}' is set on a tree that is not an object", name);
+  // Members keep their order, so the search is linear; objects here have few members.
   for (auto& m : *members)
     if (m.first == name) return m.second = std::move(member);
   return members->emplace_back(std::string(name), std::move(member)).second;
@@ -113,7 +114,7 @@ Tree& Tree::set(std::string_view name, Tree member) {
 void Tree::push(Tree element) {
   if (is_null()) value = List{};
   auto* list = std::get_if<List>(&value);
-  CHECK(list != nullptr, "an element is pushed to a tree that is no list");
+  CHECK(list != nullptr, "an element is appended to a tree that is not a list");
   list->push_back(std::move(element));
 }
 

@@ -1,7 +1,6 @@
 // Parses JSON with nlohmann-json's event (SAX) interface and builds a tree with the line and column
-// of every value. The events carry no positions, so the parser reads through an iterator that
-// records how far it has come, and the position of a token is found from the end of the token
-// before it.
+// of every value. The events have no positions, so the parser reads through an iterator that
+// records its position, and the start of a token is found from the end of the previous token.
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -88,7 +87,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
     const char* end = text_.data() + text_.size();
-    // After an error the parser has read the offending character, except at the end of the text.
+    // At an error the parser has already read the invalid character, except at the end of the text.
     advance(std::min(std::max(seen_ - (seen_ == end ? 0 : 1), scanned_), end));
     std::string reason = e.what();  // "[json.exception…] parse error at line 1, column 2: why"
     const size_t colon = reason.find(": ");
@@ -119,8 +118,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   // Finds the position of the token just read: the first character after the previous token that is
-  // neither white space nor a separator. (After a number the parser has read one character too
-  // many, which is one of those.)
+  // neither white space nor a separator. (After a number the parser has read one character more,
+  // which is white space or a separator.)
   void find_place(int* line, int* column) {
     const char* p = token_end_ == nullptr ? text_.data() : token_end_;
     while (p < seen_ && std::string_view(" \t\r\n,:").find(*p) != std::string_view::npos) ++p;
@@ -155,12 +154,13 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool open(Tree t) {
     place(t);
     if (open_.size() == kMaxDepth)
-      throw Error("{}:{}:{}: nested more than {} deep", source_, t.line, t.column, kMaxDepth);
+      throw Error("{}:{}:{}: nested more than {} levels deep", source_, t.line, t.column,
+                  kMaxDepth);
     open_.push_back({std::move(t), {}, 0, 0, {}});
     return true;
   }
 
-  // A list or an object is added to its parent at its end, when it is complete.
+  // Adds a list or an object to its parent when it is complete.
   bool close() {
     token_end_ = seen_;
     Tree t = std::move(open_.back().tree);
@@ -170,9 +170,9 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   std::string_view text_;
   const std::string& source_;
-  const char* seen_;                 // what the parser has read
-  const char* token_end_ = nullptr;  // end of the token before
-  const char* scanned_;              // (line_, column_) is the place of this character
+  const char* seen_;                 // end of the text that the parser has read
+  const char* token_end_ = nullptr;  // end of the previous token
+  const char* scanned_;              // (line_, column_) is the position of this character
   int line_, column_ = 1;
   std::vector<Level> open_;
   Tree root_;

@@ -22,9 +22,9 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxDepth = 256;
-constexpr size_t kMaxKey = 128;  // YAML has no key of over 1,024 characters, escapes included
+constexpr size_t kMaxKey = 128;  // YAML limits keys to 1,024 characters, escapes included
 
-bool is_number(std::string_view s) {  // the core schema of YAML 1.2: [-+]? digits [. digits] [e…]
+bool is_number(std::string_view s) {  // YAML 1.2 core schema: [-+]? digits [. digits] [e…]
   size_t i = s.starts_with('-') || s.starts_with('+') ? 1 : 0;
   const auto digits = [&] {
     const size_t from = i;
@@ -56,14 +56,14 @@ Tree plain_scalar(const std::string& s) {
   const char* begin = s.data() + (s[0] == '+' ? 1 : 0);
   const char* end = s.data() + s.size();
   int64_t whole = 0;
-  // An integer that does not fit into int64 falls through and becomes a double. from_chars does not
-  // accept a leading '+', which is why `begin` skips it.
+  // An integer that does not fit into int64 becomes a double below. `begin` skips a leading '+',
+  // which from_chars does not accept.
   if (std::from_chars(begin, end, whole).ptr == end && s.find_first_of(".eE") == s.npos &&
       std::from_chars(begin, end, whole).ec == std::errc())
     return Tree(whole);
   double x = 0;
   const auto read = std::from_chars(begin, end, x);
-  if (read.ec == std::errc::result_out_of_range) return Tree(s);  // 1e999: no number of ours
+  if (read.ec == std::errc::result_out_of_range) return Tree(s);  // 1e999 is not a double
   return Tree(x);
 }
 
@@ -85,8 +85,8 @@ class Lines {
     const auto line = static_cast<size_t>(mark.line);
     if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
     const size_t begin = starts_[line], to = begin + static_cast<size_t>(mark.column);
-    // A position before the last one, or on another line, restarts the count at the begin of its
-    // line.
+    // A position before the last one, or on another line, restarts the count at the beginning of
+    // its line.
     if (counted_to_ < begin || counted_to_ > to) {
       counted_to_ = begin;
       characters_ = 0;
@@ -100,8 +100,8 @@ class Lines {
  private:
   std::string_view text_;
   std::vector<size_t> starts_;
-  // Events come in the order of the text. The characters of the current line up to here are counted
-  // once, so a long line takes linear time.
+  // Events arrive in the order of the text. The characters of the current line are counted
+  // incrementally, so the time for a long line is linear.
   size_t counted_to_ = 0, characters_ = 0;
 };
 
@@ -130,16 +130,17 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(placed(Tree(), mark)); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(mark, "aliases (*name) are not read here. Write the value out.");
+    fail(mark, "aliases (*name) are not supported. Repeat the value.");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& bytes) override {
     const std::string text = mended(bytes);
     // The library passes the tag "?" for a plain scalar and "!" for a quoted one.
     const bool plain = tag == "?" || tag.empty();
-    if (!plain && tag != "!") fail(mark, fmt::format("the tag {} is not read here.", tag));
+    if (!plain && tag != "!")
+      fail(mark, fmt::format("the tag {} is not supported. Remove it.", tag));
     Level* level = open_.empty() ? nullptr : &open_.back();
-    // Keys and values of a mapping arrive as the same events, in turn.
+    // Keys and values of a mapping arrive alternately, as the same kind of event.
     if (level != nullptr && level->tree.as_members() != nullptr && !level->has_key) {
       take_key(*level, mark, text);
       return;
@@ -173,7 +174,7 @@ class TreeBuilder : public YAML::EventHandler {
   // YAML 1.2 forbids duplicate keys, but the library accepts them; the last one would win silently.
   void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
     if (name.size() > kMaxKey)
-      fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
+      fail(mark, fmt::format("a key of {} bytes, expected at most {}.", name.size(), kMaxKey));
     if (!level.names.insert(name).second)
       fail(mark, fmt::format("duplicate key '{}' in this object. Remove one of them.", name));
     level.key = name;
@@ -195,7 +196,8 @@ class TreeBuilder : public YAML::EventHandler {
   void open(Tree t, const YAML::Mark& mark) {
     if (!open_.empty() && open_.back().tree.as_members() != nullptr && !open_.back().has_key)
       fail(mark, "a key must be a plain name.");
-    if (open_.size() == kMaxDepth) fail(mark, fmt::format("nested more than {} deep", kMaxDepth));
+    if (open_.size() == kMaxDepth)
+      fail(mark, fmt::format("nested more than {} levels deep", kMaxDepth));
     open_.push_back({placed(std::move(t), mark), {}, false, 0, 0, {}});
   }
 
@@ -229,7 +231,7 @@ class TreeBuilder : public YAML::EventHandler {
 };
 
 // Returns true if the text can be written without quotes and is read back as the same text. The
-// rule is narrower than YAML's, so that no special character needs a case here.
+// rule is stricter than that of YAML, so that it needs no cases for special characters.
 bool stays_plain(const std::string& s) {
   const auto letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/';
@@ -269,8 +271,8 @@ void append_value(std::string& out, const Tree& t, size_t indent, bool in_list) 
     out += " [";
     for (const Tree& e : *list) out += (&e == list->data() ? "" : ", ") + scalar_text(e);
     out += "]\n";
-  } else if (in_list) {  // "- key: value", the rest below it
-    // The first line of the element follows the "- ", which takes the place of its indentation.
+  } else if (in_list) {  // "- key: value", with the other members below it
+    // The first line of the element follows the "- ", which replaces its indentation.
     std::string inner;
     append_yaml(inner, t, indent + 2);
     out += ' ' + inner.substr(indent + 2);
@@ -297,7 +299,7 @@ void append_yaml(std::string& out, const Tree& t, size_t indent) {
   }
 }
 
-// Throws for the first byte that is not UTF-8. mended() relies on a text that is.
+// Throws Error for the first byte that is not UTF-8, because mended() requires valid UTF-8.
 void require_utf8(std::string_view text, const std::string& source) {
   int line = 1, column = 1;
   for (size_t i = 0; i < text.size(); ++column) {
@@ -313,8 +315,8 @@ void require_utf8(std::string_view text, const std::string& source) {
   }
 }
 
-// Returns the text with a document end marker ("...") appended if its last line is blank. Otherwise
-// the library accepts the end of the file as the end of an unterminated quoted text.
+// Returns the text with a document end marker ("...") appended if its last line is blank. Without
+// it, the library accepts the end of the file as the end of an unterminated quoted text.
 std::string with_end(std::string_view text) {
   std::string out(text);
   if (text.empty() || text.find_last_not_of(" \t\r\n") + 1 == text.size()) return out;
@@ -341,7 +343,7 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
-    // The appended marker lies past the end of the text, so this error means an unterminated quote
+    // The appended marker is past the end of the text, so this error means an unterminated quote
     // there.
     const bool quoted = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && lines.is_behind(e.mark);
     throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),

@@ -1,4 +1,4 @@
-// Decodes the lengths of UTF-8 characters by the table of well-formed byte sequences (Unicode
+// Finds the lengths of UTF-8 characters with the table of well-formed byte sequences (Unicode
 // standard, table 3-7; RFC 3629).
 #include "base/utf8.h"
 
@@ -40,8 +40,9 @@ std::string_view without_byte_order_mark(std::string_view s) {
   return s;
 }
 
-// ---- Escapes the code points that a terminal interprets instead of showing. Text of files, host
-// names and tokens could otherwise move the cursor, change colors or reverse the order of a log
+// ---- Escapes
+// The code points that a terminal interprets instead of showing are escaped. Otherwise text from
+// files, host names and tokens could move the cursor, change colors or reverse the order of a log
 // line.
 
 namespace {

@@ -1,7 +1,7 @@
 // Reads and writes protobuf's wire format (protobuf.dev/programming-guides/encoding), without a
 // schema compiler: a message is a sequence of fields, each a tag (number << 3 | kind), followed by
 // a varint, 4 or 8 bytes (little-endian), or a length and that many bytes. Lengths are checked
-// against the bytes that are left before they are used.
+// against the remaining bytes before they are used.
 #include "base/wire_message.h"
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Base 128, lowest group first; bit 7 marks that another byte follows.
+// Appends a varint: groups of 7 bits, lowest first; bit 7 of a byte is set if another byte follows.
 void append_varint(std::string& out, uint64_t value) {
   for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
   out += static_cast<char>(value);
@@ -32,7 +32,7 @@ void WireReader::refuse(size_t at, const std::string& why) const {
   throw Error("{}: byte {}: {}", source_, at, why);
 }
 
-// Little-endian groups of 7 bits; the high bit of a byte states that another one follows.
+// Reads a varint: groups of 7 bits, lowest first; bit 7 of a byte is set if another byte follows.
 uint64_t WireReader::varint() {
   const size_t start = next_;
   uint64_t value = 0;
@@ -76,11 +76,11 @@ bool WireReader::next(WireField& out) {
     case WireField::Kind::kBytes:
       break;
     default:
-      refuse(out.at,
-             fmt::format(
-                 "field {} is of kind {}, which no message has: the file is damaged, or something "
-                 "stands behind its end",
-                 out.number, tag & 7));
+      refuse(
+          out.at,
+          fmt::format(
+              "field {} is of the unknown kind {}: the file is damaged, or has data after its end",
+              out.number, tag & 7));
   }
   const uint64_t size = varint();
   if (size > message_.size() - next_) {
@@ -94,7 +94,7 @@ bool WireReader::next(WireField& out) {
 }
 
 WireReader WireReader::inside(const WireField& field) const {
-  // Positions in errors are offsets in the file, also within nested messages.
+  // Positions in errors are offsets in the file, also in nested messages.
   const auto offset = static_cast<size_t>(field.bytes.data() - message_.data());
   return WireReader(field.bytes, source_, base_ + offset);
 }

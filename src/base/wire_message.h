@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as reading a message field by field needs it.
+// The parts of protobuf's wire format that are needed to read and write messages field by field.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,30 @@
 
 namespace tessera {
 
-// A field is a number, a kind, and a number or bytes.
+// A field has a field number, a kind, and a number or bytes as its value.
 struct WireField {
   enum class Kind : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   uint32_t number = 0;
   Kind kind = Kind::kVarint;
-  uint64_t value = 0;      // of a varint or a fixed number
-  std::string_view bytes;  // of kBytes
-  size_t at = 0;           // where the field begins, in the file
+  uint64_t value = 0;      // if the kind is a varint or a fixed-size number
+  std::string_view bytes;  // if the kind is kBytes
+  size_t at = 0;           // offset of the field in the file
 };
 
-// Whether a file begins with field 1, which has bytes: as a SentencePiece model does with its first
-// piece. Others have files of the same names.
+// Returns whether a file begins with a field 1 that contains bytes, as a SentencePiece model does
+// (its first piece). Other programs have files with the same names.
 inline bool begins_with_field_1(std::string_view file) { return file.starts_with('\x0a'); }
 
 class WireReader {
  public:
-  // `at`: where `message` begins in the file. All views stay those of `message`.
+  // `at` is the offset of `message` in the file. All returned views refer to `message`.
   WireReader(std::string_view message, const std::string& source, size_t at = 0)
       : message_(message), source_(source), base_(at) {}
 
-  // Throws Error with the byte for what is no field or is longer than what is left.
+  // Reads the next field; returns false at the end. Throws Error with the byte offset if there is
+  // no valid field or if it is longer than the rest of the message.
   bool next(WireField& out);
-  // A message within a message.
+  // Returns a reader of the message that the field contains.
   WireReader inside(const WireField& field) const;
 
   [[noreturn]] void refuse(size_t at, const std::string& why) const;

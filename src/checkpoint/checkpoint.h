@@ -1,16 +1,17 @@
-// A checkpoint: the whole state of a run at one step, in a folder that is either whole or absent.
+// A checkpoint: the whole state of a run at one step, in a folder that is either complete or
+// absent.
 //
-//   checkpoints/1200/index.json        header, list of tensors and their pieces, checksums; last
-//   checkpoints/1200/pieces-0.bin      the bytes of the pieces that rank 0 owned; one file a rank
-//   checkpoints/1200/tokenizer.json    what turns its tokens into text, or tokenizer.model
+//   checkpoints/1200/index.json        header, tensors and their pieces, checksums; written last
+//   checkpoints/1200/pieces-0.bin      the bytes of the pieces of rank 0; one file per rank
+//   checkpoints/1200/tokenizer.json    the tokenizer; tokenizer.model for a SentencePiece model
 //
-// It is written as checkpoints/1200.<process>.part, every file and folder is flushed to the disk,
-// and only then it is renamed. So a run that is killed, or a disk that is full, at any moment loses
-// nothing that was saved before. docs/checkpoint_format.md has the format byte by byte.
+// The folder is written as checkpoints/1200.<process>.part. It is renamed only after all its files
+// and the folder itself are flushed to disk. So a killed run or a full disk never damages an
+// earlier checkpoint. docs/checkpoint_format.md has the format byte by byte.
 //
-// Tensors have global, true shapes; a piece is a box of one. Names: weights in f32 under the
-// model's own names ("layer3.attn.qkv.weight"), the optimizer's state as "<name>|moment1" and
-// "<name>|moment2". The ranks that save may differ from those that read.
+// Tensors have their global shapes, without padding; a piece is a box of one. Names: weights in f32
+// have the model's own names ("layer3.attn.qkv.weight"), optimizer state is "<name>|moment1" and
+// "<name>|moment2". The ranks that read may differ from those that saved.
 #pragma once
 
 #include <cstdint>
@@ -28,29 +29,29 @@
 
 namespace tessera::checkpoint {
 
-// A piece of state to be saved: `data` holds the box [begin, end) of the global value, row-major.
+// A piece of state to save: `data` contains the box [begin, end) of the global value, row-major.
 struct StateTensor {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;                      // global
-  std::vector<int64_t> begin, end;  // one entry a dimension; both empty: the whole value
+  std::vector<int64_t> begin, end;  // one entry per dimension; both empty: the whole value
   TensorView data;                  // the piece; its dtype is `dtype`
 };
 
 struct CheckpointHeader {
-  int64_t step = 0;     // optimizer steps done
-  int64_t tokens = 0;   // tokens trained on
-  Tree config;          // the whole run configuration; an empty object if it was imported
-  Tree model;           // the model's configuration (ModelConfig)
-  Tree state;           // what else the run must remember (data position, loss scale); may be null
-  std::string version;  // of the program that wrote it
+  int64_t step = 0;       // completed optimizer steps
+  int64_t tokens = 0;     // tokens trained on
+  Tree config;            // the whole run configuration; an empty object in an imported checkpoint
+  Tree model;             // the model's configuration (ModelConfig)
+  Tree state;             // other state of the run (data position, loss scale); may be null
+  std::string version;    // version of the program that wrote the checkpoint
   std::string tokenizer;  // bytes of tokenizer.json or a SentencePiece model; empty: none
-  int64_t ranks = 1;      // that saved it; set by the writer
+  int64_t ranks = 1;      // number of ranks that saved; set by the writer
 };
 
-// The ranks that save. With more than one, both functions are collective. `require_no_error` gets
-// why this rank failed, empty if it did not, and throws Error on every rank if one failed
-// (comm/agree.h). `broadcast` gives the text of rank 0 to all ranks.
+// The ranks that save. With more than one, both functions are collective. `require_no_error`
+// receives the reason why this rank failed (empty: it did not), and throws Error on every rank if
+// one failed (comm/agree.h). `broadcast` copies the text of rank 0 to all ranks.
 struct SaveGroup {
   int64_t rank = 0, ranks = 1;
   std::function<void(const std::string& own)> require_no_error = {};
@@ -63,15 +64,15 @@ enum class Existing : uint8_t { kIsReplaced, kIsKept };
 // Fills elements [first, first + count) of a piece, in row-major order, into `out`.
 using FillPiece = std::function<void(int64_t first, int64_t count, std::byte* out)>;
 
-// A piece as it lies in a file.
+// A piece of a tensor in a file of the checkpoint.
 struct StoredPiece {
-  std::vector<int64_t> begin, end;  // box of the global value
+  std::vector<int64_t> begin, end;  // the box of the global value that it contains
   int64_t file = 0;                 // index into the checkpoint's files
   int64_t offset = 0, bytes = 0;
   uint64_t checksum = 0;  // XXH3-64 of its bytes
 };
 
-// A tensor as it is stored; its pieces cover the global value once and only once.
+// A stored tensor. Its pieces cover the global value exactly once.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -79,12 +80,13 @@ struct StoredTensor {
   std::vector<StoredPiece> pieces;
 };
 
-// Writes one checkpoint piece by piece; nothing is at `folder` before commit(). Without commit(),
-// also after an error, what was written is removed. An existing checkpoint at `folder` is replaced
-// atomically, or kept: then commit() throws Error, as it does for any other folder that has files.
-// All ranks construct, and all ranks commit, or finish. If commit() fails on one rank, it throws
-// Error on every rank, and nothing appears at `folder`. Throws Error (full disk …), and
-// NumericError for a tensor that holds NaN or infinity: such a state is never saved.
+// Writes one checkpoint piece by piece. Nothing exists at `folder` before commit(). If commit() is
+// not called or fails, the destructor removes what was written. An existing checkpoint at `folder`
+// is replaced atomically, or kept: then commit() throws Error, as it does for any other folder that
+// is not empty. The constructor, commit() and finish() are called by all ranks. If commit() fails
+// on one rank, it throws Error on every rank, and nothing appears at `folder`. Throws Error (full
+// disk …), and NumericError for a tensor that contains NaN or infinity: such a state is never
+// saved.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Path folder, SaveGroup group = {},
@@ -93,20 +95,21 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Sets a function that is called when the disk is full; if it returns true, the write is retried.
+  // Sets a function to call when the disk is full. If it returns true, the write is retried.
   void on_full_disk(std::function<bool()> make_space) {
     file_->on_full_disk(std::move(make_space));
   }
-  // Writes straight from the view, without a copy.
+  // Writes a piece directly from the view, without a copy.
   void add(const StateTensor& tensor);
-  // The same for a piece that is made while it is written; `tensor.data` is not used.
+  // Writes a piece that `fill` computes in parts; `tensor.data` is not used.
   void add_streamed(const StateTensor& tensor, const FillPiece& fill);
-  void commit(const CheckpointHeader& header);  // the header of rank 0 counts
+  void commit(const CheckpointHeader& header);  // the header of rank 0 is written
 
-  // commit() in two parts that wait for nobody (saving.h). All pieces of this rank are added: they
-  // reach the disk.
+  // commit() in two steps that do not wait for other ranks (saving.h). finish() flushes this rank's
+  // pieces to disk, after all of them have been added.
   void finish();
-  // Rank 0, once every rank has finished: the index, and then the checkpoint stands in its place.
+  // Writes the index and renames the folder to its final name. Called on rank 0 once every rank has
+  // finished.
   void publish(const CheckpointHeader& header);
 
  private:
@@ -121,21 +124,21 @@ class CheckpointWriter {
   bool finished_ = false, published_ = false;
 };
 
-// A checkpoint whose files are missing, cut off or changed: another one may be intact. A system
-// error (permissions, an unreachable disk, no memory) is a FileError instead: it does not mean
-// damage.
+// The files of a checkpoint are missing, truncated or changed; another checkpoint may be intact. A
+// system error (permissions, an unreachable disk, no memory) is a FileError instead, because it is
+// not evidence of damage.
 class DamagedCheckpoint : public Error {
   using Error::Error;
 };
 
 struct HfSource;
 
-// Reads a checkpoint folder, or a Hugging Face folder as one of step 0 (checkpoint/hf_source.h),
-// which has no checksums. Whoever reads a box touches its bytes alone, so each rank can take its
-// part of a large model. Opening checks index.json against its checksum, every size it states
-// against the files, and the tokenizer; a piece is checked against its checksum when it is first
-// read. Throws DamagedCheckpoint or another Error that names the file and what is wrong. Files are
-// mapped, not loaded.
+// Reads a checkpoint folder, or a Hugging Face folder as a checkpoint of step 0
+// (checkpoint/hf_source.h), which has no checksums. Files are mapped, not loaded, and reading a box
+// touches only the bytes of that box, so each rank can read its shards of a large model. The
+// constructor checks index.json against its checksum, the file sizes against the index, and the
+// tokenizer. The checksum of a piece is checked when the piece is first read. Throws
+// DamagedCheckpoint or another Error that names the file and the fault.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const Path& folder);
@@ -145,16 +148,17 @@ class CheckpointReader {
   const Path& folder() const { return folder_; }
   const CheckpointHeader& header() const { return header_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
-  const StoredTensor* find(std::string_view name) const;                 // nullptr: not there
+  const StoredTensor* find(std::string_view name) const;                 // nullptr: not found
 
-  // Reads the box [begin, end) of the global value into `out` (the box's shape, dense). The types
-  // may differ among f32, bf16, f16 and f64: widening is exact, narrowing rounds to nearest even.
-  // Throws Error if there is no such tensor, the box lies outside, or its bytes are damaged.
+  // Reads the box [begin, end) of the global value into `out`, a dense array of the box's shape.
+  // Converts among f32, bf16, f16 and f64: widening is exact, narrowing rounds to nearest even.
+  // Throws Error if there is no such tensor, the box exceeds its shape, or its bytes are damaged.
   void read(std::string_view name, std::span<const int64_t> begin, std::span<const int64_t> end,
             TensorView out);
   void read(std::string_view name, TensorView out);  // the whole value
 
-  // Its bytes as they are mapped, where it is stored in one piece; otherwise empty. Checked.
+  // Returns the mapped bytes of a tensor that is stored in one piece, after checking its checksum;
+  // empty if the bytes are not contiguous in the order of the tensor.
   std::span<const std::byte> whole(const StoredTensor& tensor);
 
   // Checks every piece that has not been read yet. Returns the bytes checked.
@@ -167,8 +171,8 @@ class CheckpointReader {
   CheckpointHeader header_;
   std::vector<StoredTensor> tensors_;
   std::vector<MappedFile> files_;
-  std::unique_ptr<HfSource> hf_;         // of a Hugging Face folder
-  std::vector<std::vector<bool>> seen_;  // a tensor, a piece: its checksum has been compared
+  std::unique_ptr<HfSource> hf_;         // null unless this is a Hugging Face folder
+  std::vector<std::vector<bool>> seen_;  // [tensor][piece]: its checksum has been checked
 };
 
 }  // namespace tessera::checkpoint

@@ -1,4 +1,4 @@
-// XXH3-64 (Collet 2019) of bytes, in one go or piece by piece.
+// XXH3-64 checksums (Collet 2019), of a whole buffer or incrementally.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ uint64_t checksum_of(std::string_view text);
 
 std::string checksum_text(uint64_t checksum);  // 16 hexadecimal digits
 
-// The checksum of all bytes added so far.
+// An incremental checksum: value() is that of all bytes added so far.
 class Checksum {
  public:
   Checksum();

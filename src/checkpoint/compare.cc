@@ -1,5 +1,5 @@
-// Compares two checkpoints tensor by tensor, in slabs. Tensors that are divided alike and have the
-// same checksums are not read, so comparing two copies costs only their indexes.
+// Compares two checkpoints tensor by tensor, in slabs. Tensors that are divided in the same way and
+// have the same checksums are not read, so comparing two copies only reads their indexes.
 #include "checkpoint/compare.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool same_pieces(const StoredTensor& a, const StoredTensor& b) {
 }
 
 struct Sums {
-  double differences = 0, first = 0;  // of squares
+  double differences = 0, first = 0;  // sums of squares of a - b and of a
 };
 
 void add_values(std::span<const double> a, std::span<const double> b, TensorDifference& d,
@@ -67,7 +67,6 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
         d.elements += std::memcmp(&x[i * bytes], &y[i * bytes], bytes) != 0;
     }
   }
-  // The norm of the difference, relative to that of the first tensor.
   d.relative = sums.differences > 0 ? std::sqrt(sums.differences / sums.first) : 0;
   return d;
 }

@@ -1,4 +1,4 @@
-// What differs between two checkpoints, tensor by tensor.
+// Compares two checkpoints tensor by tensor.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ namespace tessera::checkpoint {
 
 struct TensorDifference {
   std::string name;
-  std::string what;      // "only in the first", "f32 [2, 3] and f32 [3, 2]", or empty: values
-  int64_t elements = 0;  // that differ
-  double largest = 0;    // |a − b|; infinite where one side is no number
-  double relative = 0;   // norm of a − b over norm of a, in f64; inf for a = 0
+  std::string what;      // "only in the first", "f32 [2, 3] and f32 [3, 2]"; empty: values differ
+  int64_t elements = 0;  // number of elements that differ
+  double largest = 0;    // largest |a − b|; infinite if one of the two is NaN
+  double relative = 0;   // norm of a − b divided by the norm of a, in f64; inf for a = 0
 };
 
-// Empty if all tensors are equal to the last bit. Reads both checkpoints; holds a few MiB.
+// Returns the tensors that differ; empty if all are equal bit for bit. Holds a few MiB in memory,
+// whatever the size of the checkpoints.
 std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b);
 
 }  // namespace tessera::checkpoint

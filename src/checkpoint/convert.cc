@@ -81,7 +81,7 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
     if (n > 0) std::memcpy(to, from, n * size_of(from_type));
     return;
   }
-  CHECK(is_float(from_type) && is_float(to_type), "{} cannot become {}", name_of(from_type),
+  CHECK(is_float(from_type) && is_float(to_type), "no conversion from {} to {}", name_of(from_type),
         name_of(to_type));
   switch (from_type) {
     case DType::kF32:
@@ -135,7 +135,7 @@ void copy_permuted(const std::byte* from, const Shape& shape, std::span<const in
     if (count > 0) std::memcpy(out, from, element_bytes);
     return;
   }
-  std::vector<int64_t> extents(rank), strides(rank);  // of P, in bytes of `from`
+  std::vector<int64_t> extents(rank), strides(rank);  // extents of P; strides in bytes of `from`
   for (size_t k = 0; k < rank; ++k) {
     extents[k] = shape[axes[k]];
     strides[k] = shape.product(axes[k] + 1, shape.rank()) * element_bytes;
@@ -144,8 +144,8 @@ void copy_permuted(const std::byte* from, const Shape& shape, std::span<const in
   while (count > 0) {
     const int64_t column = first % row, n = std::min(row - column, count);
     const std::byte* at = from + column * strides.back();
-    // The offset of the row in the source: its number, decomposed into indices, last dimension
-    // first.
+    // The offset of the row in the source: the row number is decomposed into indices, last
+    // dimension first.
     int64_t rest = first / row;
     for (size_t k = rank - 1; k-- > 0; rest /= extents[k]) at += rest % extents[k] * strides[k];
     gather_any(at, strides.back(), n, element_bytes, out);
@@ -194,7 +194,7 @@ void release_pages(std::span<const std::byte> mapped) {
   const uintptr_t page = ::sysconf(_SC_PAGESIZE);
   const auto at = reinterpret_cast<uintptr_t>(mapped.data());
   const uintptr_t begin = (at + page - 1) / page * page, end = (at + mapped.size()) / page * page;
-  // Only a hint: where the system does not take it, the pages stay until it needs them.
+  // Only a hint: if the system ignores it, the pages stay until their memory is needed.
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -1,5 +1,5 @@
-// The elements of a mapped tensor in another form: of another type, with the dimensions in another
-// order, a piece at a time.
+// Converts the elements of mapped tensors to another dtype or another order of dimensions, in parts
+// of bounded size.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace tessera::checkpoint {
 uint16_t f16_from_float(float x);
 float float_from_f16(uint16_t bits);
 
-bool is_float(DType t);  // f32, bf16, f16, f64: these convert into one another
+bool is_float(DType t);  // true for f32, bf16, f16 and f64, which convert() converts to each other
 
 // Converts n elements. Widening is exact; narrowing rounds to nearest even (f64 narrows to 16 bits
-// by way of f32). Equal types are copied. Neither side need be aligned; they must not overlap.
+// via f32). Equal types are copied. The arrays need not be aligned, and must not overlap.
 // CHECKs that the types are equal or both floating.
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, int64_t n);
 
-// ---- Transposes of dense arrays, one contiguous range at a time, so that neither side is in
-// memory twice.
+// ---- Transposes of dense arrays, one contiguous range of the result at a time, so that memory use
+// is bounded.
 
 // Let `from` be a row-major array of the extents `shape`, and P the array with
 //   P[i_0, …, i_n] = from[j_0, …, j_n],  j_axes[k] = i_k     (numpy's transpose(axes)).
@@ -33,10 +33,10 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
 void copy_permuted(const std::byte* from, const Shape& shape, std::span<const int> axes,
                    int64_t element_bytes, int64_t first, int64_t count, std::byte* out);
 
-// ---- A tensor of one file as a piece of another: dimensions and element type change on the way.
+// ---- Transposition and conversion while a piece is written.
 
-// Fills with from.transpose(axes), converted to `to_type`. `from`, an array of `shape` and
-// `from_type`, must outlive what is returned; it need not be aligned.
+// Returns a function that fills with elements of from.transpose(axes), converted to `to_type`.
+// `from`, an array of `shape` and `from_type`, must outlive that function and need not be aligned.
 FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
                      std::vector<int> axes, DType to_type);
 
@@ -46,8 +46,8 @@ FillPiece joined(std::vector<FillPiece> parts, std::vector<int64_t> elements, in
 
 // ---- Memory of mapped files.
 
-// Gives the pages that are entirely inside a mapped file's bytes back to the system. They come
-// again from the file when they are next read. Keeps a stream over large files small.
+// Releases the pages that are entirely inside these bytes of a mapped file. The next access reads
+// them from the file again. Bounds the resident memory of passes over large files.
 void release_pages(std::span<const std::byte> mapped);
 
 }  // namespace tessera::checkpoint

@@ -1,7 +1,7 @@
-// Crash-safe creation, replacement and removal of folders, out of rename(2), which is atomic, and
-// fsync of the parent folder, which makes a rename survive a crash. A folder is filled under a
-// temporary name and becomes visible by a rename; it is removed by renaming it to a temporary name
-// first. A crash therefore leaves a folder that is whole or one whose name shows that it is not.
+// Crash-safe creation, replacement and removal of folders, by rename(2), which is atomic, and fsync
+// of the parent folder, which makes a rename survive a crash. A folder is filled under a temporary
+// name and becomes visible by a rename; it is removed by renaming it to a temporary name first. A
+// crash therefore leaves a folder that is complete or one whose name shows that it is not.
 #include "checkpoint/durable.h"
 
 #include <fcntl.h>
@@ -76,11 +76,11 @@ Path make_part_folder(const Path& place) {
 void put_folder(const Path& part, const Path& place) {
   const bool replaces = ::access(place.c_str(), F_OK) == 0;
   if (!replaces) return put_new_folder(part, place);
-  // RENAME_EXCHANGE swaps the two names atomically, so `place` always names a whole checkpoint.
+  // RENAME_EXCHANGE swaps the two names atomically, so `place` always names a complete checkpoint.
   // Afterwards `part` names the old one.
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
-    // Some network file systems cannot exchange two names in one step. Two renames leave a moment
-    // without `place`, but both folders are whole under their other names.
+    // Some network file systems cannot exchange two names in one step. Between two renames, nothing
+    // exists at `place`, but both folders are complete under their other names.
     if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
       throw FileError(part, fmt::format("cannot be exchanged with {}", place.string()), errno);
     const Path old = temporary_name(place);
@@ -98,7 +98,7 @@ void put_new_folder(const Path& part, const Path& place) {
   // rename() replaces an empty folder and fails for one that has entries.
   if (::rename(part.c_str(), place.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
-      throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
+      throw Error("{}: exists already. Choose another path, or remove it first.", place.string());
     throw FileError(part, fmt::format("cannot be renamed to {}", place.string()), errno);
   }
   sync_folder(parent_of(place));
@@ -113,7 +113,8 @@ void move_folder(const Path& folder, const Path& place) {
     throw FileError(folder, fmt::format("cannot be renamed to {}", place.string()), errno);
   struct stat there {};
   if (::lstat(place.c_str(), &there) == 0)
-    throw Error("{}: cannot be renamed to {}, which exists", folder.string(), place.string());
+    throw Error("{}: cannot be renamed to {}, which exists. Remove or rename the latter.",
+                folder.string(), place.string());
   rename_folder(folder, place);
 }
 

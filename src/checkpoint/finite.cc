@@ -1,6 +1,6 @@
 // Finds NaN and infinity by testing exponent bits: all ones mean NaN or infinity in every IEEE
-// format. A block is first only counted, in a loop without branches that the compiler vectorizes;
-// the position is searched only in the first block that has one.
+// format. In each block such elements are first counted, in a loop without branches that the
+// compiler vectorizes; the position is searched only in the first block that has one.
 #include "checkpoint/finite.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace tessera::checkpoint {
 namespace {
 
-constexpr int64_t kBlock = 4096;             // elements tested before the result is looked at
+constexpr int64_t kBlock = 4096;             // elements counted at a time
 constexpr int64_t kSlab = int64_t{1} << 20;  // elements read from a checkpoint at a time
 
 template <class Bits>
@@ -71,7 +71,7 @@ int64_t index_in(const Shape& shape, const Box& box, int64_t i) {
   return flat;
 }
 
-// Reads a tensor in slabs, which are flat ranges and so a few boxes each.
+// Reads a tensor in slabs, which are flat ranges and therefore a few boxes each.
 NonFinite find_in(CheckpointReader& checkpoint, const StoredTensor& t) {
   NonFinite found;
   if (!is_float(t.dtype)) return found;
@@ -125,8 +125,8 @@ std::string describe(const NonFinite& found, const std::string& name, const Shap
 }
 
 void require_finite(CheckpointReader& checkpoint, const std::string& name, const TensorView& view) {
-  // The values in memory may be of another type than the stored ones, so a conversion can have
-  // overflowed. The stored tensor decides which of the two happened.
+  // The values in memory may have another type than the stored ones, so the cause can be an
+  // overflow in the conversion. The stored tensor decides between the two.
   const NonFinite here = find_non_finite(view.as<std::byte>(), view.dtype, view.elements());
   if (!here) return;
   const StoredTensor* stored = checkpoint.find(name);

@@ -12,27 +12,27 @@ namespace tessera::checkpoint {
 // The elements of a flat array that are not finite.
 struct NonFinite {
   int64_t first = -1;  // index of the first such element; -1: all elements are finite
-  int64_t count = 0;   // such elements
-  std::string kind;    // of the first: "nan", "inf" or "-inf"
+  int64_t count = 0;   // number of such elements
+  std::string kind;    // kind of the first one: "nan", "inf" or "-inf"
   explicit operator bool() const { return count > 0; }
 };
 
 // Searches `count` elements of type `dtype`. Integer types are always finite.
 NonFinite find_non_finite(const std::byte* data, DType dtype, int64_t count);
 
-// Adds the result for elements [offset, …) of the same array.
+// Adds `found`, the result for the elements from `offset` on, to the result for the same array.
 void add(NonFinite& total, const NonFinite& found, int64_t offset);
 
-// "'layer0.attn.qkv.weight' has nan at [0, 2, 5, 7]; 12 of its 4,096 elements are not finite".
-// `first` counts elements of the global value of shape `shape`.
+// Returns "'layer0.attn.qkv.weight' has nan at [0, 2, 5, 7]; 12 of its 4,096 elements are not
+// finite". `found.first` is an index into the global value, which has shape `shape`.
 std::string describe(const NonFinite& found, const std::string& name, const Shape& shape);
 
-// Throws NumericError if `view`, which was read from the tensor `name`, holds NaN or infinity. The
-// message describes the whole tensor as the checkpoint stores it.
+// Throws NumericError if `view`, which was read from the tensor `name`, contains NaN or infinity.
+// The message describes the whole stored tensor.
 void require_finite(CheckpointReader& checkpoint, const std::string& name, const TensorView& view);
 
-// Throws NumericError if any tensor of the checkpoint holds NaN or infinity. The message describes
-// the first by name, and counts such tensors.
+// Throws NumericError if any tensor of the checkpoint contains NaN or infinity. The message
+// describes the first such tensor by name and has the number of all of them.
 void require_finite(CheckpointReader& checkpoint);
 
 }  // namespace tessera::checkpoint

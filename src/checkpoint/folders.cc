@@ -1,9 +1,10 @@
-// Classifies the entries of a checkpoints folder by their names, finds the latest whole checkpoint,
-// and prunes old ones.
+// Classifies the entries of a checkpoints folder by their names, finds the latest intact
+// checkpoint, and prunes old ones.
 //
-// Names carry the state: <step> is a finished save, <step>.…part a save in progress or left by a
-// killed process, <step>.damaged one that an earlier start rejected. Only entries that a save can
-// have made are ever removed, because users keep other files in this folder.
+// Names show the state: <step> is a finished save, <step>.…part is a save that is in progress or
+// was left by a killed process, and <step>.damaged is a save that an earlier start rejected. Only
+// entries that a save can have made are ever removed, because users keep other files in this
+// folder.
 #include "checkpoint/folders.h"
 
 #include <algorithm>
@@ -24,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the step that a folder's name states; nothing unless it is a decimal number without
-// leading zeros, as saves write it.
+// Returns the step in a folder's name; nullopt unless it is a decimal number without leading zeros,
+// as saves write it.
 std::optional<int64_t> step_of(std::string_view name) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -49,7 +50,7 @@ bool is_saved_file(std::string name) {
   return name == pieces_file(*rank) || name == piece_list_file(*rank);
 }
 
-// Returns true if `path` is a folder that has files, and only those of a save.
+// Returns true if `path` is a folder that has files, all of which are files of a save.
 bool holds_a_save(const Path& path) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(path, error))) return false;
@@ -61,9 +62,8 @@ bool holds_a_save(const Path& path) {
   return !error && files > 0;
 }
 
-// Returns the step of a save that was not finished; nothing if a user may have made `path`. The
-// names that version 0.1 gave, <step>.part and <step>.old.part, are those of a user as well, so
-// the contents decide.
+// Returns the step of an unfinished save; nullopt if a user may have made `path`. The names of
+// version 0.1, <step>.part and <step>.old.part, could also be a user's, so the contents decide.
 std::optional<int64_t> step_of_unfinished(const Path& path) {
   std::string base = path.filename().string();
   const auto temporary = parse_temporary(base);
@@ -82,7 +82,7 @@ int64_t bytes_in(const Path& folder) {
     if (at->is_regular_file(other)) bytes += at->file_size(other);
   }
   const bool absent = error == std::errc::not_a_directory ||
-                      error == std::errc::no_such_file_or_directory;  // a link to nowhere
+                      error == std::errc::no_such_file_or_directory;  // a dangling link
   if (error && !absent) throw FileError(folder, "cannot be read", error.value());
   return bytes;
 }
@@ -103,24 +103,25 @@ FoundCheckpoint look_at(const CheckpointNames::Entry& entry) {
 }
 
 bool is_whole(const CheckpointNames::Entry& entry, SeenCheckpoints* seen) {
-  // A checkpoint does not change once it is whole, so each one is examined once per run.
+  // A complete checkpoint does not change, so each one is examined once per run.
   if (seen != nullptr)
     if (const auto at = seen->find(entry.path); at != seen->end()) return at->second;
   bool whole = false;
   try {
     whole = look_at(entry).broken.empty();
-  } catch (const Error&) {  // what cannot be read is not removed
+  } catch (const Error&) {  // an unreadable checkpoint is not removed
   }
   if (seen != nullptr) seen->emplace(entry.path, whole);
   return whole;
 }
 
-// Removes what unfinished saves left. `fresh`: a checkpoint that was just written.
+// Removes unfinished saves and adds their paths to `removed`. `fresh`: a checkpoint that was just
+// written, whose times show the clock of the file system.
 void remove_unfinished(const CheckpointNames& names, const Path& fresh,
                        std::vector<Path>& removed) {
   for (const auto& [step, path] : names.unfinished) {
     const std::optional<TemporaryName> t = parse_temporary(path.filename().string());
-    // A save of another process that still runs is left alone.
+    // A save of another process that is still running is kept.
     if (t && !is_abandoned(path, t->maker, fresh)) continue;
     remove_folder(path);
     removed.push_back(path);
@@ -204,15 +205,15 @@ std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir) {
 LatestCheckpoint find_latest(const Path& checkpoints_dir) {
   LatestCheckpoint latest;
   const CheckpointNames names = names_in(checkpoints_dir);
-  // Newest first, until one is whole.
+  // Newest first, until one is intact.
   for (auto at = names.finished.rbegin(); at != names.finished.rend(); ++at) {
     FoundCheckpoint c = look_at(*at);
     if (c.broken.empty()) {
       latest.found = std::move(c);
       return latest;
     }
-    // Damaged ones are skipped and reported; a system error in look_at() is thrown, since the
-    // newest checkpoint may be whole.
+    // Damaged ones are skipped and reported. A system error in look_at() is thrown, since the
+    // newest checkpoint may be intact.
     latest.skipped.push_back(std::move(c));
   }
   return latest;
@@ -226,7 +227,7 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   if (error) throw FileError(argument, "cannot be read", error.value());
   if (!fs::is_directory(status))
     throw Error(
-        "{}: is a file; expected a checkpoint's folder (with {}), a checkpoints/ folder or a "
+        "{}: is a file, expected a checkpoint folder (with {}), a checkpoints/ folder or a "
         "run directory",
         argument.string(), kIndexFile);
   const bool is_one = fs::exists(argument / kIndexFile, error);
@@ -235,7 +236,7 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   const Path inside = argument / "checkpoints";
   std::vector<Path> found;
   const CheckpointNames names = names_in(fs::is_directory(inside, error) ? inside : argument);
-  // names.finished rises by step, so the newest comes first here.
+  // names.finished is in ascending order; here the newest comes first.
   for (const auto& e : names.finished) found.insert(found.begin(), e.path);
   if (found.empty() && !names.damaged.empty())
     throw Error("{}: all checkpoints are damaged; the newest is {}.", argument.string(),
@@ -247,7 +248,7 @@ std::vector<Path> checkpoints_of(const Path& argument) {
         argument.string());
   if (found.empty())
     throw Error(
-        "{}: holds no whole checkpoint; expected a checkpoint's folder (with {}), a checkpoints/ "
+        "{}: contains no intact checkpoint, expected a checkpoint folder (with {}), a checkpoints/ "
         "folder or a run directory.",
         argument.string(), kIndexFile);
   return found;
@@ -263,7 +264,7 @@ Path resolve_checkpoint(const Path& argument, std::vector<std::string>* skipped)
     if (skipped != nullptr) skipped->push_back(c.broken);
     reasons += "\n  " + c.broken;
   }
-  throw Error("{}: holds no whole checkpoint:{}", argument.string(), reasons);
+  throw Error("{}: contains no intact checkpoint:{}", argument.string(), reasons);
 }
 
 Path rename_damaged(const Path& checkpoint) {
@@ -273,7 +274,7 @@ Path rename_damaged(const Path& checkpoint) {
   for (int n = 2; fs::symlink_status(place, error).type() != fs::file_type::not_found; ++n)
     place = fmt::format("{}{}-{}", checkpoint.string(), kDamaged, n);
   move_folder(checkpoint, place);
-  // The new name must reach the disk, or a crash would bring the damaged checkpoint back.
+  // Flushed, since a crash could otherwise restore the old name of the damaged checkpoint.
   sync_folder(checkpoint.parent_path());
   return place;
 }
@@ -287,7 +288,7 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   int64_t kept = 0;
   std::string failed;
   for (const auto& [step, path] : all) {
-    // A checkpoint that this process has just saved is whole, so it is not read.
+    // A checkpoint that this process has just saved is intact, so it is not read.
     const bool fresh = !rule.saved.empty() && step == rule.saved.back();
     if (fresh && rule.seen != nullptr) rule.seen->insert_or_assign(path, true);
     if (!fresh && !is_whole({step, path}, rule.seen)) continue;
@@ -298,7 +299,7 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
     if (every || named || step == rule.started_from || (rule.also && rule.also(step))) continue;
     try {
       remove_folder(path);
-    } catch (const FileError& error) {  // the others are removed all the same
+    } catch (const FileError& error) {  // the others are still removed
       failed += fmt::format("{}{}: {}", failed.empty() ? "" : "; ", path.string(),
                             std::strerror(error.code()));
       continue;

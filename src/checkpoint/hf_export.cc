@@ -39,8 +39,8 @@ model::ModelConfig without_padding(model::ModelConfig model, int64_t tokenizer_v
   return model;
 }
 
-// Returns the tensors of `exported` as parts of those of `stored`: without the padding of the
-// vocabulary, the first rows.
+// Returns the tensors of `exported` as parts of those of `stored`: the first rows, if the padding
+// of the vocabulary is removed.
 std::vector<model::HfTensor> exported_tensors(const model::ModelConfig& stored,
                                               const model::ModelConfig& exported) {
   std::vector<model::HfTensor> names = model::hf_tensors(exported);
@@ -86,7 +86,7 @@ class ExportedWeights {
     const Shape part = name.part();
     std::span<const std::byte> bytes;
     const size_t part_bytes = part.elements() * size_of(t.dtype);
-    // A tensor stored in one piece is taken from the mapped file without a copy. If only its first
+    // A tensor stored in one piece is read from the mapped file without a copy. If only its first
     // rows are exported (a padded vocabulary), they are a prefix of its bytes.
     if (t.pieces.size() == 1 && is_first_rows(name, t.shape)) {
       mapped_.push_back(reader_.whole(t));
@@ -142,7 +142,8 @@ Tree ids_of(const std::vector<int32_t>& ids) {
   return ids.size() == 1 ? Tree(int64_t{ids[0]}) : list;
 }
 
-// Writes a SentencePiece model. transformers has a tokenizer class per family of such a model.
+// Writes a SentencePiece model and its tokenizer_config.json. transformers has one tokenizer class
+// per model family for it.
 void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
                          const model::ModelConfig& model,
                          const std::optional<SentencePieceIds>& ids) {
@@ -161,8 +162,8 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
     config.set("add_bos_token", Tree(texts.begin.has_value()));
     config.set("add_eos_token", Tree(texts.end.has_value()));
   }
-  // transformers adds `extra_ids` sentinels after the pieces. A model that has its own among the
-  // pieces, as mT5's has, must not get others.
+  // transformers adds `extra_ids` sentinels after the pieces. A tokenizer that has its own among
+  // the pieces, such as mT5's, must not get others.
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   complete_tokenizer_config(header, false, config);
@@ -186,19 +187,19 @@ std::vector<std::string> unsaid_dropout(const model::ModelConfig& model) {
   const auto compare = [&](const char* key, double ours, double theirs) {
     if (ours != theirs)
       unsaid.push_back(
-          fmt::format("model.{} = {}, which transformers takes for {}", key, ours, theirs));
+          fmt::format("model.{} = {}, which transformers reads as {}", key, ours, theirs));
   };
   compare("dropout", model.dropout, back.dropout);
   compare("attention_dropout", model.attention_dropout, back.attention_dropout);
-  // The dropout of embeddings is compared only if it is set; otherwise it follows the first, which
+  // The dropout of embeddings is compared only if it is set. Otherwise it equals `dropout`, which
   // has been compared.
   if (model.embedding_dropout >= 0 || back.embedding_dropout >= 0)
     compare("embedding_dropout", model.dropout_of_embeddings(), back.dropout_of_embeddings());
   return unsaid;
 }
 
-// Throws Error if the class of transformers would not compute the model. To find out, writes the
-// config and reads it back.
+// Throws Error if transformers' class would not compute the model: writes the config, reads it back
+// and compares the two.
 void require_expressible(const model::ModelConfig& model, const Path& checkpoint) {
   model::ModelConfig back = model::model_from_hf_config(
       model::hf_config_of_model(model, std::nullopt, DType::kF32), "config.json");
@@ -207,13 +208,12 @@ void require_expressible(const model::ModelConfig& model, const Path& checkpoint
                                      tessera::to_tree(model::comparable(back))))
     if (c.path != "vocabulary" && model::changes_model(c.path, model.family))
       throw Error(
-          "{}: has model.{} = {}, which the class of transformers for family {} cannot express "
-          "(it would compute {}). Export is not supported for this model; use Tessera's eval and "
-          "generate.",
+          "{}: has model.{} = {}, which transformers' class for family {} cannot express (it would "
+          "compute {}). Export is not supported for this model; use Tessera's eval and generate.",
           checkpoint.string(), c.path, c.before, name_of_entry(model.family), c.after);
 }
 
-// The temporary folder of an export. Removes it unless it was renamed to its place.
+// The temporary folder of an export. The destructor removes it unless put() has renamed it.
 class PartFolder {
  public:
   explicit PartFolder(const Path& place) : place_(place), part_(make_part_folder(place)) {}
@@ -261,12 +261,12 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   const Path place = without_slash(hf_folder);
   std::error_code error;
   if (fs::exists(place, error) && !fs::is_empty(place, error))
-    throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
+    throw Error("{}: exists already. Choose another path, or remove it first.", place.string());
   CheckpointReader reader(checkpoint);
   if (has_adapters(reader))
     throw Error(
-        "{}: holds adapters beside its weights, which transformers would not see. Add them in with "
-        "  tessera checkpoint merge {} --out MERGED   and export that.",
+        "{}: contains adapters, which an export would lose. Merge them into the weights with   "
+        "tessera checkpoint merge {} --out MERGED   and export that.",
         checkpoint.string(), checkpoint.string());
   HfExport result;
   const model::ModelConfig stored = stored_model(reader);
@@ -276,7 +276,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   result.tensors = std::ssize(model::by_theirs(names));
   for (const model::HfTensor& t : names) result.parameters += t.part().elements();
 
-  // From here on files are written, under a temporary name.
+  // From here on, files are written, in a folder with a temporary name.
   PartFolder part(place);
   result.files = write_weights(reader, names, part.path(), options);
   const std::string& tokenizer = reader.header().tokenizer;
@@ -297,7 +297,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   Tree config = model::hf_config_of_model(result.model, result.end_of_text, options.dtype);
   result.unsaid = unsaid_dropout(result.model);
   Tree generation = model::hf_generation_config(result.model, result.end_of_text);
-  // Ids that the imported model or the run's own texts use override the families' defaults.
+  // Ids of the imported model or of the run's data override the family's defaults.
   for (Tree* said : {&config, &generation}) {
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
     if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));

@@ -1,5 +1,5 @@
-// Makes a checkpoint of a Hugging Face folder, piece by piece: each part of a tensor of theirs is
-// transposed, converted to f32 and written as one piece of ours, and its pages are released.
+// Converts a Hugging Face folder to a checkpoint, piece by piece: each source tensor is transposed,
+// converted to f32 and written as one piece of a tensor of Tessera, and its pages are released.
 #include "checkpoint/hf_folder.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 void refuse_what_stands(const Path& checkpoint) {
   std::error_code error;
   if (fs::exists(checkpoint, error) && !fs::is_empty(checkpoint, error))
-    throw Error("{}: exists already. Choose another place, or remove it first.",
+    throw Error("{}: exists already. Choose another path, or remove it first.",
                 checkpoint.string());
 }
 
@@ -32,8 +32,8 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   result.skipped = source.skipped;
   result.has_tokenizer = !source.header.tokenizer.empty();
 
-  // The writer makes the checkpoint under a temporary name and renames it in commit(), so an import
-  // that fails leaves nothing that looks like a checkpoint.
+  // The writer creates the checkpoint under a temporary name and renames it in commit(), so a
+  // failed import leaves nothing that looks like a checkpoint.
   CheckpointWriter writer(checkpoint, {}, Existing::kIsKept);
   const auto add = [&](const StateTensor& t, const FillPiece& fill) {
     try {

@@ -1,7 +1,7 @@
-// Reads a Hugging Face folder as if it were a checkpoint. config.json gives the model, hf_tensors()
-// lists for each of our tensors the name and the transposition of theirs, and the files are mapped,
-// so a box is read without converting the rest. All faults of a folder are collected into one
-// error.
+// Reads a Hugging Face folder as if it were a checkpoint. config.json has the model, hf_tensors()
+// lists the source name and the transposition of each of Tessera's tensors, and the files are
+// mapped, so a box is read without converting the rest. All faults of a folder are collected into
+// one error.
 #include "checkpoint/hf_source.h"
 
 #include <algorithm>
@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One of our tensors and its place in the folder.
+// A tensor of Tessera and the data for it in the folder.
 struct Match {
   model::HfTensor names;
   SafetensorsFolder::Found found;
 };
 
-// Returns the name of a tensor in the files: the full one, or without the prefix of the whole
-// model, which files of the bare model lack.
+// Returns the name of a tensor in the files: the full name, or the name without `prefix`, which
+// files of a model without its head lack.
 std::string name_in(const SafetensorsFolder& files, const std::string& full,
                     std::string_view prefix) {
   if (full.starts_with(prefix) && !files.find(full)) return full.substr(prefix.size());
@@ -56,8 +56,8 @@ void check_copy(const SafetensorsFolder::Found& copy, const std::vector<Match>& 
   for (const Match& m : matches)
     if (m.names.ours == "embed.weight" && !std::ranges::equal(copy.bytes, m.found.bytes))
       faults.push_back(fmt::format(
-          "{}: differs from {}, of which config.json makes it a copy. Set tie_word_embeddings to "
-          "false if both are meant, or remove the one that is not",
+          "{}: differs from {}, but config.json ties the two. Set tie_word_embeddings to false if "
+          "both are needed, or remove the wrong one",
           copy.entry->name, m.names.theirs));
 }
 
@@ -118,8 +118,8 @@ CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
   return header;
 }
 
-// Lists our tensors by name. A tensor of ours may consist of several of theirs (query, key and
-// value in one), which become adjacent pieces of it; the sort is stable to keep their order.
+// Lists Tessera's tensors by name. One may consist of several source tensors (query, key and value
+// in one), which become adjacent pieces of it; the sort is stable to keep their order.
 void add_tensors(std::vector<Match> matches, const std::string& source, HfSource& out) {
   std::stable_sort(matches.begin(), matches.end(),
                    [](const Match& a, const Match& b) { return a.names.ours < b.names.ours; });
@@ -132,7 +132,8 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     StoredTensor& t = out.tensors.back();
     if (t.dtype != type)
       throw Error(
-          "{}: {} is stored as {}, but what stands beside it in {} as {}. Expected one type.",
+          "{}: {} is stored as {}, but another part of {} is stored as {}. Expected one type for "
+          "all parts.",
           source, m.names.theirs, name_of(type), t.name, name_of(t.dtype));
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
@@ -167,13 +168,14 @@ HfSource open_hf(const Path& folder) {
   std::error_code error;
   if (!fs::exists(config, error))
     throw Error(
-        "{}: has no config.json; expected a folder as transformers' save_pretrained makes it",
+        "{}: has no config.json, expected a folder as written by save_pretrained of transformers",
         folder.string());
   HfSource out;
   const Tree said = parse_json(read_file(config), config.string());
   out.model = model::model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const model::FamilyRule& family = model::rule_of(out.model.family);
+  // In some families, files without an LM head mean that it is tied to the embedding.
   if (!out.files->find(std::string(family.hf_head))) model::tie_missing_head(out.model);
   check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
@@ -185,7 +187,7 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
               std::byte* to, int64_t element_bytes) {
   if (!from.moves())
     return tessera::copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
-  // Transposed pieces are gathered run by run along the last dimension of ours.
+  // Transposed pieces are gathered run by run along the last dimension of Tessera's tensor.
   const size_t rank = common.begin.size();
   const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
   const Shape from_extents = from_box.extents(), to_extents = to_box.extents();
@@ -198,7 +200,7 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
     copy_permuted(from.bytes.data(), from.view, from.axes, element_bytes,
                   flat(at, from_box, from_extents), run,
                   to + flat(at, to_box, to_extents) * element_bytes);
-    size_t d = rank - 1;  // the next run: the last dimension is in it whole
+    size_t d = rank - 1;  // advance to the next run, which spans the last dimension
     while (d > 0 && ++at[d - 1] == common.end[d - 1]) {
       at[d - 1] = common.begin[d - 1];
       --d;

@@ -1,5 +1,6 @@
-// A model in a Hugging Face folder, seen as a checkpoint of step 0: where each part of our tensors
-// lies in its files. Nothing is copied: who reads a box touches the pages of that box.
+// Presents a model in a Hugging Face folder as a checkpoint of step 0, by mapping each part of
+// Tessera's tensors to the files. Nothing is copied: reading a box touches only the pages of that
+// box.
 #pragma once
 
 #include <memory>
@@ -14,33 +15,35 @@
 
 namespace tessera::checkpoint {
 
-// A piece as their file has it: in numpy's terms it is bytes.reshape(view).transpose(axes).
+// A piece as the file stores it. In NumPy's notation the piece is
+// bytes.reshape(view).transpose(axes).
 struct HfPiece {
   std::span<const std::byte> bytes;  // mapped by HfSource::files
   Shape view;
   std::vector<int> axes;
 
-  bool moves() const;  // the dimensions stand in another order
+  bool moves() const;  // true if the file has the dimensions in another order
 };
 
 struct HfSource {
   std::unique_ptr<SafetensorsFolder> files;
   model::ModelConfig model;
   CheckpointHeader header;
-  std::vector<StoredTensor> tensors;         // sorted by name; their pieces name no file
-  std::vector<std::vector<HfPiece>> pieces;  // of each tensor
-  std::vector<std::string> skipped;          // attention masks and the like
+  std::vector<StoredTensor> tensors;         // sorted by name; `file` of their pieces is unused
+  std::vector<std::vector<HfPiece>> pieces;  // the pieces of each tensor
+  std::vector<std::string> skipped;          // names of tensors not used, such as attention masks
 };
 
-// Whether the folder is one: it has a config.json, and no checkpoint's index.
+// Returns true for a Hugging Face folder: it has a config.json and no index of a checkpoint.
 bool is_hf_folder(const Path& folder);
 
-// Throws Error if the family or a feature of config.json is not ours, and if tensors are missing,
-// extra, of another shape or stored in types that differ within one of ours (one Error lists them).
+// Opens a Hugging Face folder. Throws Error if the family or a feature in config.json is not
+// supported, or if tensors are missing, extra, have another shape or are stored in different types
+// within one tensor of Tessera (one Error lists them).
 HfSource open_hf(const Path& folder);
 
-// Copies the elements of `common` from a piece, whose box is `from_box`, into a dense array that
-// holds `to_box`.
+// Copies the elements of the box `common` from a piece, whose box is `from_box`, to a dense array
+// of the box `to_box`.
 void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const Box& to_box,
               std::byte* to, int64_t element_bytes);
 

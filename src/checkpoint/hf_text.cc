@@ -1,5 +1,5 @@
-// Carries the text-related settings of a Hugging Face folder (stop ids, chat templates, tokenizer
-// and generation settings) through a checkpoint, so that an export states what the import stated.
+// Carries the text settings of a Hugging Face folder (stop ids, chat templates, tokenizer and
+// generation settings) through a checkpoint, so that an export has the same settings.
 #include "checkpoint/hf_text.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-// Reads which tokens surround a text: from tokenizer_config.json, or from the template of
-// tokenizer.json where that states nothing.
+// Reads the tokens around a text: from tokenizer_config.json, or from the template in
+// tokenizer.json if the former has no setting.
 void read_around(const Path& folder, const Tree& config, Tree& state) {
   const Tree said = read_if_there(folder / "tokenizer_config.json");
   TextTemplate around;
@@ -58,7 +58,7 @@ constexpr const char* kEndsKey = "ends";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kTemplateFolder = "additional_chat_templates";
 
-// The keys of tokenizer_config.json that an export repeats: first the names of special tokens.
+// The keys of tokenizer_config.json that an export repeats: names of special tokens, and others.
 constexpr std::array kTokenNames{
     "bos_token",           "eos_token", "pad_token",  "unk_token",
     "sep_token",           "cls_token", "mask_token", "additional_special_tokens",
@@ -66,7 +66,7 @@ constexpr std::array kTokenNames{
 constexpr std::array kOtherKeys{"chat_template", "clean_up_tokenization_spaces", "padding_side",
                                 "truncation_side"};
 
-// The keys of generation_config.json that an export writes itself, or that are not about sampling.
+// The keys of generation_config.json that an export sets itself or that are not about sampling.
 constexpr std::array kOwnGenerationKeys{"eos_token_id", "decoder_start_token_id",
                                         "transformers_version", "_from_model_config"};
 
@@ -75,7 +75,7 @@ void set_if_filled(const char* key, Tree object, Tree& state) {
   if (object.as_members() && !object.as_members()->empty()) state.set(key, std::move(object));
 }
 
-// Reads a text file. A header is JSON, which holds only UTF-8.
+// Reads a text file. Throws Error if it is not UTF-8, which the JSON of a header requires.
 Tree text_of(const Path& file) {
   std::string text = read_file(file);
   for (size_t at = 0, n = 0; at < text.size(); at += n) {
@@ -105,7 +105,7 @@ void read_defaults(const Path& folder, const Tree& generation, Tree& state) {
   const Tree tokenizer = read_if_there(folder / "tokenizer_config.json");
   Tree kept = Tree::object(), sampling = Tree::object();
   const auto keep = [&](const char* key) {
-    if (const Tree* value = tokenizer.find(key)) kept.set(key, *value);  // null: has none
+    if (const Tree* value = tokenizer.find(key)) kept.set(key, *value);  // a null value is kept
   };
   for (const char* key : kTokenNames) keep(key);
   for (const char* key : kOtherKeys) keep(key);
@@ -136,8 +136,7 @@ std::vector<int32_t> ids_in(const Tree* list) {
 
 void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree& state) {
   const Tree generation = read_if_there(folder / "generation_config.json");
-  // If there is a generation_config.json, config.json is not consulted, even if the former names no
-  // ids.
+  // If there is a generation_config.json, config.json is ignored, even if the former has no ids.
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
@@ -153,7 +152,7 @@ void write_chat_templates(const CheckpointHeader& header, const Path& folder) {
   if (!several || !several->as_members()) return;
   make_folder(folder / kTemplateFolder);
   for (const auto& [name, one] : *several->as_members())
-    // A name from a file must not lead out of the folder.
+    // A name in a header must not refer to a file outside the folder.
     if (one.as_string() && name.find('/') == name.npos)
       write_file(folder / kTemplateFolder / (name + ".jinja"), *one.as_string());
 }

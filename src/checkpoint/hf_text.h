@@ -1,5 +1,5 @@
-// Reads what a Hugging Face folder states about texts (which tokens end and begin them, its chat
-// template, its defaults for generation) into a checkpoint's header, and writes it out again.
+// Reads the text settings of a Hugging Face folder (begin and end tokens, chat templates, defaults
+// for generation) into a checkpoint's header, and writes them to exported folders.
 #pragma once
 
 #include "base/file.h"
@@ -8,27 +8,32 @@
 
 namespace tessera::checkpoint {
 
-// Keys of a header's state: "stops" [ids], "begin" id, "end" id, each only where it is said.
-// generation_config.json counts before config.json, as in transformers. `by_class`: of a decoder
-// with a SentencePiece model, around whose texts transformers' class puts tokens. Such a text
-// begins with bos_token_id where tokenizer_config.json says add_bos_token, or, where it does not, a
-// tokenizer.json beside it has a template that begins with a token; likewise it ends with
-// eos_token_id by add_eos_token or the template.
+// Sets these keys of a header's state, each only if the folder has the setting:
+//   stops             ids that end generation: eos_token_id of generation_config.json, which has
+//                     precedence over config.json, as in transformers
+//   begin, end        ids before and after a text
+//   chat_template     text of chat_template.jinja
+//   chat_templates    object of the templates in additional_chat_templates/, by name
+//   tokenizer_config  object of the keys of tokenizer_config.json that an export repeats (chat
+//                     template, names of special tokens)
+//   generation        object of the keys of generation_config.json that an export repeats (sampling
+//                     defaults)
 //
-// Further keys: "chat_template", the text of chat_template.jinja; "chat_templates", an object of
-// those in additional_chat_templates/ by name; "tokenizer_config" and "generation", objects of the
-// keys of tokenizer_config.json (chat template, names of special tokens) and generation_config.json
-// (sampling defaults) that an export repeats.
+// `by_class`: the model is a decoder with a SentencePiece model, so the class in transformers adds
+// tokens around each text, which set `begin` and `end`. A text begins with bos_token_id if
+// tokenizer_config.json has add_bos_token = true. If that key is absent, it does if the template
+// of a tokenizer.json in the same folder begins with a token. Likewise it ends with eos_token_id by
+// add_eos_token or the template.
 void read_text_rules(const Path& hf_folder, const Tree& config, bool by_class, Tree& state);
 
-// Writes the chat template files that the header holds to an exported folder.
+// Writes the chat templates in the header to files of an exported folder.
 void write_chat_templates(const CheckpointHeader& header, const Path& hf_folder);
 
-// Adds what the header holds of tokenizer_config.json to `config`. Without `names`, the names of
-// special tokens in it stay as they are.
+// Adds the keys of tokenizer_config.json in the header to `config`. Without `names`, the names of
+// special tokens in `config` are not changed.
 void complete_tokenizer_config(const CheckpointHeader& header, bool names, Tree& config);
 
-// Adds the keys of generation_config.json that the header holds.
+// Adds the keys of generation_config.json in the header to `config`.
 void complete_generation_config(const CheckpointHeader& header, Tree& config);
 
 }  // namespace tessera::checkpoint

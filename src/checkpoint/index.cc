@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/renamed_keys.h"
 #include "base/shape.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
@@ -29,9 +30,9 @@ constexpr std::string_view kFormatName = "tessera checkpoint";
 constexpr std::string_view kTailStart = ",\n\"xxh3\":\"";
 constexpr std::string_view kTailEnd = "\"}\n";
 constexpr size_t kTailBytes = kTailStart.size() + 16 + kTailEnd.size();
-constexpr int64_t kMaxElements = int64_t{1} << 56;  // far above any model; keeps products in range
+constexpr int64_t kMaxElements = int64_t{1} << 56;  // far above any model; sizes do not overflow
 constexpr int kMaxRank = 16;                        // a model's tensors have at most 4 dimensions
-constexpr int64_t kMaxCount = int64_t{1} << 53;     // of steps, tokens and bytes
+constexpr int64_t kMaxCount = int64_t{1} << 53;     // limit for steps, tokens and bytes
 constexpr int64_t kMaxRanks = 1 << 24;
 
 Tree integers(const std::vector<int64_t>& values) {
@@ -40,7 +41,8 @@ Tree integers(const std::vector<int64_t>& values) {
   return list;
 }
 
-// Requires all 16 digits, so that a cut number is not read as another checksum.
+// Returns the checksum of an object. Requires all 16 digits, so that a truncated number is not read
+// as another checksum.
 uint64_t checksum_member(const Tree& object, const std::string& source) {
   const std::string& s = text_member(object, "xxh3", source);
   uint64_t value = 0;
@@ -50,7 +52,7 @@ uint64_t checksum_member(const Tree& object, const std::string& source) {
   return value;
 }
 
-// Reads a piece and checks each of its numbers alone; check_cover() compares pieces with files and
+// Reads a piece and checks its numbers independently; check_cover() compares pieces with files and
 // with each other.
 StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   StoredPiece p;
@@ -60,18 +62,19 @@ StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   p.offset = integer_member(tree, "offset", source);
   p.bytes = integer_member(tree, "bytes", source);
   if (file < 0 || file > INT32_MAX || p.offset < 0 || p.bytes < 0)
-    throw Error("{}: file {}, offset {}, bytes {} cannot be negative", place_of(source, tree), file,
-                p.offset, p.bytes);
+    throw Error(
+        "{}: file is {}, offset {} and bytes {}, expected 0 or more (file: at most 2^31 - 1)",
+        place_of(source, tree), file, p.offset, p.bytes);
   if (p.offset % kPieceAlignment != 0)
-    throw Error("{}: offset {} is not a multiple of {}", place_of(source, tree), p.offset,
+    throw Error("{}: offset is {}, expected a multiple of {}", place_of(source, tree), p.offset,
                 kPieceAlignment);
   p.file = file;
   p.checksum = checksum_member(tree, source);
   return p;
 }
 
-// Checks that every product of extents stays in range, whichever of them are zero: zeros count as 1
-// here, because other code multiplies parts of the shape.
+// Throws Error if any product of extents could overflow. Zeros count as 1 here, because other code
+// multiplies only some of the extents.
 void check_shape(const StoredTensor& t, const std::string& place) {
   if (t.shape.rank() > kMaxRank)
     throw Error("{}: '{}' has {} dimensions, expected at most {}", place, t.name, t.shape.rank(),
@@ -84,7 +87,7 @@ void check_shape(const StoredTensor& t, const std::string& place) {
   }
 }
 
-// Returns an integer of the header that has a range.
+// Returns an integer of the header. Throws Error if it is not in [least, most].
 int64_t ranged_member(const Tree& object, std::string_view name, int64_t least, int64_t most,
                       const std::string& source) {
   const int64_t n = integer_member(object, name, source);
@@ -104,7 +107,7 @@ StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
   const std::string& dtype = text_member(tree, "dtype", source);
   const auto known = dtype_from_name(dtype);
   if (!known)
-    throw Error("{}: '{}' has the type '{}', which this version does not know",
+    throw Error("{}: '{}' has the unknown type '{}'. A newer version may read it.",
                 place_of(source, tree), t.name, dtype);
   t.dtype = *known;
   t.shape = Shape(extents_member(tree, "shape", source));
@@ -113,17 +116,18 @@ StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
     StoredPiece p = piece_from_tree(piece, source);
     const Box box{p.begin, p.end};
     if (!is_inside(box, t.shape))
-      throw Error("{}: this piece of '{}' lies outside of its shape {}", place_of(source, piece),
-                  t.name, to_string(t.shape));
+      throw Error("{}: this piece of '{}' exceeds its shape {}", place_of(source, piece), t.name,
+                  to_string(t.shape));
     if (p.bytes != box.elements() * size_of(t.dtype))
-      throw Error("{}: this piece of '{}' says {} bytes, but its box has {}",
+      throw Error("{}: this piece of '{}' has 'bytes' {}, but its box has {} bytes",
                   place_of(source, piece), t.name, p.bytes, box.elements() * size_of(t.dtype));
     t.pieces.push_back(std::move(p));
   }
   return t;
 }
 
-// Checks what needs all pieces together: order, files and coverage.
+// Checks the tensors as a whole: their order, that pieces are inside their files, and that pieces
+// cover the tensors.
 void check_cover(const CheckpointIndex& index, const std::string& source) {
   const std::string* before = nullptr;
   for (const StoredTensor& t : index.tensors) {
@@ -137,11 +141,11 @@ void check_cover(const CheckpointIndex& index, const std::string& source) {
       const int64_t file_bytes = known ? index.files[p.file].bytes : 0;
       // Compared without a sum, which could overflow.
       if (!known || p.bytes > file_bytes || p.offset > file_bytes - p.bytes)
-        throw Error("{}: a piece of '{}' lies at byte {} of file {}, outside of what it has",
-                    source, t.name, p.offset, p.file);
+        throw Error("{}: a piece of '{}' at byte {} of file {} exceeds that file", source, t.name,
+                    p.offset, p.file);
     }
     if (!tile(boxes, t.shape))
-      throw Error("{}: the {} pieces of '{}' do not cover its shape {} once and only once", source,
+      throw Error("{}: the {} pieces of '{}' do not cover its shape {} exactly once", source,
                   t.pieces.size(), t.name, to_string(t.shape));
   }
 }
@@ -175,7 +179,7 @@ Tree header_tree(const CheckpointIndex& index) {
   return root;
 }
 
-// Returns a part of the header that has keys of its own; null means that it is absent.
+// Returns a section of the header, which is an object, or null if the section is absent.
 Tree section_member(const Tree& root, std::string_view name, const std::string& source) {
   const Tree& found = member(root, name, source);
   if (!found.is_null() && !found.as_members())
@@ -184,16 +188,16 @@ Tree section_member(const Tree& root, std::string_view name, const std::string& 
   return found;
 }
 
-// Reads the header. Model, configuration and state stay trees, because other versions may have keys
-// that this one does not have.
+// Reads the header. Model, configuration and state are kept as trees, because other versions may
+// have keys that this one does not have. Keys of earlier versions get their present names.
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);
   h.step = ranged_member(root, "step", 0, kMaxCount, source);
   h.tokens = ranged_member(root, "tokens", 0, kMaxCount, source);
   h.ranks = ranged_member(root, "ranks", 1, kMaxRanks, source);
-  h.model = section_member(root, "model", source);
-  h.config = section_member(root, "config", source);
+  h.model = with_present_names(section_member(root, "model", source), "model");
+  h.config = with_present_names(section_member(root, "config", source));
   h.state = section_member(root, "state", source);
   return h;
 }
@@ -205,7 +209,7 @@ void check_tail(std::string_view text, const std::string& source) {
                         text.substr(text.size() - kTailBytes).starts_with(kTailStart);
   if (!has_tail)
     throw Error(
-        "{}: its end is missing, {} bytes are there. It was cut off, or it is no index of "
+        "{}: the end is missing after {} bytes. The file was truncated, or it is not the index of "
         "a checkpoint. Use another checkpoint.",
         source, text.size());
   const std::string_view body = text.substr(0, text.size() - kTailBytes);
@@ -213,16 +217,16 @@ void check_tail(std::string_view text, const std::string& source) {
   const std::string found = checksum_text(checksum_of(body));
   if (stated != found)
     throw Error(
-        "{}: its checksum is {}, but it says {}: it was changed or damaged after it was "
-        "written. Use another checkpoint.",
+        "{}: its checksum is {}, expected {} as stored in it: it was changed or damaged after it "
+        "was written. Use another checkpoint.",
         source, found, stated);
 }
 
-// Checks a file name: it must not lead out of the checkpoint's folder.
+// Throws Error for a file name that could refer to a file outside the checkpoint's folder.
 void check_file_name(const std::string& name, const Tree& place, const std::string& source) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos)
-    throw Error("{}: '{}' is no name of a file of this folder", place_of(source, place), name);
+    throw Error("{}: '{}' is not the name of a file in this folder", place_of(source, place), name);
 }
 
 }  // namespace
@@ -278,8 +282,8 @@ std::string to_text(const CheckpointIndex& index) {
   return body.append(kTailStart).append(checksum).append(kTailEnd);
 }
 
-// The order of the checks matters: the tail (is the file whole?), the format (is it of this
-// version?), then the content.
+// The order of the checks matters: the tail (is the file complete?), the format (can this version
+// read it?), then the content.
 CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   check_tail(text, source);
   const Tree root = parse_json(text, source);
@@ -287,10 +291,10 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
     throw Error("{}: found the format '{}', expected '{}'", source,
                 text_member(root, "format", source), kFormatName);
   const int64_t format = integer_member(root, "format_version", source);
-  // An unknown format is not damage: the file is whole, and another version can read it.
+  // An unknown format is not damage: the file is intact, and another version can read it.
   if (format != kCheckpointFormat)
     throw OtherFormat(
-        "{}: format {}, but this program reads format {}. It was written by version {}: "
+        "{}: has format {}, but this program reads format {}. It was written by version {}: "
         "use that version or a newer one.",
         source, format, kCheckpointFormat, text_member(root, "version", source));
   CheckpointIndex index;

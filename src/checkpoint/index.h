@@ -1,7 +1,8 @@
-// index.json: what a checkpoint holds, as text and back. docs/checkpoint_format.md has its keys.
+// Writes and parses index.json, the list of a checkpoint's contents. docs/checkpoint_format.md has
+// its keys.
 //
-// Its last member is the checksum of all bytes before it, so that a damaged index is never
-// believed.
+// Its last member is the checksum of all bytes before it, so that a damaged index is always
+// detected.
 #pragma once
 
 #include <string>
@@ -12,15 +13,15 @@
 
 namespace tessera::checkpoint {
 
-constexpr int kCheckpointFormat = 1;     // raised when an older program could not read the new one
+constexpr int kCheckpointFormat = 1;     // increased if older programs cannot read the new format
 constexpr int64_t kPieceAlignment = 64;  // bytes; every piece begins at a multiple of this
 inline constexpr const char* kIndexFile = "index.json";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kSentencePieceFile = "tokenizer.model";
-// Which of the two a tokenizer's bytes belong in: a tokenizer.json is an object of JSON.
+// Returns which of the two files a tokenizer's bytes belong in: a tokenizer.json is a JSON object.
 const char* tokenizer_file_name(std::string_view bytes);
 std::string pieces_file(int64_t rank);  // "pieces-3.bin"
-// "pieces-3.json": the list of pieces that a rank passes to rank 0, which removes it.
+// Returns "pieces-3.json", the list of pieces that a rank writes for rank 0, which removes it.
 std::string piece_list_file(int64_t rank);
 
 struct StoredFile {
@@ -29,8 +30,8 @@ struct StoredFile {
 };
 
 struct CheckpointIndex {
-  CheckpointHeader header;        // without the tokenizer's text
-  std::vector<StoredFile> files;  // one a rank
+  CheckpointHeader header;        // without the tokenizer's bytes
+  std::vector<StoredFile> files;  // one per rank
   bool has_tokenizer = false;
   int64_t tokenizer_bytes = 0;
   uint64_t tokenizer_checksum = 0;
@@ -39,17 +40,17 @@ struct CheckpointIndex {
 
 std::string to_text(const CheckpointIndex& index);
 
-// The index is of a checkpoint format that this version does not read.
+// The index has a format that this version does not read.
 class OtherFormat : public Error {
   using Error::Error;
 };
 
-// `source` names the text in errors. Throws OtherFormat, and Error if it is damaged or
-// inconsistent: unknown types, boxes outside of a tensor or not covering it exactly once, pieces
-// outside of their file. Whether the files are there is for the reader to see.
+// Parses an index; `source` names the text in errors. Throws OtherFormat, and Error if the index is
+// damaged or inconsistent: unknown types, boxes that exceed a tensor or do not cover it exactly
+// once, pieces that exceed their file. Does not check that the files exist.
 CheckpointIndex parse_index(std::string_view text, const std::string& source);
 
-// The list of pieces alone, for the merge of several ranks.
+// Convert only the list of tensors and pieces, which rank 0 merges.
 Tree to_tree(const std::vector<StoredTensor>& tensors);
 std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source);
 

@@ -31,7 +31,7 @@ double scale_of(const CheckpointReader& r) {
   const Tree *rank = lora ? lora->find("rank") : nullptr,
              *alpha = lora ? lora->find("alpha") : nullptr;
   if (rank == nullptr || alpha == nullptr || !(number_of(*rank) > 0))
-    throw Error("{}: holds adapters, but its header has no lora.rank and lora.alpha",
+    throw Error("{}: contains adapters, but its header has no valid lora.rank and lora.alpha",
                 r.folder().string());
   return number_of(*alpha) / number_of(*rank);
 }
@@ -42,14 +42,14 @@ std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
   return values;
 }
 
-// The adapter of a weight, with the weight as a matrix: W is [rows, columns], b [rows, rank] and a
-// [rank, columns]. Dimensions of W other than the input are flattened.
+// The adapter of a weight W. W is seen as a matrix [rows, columns], b is [rows, rank] and a is
+// [rank, columns]. All dimensions of W other than the input are flattened into rows.
 struct Adapter {
   int64_t rank = 0, columns = 0;
   std::vector<float> a, b;
 
   void add(double scale, int64_t first, int64_t count, float* w) const {
-    // A flat range begins and ends anywhere in a row; each turn handles the part in one row.
+    // A flat range may begin and end inside a row; each iteration handles the part in one row.
     for (int64_t i = 0; i < count;) {
       const int64_t row = (first + i) / columns, column = (first + i) % columns;
       const int64_t n = std::min(count - i, columns - column);
@@ -68,14 +68,14 @@ Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const StoredTenso
   Adapter x;
   x.rank = a.shape.rank() > 0 ? a.shape[0] : 0;
   x.columns = a.shape.elements() / std::max<int64_t>(x.rank, 1);
-  // The sizes come from a file; their product must not overflow.
+  // The sizes come from a file, so their multiplication must not overflow.
   int64_t elements = 0;
   const bool fits = b != nullptr && x.rank > 0 && b->shape.rank() > 0 && b->shape[-1] == x.rank &&
                     !__builtin_mul_overflow(b->shape.elements() / x.rank, x.columns, &elements) &&
                     w.shape.elements() == elements;
   if (!fits)
-    throw Error("{}: {} is {}, its adapters {} and {}", r.folder().string(), w.name,
-                to_string(w.shape), to_string(a.shape),
+    throw Error("{}: {} has the shape {}, which its adapters do not fit: A {}, B {}",
+                r.folder().string(), w.name, to_string(w.shape), to_string(a.shape),
                 b == nullptr ? std::string("missing") : to_string(b->shape));
   x.a = whole(r, a);
   x.b = whole(r, *b);
@@ -91,15 +91,16 @@ bool has_adapters(const CheckpointReader& checkpoint) {
 Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version) {
   CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
-    throw Error("{}: holds no adapters (tensors named …{})", checkpoint.string(), kAdapterA);
+    throw Error("{}: contains no adapters, expected tensors named …{}", checkpoint.string(),
+                kAdapterA);
   std::error_code error;
   if (std::filesystem::exists(out, error))
-    throw Error("{}: exists already. Choose another place, or remove it first.", out.string());
+    throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
   const double scale = scale_of(reader);
   CheckpointWriter writer(out, {}, Existing::kIsKept);
   Merged made;
   for (const StoredTensor& t : reader.tensors()) {
-    // Optimizer state belongs to the adapters' run and has no meaning for the merged weights.
+    // The optimizer state is that of the adapters and has no meaning for the merged weights.
     if (is_adapter(t) || t.name.find('|') != std::string::npos) continue;
     const StoredTensor* a = reader.find(without_weight(t.name) + kAdapterA);
     Adapter adapter;
@@ -130,9 +131,9 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   return made;
 }
 
-// ---- Averages the weights of checkpoints (Polyak averaging of the end of a run). Sums are in
-// double, because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by
-// one slab of one tensor.
+// ---- Averages the weights of checkpoints (Polyak averaging at the end of a run). Sums are in f64,
+// because f32 sums of many nearly equal weights would lose low bits. Memory is bounded by one slab
+// of one tensor.
 
 namespace {
 
@@ -142,15 +143,15 @@ bool is_weight(const StoredTensor& t) { return t.name.find('|') == std::string::
 void check_same(const CheckpointReader& a, const CheckpointReader& b) {
   const std::vector<Change> changes = differences(a.header().model, b.header().model);
   if (!changes.empty())
-    throw Error("{} and {} hold other models: {} is {} and {}. Only one model has a mean.",
+    throw Error("{} and {} contain different models: {} is {} and {}. Expected one model.",
                 a.folder().string(), b.folder().string(), changes[0].path, changes[0].before,
                 changes[0].after);
   for (const StoredTensor& t : a.tensors()) {
     if (!is_weight(t)) continue;
     const StoredTensor* other = b.find(t.name);
     if (other == nullptr || other->shape != t.shape)
-      throw Error("{}: {} is {}, in {} it is {}", a.folder().string(), t.name, to_string(t.shape),
-                  b.folder().string(),
+      throw Error("{}: {} is {}, but in {} it is {}", a.folder().string(), t.name,
+                  to_string(t.shape), b.folder().string(),
                   other == nullptr ? std::string("missing") : to_string(other->shape));
   }
 }
@@ -178,15 +179,15 @@ void fill_mean(std::span<CheckpointReader> readers, const StoredTensor& t, int64
 Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
                              const std::string& version) {
   if (checkpoints.size() < 2)
-    throw Error("{} checkpoint to average, expected two or more", checkpoints.size());
+    throw Error("got {} checkpoint to average, expected two or more", checkpoints.size());
   std::error_code error;
   if (std::filesystem::exists(out, error))
-    throw Error("{}: exists already. Choose another place, or remove it first.", out.string());
+    throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
   std::vector<CheckpointReader> readers;
   for (const Path& p : checkpoints) readers.emplace_back(p);
   for (size_t i = 1; i < readers.size(); ++i) check_same(readers[0], readers[i]);
-  // The header (step, tokens, configuration) is that of the latest one, whatever the order of
-  // arguments.
+  // The header (step, tokens, configuration) is that of the latest checkpoint, whatever the order
+  // of the arguments.
   const auto last = std::max_element(readers.begin(), readers.end(), [](auto& a, auto& b) {
     return a.header().step < b.header().step;
   });

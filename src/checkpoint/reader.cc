@@ -1,4 +1,5 @@
-// CheckpointReader: checks the index against the data files, and reads tensors or boxes of them.
+// CheckpointReader: checks the index against the data files, and reads whole tensors or boxes of
+// them.
 //
 // Data files are mapped. The checksum of a piece is verified once, when the piece is first read, so
 // that damage is found before any value is used. A Hugging Face folder is read through the same
@@ -20,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls `read` for a file of a checkpoint. A missing file, or something that is not a file, counts
-// as damage, after which an older checkpoint may be used. A system error does not: the file may be
-// whole and only unreachable now.
+// Calls `read`, which reads a file of a checkpoint. A missing file, or something that is not a
+// file, counts as damage, after which an older checkpoint may be used. A system error does not: the
+// file may be intact and only unreachable now.
 template <class Read>
 auto of_checkpoint(Read&& read) {
   try {
@@ -58,8 +59,8 @@ std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
   std::string text = of_checkpoint([&] { return read_file(path); });
   if (std::ssize(text) != index.tokenizer_bytes || checksum_of(text) != index.tokenizer_checksum)
     throw DamagedCheckpoint(
-        "{}: {} bytes with checksum {}, but the index says {} bytes with {}: it was changed "
-        "or damaged after it was written. Put the right file back, or use another "
+        "{}: has {} bytes with checksum {}, expected {} bytes with checksum {} by the index: it "
+        "was changed or damaged after it was written. Restore the file, or use another "
         "checkpoint.",
         path.string(), text.size(), checksum_text(checksum_of(text)), index.tokenizer_bytes,
         checksum_text(index.tokenizer_checksum));
@@ -69,9 +70,9 @@ std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
 void check_size(const Path& path, int64_t found, int64_t wanted) {
   if (found == wanted) return;
   throw DamagedCheckpoint(
-      "{}: has {} bytes, but the index says {}: it was {} after it was written. Use another "
+      "{}: has {} bytes, expected {} by the index: it was {} after it was written. Use another "
       "checkpoint, or copy this one again.",
-      path.string(), found, wanted, found < wanted ? "cut off" : "changed");
+      path.string(), found, wanted, found < wanted ? "truncated" : "changed");
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
     hf_ = std::make_unique<HfSource>(open_hf(folder));
     header_ = hf_->header;
     tensors_ = hf_->tensors;
-    // There are no checksums to verify.
+    // A Hugging Face folder has no checksums to verify.
     for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), true);
     return;
   }
@@ -121,10 +122,10 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   const MappedFile& file = files_[p.file];
   const auto bytes = file.bytes().subspan(p.offset, p.bytes);
   const size_t t = &tensor - tensors_.data();
-  // Computed only once per piece. The read of all bytes also brings them into the page cache.
+  // The checksum is computed only once per piece. This also loads the bytes into the page cache.
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);
-  // A page that could not be read became zeros; report that rather than a wrong checksum.
+  // A page that could not be read appears as zeros. That is reported instead of a wrong checksum.
   require_mapped_reads();
   if (found != p.checksum)
     throw DamagedCheckpoint(
@@ -148,7 +149,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
   if (!t) throw Error("{}: has no tensor '{}'", folder_.string(), name);
   const Box box{{begin.begin(), begin.end()}, {end.begin(), end.end()}};
   if (!is_inside(box, t->shape))
-    throw Error("{}: '{}' has the shape {}; the part asked for, {} to {}, is not inside",
+    throw Error("{}: '{}' has the shape {}, which the requested box, {} to {}, exceeds",
                 folder_.string(), name, to_string(t->shape), to_string(Shape(box.begin)),
                 to_string(Shape(box.end)));
   CHECK(out.elements() == box.elements(), "'{}': {} elements are read into {}", name,
@@ -172,7 +173,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
       copy_box(common, piece, hf_->pieces[t - tensors_.data()][i], box, to, size_of(t->dtype));
     else
       tessera::copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
-    if (common == piece) release_pages(mapped);  // read completely, not needed again
+    if (common == piece) release_pages(mapped);  // the piece was read completely
   }
   require_mapped_reads();
   if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());

@@ -1,5 +1,5 @@
-// Holds disk space with a file of allocated blocks. fallocate() reserves blocks without writing
-// them, so a reserve of any size takes no time where the file system supports it.
+// Reserves disk space by a file of allocated blocks. fallocate() allocates blocks without writing
+// them, so a reserve of any size costs no time if the file system supports it.
 #include "checkpoint/reserve.h"
 
 #include <fcntl.h>
@@ -40,8 +40,8 @@ int allocate(int fd, int64_t bytes) {
   return errno == EOPNOTSUPP ? write_zeros(fd, bytes) : errno;
 }
 
-// Returns true for a file that Reserve left: by its name, and by the zeros at its start. A user's
-// file of that name is not removed.
+// Returns true for a file that a Reserve left, which is recognized by its name and by zeros at its
+// start. A user's file of such a name is not removed.
 bool is_reserve(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
@@ -64,14 +64,14 @@ Reserve::Reserve(Path folder, int64_t rank, int64_t bytes)
 
 Reserve::~Reserve() {
   release();
-  if (made_folder_) ::rmdir(folder_.c_str());  // only if it is empty, and not a link or a file
+  if (made_folder_) ::rmdir(folder_.c_str());  // fails if it is not empty, or a link or a file
 }
 
 std::string Reserve::take() {
   if (held_ || bytes_ <= 0) return "";
   std::error_code error;
   made_folder_ |= fs::create_directories(folder_, error);
-  // O_EXCL: a file that exists is not ours to resize or remove.
+  // O_EXCL: an existing file must not be resized or removed.
   const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return std::strerror(errno);
   const int failed = allocate(fd, bytes_);

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-static_assert(std::endian::native == std::endian::little, "safetensors are read as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors are little endian and read without conversion");
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 
@@ -42,15 +43,15 @@ constexpr std::array<TypeRow, 15> kTypes{{{"F32", 32, DType::kF32},
                                           {"F8_E4M3", 8, std::nullopt},
                                           {"F8_E5M2", 8, std::nullopt}}};
 
-// Types without a DType are known by their size alone, so that a file that contains one can be
-// checked and its other tensors read.
+// Returns the row of a type, or nullptr. Types without a DType have only a size, so that a file
+// that contains one can be checked and its other tensors read.
 const TypeRow* type_row(std::string_view name) {
   const auto at =
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.name == name; });
   return at != kTypes.end() ? at : nullptr;
 }
 
-// Returns the bytes of a tensor. Throws Error if the product does not fit in 63 bits.
+// Returns the bytes of a tensor. Throws Error if the number does not fit in 63 bits.
 int64_t bytes_of(const SafetensorsEntry& e, int64_t bits, const std::string& source) {
   int64_t bytes = bits / 8;
   for (const int64_t n : e.shape.dims())
@@ -59,8 +60,8 @@ int64_t bytes_of(const SafetensorsEntry& e, int64_t bits, const std::string& sou
   return bytes;
 }
 
-// Reads an entry. Its size by data_offsets must equal that of type and shape; a difference shows
-// damage that the offsets alone would hide.
+// Reads an entry. Throws Error if the size by data_offsets differs from that of type and shape,
+// which is damage that the offsets alone would not show.
 SafetensorsEntry entry_from_tree(const std::string& name, const Tree& tree,
                                  const std::string& source) {
   SafetensorsEntry e;
@@ -94,14 +95,13 @@ void check_order(std::vector<SafetensorsEntry>& entries, int64_t data_bytes,
   int64_t at = 0;
   for (const SafetensorsEntry& e : entries) {
     if (e.begin != at)
-      throw Error(
-          "{}: '{}' begins at byte {} of the data, but what stands before it ends at {}: {}",
-          source, e.name, e.begin, at, e.begin < at ? "they overlap" : "there is a gap");
+      throw Error("{}: '{}' begins at byte {} of the data, but the tensor before it ends at {}: {}",
+                  source, e.name, e.begin, at, e.begin < at ? "they overlap" : "there is a gap");
     at = e.end;
   }
   if (at != data_bytes)
     throw Error(
-        "{}: the tensors need {} bytes, but the file has {}. It was probably cut off while "
+        "{}: the tensors need {} bytes, but the file has {}. It was probably truncated while "
         "being copied: copy it again.",
         source, at, data_bytes);
 }
@@ -115,12 +115,12 @@ SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
   // The size is compared with the limit before anything is parsed or allocated.
   uint64_t header_bytes = 0;
   if (all.size() < sizeof(header_bytes))
-    throw Error("{}: {} bytes are too few for a safetensors file", source, all.size());
+    throw Error("{}: has {} bytes, too few for a safetensors file", source, all.size());
   std::memcpy(&header_bytes, all.data(), sizeof(header_bytes));
   if (header_bytes > kMaxHeader || header_bytes > all.size() - sizeof(header_bytes))
     throw Error(
-        "{}: says that its header has {} bytes, but the file has {} after it and the limit "
-        "is {}. It is no safetensors file, or it was cut off.",
+        "{}: by its length field, its header has {} bytes, but {} bytes follow it and the limit is "
+        "{}. It is not a safetensors file, or it was truncated.",
         source, header_bytes, all.size() - sizeof(header_bytes), kMaxHeader);
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + sizeof(header_bytes),
                               header_bytes);
@@ -177,8 +177,7 @@ void SafetensorsFolder::add_file(const Path& path) {
   const auto& entries = files_.back().entries();
   for (size_t i = 0; i < entries.size(); ++i)
     if (!where_.try_emplace(entries[i].name, files_.size() - 1, i).second)
-      throw Error("{}: the tensor '{}' stands in another file as well", path.string(),
-                  entries[i].name);
+      throw Error("{}: the tensor '{}' is in another file as well", path.string(), entries[i].name);
 }
 
 void SafetensorsFolder::open_indexed(const Path& folder, const Path& index) {
@@ -192,15 +191,15 @@ void SafetensorsFolder::open_indexed(const Path& folder, const Path& index) {
     const std::string& file_name = text_of(file, name, source);
     // A name with a slash could refer to a file outside the folder.
     if (file_name.empty() || file_name.find('/') != std::string::npos)
-      throw Error("{}: '{}' is no name of a file of this folder", place_of(source, file),
+      throw Error("{}: '{}' is not the name of a file in this folder", place_of(source, file),
                   file_name);
     const auto [at, first] = opened.try_emplace(file_name, opened.size());
     // Each file is opened once, at its first tensor. The map must agree with the files themselves.
     if (first) add_file(folder / file_name);
     const auto found = where_.find(name);
     if (found == where_.end() || found->second.first != at->second)
-      throw Error("{}: says that '{}' is in {}, but it is not there", place_of(source, file), name,
-                  file_name);
+      throw Error("{}: maps '{}' to {}, but that file does not contain it", place_of(source, file),
+                  name, file_name);
   }
 }
 

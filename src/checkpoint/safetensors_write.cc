@@ -25,8 +25,8 @@ Tree integers(std::initializer_list<int64_t> values) {
   return list;
 }
 
-// The header lists tensors in the order of their data, each with its range of bytes. It is padded
-// with spaces, which JSON allows.
+// Returns the header, which lists the tensors in the order of their data with their byte ranges. It
+// is padded with spaces, which JSON allows.
 std::string header_of(std::span<const SafetensorsPlan> tensors) {
   Tree root = Tree::object(), metadata = Tree::object();
   metadata.set("format", Tree(std::string("pt")));
@@ -77,7 +77,7 @@ std::vector<std::string> write_safetensors_folder(const Path& folder,
                                                   const std::function<FillPiece(size_t)>& fill) {
   // Fills files greedily up to the limit; a larger tensor has a file of its own. File names contain
   // the number of files, so the division is planned before anything is written.
-  std::vector<size_t> starts{0};  // of the files, in tensors
+  std::vector<size_t> starts{0};  // index of the first tensor of each file
   int64_t bytes = 0, total = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (bytes > 0 && bytes + tensors[i].bytes() > max_file_bytes) {

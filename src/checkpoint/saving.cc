@@ -1,10 +1,10 @@
-// A save on a thread of its own, while training continues.
+// A save on its own thread, while training continues.
 //
-// States: kWriting until this rank's pieces are on the disk, kWritten until every rank is (the
-// caller finds out between steps and calls publish()), then kOver, or kFailed from any of them.
-// `read_` becomes true as soon as the tensors have been copied to the file's buffers, which is when
-// the next update may overwrite them; flushing to the disk continues after that. The thread takes
-// part in no collective: publish() informs it that the other ranks have written.
+// The state is kWriting until this rank's pieces are on disk, then kWritten until publish() is
+// called, then kOver. It can become kFailed at any time. Between steps, the caller checks whether
+// all ranks are at kWritten, and then calls publish(). `read_` becomes true when the tensors have
+// been copied to the file's buffers: from then on the next update may overwrite them, while the
+// thread flushes the file to disk. The thread calls no collective.
 #include "checkpoint/saving.h"
 
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ std::string advice_for(const Error& error) {
       most.rlim_cur);
 }
 
-// Adds the step, and what to do about a full disk or a limit of file sizes.
+// Returns the error with the step, and with advice for a full disk or a limit on file sizes.
 Error told(int64_t step, const Error& error) {
   return Error("step {} could not be saved: {} Earlier checkpoints are unchanged.{}", step,
                sentence(error.what()), advice_for(error));
@@ -47,8 +47,8 @@ NumericError not_saved(int64_t step, const NumericError& error) {
   return NumericError("the state after step {} is not saved: {}", step, error.what());
 }
 
-// Returns true for errors that waiting does not cure: permissions, names, read-only file systems. A
-// full disk or an unreachable server may be available again at the next save.
+// Returns true for errors that waiting does not fix: permissions, names, read-only file systems. A
+// full disk may have space at the next save, and an unreachable server may be back.
 bool is_lasting(int code) {
   static constexpr std::array kLasting = {EACCES,       EFBIG,   EISDIR, ELOOP,
                                           ENAMETOOLONG, ENOTDIR, EPERM,  EROFS};
@@ -71,8 +71,8 @@ Saving::Saving(SaveRequest request)
 Saving::~Saving() {
   {
     const std::lock_guard lock(mutex_);
-    // With one rank may_publish_ is set from the start, and the destructor waits for the save to
-    // finish. With several, the other ranks may never agree, so an unpublished save is abandoned.
+    // With one rank, may_publish_ is set from the start, and the destructor waits for the save to
+    // finish. With several, publish() may never be called, so an unpublished save is abandoned.
     given_up_ = !may_publish_;
   }
   changed_.notify_all();
@@ -88,7 +88,7 @@ void Saving::set(SaveState state) {
   {
     const std::lock_guard lock(mutex_);
     state_ = state;
-    // On every end, so that no waiter depends on the way it ended.
+    // Set at every end, also after a failure, so that wait_until_read() always returns.
     read_ = true;
     if (state == SaveState::kOver || state == SaveState::kFailed) ended_s_ = now_s();
   }
@@ -110,7 +110,7 @@ void Saving::work() {
     }
     set(SaveState::kOver);
   } catch (const NumericError& error) {
-    // The results are stored before set() takes the mutex, so a reader that sees kFailed sees them
+    // The results are stored before set() locks the mutex, so a thread that sees kFailed sees them
     // too.
     const NumericError failure = not_saved(step(), error);
     non_finite_ = failure.what();
@@ -127,7 +127,7 @@ void Saving::work() {
   if (failed_) set(SaveState::kFailed);
 }
 
-// The save is complete by now, whatever happens to older checkpoints.
+// Prunes old checkpoints. A failure is only a warning, since the save itself is complete.
 void Saving::remove_old() {
   if (!request_.keep) return;
   try {
@@ -141,7 +141,7 @@ void Saving::write() {
   for (const StateTensor& t : request_.tensors) {
     writer_->add(t);
     const std::lock_guard lock(mutex_);
-    // Between tensors, so that giving up does not have to wait for all of them.
+    // Checked after each tensor, so that an abandoned save stops soon.
     if (given_up_) return;
   }
   {

@@ -1,16 +1,16 @@
-// A save beside a run that goes on. A thread writes the pieces straight from the memory they live
-// in, checks them by checksums, brings them to the disk, and puts the checkpoint in its place; so
-// the memory must stay as it is until it has been read (docs/decisions/saving.md), and no longer.
+// Saves a checkpoint while training continues. A thread writes the pieces directly from the memory
+// of the state, computes their checksums, flushes them to disk and publishes the checkpoint. So the
+// state must not change until the thread has read it (docs/decisions/saving.md).
 //
 //   Saving saving(request);            every rank, at the same step
 //   …                                  the next step's forward and backward
 //   saving.wait_until_read();          before the state changes
 //   …
-//   if (saving.state() == …)           between steps: do all ranks have written?
-//   saving.publish();                  then every rank says so, and rank 0 writes the index
+//   if (saving.state() == …)           between steps: are all ranks at kWritten?
+//   saving.publish();                  if so, on every rank; rank 0 then writes the index
 //
-// The thread calls nothing of the ranks' world: `publish` is how it learns of the others. With one
-// rank it needs nobody to tell it.
+// The thread does not communicate with other ranks: publish() informs it that all of them have
+// written. With one rank, publish() is not needed.
 #pragma once
 
 #include <cerrno>
@@ -29,48 +29,49 @@
 namespace tessera::checkpoint {
 
 struct SaveRequest {
-  Path checkpoints;  // the folder; the checkpoint is <step>/ in it
+  Path checkpoints;  // the checkpoints folder; the new checkpoint is <step>/ in it
   CheckpointHeader header;
-  std::vector<StateTensor> tensors;  // what this rank owns; their memory outlives the save
+  std::vector<StateTensor> tensors;  // pieces that this rank owns; their memory outlives the save
   SaveGroup group;
-  std::optional<KeepRule> keep = {};          // what may go once it stands
-  std::function<void()> before_visible = {};  // on rank 0, right before it stands in its place
+  std::optional<KeepRule> keep = {};          // if given, rank 0 prunes after the save
+  std::function<void()> before_visible = {};  // called on rank 0 right before the final rename
   std::function<bool()> make_space = {};      // see CheckpointWriter::on_full_disk
-  std::function<double()> now_s = {};         // for seconds()
+  std::function<double()> now_s = {};         // clock for seconds()
 };
 
 enum class SaveState : uint8_t {
   kWriting,
-  kWritten,  // this rank's pieces are on the disk; it waits for publish()
-  kOver,
-  kFailed,  // wait() says why
+  kWritten,  // this rank's pieces are on disk; the thread waits for publish()
+  kOver,     // complete
+  kFailed,   // wait() throws the reason
 };
 
 class Saving {
  public:
-  // Makes the folder: collective over the group. Throws Error.
+  // Collective over the group: creates the temporary folder and starts the thread. Throws Error.
   explicit Saving(SaveRequest request);
-  // Of one rank: waits until it is over. Of several: a save that is not published is given up.
+  // With one rank, waits until the save is complete. With several, abandons a save that has not
+  // been published.
   ~Saving();
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
 
   int64_t step() const { return request_.header.step; }
   SaveState state() const;
-  void wait_until_read();     // returns at once where they have been; also where the save failed
+  void wait_until_read();     // until the tensors have been read or the save has failed
   void wait_until_written();  // until state() is not kWriting
-  void publish();             // every rank is at kWritten
-  void wait_until_over();     // of a published save: until it is kOver or kFailed
-  // Until it is over. Throws the Error that the thread met: it names the step and the place.
+  void publish();             // call when every rank is at kWritten
+  void wait_until_over();     // until a published save is kOver or kFailed
+  // Waits for the thread to end. Throws the Error of a failed save, with the step and the path.
   void wait();
   // The message of wait() if the save failed because the state is not finite; otherwise empty.
   std::string non_finite() const;
-  double seconds() const;  // from the start until it was over
-  // Once it is over: whether a later try would fail too, and a warning about old checkpoints that
-  // could not be removed (empty: none).
+  double seconds() const;  // time from the start to the end of the save
+  // The following are valid after the end. Returns true if a later save would fail as well.
   bool failure_is_lasting() const;
   bool disk_was_full() const { return failure_code_ == ENOSPC || failure_code_ == EDQUOT; }
   const std::optional<KeepRule>& keep() const { return request_.keep; }
+  // The reason why old checkpoints could not be removed; empty: there was no problem.
   const std::string& warning() const { return warning_; }
 
  private:
@@ -82,7 +83,7 @@ class Saving {
 
   SaveRequest request_;
   std::optional<CheckpointWriter> writer_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members after it
   std::condition_variable changed_;
   SaveState state_ = SaveState::kWriting;
   bool read_ = false, may_publish_ = false, given_up_ = false;

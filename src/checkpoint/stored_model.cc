@@ -26,8 +26,8 @@ model::ModelConfig described(const CheckpointReader& checkpoint) {
     if (model.vocabulary == 0) throw Error("model.vocabulary = 0, expected 1 or more");
   } catch (const Error& e) {
     throw Error(
-        "{}: its header describes a model that cannot exist: {} Use another checkpoint, or import "
-        "this model again.",
+        "{}: its header describes an invalid model: {} Use another checkpoint, or import this "
+        "model again.",
         source, e.what());
   }
   return model;
@@ -48,7 +48,7 @@ std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoi
   std::vector<const StoredTensor*> stored;
   std::vector<std::string> faults;
   for (const model::HfTensor& t : names) {
-    // Mixed-precision runs keep an f32 master copy; it is the exact weight.
+    // If there is an f32 master weight, it is the exact one.
     const StoredTensor* found = checkpoint.find(t.ours + "|master");
     if (!found) found = checkpoint.find(t.ours);
     if (!found)

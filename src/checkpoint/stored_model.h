@@ -1,4 +1,4 @@
-// The model of a checkpoint: its header, checked against its tensors.
+// Reads the model configuration in a checkpoint's header and checks it against the stored tensors.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace tessera::checkpoint {
 
-// The model of the header with its sizes derived. Throws Error if the header describes a model that
-// cannot exist, or if one of its tensors is missing, has another shape or is not stored as
-// floating-point numbers.
+// Returns the model in the header, with derived sizes filled in. Throws Error if the header
+// describes an impossible model, or if one of its tensors is missing, has another shape or is not
+// stored in a floating-point type.
 model::ModelConfig stored_model(const CheckpointReader& checkpoint);
 
-// The weights of `names` as they are stored: the master copy, where there is one. Throws Error as
-// stored_model does.
+// Returns the stored tensors of the weights `names`: the f32 master weight if there is one. Throws
+// Error as stored_model does.
 std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoint,
                                                 const std::vector<model::HfTensor>& names);
 
-// The first of `faults`, each on a line of its own, and the number of the others.
+// Returns the first entries of `faults`, one per line, and the number of the others.
 std::string listed_faults(const std::vector<std::string>& faults);
 
 }  // namespace tessera::checkpoint

@@ -1,4 +1,4 @@
-// Reading members of a JSON object that must be there, with errors that name the place.
+// Reads required members of a JSON object, with errors that name file, line and column.
 #pragma once
 
 #include <string>
@@ -9,24 +9,24 @@
 
 namespace tessera::checkpoint {
 
-// "source:line:column" of a node, as far as it is known.
+// Returns "source:line:column" of a node, or only the source if the line is unknown.
 std::string place_of(const std::string& source, const Tree& node);
 
-// The member `name` of an object, of the type asked for. Each throws Error naming source, place,
-// what was found and what was wanted.
+// Each returns the member `name` of an object, converted to the function's type. Throws Error with
+// the source location, what was found and what was expected.
 const Tree& member(const Tree& object, std::string_view name, const std::string& source);
 int64_t integer_member(const Tree& object, std::string_view name, const std::string& source);
 const std::string& text_member(const Tree& object, std::string_view name,
                                const std::string& source);
 const Tree::List& list_member(const Tree& object, std::string_view name, const std::string& source);
-// Integers >= 0.
+// Requires a list of integers >= 0.
 std::vector<int64_t> extents_member(const Tree& object, std::string_view name,
                                     const std::string& source);
 
-// The node itself, as text; `name` is what it is called in the error.
+// Returns the text of the node itself; `name` is its name in the error.
 const std::string& text_of(const Tree& node, std::string_view name, const std::string& source);
 
-// "an integer", "text", …: for messages.
+// Returns the kind of a node for messages: "an integer", "text", …
 std::string_view kind_of(const Tree& node);
 
 }  // namespace tessera::checkpoint

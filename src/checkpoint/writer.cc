@@ -1,5 +1,5 @@
-// CheckpointWriter: every rank writes its pieces to a file of its own, then rank 0 merges the lists
-// of pieces into the index and renames the folder.
+// CheckpointWriter: every rank writes its pieces to its own file, then rank 0 merges the lists of
+// pieces into the index and renames the folder.
 //
 // Order of a save, for crash safety: each rank flushes its pieces file and then writes its list;
 // when all ranks are done, rank 0 writes the index, flushes the folder, and renames it from its
@@ -22,11 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes hashed and written at a time: large enough for the disk, small enough for the cache.
+// Bytes hashed and written at a time: large enough for efficient writes, and small enough to stay
+// in the cache between the two.
 constexpr int64_t kChunk = int64_t{4} << 20;
 
-// Calls this rank's part of a collective action. If it failed on any rank, throws on every rank, so
-// that no rank waits for one that has given up.
+// Collective. Calls `part` on each rank. If it fails on any rank, throws Error on every rank, so
+// that no rank waits for one that has failed.
 template <class F>
 void on_all(const SaveGroup& group, F part) {
   if (group.ranks == 1) return part();
@@ -55,8 +56,8 @@ void refuse_non_finite(const NonFinite& found, const StateTensor& t) {
                                        to_string(Shape(box.begin))));
 }
 
-// Merges the pieces of all ranks by name, sorted by name. Every tensor must be covered exactly
-// once: a missing or duplicate piece is a defect of the sharding.
+// Merges the pieces of all ranks by tensor name and sorts them by name. CHECKs that every tensor is
+// covered exactly once: a missing or duplicate piece is a bug in the sharding.
 std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
   std::map<std::string, StoredTensor> by_name;
   for (StoredTensor& t : pieces) {
@@ -82,7 +83,7 @@ std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
 
 CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existing)
     : folder_(std::move(folder)), group_(std::move(group)), existing_(existing) {
-  // "checkpoint/" names the folder as well as "checkpoint".
+  // "checkpoint/" and "checkpoint" name the same folder.
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   std::string part;
   std::exception_ptr failed;
@@ -103,13 +104,13 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existi
 CheckpointWriter::~CheckpointWriter() {
   file_.reset();
   if (published_ || group_.rank != 0) return;
-  std::error_code ignored;  // what cannot be removed now is removed by the next save
+  std::error_code ignored;  // the next save removes what cannot be removed now
   fs::remove_all(part_, ignored);
 }
 
 StoredPiece& CheckpointWriter::begin_piece(const StateTensor& tensor) {
   const Box box = box_of(tensor);
-  CHECK(is_inside(box, tensor.shape), "the piece of '{}' lies outside of {}", tensor.name,
+  CHECK(is_inside(box, tensor.shape), "the piece of '{}' exceeds its shape {}", tensor.name,
         to_string(tensor.shape));
   // Pieces are aligned, so that readers can use mapped tensors with vector loads.
   static constexpr std::array<char, kPieceAlignment> kZeros{};
@@ -125,16 +126,15 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   const auto* data = static_cast<const std::byte*>(tensor.data.data);
   CHECK(tensor.data.dtype == tensor.dtype, "'{}' is {}, its data {}", tensor.name,
         name_of(tensor.dtype), name_of(tensor.data.dtype));
-  // A rank may own no element of a divided tensor. A tensor without elements is still stored.
-  if (box_of(tensor).elements() == 0 && tensor.shape.elements() > 0) return;  // owns nothing of it
+  // A rank may own no elements of a sharded tensor. A tensor without elements is still stored.
+  if (box_of(tensor).elements() == 0 && tensor.shape.elements() > 0) return;
   StoredPiece& piece = begin_piece(tensor);
   CHECK(tensor.data.bytes() == piece.bytes, "the piece of '{}' has {} bytes, its data {}",
         tensor.name, piece.bytes, tensor.data.bytes());
   Checksum checksum;
   NonFinite non_finite;
   const int64_t element_bytes = size_of(tensor.dtype);
-  // One pass over the memory for three jobs: the test for NaN and infinity, the checksum, and the
-  // copy.
+  // One pass over memory tests for NaN and infinity, computes the checksum and writes the data.
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
     const int64_t n = std::min(kChunk, piece.bytes - at);
     checkpoint::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
@@ -142,7 +142,7 @@ void CheckpointWriter::add(const StateTensor& tensor) {
     checksum.add({data + at, static_cast<size_t>(n)});
     file_->write(data + at, n);
   }
-  // After the loop, so that the message counts all such elements of the piece.
+  // Thrown after the loop, so that the message counts all such elements of the piece.
   refuse_non_finite(non_finite, tensor);
   piece.checksum = checksum.value();
 }
@@ -167,7 +167,8 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
   piece.checksum = checksum.value();
 }
 
-// Writes the index on rank 0: the pieces of all ranks and the tokenizer. The index comes last.
+// Merges the lists of pieces of all ranks, and writes the tokenizer and then the index. Runs on
+// rank 0.
 void CheckpointWriter::write_index(const CheckpointHeader& header) {
   CheckpointIndex index;
   index.header = header;
@@ -179,14 +180,13 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
     const auto bytes = fs::file_size(path, error);
     if (error)
       throw Error(
-          "{}: cannot be seen by rank 0: {}. Ranks on several hosts must save to a file "
-          "system that they share.",
+          "{}: rank 0 cannot access the file: {}. Ranks on several hosts must save to a shared "
+          "file system.",
           path.string(), error.message());
     index.files.push_back({pieces_file(rank), static_cast<int64_t>(bytes)});
     if (rank == 0) continue;
     auto theirs = tensors_from_tree(parse_json(read_file(list), list.string()), list.string());
     std::move(theirs.begin(), theirs.end(), std::back_inserter(tensors_));
-    // The lists were only needed for the merge.
     fs::remove(list, error);
   }
   index.tensors = merge(std::move(tensors_));
@@ -211,11 +211,11 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
   CHECK(finished_ && !published_ && group_.rank == 0, "{} is published by rank {}",
         folder_.string(), group_.rank);
   write_index(header);
-  // The names in the folder reach the disk before the rename makes the folder visible.
+  // The entries of the folder must be on disk before the rename makes it visible.
   sync_folder(part_);
   std::error_code none;
-  // Only a folder with an index counts as a checkpoint to replace; anything else of that name is an
-  // error.
+  // Only a folder with an index is a checkpoint that may be replaced; anything else at that path is
+  // an error.
   if (existing_ == Existing::kIsReplaced && fs::exists(folder_ / kIndexFile, none))
     put_folder(part_, folder_);
   else

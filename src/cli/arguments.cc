@@ -1,3 +1,5 @@
+// Parses the arguments of a command with CLI11, and prints its help. Numbers, messages and the help
+// text are our own.
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
@@ -6,16 +8,18 @@
 #include <cmath>
 
 #include "base/config.h"
+#include "config/foreign_keys.h"
 
 namespace tessera::cli {
 namespace {
 
-// One line of the help: the option or argument, and what it is.
+// One line of the help: an option or argument, and its description.
 struct Line {
   std::string left, help;
 };
 
-// Returns batch.micro=4 for --batch.micro=4, and nothing for what is not a key of a run file.
+// Returns batch.micro=4 for --batch.micro=4, and an empty text if the argument is not a run-file
+// key.
 std::string key_with_dashes(const std::string& argument) {
   const size_t begin = argument.find_first_not_of('-');
   if (!argument.starts_with("-") || begin == argument.npos) return "";
@@ -25,7 +29,23 @@ std::string key_with_dashes(const std::string& argument) {
   return equals == key.npos ? key + "=VALUE" : key;
 }
 
-// Reads a whole decimal number: no octal or hexadecimal one, and nothing that is not finite.
+// Options that earlier versions had under another name.
+constexpr std::pair<std::string_view, std::string_view> kRenamedOptions[] = {
+    {"--silence", "--heartbeat-timeout"}, {"--on-loss", "--on-failure"},
+    {"--at-once", "--parallel"},          {"--leave", "--grace"},
+    {"--more", "--launcher-args"},        {"--starter", "--launcher"},
+    {"--rank-files", "--log-dir"}};
+
+// Returns the present name of a renamed option that is among `names`; empty if there is none.
+std::string renamed_option(std::string_view option, std::span<const std::string> names) {
+  for (const auto& [old, present] : kRenamedOptions)
+    if (old == option && std::find(names.begin(), names.end(), present) != names.end())
+      return std::string(present);
+  return {};
+}
+
+// Reads a finite decimal number. Returns false for other texts, such as octal or hexadecimal
+// numbers.
 template <class T>
 bool read_number(std::string_view text, T& value) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -38,7 +58,7 @@ bool read_number(std::string_view text, T& value) {
   return true;
 }
 
-// Aligns the helps of all lines in one column.
+// Aligns the descriptions of all lines in one column.
 std::string columns(const std::vector<Line>& lines) {
   size_t width = 0;
   for (const Line& l : lines) width = std::max(width, l.left.size());
@@ -54,9 +74,11 @@ struct Arguments::Parser {
   std::string verb, summary, example, usage;
   std::vector<Line> positionals, options;
   std::vector<std::string> names;
-  std::vector<Line> numbers;  // options that take one, and of which kind
+  std::vector<Line> numbers;  // options with a number as value, and the expected kind of number
+  bool takes_keys = false;    // accepts overrides of run-file keys
 
-  // Explains a wrong number of values: an option without its value, or one that is given twice.
+  // Returns a message for a wrong number of values: an option without a value, or one that is
+  // repeated.
   std::string mismatch(Args args, const std::string& otherwise) const {
     for (const CLI::Option* o : app.get_options()) {
       const std::string name = o->get_name();
@@ -64,10 +86,10 @@ struct Arguments::Parser {
         return a == name || a.starts_with(name + "=");
       });
       if (times > 1 && o->get_expected_max() == 1)
-        return fmt::format("{} is given {} times, expected once at most.", name, times);
+        return fmt::format("{} is given {} times, expected at most once.", name, times);
       const auto at = std::find(args.begin(), args.end(), name);
       if (at != args.end() && (at + 1 == args.end() || (at + 1)->starts_with("--")))
-        return fmt::format("{} is given without a value.", name);
+        return fmt::format("{} has no value.", name);
     }
     return otherwise;
   }
@@ -77,14 +99,14 @@ struct Arguments::Parser {
     const bool has_default = !must && !CLI::detail::to_string(value).empty();
     std::string text = help;
     if constexpr (std::is_arithmetic_v<T>) {
-      // Numbers are read by read_number, because the library would accept octal and hexadecimal
-      // numbers, where 010 is eight.
+      // The library would also accept octal and hexadecimal numbers (010 as eight), so read_number
+      // reads numbers.
       const CLI::callback_t read = [&value](const CLI::results_t& given) {
         return read_number(given.back(), value);
       };
       app.add_option(name, read)->required(must);
       if (has_default) text += fmt::format(" (default {})", value);
-      numbers.push_back({name, std::is_integral_v<T> ? "an integer, in digits alone"
+      numbers.push_back({name, std::is_integral_v<T> ? "an integer (digits only)"
                                                      : "a number, such as 0.1 or 1e-3"});
     } else {
       CLI::Option* o = app.add_option(name, value)->required(must);
@@ -124,9 +146,10 @@ void Arguments::optional(std::string& value, const char* name, const char* help)
 
 void Arguments::many(std::vector<std::string>& values, const char* name, const char* help,
                      int at_least) {
-  // The library's names hold no '=', "key=value" is for people.
+  // The library does not allow '=' in a name, so "key=value" is used only in the help.
   CLI::Option* o = parser_->app.add_option(at_least > 0 ? name : "rest", values);
   if (at_least > 0) o->required()->expected(at_least, CLI::detail::expected_max_vector_size);
+  parser_->takes_keys = parser_->takes_keys || std::string_view(name) == "key=value";
   parser_->usage += at_least > 0 ? fmt::format(" {} …", name) : fmt::format(" [{} …]", name);
   parser_->positionals.push_back({name, help});
 }
@@ -155,7 +178,7 @@ void Arguments::flag(bool& value, const char* name, const char* help) {
 }
 
 void Arguments::json(bool& value) {
-  flag(value, "--json", "one JSON object on standard output, and nothing else there");
+  flag(value, "--json", "print only one JSON object on standard output");
 }
 
 bool Arguments::parse(Args args) {
@@ -183,15 +206,21 @@ bool Arguments::parse(Args args) {
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }
-  // Unknown arguments are reported here, with the nearest known option or,
-  // for a key of the run file, with its spelling.
+  // Reports unknown arguments, with the nearest known option or, for a run-file key, with its
+  // correct spelling.
   if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {
     const std::string& first = rest.front();
     if (const std::string key = key_with_dashes(first); !key.empty())
-      fail(fmt::format("'{}' is not an option. Write a key of the run file without --: {}", first,
-                       key));
+      fail(fmt::format("'{}' is not an option. Write run-file keys without --: {}", first, key));
+    const std::string option = first.substr(0, first.find('='));
+    if (const std::string present = renamed_option(option, parser_->names); !present.empty())
+      fail(fmt::format("'{}' is not an option (renamed): use {}", option, present));
+    if (parser_->takes_keys && option.starts_with("--"))
+      if (const std::string advice = config::foreign_key_advice(option); !advice.empty())
+        fail(fmt::format("'{}' is not an option {}. Write run-file keys without --: KEY=VALUE",
+                         option, advice));
     const std::string guess = nearest(first, parser_->names);
-    fail(fmt::format("'{}' is not understood here.{}", first,
+    fail(fmt::format("unknown argument '{}'.{}", first,
                      guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess)));
   }
   return true;
@@ -205,12 +234,11 @@ std::string Arguments::help() const {
       fmt::format("{}\n\nUsage: tessera {}{} [option …]\n", p.summary, p.verb, p.usage);
   if (!p.positionals.empty()) out += "\n" + columns(p.positionals);
   std::vector<Line> options = p.options;
-  options.push_back({"--help", "this text"});
+  options.push_back({"--help", "print this help"});
   out += "\nOptions:\n" + columns(options);
   return out + fmt::format("\nExample:\n  {}\n", p.example);
 }
 
-// The option --force of the commands that write files.
 void add_force(Arguments& arguments, bool& force) {
   arguments.flag(force, "--force", "replace existing files");
 }

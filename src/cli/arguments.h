@@ -1,14 +1,14 @@
-// The command line of one verb, declared once: parsing, checking and --help come from it.
+// The arguments of one command, declared once for parsing, checking and --help.
 //
 //   std::string checkpoint, prompt;
 //   bool json = false;
-//   Arguments arguments("generate", "Continues a text.", "tessera generate runs/x --prompt 'The'");
+//   Arguments arguments("generate", "Continue a text.", "tessera generate runs/x --prompt 'The'");
 //   arguments.required(checkpoint, "CHECKPOINT", "a run directory or a checkpoint");
-//   arguments.option(prompt, "--prompt", "TEXT", "what to continue");
-//   arguments.flag(json, "--json", "one JSON object on standard output");
+//   arguments.option(prompt, "--prompt", "TEXT", "the text to continue");
+//   arguments.json(json);
 //   if (!arguments.parse(args)) return 0;  // --help was printed
 //
-// The variables hold the defaults and must outlive parse().
+// The variables contain the defaults and must outlive parse().
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,13 @@ class Arguments {
   Arguments(std::string verb, std::string summary, std::string example);
   ~Arguments();
 
-  // Positional, in the order of these calls; only the last may take many.
+  // Declare positional arguments, in the order of these calls; only the last may be many().
   void required(std::string& value, const char* name, const char* help);
   void optional(std::string& value, const char* name, const char* help);
   void many(std::vector<std::string>& values, const char* name, const char* help, int at_least = 0);
 
-  // `name` is "--to"; an option that must be given has must = true. A list may be given repeatedly.
+  // Declare an option. `name` is its spelling, such as "--to"; `of` names its value in the help.
+  // must = true: it is required. A list option may be repeated.
   void option(std::string& value, const char* name, const char* of, const char* help,
               bool must = false);
   void option(int64_t& value, const char* name, const char* of, const char* help,
@@ -42,15 +43,16 @@ class Arguments {
   void option(std::vector<std::string>& values, const char* name, const char* of, const char* help,
               bool must = false);
   void flag(bool& value, const char* name, const char* help);
-  void json(bool& value);  // --json, with its usual help
+  void json(bool& value);  // --json, with its standard help
 
-  // False: --help was asked for and printed, the verb has nothing to do. Throws UsageError.
+  // Parses the arguments. Returns false if --help was requested and printed; the command then
+  // returns. Throws UsageError.
   bool parse(Args args);
-  bool given(const char* name) const;  // after parse(): whether this option stood on the line
+  bool given(const char* name) const;  // after parse(): whether the option was given
   std::string help() const;
 
  private:
-  struct Parser;  // the library's types stay in arguments.cc
+  struct Parser;  // hides the types of CLI11
   std::unique_ptr<Parser> parser_;
 };
 

@@ -1,10 +1,10 @@
-// tessera bench: measures what this machine can do and writes it as hardware.yaml, which `tessera
-// plan --cluster` reads.
+// tessera bench: measures the rates of this machine and writes them to hardware.yaml, which
+// `tessera plan --cluster` reads.
 //
-// GEMMs, memory, the ops of a training step and the links are measured in turn, each by
-// all ranks at the same time (a barrier comes before each), since ranks of one host share its
-// caches and memory bandwidth: a rank that measured alone would report a rate that no training step
-// reaches. Rank 0 writes the means of all ranks.
+// GEMMs, memory, the ops of a training step and the links are measured in turn, each by all ranks
+// at the same time (after a barrier), because the ranks of a host share its caches and memory
+// bandwidth: a rank that measured alone would report a rate that no training step reaches. Rank 0
+// writes the means of all ranks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,14 +31,14 @@
 namespace tessera::cli {
 namespace {
 
-// ---- tessera bench --kernels: how near each kernel comes to the limit of its device.
+// ---- tessera bench --kernels: the share of the device's limit that each kernel reaches.
 //
-// A kernel that computes little is limited by memory: its share is its bytes per second divided by
-// the rate of a plain copy, which is measured in the same process. Attention is limited by
-// arithmetic and is compared with the fastest GEMM of its type (the roofline model,
-// Williams et al. 2009, with measured roofs).
+// A kernel with little arithmetic is limited by memory: its share is its bytes per second divided
+// by the rate of a plain copy, which is measured in the same process. Attention is limited by
+// arithmetic and is compared with the fastest GEMM of its dtype (the roofline model, Williams et
+// al. 2009, with measured roofs).
 
-constexpr double kWanted = 0.8;  // share of the bandwidth
+constexpr double kWanted = 0.8;  // expected share of the bandwidth
 constexpr int64_t kCopied = 1ll << 30;
 
 double now_s() {
@@ -46,7 +46,7 @@ double now_s() {
 }
 
 struct Limits {
-  double copy = 0, bf16 = 0, f32 = 0;  // bytes and operations a second
+  double copy = 0, bf16 = 0, f32 = 0;  // bytes per second, operations per second
 };
 
 Limits limits_of(const kernels::Backend& device, const CpuFeatures& cpu, double seconds) {
@@ -83,7 +83,7 @@ Tree as_tree(const std::string& device, const Limits& l,
 
 void print_table(const std::string& device, const Limits& l,
                  const std::vector<measure::KernelRate>& rates) {
-  fmt::print("{}: a copy moves {:.1f} GB/s, GEMMs reach {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
+  fmt::print("{}: a copy reaches {:.1f} GB/s, GEMMs {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
              device, l.copy / 1e9, l.bf16 / 1e9, l.f32 / 1e9);
   fmt::print("  {:26} {:>5} {:>10} {:>9} {:>9}\n", "kernel", "type", "us", "GB/s", "share");
   int64_t memory = 0, reached = 0;
@@ -101,15 +101,16 @@ void print_table(const std::string& device, const Limits& l,
              reached, memory, 100 * kWanted);
 }
 
-// `device` is auto, cpu or cuda. Prints a line a kernel: its share of the bandwidth of a copy, or
-// (attention) of the rate of a product of that type; with `json` one object. `seconds` go to each.
+// Measures each kernel for `seconds` and prints one line per kernel: its share of the bandwidth of
+// a copy, or (attention) of the rate of a GEMM of that dtype. With `json`, prints one object.
+// `device` is auto, cpu or cuda.
 int print_kernels(const std::string& device, int threads, double seconds, bool json) {
   const CpuFeatures cpu = read_cpu_features();
   const std::optional<GpuFeatures> gpu = gpu_named(device, *comm::self_world());
   const std::unique_ptr<kernels::Backend> backend = kernels::backend_of(cpu, threads, gpu);
   const Limits limits = limits_of(*backend, cpu, seconds);
   measure::KernelSizes sizes;
-  if (!gpu) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
+  if (!gpu) sizes.sequences = 4;  // about a minute on a CPU, and larger than its caches
   const std::vector<measure::KernelRate> rates =
       measure::measure_kernels(*backend, sizes, now_s, seconds);
   const std::string name = backend->model();
@@ -120,16 +121,16 @@ int print_kernels(const std::string& device, int threads, double seconds, bool j
   return 0;
 }
 
-// kSeconds is the time for one GEMM or one pass over memory. Besides 2048^3, the GEMMs are
-// those of Pythia-70M with 4 sequences of 512 tokens: the shapes of a model's layers reach other
-// rates than a cube does.
-constexpr double kSeconds[] = {0.02, 0.1, 0.3};  // of one GEMM or pass, by Depth
+// kSeconds is the time for one GEMM or one pass over memory. In addition to 2048^3, the GEMMs are
+// those of Pythia-70M with 4 sequences of 512 tokens, because the shapes of a model's layers reach
+// other rates than a cube.
+constexpr double kSeconds[] = {0.02, 0.1, 0.3};  // indexed by Depth
 constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
   DType type;
   std::vector<std::pair<measure::ProductCase, measure::ProductRate>> products;
-  double best = 0;  // operations a second
+  double best = 0;  // operations per second
 };
 
 bool is_among(const measure::ProductCase& c, measure::Depth depth) {
@@ -154,10 +155,10 @@ Measured measure_type(DType type, const CpuFeatures& cpu, int threads, measure::
   return m;
 }
 
-// The figures are measured, so the efficiencies that a vendor's specification needs are 1. Links
-// that could not be measured (one rank, or one host) are assumed to be copies through memory: each
-// byte is copied into a shared buffer and out of it, and is thus read twice and written twice. The
-// measured rate of a copy counts both directions, so the link has a quarter of it.
+// All rates are measured, so the efficiencies, which reduce a vendor's figures, are 1. Links that
+// cannot be measured (one rank, or one host) are assumed to be copies through memory: each byte is
+// copied into a shared buffer and out of it, so it is read twice and written twice. The measured
+// rate of a copy counts both directions, so the rate of the link is a quarter of it.
 constexpr double kMeasured = 1, kCopies = 4, kPollingS = 1e-4;
 
 struct MachineRates {
@@ -214,7 +215,7 @@ plan::Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
 }
 
 void print_type(const Measured& m) {
-  fmt::print("\n{} products: best {:.1f} GFLOP/s. Shares of it:\n", name_of(m.type), m.best / 1e9);
+  fmt::print("\n{} GEMMs: best {:.1f} GFLOP/s. Shares of it:\n", name_of(m.type), m.best / 1e9);
   fmt::print("  {:12} {:16} {:>22}  {:>6} {:>7} {:>9}\n", "", "", "m x n x k", "plain", "packed",
              "OpenBLAS");
   const auto share = [&](double rate) {
@@ -230,40 +231,42 @@ void print_type(const Measured& m) {
 void print_links(const measure::LinkRates& links) {
   const auto line = [](const char* where, const measure::LinkRate& r) {
     if (r.measured())
-      fmt::print("links {}: {:.2f} GB/s, {:.0f} us a hop\n", where, r.bytes_per_s / 1e9,
+      fmt::print("links {}: {:.2f} GB/s, {:.0f} us per hop\n", where, r.bytes_per_s / 1e9,
                  1e6 * r.latency_s);
   };
   line("within a host", links.node);
-  line("of a host to others", links.network);
+  line("between hosts", links.network);
 }
 
 void print_ops(const measure::StepRates& steps) {
-  fmt::print("\nops of a training step beside products (GB/s; GFLOP/s), each and {:.1f} us:\n ",
+  fmt::print("\nother ops of a training step (GB/s; GFLOP/s), plus {:.1f} us per op:\n ",
              1e6 * steps.kernel_s);
   for (const auto* rates : {&steps.op_bytes_per_s, &steps.op_flops_per_s})
     for (const auto& [name, rate] : *rates) fmt::print(" {} {:.3g}", name, rate / 1e9);
   fmt::print("\n");
 }
 
-// Called before the measurements, which take half a minute, so that a wrong path fails at once.
+// Throws Error if the output file cannot be written. Called before the measurements, which take
+// half a minute.
 void check_out(const std::string& out) {
   if (out.empty()) return;
   const Path folder = std::filesystem::absolute(out).parent_path();
   if (!std::filesystem::is_directory(folder))
-    throw Error("bench --out {}: there is no folder {}. Make it first.", out, folder.string());
+    throw Error("bench --out {}: there is no folder {}. Create it first.", out, folder.string());
   if (std::filesystem::is_directory(out))
     throw Error("bench --out {}: this is a folder. Name a file in it.", out);
 }
 
 measure::Depth depth_named(bool rough, bool quick) {
-  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
+  if (rough && quick) throw UsageError("bench: --rough and --quick are mutually exclusive.");
   return rough ? measure::Depth::kRough : quick ? measure::Depth::kQuick : measure::Depth::kFull;
 }
 
 void check_kernels(bool kernels, bool names_device, const std::string& out) {
-  if (kernels && !out.empty()) throw UsageError("bench --kernels writes no file: leave out --out.");
+  if (kernels && !out.empty())
+    throw UsageError("bench --kernels does not write a file. Remove --out.");
   if (!kernels && names_device)
-    throw UsageError("bench --device goes with --kernels: products and links are the CPU's.");
+    throw UsageError("bench --device requires --kernels: GEMMs and links are those of the CPU.");
 }
 
 int bench_kernels(const std::string& device, int64_t threads, bool quick, bool json) {
@@ -278,17 +281,17 @@ int verb_bench(Args args) {
   bool quick = false, rough = false, kernels = false, json = false;
   int64_t threads = 0;
   Arguments arguments("bench",
-                      "Measures products, ops, memory and (behind mpirun) the links between ranks.",
+                      "Measure GEMMs, ops, memory and (under mpirun) the links between ranks.",
                       "mpirun -n 2 tessera bench --out hardware.yaml");
-  arguments.option(out, "--out", "FILE", "where to write what was measured, as YAML");
-  arguments.option(threads, "--threads", "N", "of a rank; 0: its share of this machine's cores");
-  arguments.flag(quick, "--quick", "of products a few shapes only, in half a minute");
-  arguments.flag(rough, "--rough", "one shape and one small model, in some seconds: a first look");
-  arguments.flag(kernels, "--kernels", "instead, each own kernel by itself in GPT-2 1.5B's sizes");
-  arguments.option(device, "--device", "D", "of --kernels: auto, cpu or cuda");
+  arguments.option(out, "--out", "FILE", "YAML file for the results");
+  arguments.option(threads, "--threads", "N", "threads per rank; 0: its share of the cores");
+  arguments.flag(quick, "--quick", "measure only a few GEMM shapes (half a minute)");
+  arguments.flag(rough, "--rough", "measure one shape and one small model (a few seconds)");
+  arguments.flag(kernels, "--kernels", "measure each kernel alone instead, in GPT-2 1.5B's sizes");
+  arguments.option(device, "--device", "D", "device for --kernels: auto, cpu or cuda");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  if (threads < 0) throw UsageError("bench --threads {}: expected 1 or more, or 0.", threads);
+  if (threads < 0) throw UsageError("bench --threads {}: expected 0 or more.", threads);
   const measure::Depth depth = depth_named(rough, quick);
   check_kernels(kernels, arguments.given("--device"), out);
   if (kernels) return bench_kernels(device, threads, depth != measure::Depth::kFull, json);
@@ -312,7 +315,7 @@ int verb_bench(Args args) {
   const Tree tree = to_tree(as_hardware(cpu, r));
   if (!out.empty()) {
     write_file(out,
-               "# What this machine can do, measured by tessera bench: for tessera plan RUN "
+               "# The rates of this machine, measured by tessera bench, for tessera plan RUN "
                "--cluster FILE.\n" +
                    to_yaml(tree));
   }
@@ -320,7 +323,7 @@ int verb_bench(Args args) {
     fmt::print("{}\n", to_json(tree));
     return 0;
   }
-  fmt::print("{}, {} cores; {} rank{} of {} thread{} measured at once\n", cpu.model, cpu.cores,
+  fmt::print("{}, {} cores; {} rank{} × {} thread{} at the same time\n", cpu.model, cpu.cores,
              world->size(), world->size() > 1 ? "s" : "", team, team > 1 ? "s" : "");
   fmt::print("memory: read {:.1f} GB/s, copy {:.1f}, triad {:.1f}\n", r.memory.read / 1e9,
              r.memory.copy / 1e9, r.memory.triad / 1e9);
@@ -328,7 +331,7 @@ int verb_bench(Args args) {
   for (const Measured& m : r.types) print_type(m);
   print_ops(r.steps);
   if (!cpu.bf16_products()) {
-    fmt::print("\nThis CPU multiplies no bf16: such operands are widened and multiplied in f32.\n");
+    fmt::print("\nThis CPU has no bf16 GEMMs: bf16 operands are converted to f32.\n");
   }
   if (!out.empty()) fmt::print("\nWritten to {}\n", out);
   return 0;

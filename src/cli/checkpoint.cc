@@ -1,6 +1,8 @@
-// tessera checkpoint ls | verify | diff | average | merge | import | export
+// tessera checkpoint ls | verify | diff | average | merge | import | export: lists, checks,
+// compares and converts checkpoints. Everything that reads or writes files is in src/checkpoint.
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "base/config.h"
 #include "base/real.h"
@@ -43,8 +45,8 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Returns the checkpoint that the argument names, or all in a run directory or its checkpoints
-// folder. A damaged checkpoint is returned, too, with the reason in `broken`.
+// Returns the checkpoint at that path, or all checkpoints of a run directory or its checkpoints
+// folder. Damaged checkpoints are returned too, with the reason in `broken`.
 std::vector<checkpoint::FoundCheckpoint> all_at(const Path& argument) {
   std::error_code error;
   if (fs::exists(argument / checkpoint::kIndexFile, error)) {
@@ -83,35 +85,46 @@ void print_tensors(const checkpoint::CheckpointReader& reader) {
          t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
+// Returns nothing if a run that is in progress has removed the checkpoint since it was listed.
+std::optional<checkpoint::CheckpointReader> open_if_there(const Path& path) {
+  try {
+    return std::optional<checkpoint::CheckpointReader>(std::in_place, path);
+  } catch (const Error&) {
+    if (fs::exists(path / checkpoint::kIndexFile)) throw;
+    return std::nullopt;
+  }
+}
+
 // Lists checkpoints with their headers. One that cannot be read is listed with the reason, so that
 // a single damaged checkpoint does not hide the others.
 int list(Args args) {
   std::string where;
   bool json = false, tensors = false;
-  Arguments arguments("checkpoint ls", "Lists the checkpoints of a run, or the tensors of one.",
+  Arguments arguments("checkpoint ls", "List the checkpoints of a run, or the tensors of one.",
                       "tessera checkpoint ls runs/pythia-70m");
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
-  arguments.flag(tensors, "--tensors", "names, types and shapes of what each holds");
+  arguments.flag(tensors, "--tensors", "list the tensors of each, with dtype and shape");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   Tree all = Tree::list();
   for (const checkpoint::FoundCheckpoint& c : all_at(where)) {
+    const auto reader = c.broken.empty() ? open_if_there(c.path) : std::nullopt;
+    if (c.broken.empty() && !reader) continue;
     Tree t = as_tree(c);
     std::string about = c.broken;
-    if (c.broken.empty()) {
-      const checkpoint::CheckpointReader reader(c.path);
-      const checkpoint::CheckpointHeader& h = reader.header();
+    if (reader) {
+      const checkpoint::CheckpointHeader& h = reader->header();
       t.set("tokens", Tree(h.tokens));
       t.set("version", Tree(h.version));
       t.set("model", h.model);
       t.set("ranks", Tree(h.ranks));
-      t.set("tensors", Tree(std::ssize(reader.tensors())));
+      t.set("tensors", Tree(std::ssize(reader->tensors())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
-                          with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
+                          with_commas(h.tokens), mebibytes(c.bytes), reader->tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
     }
     if (!json) show("step {:>9}  {}\n", with_commas(c.step), about);
-    if (!json && tensors && c.broken.empty()) print_tensors(checkpoint::CheckpointReader(c.path));
+    if (!json && tensors && reader) print_tensors(*reader);
     all.push(std::move(t));
   }
   if (!json && all.as_list()->empty()) show("{}: no checkpoints\n", where);
@@ -121,8 +134,8 @@ int list(Args args) {
   return 0;
 }
 
-// Checks every byte of a checkpoint, then every number. Sets `broken` to what is wrong with it.
-// Returns the exit code for this checkpoint.
+// Checks every byte of a checkpoint, then every number. Sets `broken` to the error, if any, and
+// returns the exit code for this checkpoint.
 int verify_one(checkpoint::FoundCheckpoint& c, int64_t& bytes) {
   try {
     if (!c.broken.empty()) return 1;
@@ -139,14 +152,13 @@ int verify_one(checkpoint::FoundCheckpoint& c, int64_t& bytes) {
   }
 }
 
-// Verifies each checkpoint on its own and returns the worst result as the exit code.
+// Verifies each checkpoint separately and returns the worst result as the exit code.
 int verify(Args args) {
   std::string where;
   bool json = false;
-  Arguments arguments(
-      "checkpoint verify",
-      "Read every byte, compare it with its checksum, and look for NaN and infinity.",
-      "tessera checkpoint verify runs/pythia-70m");
+  Arguments arguments("checkpoint verify",
+                      "Read every byte, compare the checksums, and look for NaN and infinity.",
+                      "tessera checkpoint verify runs/pythia-70m");
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -163,7 +175,7 @@ int verify(Args args) {
     if (!json)
       show("step {:>9}  {}\n", with_commas(c.step),
            c.broken.empty()
-               ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
+               ? fmt::format("intact: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
                : "BROKEN  " + c.broken);
     Tree t = as_tree(c);
     t.set("verified_bytes", Tree(bytes));
@@ -173,13 +185,13 @@ int verify(Args args) {
   root.set("checkpoints", std::move(all));
   root.set("broken", Tree(int64_t{broken}));
   if (json) fmt::print("{}\n", to_json(root));
-  // Damage has precedence: a checkpoint with NaN is as the run saved it, but damaged bytes may be
-  // restored from a copy.
+  // Damage takes precedence, because damaged bytes may be restored from a copy, whereas the run
+  // itself saved the NaN.
   if (damaged > 0) return 1;
   return broken > 0 ? kNumericExitCode : 0;
 }
 
-// The fields of a header as one tree, so that differences() can compare them key by key.
+// Returns the fields of a header as one tree, so that differences() can compare them key by key.
 Tree header_tree(const checkpoint::CheckpointHeader& h) {
   Tree t;
   t.set("step", Tree(h.step));
@@ -194,7 +206,7 @@ Tree header_tree(const checkpoint::CheckpointHeader& h) {
 
 std::string in_words(const checkpoint::TensorDifference& d) {
   if (!d.what.empty()) return d.what;
-  return fmt::format("{} elements differ, by {:.3g} at most, {:.3g} of the norm",
+  return fmt::format("{} elements differ by at most {:.3g}, which is {:.3g} of the norm",
                      with_commas(d.elements), d.largest, d.relative);
 }
 
@@ -208,16 +220,16 @@ Tree as_tree(const checkpoint::TensorDifference& d) {
   return t;
 }
 
-// Compares headers key by key and tensors element by element. The order of tensors and their
-// division among ranks do not matter: both are read by name.
+// Compares headers key by key and tensors element by element. Tensors are read by name, so their
+// order and their sharding do not matter.
 int diff(Args args) {
   std::string first, second;
   bool json = false;
   Arguments arguments("checkpoint diff",
-                      "Says what differs between two checkpoints; ends with 1 if anything does.",
+                      "Compare two checkpoints. The exit code is 1 if they differ.",
                       "tessera checkpoint diff runs/a/checkpoints/100 runs/b/checkpoints/100");
-  arguments.required(first, "CHECKPOINT", "the first");
-  arguments.required(second, "CHECKPOINT", "the second");
+  arguments.required(first, "CHECKPOINT", "the first checkpoint");
+  arguments.required(second, "CHECKPOINT", "the second checkpoint");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   checkpoint::CheckpointReader a(choose_checkpoint(first)), b(choose_checkpoint(second));
@@ -248,7 +260,8 @@ int diff(Args args) {
 
 std::string family_name(const model::ModelConfig& m) { return name_of_entry(m.family); }
 
-// Without this check, `generate` would be the first to report an unreadable tokenizer.
+// Throws Error if the tokenizer of the folder cannot be read. Without this check, `generate` would
+// be the first to report it.
 void check_tokenizer(const Path& folder) {
   if (!checkpoint::is_hf_folder(folder)) return;  // import_hf reports what is missing
   const checkpoint::CheckpointReader reader(folder);
@@ -258,25 +271,25 @@ void check_tokenizer(const Path& folder) {
     data::make_tokenizer(bytes, (folder / checkpoint::tokenizer_file_name(bytes)).string());
   } catch (const Error& e) {
     throw Error(
-        "{}\n  Repair or replace this file, or import the weights alone with --without-tokenizer.",
+        "{}\n  Repair or replace this file, or import only the weights with --without-tokenizer.",
         e.what());
   }
 }
 
-// Imports a Hugging Face folder. The tokenizer is checked before the weights are copied, which
-// takes longer.
+// Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights takes
+// longer.
 int import_folder(Args args) {
   std::string from, out;
   bool json = false, without_tokenizer = false;
   Arguments arguments("checkpoint import",
-                      "Makes a checkpoint of a Hugging Face folder of any of our families.",
+                      "Import a Hugging Face model of a supported family as a checkpoint.",
                       "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
   arguments.option(from, "--from", "FOLDER",
-                   "config.json, safetensors and tokenizer.json, as save_pretrained makes them",
+                   "folder with config.json, safetensors, tokenizer.json (as by save_pretrained)",
                    true);
-  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.flag(without_tokenizer, "--without-tokenizer",
-                 "import the weights alone, such as where the tokenizer is not supported");
+                 "import only the weights, for example if the tokenizer is not supported");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const Clock clock;
@@ -300,18 +313,19 @@ int import_folder(Args args) {
                                      : fmt::format("{} widened to f32", name_of(made.stored_as)),
        clock.seconds());
   if (!made.skipped.empty())
-    show("  left out: {} tensors that are not weights, such as {}\n", made.skipped.size(),
+    show("  skipped: {} tensors that are not weights, such as {}\n", made.skipped.size(),
          made.skipped[0]);
   if (!made.has_tokenizer && !without_tokenizer)
     show(
-        "  {} has no tokenizer.json, so `generate` will need one from elsewhere. With\n"
-        "  transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…) makes it.\n",
+        "  {} has no tokenizer.json, which `generate` needs. Create it with transformers,\n"
+        "  AutoTokenizer.from_pretrained(…).save_pretrained(…), and import the model again.\n",
         from);
   return 0;
 }
 
 // Returns the special tokens for the tokenizer's configuration. A name that is not a piece of the
-// model is left out: transformers would add a new token for it, beyond the embedding's rows.
+// model is omitted, because transformers would add a new token for it, for which the embedding has
+// no row.
 std::vector<std::pair<std::string, std::string>> special_pieces(
     const data::SentencePieceModel& model) {
   std::vector<std::pair<std::string, std::string>> names;
@@ -325,7 +339,7 @@ std::vector<std::pair<std::string, std::string>> special_pieces(
   return names;
 }
 
-// Returns what export needs to know of a SentencePiece model; nothing for another tokenizer.
+// Returns the facts about a SentencePiece model that export needs; nothing for other tokenizers.
 std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
     const checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer) {
   const std::string& bytes = reader.header().tokenizer;
@@ -339,9 +353,8 @@ std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
   const checkpoint::HfTextRules texts = checkpoint::hf_text_rules(reader.header());
   checkpoint::SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(),
                                    special_pieces(pieces)};
-  // A tokenizer.json is exported with the model if transformers' own class for the SentencePiece
-  // file would lose the byte fallback, or would read a unigram model as BPE
-  // (unigram_tokenizer_json).
+  // A tokenizer.json is exported with the model if transformers' class for the SentencePiece file
+  // would drop the byte fallback or read a unigram model as BPE (unigram_tokenizer_json).
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = data::unigram_tokenizer_json(
         pieces,
@@ -349,19 +362,18 @@ std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
   return ids;
 }
 
-// Fills in what the export has to write about the tokenizer.
+// Sets the export options that depend on the tokenizer.
 void describe_tokenizer(const Path& checkpoint, checkpoint::HfExportOptions& options) {
   const checkpoint::CheckpointReader reader(checkpoint);
   if (reader.header().tokenizer.empty()) return;
-  checkpoint::stored_model(reader);  // its errors come before those of the tokenizer
+  checkpoint::stored_model(reader);  // so that its errors come before those of the tokenizer
   const auto tokenizer = tokenizer_of(reader);
   options.tokenizer_vocabulary = tokenizer->vocabulary_size();
   options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
 }
 
-// Returns true if transformers' tokenizer class for the family ignores the rule of our
-// tokenizer.json for splitting text into words, so that AutoTokenizer would give other ids than
-// training did.
+// Returns true if transformers' tokenizer class for the family ignores how our tokenizer.json
+// splits text into words, so that AutoTokenizer would give other ids than in training.
 bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& model) {
   if (!model::rule_of(model.family).hf_cuts_words) return false;
   const checkpoint::CheckpointReader reader(checkpoint);
@@ -370,19 +382,20 @@ bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& mode
          data::read_tokenizer_json(bytes, checkpoint.string()).words != data::WordSplit::kQwen2;
 }
 
-// Exports a checkpoint, and reports what the folder cannot express: settings for which config.json
-// has no key, and a tokenizer class that would split words by another rule.
+// Exports a checkpoint, and reports what the exported folder cannot represent: settings for which
+// config.json has no key, and a rule for splitting words that transformers' tokenizer class
+// ignores.
 int export_folder(Args args) {
   std::string checkpoint, to, dtype = "f32";
   int64_t max_file_bytes = checkpoint::HfExportOptions{}.max_file_bytes;
   bool json = false;
   Arguments arguments("checkpoint export",
-                      "Writes a checkpoint's model as a folder that transformers loads.",
+                      "Export the model of a checkpoint to a folder that transformers can load.",
                       "tessera checkpoint export runs/pythia-70m --to pythia-70m-hf");
   arguments.required(checkpoint, "CHECKPOINT", "a run directory or a checkpoint");
-  arguments.option(to, "--to", "FOLDER", "the folder to be made", true);
-  arguments.option(dtype, "--dtype", "TYPE", "f32, bf16 or f16: how weights are stored");
-  arguments.option(max_file_bytes, "--max-file-bytes", "N", "larger models go to several files");
+  arguments.option(to, "--to", "FOLDER", "folder to create", true);
+  arguments.option(dtype, "--dtype", "TYPE", "dtype of the stored weights: f32, bf16 or f16");
+  arguments.option(max_file_bytes, "--max-file-bytes", "N", "maximum bytes per file");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   checkpoint::HfExportOptions options;
@@ -415,37 +428,37 @@ int export_folder(Args args) {
   show("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
        ratio(made.parameters, 1'000'000), dtype, made.files.size(),
        made.files.size() == 1 ? "" : "s", clock.seconds());
-  if (!made.has_tokenizer) show("  the checkpoint has no tokenizer to go with it\n");
+  if (!made.has_tokenizer) show("  no tokenizer exported: the checkpoint has none\n");
   for (const std::string& unsaid : made.unsaid)
     show("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
   show("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
        made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
     show(
-        "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
-        "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
+        "  AutoTokenizer would split text into words as the published {} does, not as in "
+        "training.\n"
+        "  PreTrainedTokenizerFast.from_pretrained('{}') uses its tokenizer.json\n",
         family_name(made.model), to);
   return 0;
 }
 
-constexpr const char* kLook = "Look at";
-constexpr const char* kMake = "Make";
+constexpr const char* kLook = "Inspect";
+constexpr const char* kMake = "Create";
 constexpr const char* kHuggingFace = "Hugging Face";
 const Verb kVerbs[] = {
-    {"ls", kLook, "the checkpoints of a run, or the tensors of one",
+    {"ls", kLook, "list the checkpoints of a run, or the tensors of one",
      "tessera checkpoint ls runs/pythia-70m", list},
-    {"verify", kLook, "read every byte and compare it with its checksum",
+    {"verify", kLook, "read every byte, compare the checksums, look for NaN",
      "tessera checkpoint verify runs/pythia-70m", verify},
-    {"diff", kLook, "what differs between two checkpoints", "tessera checkpoint diff runs/a runs/b",
-     diff},
-    {"average", kMake, "a checkpoint of the mean weights of others",
+    {"diff", kLook, "compare two checkpoints", "tessera checkpoint diff runs/a runs/b", diff},
+    {"average", kMake, "average the weights of several checkpoints",
      "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000",
      checkpoint_average},
-    {"merge", kMake, "plain weights of a base model and its adapters",
+    {"merge", kMake, "add adapters to the weights of their base model",
      "tessera checkpoint merge runs/tuned --out tuned.checkpoint", checkpoint_merge},
-    {"import", kHuggingFace, "make a checkpoint of a Hugging Face folder",
+    {"import", kHuggingFace, "import a Hugging Face model as a checkpoint",
      "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint", import_folder},
-    {"export", kHuggingFace, "write a folder that transformers loads",
+    {"export", kHuggingFace, "export a model to a folder that transformers can load",
      "tessera checkpoint export runs/pythia-70m --to pythia-70m-hf", export_folder},
 };
 

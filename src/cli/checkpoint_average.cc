@@ -14,10 +14,10 @@ int checkpoint_average(Args args) {
   std::string out;
   bool json = false;
   Arguments arguments(
-      "checkpoint average", "Makes a checkpoint of the mean weights of others.",
+      "checkpoint average", "Create a checkpoint with the mean weights of others.",
       "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000");
-  arguments.many(from, "CHECKPOINT", "two or more of one model", 2);
-  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.many(from, "CHECKPOINT", "two or more checkpoints of one model", 2);
+  arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   std::vector<Path> paths;

@@ -28,8 +28,8 @@ Path choose_checkpoint(const std::string& argument) {
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint) {
   if (checkpoint.header().tokenizer.empty())
     throw Error(
-        "{} holds no tokenizer. Put the model's tokenizer.json into the Hugging Face folder "
-        "and import it again.",
+        "{} has no tokenizer. Put the model's tokenizer.json into the Hugging Face folder and "
+        "import it again.",
         checkpoint.folder().string());
   return data::load_tokenizer(checkpoint.folder());
 }

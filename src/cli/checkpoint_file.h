@@ -1,4 +1,4 @@
-// What every verb that works with a model out of a CHECKPOINT does first.
+// Opens the CHECKPOINT argument of a command: chooses the checkpoint and loads its tokenizer.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,16 @@
 
 namespace tessera::cli {
 
-// Returns the checkpoint that the argument of a command refers to: of a run the newest whole one.
-// Prints which one it is, and warnings about newer ones that are damaged, on rank 0's standard
-// error. Throws Error if there is none.
+// Returns the checkpoint that the argument refers to: for a run, the newest intact one. On rank 0,
+// prints to standard error which one it is, and warnings about newer ones that are damaged. Throws
+// Error if there is none.
 Path choose_checkpoint(const std::string& argument);
 
-// The tokenizer inside the checkpoint. Throws Error if there is none, with what to do.
+// Returns the tokenizer that the checkpoint contains. Throws Error if there is none.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint);
 
-// A number of threads that was asked for, or 0: all cores that this process may use.
+// Returns the requested number of threads, or for 0 the number of cores that this process may use.
+// Throws UsageError if it is out of range.
 int threads_or_all(int64_t asked);
 
 }  // namespace tessera::cli

@@ -12,10 +12,10 @@ namespace tessera::cli {
 int checkpoint_merge(Args args) {
   std::string from, out;
   bool json = false;
-  Arguments arguments("checkpoint merge", "Adds adapters into the weights that they go with.",
+  Arguments arguments("checkpoint merge", "Add adapters to the weights of their base model.",
                       "tessera checkpoint merge runs/tuned --out tuned.checkpoint");
-  arguments.required(from, "CHECKPOINT", "of a run with lora.rank");
-  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.required(from, "CHECKPOINT", "a checkpoint of a run with lora.rank");
+  arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const checkpoint::Merged made =

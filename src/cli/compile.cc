@@ -41,8 +41,8 @@ struct Stage {
   Program program;
 };
 
-// Reads the files and puts their programs in the order of the stages, of which each must be there
-// once.
+// Reads the files and returns their programs in stage order. Throws Error unless there is exactly
+// one per stage.
 std::vector<Program> read_stages(const std::vector<std::string>& files) {
   std::vector<Stage> stages;
   for (const std::string& file : files)
@@ -73,14 +73,14 @@ std::vector<Program> read_stages(const std::vector<std::string>& files) {
   return programs;
 }
 
-// Prints the size of the programs and whether prove() found something in them.
+// Prints the size of the programs and the result of prove().
 void print_verdict(std::span<const Program> programs, const std::vector<std::string>& findings) {
   size_t calls = 0, frames = 0;
   for (const Program& p : programs) {
     calls += p.schedule.size();
     frames += p.frames.size();
   }
-  fmt::print("check     {} calls on {} frames: {}\n", calls, frames,
+  fmt::print("check     {} calls on {} buffers: {}\n", calls, frames,
              findings.empty() ? "data flow verified, no deadlock"
                               : fmt::format("{} findings", findings.size()));
 }
@@ -91,17 +91,17 @@ int print_findings(const std::vector<std::string>& findings) {
   return findings.empty() ? 0 : 1;
 }
 
-// Reads one program per stage of the pipeline, in any order, and prints what prove() finds. Returns
-// the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line
-// and column, for stages that are missing, and for programs with other names or meshes.
+// Reads one program per pipeline stage, in any order, and prints the findings of prove(). Returns
+// the exit code: 0 if there are none. Throws Error for a text that is not a program (with line and
+// column), for missing stages, and for programs whose names or meshes differ.
 //
-// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
-// runs in a child process, and the parent reports how it ended.
+// The rules of ops abort on operands that no pass creates, but a text may contain such operands. So
+// the check runs in a child process, and the parent reports how it ended.
 int check_text(const std::vector<std::string>& files) {
   const std::vector<Program> stages = read_stages(files);
   std::fflush(nullptr);
   const pid_t child = fork();
-  if (child < 0) throw Error("--check-text: cannot start a process for the check.");
+  if (child < 0) throw Error("--check-text: cannot start a child process for the check.");
   if (child == 0) {
     const rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
@@ -117,7 +117,7 @@ int check_text(const std::vector<std::string>& files) {
       throw Error("--check-text: the process of the check has failed: {}.", std::strerror(errno));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   if (WTERMSIG(status) != SIGABRT)
-    throw Error("--check-text: the process of the check was ended by signal {} ({}).",
+    throw Error("--check-text: the process of the check was killed by signal {} ({}).",
                 WTERMSIG(status), strsignal(WTERMSIG(status)));
   throw Error(
       "{}: the program is damaged: an op has operands that its rule does not accept (see above).",
@@ -130,7 +130,7 @@ Tree as_tree(const Program& p) {
   t.set("calls", Tree(std::ssize(p.schedule)));
   t.set("arena_bytes", Tree(p.bytes));
   t.set("host_bytes", Tree(p.host_bytes));
-  // What `tessera train` takes and touches before step 1.
+  // The memory that `tessera train` allocates and touches before step 1.
   t.set("plan_bytes", Tree(p.bytes + p.host_bytes));
   t.set("live_bytes", Tree(p.live_bytes));
   t.set("state_bytes", Tree(p.state_bytes));
@@ -140,7 +140,7 @@ Tree as_tree(const Program& p) {
 std::string draw(const std::string& how, const compile::PipelineShape& shape) {
   if (how == "text") return compile::timeline_text(shape);
   if (how == "svg") return compile::timeline_svg(shape);
-  throw UsageError("--timeline {}: possible are text and svg.", how);
+  throw UsageError("--timeline {}: expected text or svg.", how);
 }
 
 // Returns the stage of a rank; the ranks of a stage all run its program.
@@ -150,7 +150,7 @@ int64_t stage_of(const Mesh& mesh, int64_t rank) {
   return coordinates_of(mesh, rank)[AxisKind::kPipeline];
 }
 
-// Returns the table of docs/passes.md.
+// Returns the Markdown table of docs/passes.md.
 std::string pass_table() {
   std::string table = "| pass | level | when |\n|---|---|---|\n";
   for (const compile::Pass& p : compile::all_passes())
@@ -164,22 +164,22 @@ const compile::Pass& pass_named(const std::string& name) {
   if (!passes.empty()) return passes.back();
   std::vector<std::string_view> names;
   for (const compile::Pass& p : compile::all_passes()) names.push_back(p.name);
-  throw UsageError("--after {}: there is no such pass. Possible: {}.", name,
+  throw UsageError("--after {}: there is no such pass. Expected one of {}.", name,
                    fmt::join(names, ", "));
 }
 
-// Prints the state after a pass. A pass whose condition does not hold for this run is skipped, so
-// the state is that of the pass before it.
+// Prints the state after a pass. If the condition of the pass does not hold for this run, the pass
+// is skipped, and the state is the one before it.
 void print_after(const compile::Pass& pass, const compile::CompileRequest& request,
                  const Target& target) {
   if (!pass.when(compile::context_of(request, target)))
     fmt::print(stderr,
-               "pass {} is skipped for this run (condition: {}); this is the state before it\n",
+               "pass {} is skipped in this run (condition: {}); this is the state before it\n",
                pass.name, pass.condition);
   fmt::print("{}", compile::print(compile::compile_through(pass.name, request, target)));
 }
 
-// Passes follow each other, so the time of one is that since the one before it.
+// Prints the time of each pass: the time since the end of the previous pass.
 void print_timings(const compile::CompileRequest& request, const Target& target, bool json) {
   using Clock = std::chrono::steady_clock;
   Tree seconds;
@@ -210,22 +210,23 @@ struct Choices {
 
 void declare(Arguments& a, Choices& c) {
   a.optional(c.run, "RUN", "the run file; required except with --passes and --check-text");
-  a.many(c.overrides, "key=value", "override of a key of the run file");
-  a.flag(c.summary, "--print", "segments with cost, frames, calls and memory on a page");
+  a.many(c.overrides, "key=value", "overrides of run-file keys");
+  a.flag(c.summary, "--print", "summary: segments with cost, buffers, calls and memory");
   a.flag(c.text, "--text", "the whole program as text");
-  a.flag(c.stages, "--stages", "where the stages of the pipeline differ");
+  a.flag(c.stages, "--stages", "differences between the pipeline stages");
   a.option(c.rank, "--rank", "N", "rank for --print, --text, --after and --timings");
   a.option(c.timeline, "--timeline", "text|svg", "timeline of the pipeline, as text or SVG");
   a.flag(c.check, "--check", "verify the program: data flow, races, deadlocks");
   a.option(c.texts, "--check-text", "FILE",
            "verify a program that --text printed; repeat it for each stage of a pipeline");
   a.option(c.after, "--after", "PASS", "text of the graph or program after this pass");
-  a.flag(c.timings, "--timings", "time of each pass");
+  a.flag(c.timings, "--timings", "compile time of each pass");
   a.flag(c.passes, "--passes", "table of all passes in their order, in Markdown");
   a.json(c.json);
 }
 
-// Throws UsageError for two modes at once. --check, --print, --text and --stages go together.
+// Throws UsageError if more than one mode is given. --check, --print, --text and --stages are one
+// mode and can be combined.
 void check_modes(const Choices& c) {
   const bool shows = c.summary || c.text || c.stages || c.check;
   std::vector<std::string_view> modes;
@@ -239,14 +240,14 @@ void check_modes(const Choices& c) {
   add(c.timings, "--timings");
   add(shows, "--print, --text, --stages or --check");
   if (modes.size() > 1)
-    throw UsageError("compile: {} cannot be combined. Give one of them.",
+    throw UsageError("compile: {} cannot be combined. Remove all but one.",
                      fmt::join(modes, " and "));
   if (c.json && !modes.empty() && !c.timings && !shows)
-    throw UsageError("compile: {} has no --json.", modes[0]);
+    throw UsageError("compile: {} does not support --json.", modes[0]);
 }
 
-// Compiles all stages, because the proof needs every rank that takes part in a transfer, and shows
-// the program of one rank.
+// Compiles all stages, because prove() needs all ranks that participate in a transfer, and shows
+// the program of one rank. Returns the exit code.
 int show_programs(const Choices& c, const compile::CompileRequest& request, const Target& target) {
   const std::vector<Program> stages = compile::compile_stages(request, target);
   const Program& p = stages[stage_of(stages[0].mesh, c.rank)];
@@ -263,7 +264,7 @@ int show_programs(const Choices& c, const compile::CompileRequest& request, cons
 
 int verb_compile(Args args) {
   Choices choices;
-  Arguments a("compile", "Compiles the training step of a run and shows or checks it.",
+  Arguments a("compile", "Compile the training step of a run, and show or verify it.",
               "tessera compile run.yaml --print");
   declare(a, choices);
   if (!a.parse(args)) return 0;

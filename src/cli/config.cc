@@ -1,8 +1,8 @@
 // tessera config explain KEY | print RUN
 //
-// Both are derived from the field lists (`fields()`) of the configuration structs, from which the
-// parser reads files, too, so that the documentation and the program cannot disagree.
-// docs/configuration.md is the output of `explain --markdown`.
+// Both use the field lists (`fields()`) of the configuration structs, which the parser of run files
+// uses too, so the documentation always agrees with the program. docs/configuration.md is the
+// output of `explain --markdown`.
 #include "base/config.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string default_of(const Field& f) {
   return s != nullptr && !s->empty() ? *s : to_json(value);
 }
 
-// The type with its range as text: "integer", "number in [0, 1]", "integer of 1 or more".
+// Returns the type with its range as text: "integer", "number in [0, 1]", "integer of 1 or more".
 std::string type_of(const Field& f) {
   const Range& r = f.range;
   if (!r.bounded()) return f.type;
@@ -37,8 +37,8 @@ std::string type_of(const Field& f) {
   return fmt::format("{} {}{}", f.type, values, r.or_zero ? ", or 0" : "");
 }
 
-// Returns all fields, those of a section, or one. Throws Error that names the nearest key if there
-// is none.
+// Returns all fields, those of a section, or a single one. If there is none, throws Error that
+// names the nearest key.
 std::vector<Field> selected(const std::vector<Field>& fields, const std::string& key) {
   std::vector<Field> out;
   for (const Field& f : fields)
@@ -62,7 +62,7 @@ Tree as_tree(const std::vector<Field>& fields) {
   return root;
 }
 
-std::string in_cell(std::string s) {  // '|' would end a table's cell
+std::string in_cell(std::string s) {  // escapes '|', which would end a table cell
   for (size_t i = 0; (i = s.find('|', i)) != std::string::npos; i += 2) s.insert(i, 1, '\\');
   return s;
 }
@@ -70,11 +70,11 @@ std::string in_cell(std::string s) {  // '|' would end a table's cell
 constexpr const char* kIntroduction =
     "# The run file\n\n"
     "<!-- Written by scripts/generate_docs.sh from the fields in the source. Do not edit. -->\n\n"
-    "One YAML file describes a run. Any key can be given again on the command line, where it\n"
-    "wins: `tessera train run.yaml batch.micro=8`. An unknown key is an error that names the\n"
-    "nearest known one. `model.preset` is applied first, keys of `model` then replace what it\n"
-    "says. `tessera config explain KEY` says the same as these tables, and `tessera config\n"
-    "print RUN` shows a file with everything resolved. Relative paths are relative to the current\n"
+    "One YAML file describes a run. Any key can be overridden on the command line:\n"
+    "`tessera train run.yaml batch.micro=8`. An unknown key is an error that names the nearest\n"
+    "known one. `model.preset` is applied first; keys of `model` then override its values.\n"
+    "`tessera config explain KEY` prints the contents of these tables, and `tessera config print\n"
+    "RUN` shows a run file with all values resolved. Relative paths are relative to the current\n"
     "folder, not to the folder of the run file.\n\n"
     "```yaml\n"
     "run: { name: pythia-70m, seed: 1234 }\n"
@@ -82,7 +82,7 @@ constexpr const char* kIntroduction =
     "data: { tokenizer: t.json, train: [corpus/train], validation: [corpus/validation] }\n"
     "batch: { global: 256, micro: 4 }\n"
     "optimizer: { learning_rate: 1.0e-3 }\n"
-    "schedule: { kind: cosine, steps: 1000, warmup_steps: 10, floor: 0.1 }\n"
+    "schedule: { kind: cosine, steps: 1000, warmup_steps: 10, min_lr_ratio: 0.1 }\n"
     "precision: auto\n"
     "```\n";
 
@@ -107,7 +107,7 @@ std::string defaults_of(const model::FamilyRule& family) {
 
 void print_model_notes() {
   fmt::print(
-      "\nThe defaults of the table are those of `family: neox`. A family has defaults of its own, "
+      "\nThe defaults in the table are those of `family: neox`. Each family has its own defaults, "
       "which\n`model.family` or a preset sets:\n\n| family | defaults | presets "
       "|\n|---|---|---|\n");
   for (const model::FamilyRule* f : model::all_families())
@@ -139,10 +139,10 @@ void print_markdown(const std::vector<Field>& fields) {
 int explain(Args args) {
   std::string key;
   bool json = false, markdown = false;
-  Arguments arguments("config explain", "Says what a key of a run file means.",
+  Arguments arguments("config explain", "Explain the keys of a run file.",
                       "tessera config explain optimizer.learning_rate");
   arguments.optional(key, "KEY", "a key or a section such as optimizer; without it, all keys");
-  arguments.flag(markdown, "--markdown", "as the tables of docs/configuration.md");
+  arguments.flag(markdown, "--markdown", "print the tables of docs/configuration.md");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   config::RunConfig config;
@@ -156,14 +156,14 @@ int explain(Args args) {
       fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, type_of(f), default_of(f));
       if (f.path != "model.preset") continue;
       for (const model::FamilyRule* family : model::all_families())
-        fmt::print("    of {}: {}\n", name_of_entry(family->family), presets_of(*family));
+        fmt::print("    {}: {}\n", name_of_entry(family->family), presets_of(*family));
     }
   }
   return 0;
 }
 
-// Returns the configuration with the values that the tokenizer and this machine determine. A value
-// that cannot be resolved stays as it is, with a note on standard error.
+// Returns the configuration with the values that depend on the tokenizer and this machine. A value
+// that cannot be resolved is unchanged, with a note on standard error.
 config::RunConfig resolved(config::RunConfig config) {
   try {
     train::resolve_sizes(config);
@@ -172,13 +172,13 @@ config::RunConfig resolved(config::RunConfig config) {
                e.what());
   }
   train::resolve_machine(config, read_cpu_features());
-  // With one data rank there is nothing to shard. A run keeps the key, so that it can be resumed on
-  // more ranks.
+  // With one data-parallel rank there is nothing to shard. The run itself keeps the key, so that it
+  // can be resumed on more ranks.
   if (config.layout.data == 1) config.layout.zero = 0;
   return config;
 }
 
-// Returns the model section of a checkpoint, as a run file would have it.
+// Returns the model of a checkpoint as the section of a run file.
 Tree model_section(const std::string& folder) {
   const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(folder));
   Tree section;
@@ -191,13 +191,13 @@ int print(Args args) {
   std::vector<std::string> overrides;
   bool json = false, small = false;
   Arguments arguments("config print",
-                      "Print a run file with everything resolved, after checking it, or the model "
+                      "Check a run file and print it with all values resolved, or print the model "
                       "section of a checkpoint or run directory.",
                       "tessera config print run.yaml batch.micro=8");
   arguments.required(run, "RUN|CHECKPOINT",
                      "a run file; or a run directory, a checkpoint or a Hugging Face folder");
-  arguments.many(overrides, "key=value", "keys given again");
-  arguments.flag(small, "--small", "its small twin, as `tessera train --small`");
+  arguments.many(overrides, "key=value", "overrides of run-file keys");
+  arguments.flag(small, "--small", "the scaled-down run of `tessera train --small`");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const bool folder = std::filesystem::is_directory(run);
@@ -212,9 +212,9 @@ int print(Args args) {
 
 constexpr const char* kGroup = "Run files";
 const Verb kVerbs[] = {
-    {"explain", kGroup, "what a key means, its type and default",
+    {"explain", kGroup, "explain keys, with their types and defaults",
      "tessera config explain optimizer.learning_rate", explain},
-    {"print", kGroup, "a run file with everything resolved, or a checkpoint's model section",
+    {"print", kGroup, "print a run file with all values resolved, or the model of a checkpoint",
      "tessera config print run.yaml", print},
 };
 

@@ -1,8 +1,8 @@
 // tessera data build | inspect PREFIX (explain is in data_explain.cc)
 //
-// `build` only parses arguments and reports; data/dataset_builder.cc does the work. `inspect` reads
-// the whole dataset: opening it has checked that index and data agree, and the pass over all ids
-// finds the largest one, which must be below the vocabulary of the model.
+// `build` only parses arguments and prints results; data/dataset_builder.cc does the work.
+// `inspect` reads the whole dataset: opening it checks that index and data agree, and the pass over
+// all ids finds the largest one, which must be less than the vocabulary size of the model.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,17 +27,17 @@ namespace tessera::cli {
 namespace {
 
 // The progress of `tessera data build` on standard error (standard output is for the result): on a
-// terminal a line that is rewritten, elsewhere a line every 30 s. The time left assumes that the
-// rate stays the same. It is shown from 1 % on, when startup no longer dominates the rate.
+// terminal, one line that is rewritten; otherwise one line every 30 s. The remaining time assumes a
+// constant rate. It is shown after 1 %, when startup no longer dominates the rate.
 class BuildLine {
  public:
   BuildLine();
-  ~BuildLine();  // erases the line of a terminal
+  ~BuildLine();  // erases the line on a terminal
   BuildLine(const BuildLine&) = delete;
   BuildLine& operator=(const BuildLine&) = delete;
 
   void show(const data::BuildProgress& p);
-  double seconds() const;  // since it was made
+  double seconds() const;  // since construction
 
  private:
   bool terminal_, shown_ = false;
@@ -45,14 +45,14 @@ class BuildLine {
 };
 
 constexpr double kTerminalPeriod_s = 0.2, kFilePeriod_s = 30;
-constexpr double kShort_s = 1;  // a build that is done by then needs no line in a file
+constexpr double kShort_s = 1;  // shorter builds print no progress to a file
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// "1.23 GB"
-// Scales by 1000 while the number would need four digits before the point.
+// Returns a size such as "1.23 GB". Divides by 1000 while the number has four digits before the
+// point.
 std::string human_bytes(int64_t n) {
   constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
   auto x = static_cast<double>(n);
@@ -64,7 +64,7 @@ std::string human_bytes(int64_t n) {
   return unit == 0 ? fmt::format("{} bytes", n) : fmt::format("{:.3g} {}", x, kUnits[unit]);
 }
 
-// a / b; 0 if b is 0
+// Returns a / b, or 0 if b is 0.
 double share(int64_t a, int64_t b) { return b == 0 ? 0 : ratio(a, b); }
 
 BuildLine::BuildLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
@@ -93,7 +93,7 @@ void BuildLine::show(const data::BuildProgress& p) {
   shown_ = terminal_;
 }
 
-// Finds a name in the list "first|second|…" of an enum; its position is the value.
+// Returns the enumerator whose name in the list "first|second|…" is `text`. Throws UsageError.
 template <class E>
 E entry(const std::string& text, const char* option) {
   const std::string names = enum_names(E{});
@@ -122,7 +122,7 @@ void print_text(const data::DatasetAbout& about) {
   fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
              share(about.text_bytes, about.tokens));
   if (about.invalid_bytes > 0) {
-    show("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
+    show("  not UTF-8   {} bytes, kept unchanged; the first: {}\n",
          format_count(about.invalid_bytes), about.first_invalid);
   }
 }
@@ -136,17 +136,17 @@ void print_counts(const data::DatasetAbout& about) {
                                : std::string(", no end of text"));
 }
 
-// Prints which inputs were left out, and which were probably not meant to be read as plain text.
+// Prints which inputs were skipped, and which were probably not meant to be read as plain text.
 void print_sources(const data::BuildResult& result) {
   if (result.skipped_files > 0) {
     const bool more = result.skipped_files > std::ssize(result.left_out);
-    show("  left out    {} files in folders whose names are not those of text: {}{}\n",
+    show("  skipped     {} files in folders, whose names are not those of text files: {}{}\n",
          format_count(result.skipped_files), fmt::join(result.left_out, ", "), more ? ", …" : "");
   }
   for (const std::string& table : result.tables)
     show(
         "  warning     {} is read as plain text, with its header and separators. To train on one\n"
-        "              column, convert it to JSON lines and name the column with --key.\n",
+        "              column, convert it to JSON Lines and name the column with --key.\n",
         table);
 }
 
@@ -165,14 +165,13 @@ void print_result(const data::BuildResult& result, const std::string& out, doubl
   print_counts(result.about);
   print_text(result.about);
   if (result.bad_lines > 0)
-    show("  bad lines   {} left out; the first: {}\n", format_count(result.bad_lines),
+    show("  bad lines   {} skipped; the first: {}\n", format_count(result.bad_lines),
          result.first_bad);
   print_sources(result);
 }
 
-// Builds the dataset. Returns nothing if a signal arrived before the end: the progress callback is
-// the only place where the builder calls out, so an exception from it unwinds the build, whose
-// destructors remove the partial files.
+// Builds the dataset. Returns nothing if a signal arrived before the end: the progress callback
+// then throws, which ends the build, and destructors remove the incomplete files.
 std::optional<data::BuildResult> build_unless_stopped(const data::Tokenizer& tokenizer,
                                                       const data::BuildOptions& options,
                                                       BuildLine& line,
@@ -195,24 +194,23 @@ int build(Args args) {
   bool no_end_of_text = false, json = false, force = false;
   Arguments arguments(
       "data build",
-      "Turns text into PREFIX.bin and PREFIX.idx, which training reads. A plain "
-      "text file is one document unless --split says otherwise; .jsonl files hold "
-      "one a line; .gz and .zst are unpacked; '-' is standard input.",
+      "Tokenize text into PREFIX.bin and PREFIX.idx, which training reads. A plain "
+      "text file is one document unless --split is given; .jsonl files have one "
+      "document per line; .gz and .zst are decompressed; '-' is standard input.",
       "tessera data build --tokenizer t.json --out corpus/train texts/ more.jsonl.zst");
   arguments.option(tokenizer_path, "--tokenizer", "T", "a tokenizer.json or SentencePiece model",
                    true);
-  arguments.option(out, "--out", "PREFIX", "where to: PREFIX.bin, PREFIX.idx, PREFIX.json", true);
-  arguments.option(options.documents.key, "--key", "KEY",
-                   "JSON lines: the key that holds the text");
+  arguments.option(out, "--out", "PREFIX", "output: PREFIX.bin, PREFIX.idx, PREFIX.json", true);
+  arguments.option(options.documents.key, "--key", "KEY", "JSON Lines: the key of the text");
   arguments.option(split, "--split", "HOW", "plain text: none | lines | paragraphs");
-  arguments.option(format, "--format", "WHAT", "auto (by name) | text | jsonl");
-  arguments.option(threads, "--threads", "N", "0: all cores that this process may use");
+  arguments.option(format, "--format", "WHAT", "auto (by file name) | text | jsonl");
+  arguments.option(threads, "--threads", "N", "threads; 0: all cores that this process may use");
   arguments.option(options.documents.skip_bad, "--skip-bad", "N",
-                   "JSON lines: leave out at most N lines that are damaged or hold no text");
+                   "JSON Lines: skip at most N lines that are damaged or have no text");
   add_force(arguments, force);
   arguments.flag(options.documents.any_bytes, "--any-bytes",
-                 "read files that are not UTF-8 text as they are");
-  arguments.flag(no_end_of_text, "--no-end-of-text", "no token behind each document");
+                 "accept bytes that are not UTF-8, unchanged");
+  arguments.flag(no_end_of_text, "--no-end-of-text", "no end-of-text token after each document");
   arguments.json(json);
   arguments.many(options.inputs, "FILE", "files, folders or '-'", 1);
   if (!arguments.parse(args)) return 0;
@@ -253,8 +251,7 @@ struct LengthsAndIds {
   int32_t largest_id = -1;
 };
 
-// Reads all lengths and all ids. The median needs no sorting: nth_element partitions in linear
-// time.
+// Reads all lengths and all ids. The median is found with nth_element, in linear time.
 LengthsAndIds look_through(const data::IndexedDataset& data) {
   LengthsAndIds l;
   std::vector<int32_t> lengths;
@@ -281,12 +278,12 @@ LengthsAndIds look_through(const data::IndexedDataset& data) {
   return l;
 }
 
-// A document is a range of sequences, which follow each other in the .bin file, so its tokens are
-// one range too.
+// Prints the ids or the text of a document. A document is a range of sequences, which are
+// contiguous in the .bin file, so its tokens are contiguous too.
 void print_document(const data::IndexedDataset& data, int64_t document,
                     const std::string& tokenizer, bool json) {
   if (document < 0 || document >= data.documents()) {
-    throw Error("{}: there is no document {}; they are 0 to {}", data.index_name(), document,
+    throw Error("{}: there is no document {}, expected 0 to {}", data.index_name(), document,
                 data.documents() - 1);
   }
   const int64_t from = data.first_token(data.first_sequence(document));
@@ -310,10 +307,10 @@ int inspect(Args args) {
   std::string prefix, tokenizer;
   int64_t document = -1;
   bool json = false;
-  Arguments arguments("data inspect", "Checks a dataset and says what is in it.",
+  Arguments arguments("data inspect", "Check a dataset and print its statistics.",
                       "tessera data inspect corpus/train --document 3 --tokenizer t.json");
-  arguments.required(prefix, "PREFIX", "of PREFIX.bin and PREFIX.idx");
-  arguments.option(document, "--document", "N", "print this one, from 0: its ids, or its text");
+  arguments.required(prefix, "PREFIX", "the dataset PREFIX.bin and PREFIX.idx");
+  arguments.option(document, "--document", "N", "print the ids or text of this document, from 0");
   arguments.option(tokenizer, "--tokenizer", "T", "a tokenizer.json, to print text");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -346,7 +343,7 @@ int inspect(Args args) {
              format_count(l.empty), format_count(data.sequences()));
   fmt::print("  largest id  {}\n", l.largest_id);
   if (!about) {
-    fmt::print("  no {}.json: made by another program; where its text came from is not known\n",
+    fmt::print("  no {}.json: made by another program; the source of its text is unknown\n",
                prefix);
     return 0;
   }
@@ -359,18 +356,18 @@ int inspect(Args args) {
          counted(s.tokens, "token"));
   }
   if (about->sources.size() > kShown) {
-    fmt::print("              and {} files more\n", about->sources.size() - kShown);
+    fmt::print("              and {} more files\n", about->sources.size() - kShown);
   }
   return 0;
 }
 
 constexpr const char* kGroup = "Data";
 const Verb kVerbs[] = {
-    {"build", kGroup, "text to token files",
+    {"build", kGroup, "tokenize text into a dataset",
      "tessera data build --tokenizer t.json --out corpus/train book.txt", build},
-    {"inspect", kGroup, "check a dataset and say what is in it",
+    {"inspect", kGroup, "check a dataset and print its statistics",
      "tessera data inspect corpus/train", inspect},
-    {"explain", kGroup, "where a sample of a run came from",
+    {"explain", kGroup, "show where a sample of a run comes from",
      "tessera data explain run.yaml --sample 1200", data_explain},
 };
 

@@ -1,10 +1,11 @@
-// tessera data explain RUN|PREFIX: from which documents, and which bytes of them, a sample comes.
+// tessera data explain RUN|PREFIX: shows the documents, and the bytes of them, that a sample comes
+// from.
 //
 // The order of samples is a function of seed and epoch, not a stored list (data/samples.h). So
-// the command rebuilds the state that training would have and asks it for the origin of one sample;
-// no data before that sample is read. If the run has a checkpoint whose data have changed since
-// (weights or sets), the position in it states from which sample on the present data apply, and
-// earlier samples cannot be explained.
+// the command rebuilds the state that training would have and queries the origin of one sample; no
+// data before that sample is read. If the data of a run (datasets or their weights) have changed,
+// the position in its checkpoint states the first sample of the current data, and earlier samples
+// cannot be explained.
 #include "cli/verbs.h"
 
 #include <algorithm>
@@ -31,11 +32,11 @@ namespace tessera::cli {
 namespace {
 
 // ---- Shows the rows of instruction data: which examples are packed in a row, and which tokens
-// have a loss. The rows are made by the class that training uses (TrainingRows), so that what is
-// shown is what the model sees, after the chat template, truncation and packing.
+// have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
+// model sees them, after the chat template, truncation and packing.
 
 // Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
-// tokens is decoded at once: a character may be divided between tokens.
+// tokens is decoded together, because a character may consist of several tokens.
 std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
                    int64_t example) {
   const auto ids = data.ids(example);
@@ -78,13 +79,14 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
   return t;
 }
 
-// Prints how many examples, rows and tokens there are, what was left out, and the rows of a step or
-// one sample: the text of each example with its learned parts in brackets. Returns the exit code.
+// Prints the numbers of examples, rows and tokens, also of skipped ones, and the rows of a step or
+// of one sample: the text of each example with the tokens that have a loss in brackets. Returns the
+// exit code.
 int explain_instructions(const config::RunConfig& run, std::optional<int64_t> step, int64_t sample,
                          bool json) {
   const int64_t steps = run.schedule.steps;
   if (step && (*step < 1 || *step > steps))
-    throw UsageError("--step is {}, expected 1 to {}, the run's last", *step, steps);
+    throw UsageError("--step is {}, expected 1 to {} (the last step)", *step, steps);
   if (sample < 0) throw UsageError("--sample is {}, expected 0 or more", sample);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(run));
   train::TrainingRows rows(run, tokenizer->vocabulary_size(), *tokenizer);
@@ -100,18 +102,18 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
   return 0;
 }
 
-// What is explained: the data of a run, or a single dataset.
+// The explained data: those of a run, or a single dataset.
 struct Subject {
   std::string name, tokenizer;
   data::DatasetSpec spec;
   data::BatchShape batch = {};
   int64_t steps = 0;  // 0: the subject has no steps
   bool changes = false;
-  std::optional<train::RunPosition> position = {};  // where `train` would continue
-  std::string checkpoint = {};                      // that stores it
+  std::optional<train::RunPosition> position = {};  // position at which `train` would resume
+  std::string checkpoint = {};                      // the checkpoint that stores the position
 };
 
-// Sets the position from which `tessera train` with this configuration would continue, if it would.
+// Sets the position at which `tessera train` with this configuration would resume, if any.
 void find_position(const config::RunConfig& run, Subject& subject) {
   const train::StartingPoint start = train::find_start(run);
   if (start.candidates.empty() || start.load != config::Load::kAll) return;
@@ -149,8 +151,8 @@ Subject subject_of(const std::string& name, const config::RunConfig& run) {
   return subject;
 }
 
-// Opens the data of the subject at its position, and adds what the data determine to its batch
-// shape.
+// Opens the data of the subject at its position, and updates the batch shape of the subject from
+// the data.
 data::TrainingData open_data(Subject& subject) {
   data::TrainingData data(subject.spec);
   subject.batch = train::with_row_lengths(std::move(subject.batch), data);
@@ -160,8 +162,8 @@ data::TrainingData open_data(Subject& subject) {
   return data;
 }
 
-// A run whose data changed stores its position after the change only, so earlier samples cannot be
-// named.
+// Throws Error for a sample before a change of the run's data: a run stores only its position after
+// the change, so earlier samples cannot be explained.
 void require_known(const data::TrainingData& data, const Subject& subject, int64_t sample) {
   if (sample >= data.first_sample()) return;
   throw Error(
@@ -176,11 +178,11 @@ Tree tokens_of(data::TrainingData& data, int64_t sample) {
   return list_of(ids);
 }
 
-// A step has a contiguous range of samples: those after the samples of all steps before it.
+// Prints the samples of a step: a contiguous range, which follows the samples of all earlier steps.
 void explain_step(data::TrainingData& data, const Subject& subject, int64_t step, bool json) {
   if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
   if (step < 1 || step > subject.steps)
-    throw UsageError("--step is {}, expected 1 to {}, the run's last", step, subject.steps);
+    throw UsageError("--step is {}, expected 1 to {} (the last step)", step, subject.steps);
   Tree list = Tree::list();
   const int64_t end = subject.batch.samples_before(step);
   require_known(data, subject, subject.batch.samples_before(step - 1));
@@ -192,7 +194,7 @@ void explain_step(data::TrainingData& data, const Subject& subject, int64_t step
       one.set("sample", Tree(s));
       one.set("dataset", Tree(prefix));
       one.set("tokens", tokens_of(data, s));
-      if (data.row_source() > 0) {  // what span corruption makes of the sample
+      if (data.row_source() > 0) {  // the sample after span corruption
         const Tree row = row_tree(data, s);
         for (const char* key : {"encoder", "labels"}) one.set(key, *row.find(key));
       }
@@ -230,8 +232,8 @@ Tree tree_of(const data::PieceOrigin& o) {
   return t;
 }
 
-// Returns the beginning and the end of a text on one line. Cuts are moved to boundaries of UTF-8
-// characters: bytes 10xxxxxx continue a character.
+// Returns the beginning and the end of a text on one line. Cuts are aligned to UTF-8 characters:
+// bytes 10xxxxxx continue a character.
 std::string excerpt(const std::string& text) {
   constexpr size_t kSide = 40;
   std::string s = text;
@@ -262,12 +264,12 @@ void print_piece(const data::PieceOrigin& o, bool with_text) {
 
 void explain_sample(data::TrainingData& data, const Subject& subject, int64_t sample, bool locate,
                     bool json) {
-  // A dataset has no last sample, since epochs repeat; the limit only rejects typing errors.
+  // A dataset has no last sample, since epochs repeat; the limit only detects typos.
   constexpr int64_t kMany = int64_t{1} << 32;
   const int64_t samples = subject.steps > 0 ? subject.batch.samples_before(subject.steps) : kMany;
   if (sample < 0 || sample >= samples)
     throw UsageError("--sample is {}, expected 0 to {}{}", sample, samples - 1,
-                     subject.steps > 0 ? ", the run's last" : "");
+                     subject.steps > 0 ? " (the last sample)" : "");
   require_known(data, subject, sample);
   const data::SampleOrigin origin = data.origin(sample);
   const std::string& prefix = data.prefix(origin.dataset);
@@ -295,7 +297,7 @@ void explain_sample(data::TrainingData& data, const Subject& subject, int64_t sa
   show("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
        origin.index, prefix, origin.epoch);
   for (const data::PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
-  if (tokenizer == nullptr) show("  (its text: give --tokenizer)\n");
+  if (tokenizer == nullptr) show("  (use --tokenizer to see the text)\n");
 }
 
 }  // namespace
@@ -311,10 +313,10 @@ int data_explain(Args args) {
   arguments.required(name, "RUN|PREFIX", "a run file, a run directory or a dataset");
   arguments.option(sample, "--sample", "N", "sample number from 0, counted over all steps");
   arguments.option(step, "--step", "S", "all samples of this step, from 1");
-  arguments.option(tokenizer, "--tokenizer", "T", "to show text; default: the one of the data");
-  arguments.flag(locate, "--locate", "reread the source files to name line and byte");
-  arguments.option(sequence_length, "--sequence-length", "T", "tokens per sample of a dataset");
-  arguments.option(seed, "--seed", "N", "seed of a dataset's order");
+  arguments.option(tokenizer, "--tokenizer", "T", "tokenizer for the text; default: the data's");
+  arguments.flag(locate, "--locate", "reread the source files to find line and byte");
+  arguments.option(sequence_length, "--sequence-length", "T", "for PREFIX: tokens per sample");
+  arguments.option(seed, "--seed", "N", "for PREFIX: seed of the sample order");
   arguments.json(json);
   arguments.many(overrides, "key=value", "overrides of run-file keys");
   if (!arguments.parse(args)) return 0;

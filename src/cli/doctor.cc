@@ -1,10 +1,10 @@
-// tessera doctor: what this machine has, what is slow or missing, and what to do about it.
+// tessera doctor: reports the features of this machine, what is slow or missing, and what to do.
 //
 // Each check reads one fact (CPUID, /proc, /sys, the environment, the GPU driver) and returns a
-// line with advice if the fact makes training slow or impossible. Nothing is measured on a single
-// rank; `tessera bench` does that. Under mpirun, all ranks measure the same GEMM at the
-// same time and the links between pairs of them, and rank 0 names the outliers, which is how a slow
-// node is found before a job is started on it.
+// line, with advice if the fact makes training slow or impossible. On a single rank nothing is
+// measured; `tessera bench` does that. Under mpirun, all ranks measure the same GEMM at the same
+// time and the links between pairs of ranks, and rank 0 prints the outliers. This finds a slow node
+// before a job is started on it.
 #include <gnu/libc-version.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -41,7 +41,7 @@ std::string first_line(const Path& path) {
   return line;
 }
 
-int64_t meminfo(const std::string& key) {  // in bytes; 0 if the system does not say
+int64_t meminfo(const std::string& key) {  // in bytes; 0 if unknown
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with(key + ":")) continue;
@@ -56,15 +56,14 @@ Finding instructions(const CpuFeatures& f) {
   if (f.avx512_bf16) has += ", AVX-512 bf16";
   if (f.amx_bf16) has += ", AMX bf16";
   if (!f.avx2)
-    return {"instructions", has,
-            "without AVX2 everything runs many times slower; take another CPU"};
+    return {"instructions", has, "without AVX2 everything is many times slower; use another CPU"};
   if (!f.bf16_products())
     return {"instructions", has,
-            "no bf16 products: bf16 saves memory here but no time; precision: fp32 is as fast"};
+            "no bf16 GEMMs: bf16 saves memory but no time; precision: fp32 is as fast"};
   return {"instructions", has, ""};
 }
 
-// OMP_NUM_THREADS bounds the threads of every kernel, so cores beyond it stay idle.
+// OMP_NUM_THREADS limits the threads of every kernel, so the remaining cores are idle.
 Finding threads(const CpuFeatures& f) {
   std::string text = fmt::format("{} of {} cores for this process", f.cores, f.online_cores);
   const char* omp = std::getenv("OMP_NUM_THREADS");
@@ -72,18 +71,18 @@ Finding threads(const CpuFeatures& f) {
   if (omp != nullptr && std::strtol(omp, nullptr, 10) < f.cores)
     return {"threads", text, "OMP_NUM_THREADS leaves cores idle; unset it, or set run.threads"};
   if (omp != nullptr && std::strtol(omp, nullptr, 10) > f.cores)
-    return {"threads", text, "OMP_NUM_THREADS is more than there are cores; unset it"};
+    return {"threads", text, "OMP_NUM_THREADS exceeds the number of cores; unset it"};
   return {"threads", text, ""};
 }
 
-// Counts the processes that are busy. Half of the cores is the limit, because kernels wait for the
-// slowest of their threads.
+// Counts the busy processes. The limit is half of the cores, because kernels wait for the slowest
+// of their threads.
 Finding load(const CpuFeatures& f) {
   double now = 0;
   std::istringstream(first_line("/proc/loadavg")) >> now;
   const std::string text = fmt::format("{:.1f} processes busy over the last minute", now);
   if (now > 0.5 * f.cores)
-    return {"load", text, "others use this machine too: times will be longer and uneven"};
+    return {"load", text, "other processes use this machine: steps will be slower and uneven"};
   return {"load", text, ""};
 }
 
@@ -92,10 +91,10 @@ Finding clock() {
   if (governor == "powersave")
     return {"clock", "governor powersave",
             "cores may stay slow; as root: cpupower frequency-set -g performance"};
-  return {"clock", governor.empty() ? "not ours to set" : "governor " + governor, ""};
+  return {"clock", governor.empty() ? "governor unknown" : "governor " + governor, ""};
 }
 
-// Reports the smaller of the available memory and the limit of the control group. A limit that
+// Checks the smaller of the available memory and the memory limit of this process. A limit that
 // differs from the installed memory by less than 64 MiB is not reported.
 Finding memory(const CpuFeatures& f) {
   const int64_t installed = meminfo("MemTotal"), free = meminfo("MemAvailable");
@@ -104,7 +103,7 @@ Finding memory(const CpuFeatures& f) {
   const bool limited = f.memory_bytes + (int64_t{1} << 26) < installed;
   if (limited) text += fmt::format(", limited to {:.1f} for this process", gib(f.memory_bytes));
   if (usable < int64_t{2} << 30)
-    return {"memory", text, "less than 2 GiB: only small models fit; `tessera compile RUN` says"};
+    return {"memory", text, "less than 2 GiB: only small models fit; see `tessera compile RUN`"};
   return {"memory", text, ""};
 }
 
@@ -112,22 +111,22 @@ Finding huge_pages() {
   const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   // The active mode is in brackets: "always [madvise] never".
   const size_t from = line.find('['), to = line.find(']');
-  if (from == std::string::npos || to == std::string::npos)
-    return {"huge pages", "the system does not say", ""};
+  if (from == std::string::npos || to == std::string::npos) return {"huge pages", "unknown", ""};
   const std::string mode = line.substr(from + 1, to - from - 1);
   if (mode == "never")
     return {"huge pages", mode,
-            "a few per cent slower; as root: echo madvise > "
+            "a few percent slower; as root: echo madvise > "
             "/sys/kernel/mm/transparent_hugepage/enabled"};
   return {"huge pages", mode, ""};
 }
 
 Finding disk() {
   struct statvfs s {};
-  if (statvfs(".", &s) != 0) return {"disk", "the system does not say", ""};
+  if (statvfs(".", &s) != 0) return {"disk", "unknown", ""};
   const double free = gib(s.f_bavail * s.f_frsize);
   const std::string text = fmt::format("{:.1f} GiB free here", free);
-  if (free < 2) return {"disk", text, "checkpoints need 12 bytes a parameter each; make room"};
+  if (free < 2)
+    return {"disk", text, "each checkpoint needs 12 bytes per parameter; free some space"};
   return {"disk", text, ""};
 }
 
@@ -138,11 +137,11 @@ Finding gpu() {
   if (compiled_gpu_architectures().empty()) {
     if (!std::filesystem::exists("/dev/nvidia0"))
       return {"GPU", "none; this build runs on the CPU", ""};
-    return {"GPU", "an NVIDIA device, which this build does not use", why_no_gpu()};
+    return {"GPU", "an NVIDIA device, which this build does not support", why_no_gpu()};
   }
   const std::string compiled = fmt::format("compiled for sm_{}", compiled_gpu_architectures());
   if (const std::string why = why_no_gpu(); !why.empty())
-    return {"GPU", fmt::format("none that can be used; {}", compiled),
+    return {"GPU", fmt::format("no usable device; {}", compiled),
             std::filesystem::exists("/dev/nvidia0") ? why : ""};
   try {
     const GpuFeatures f = use_gpu(0);
@@ -153,12 +152,12 @@ Finding gpu() {
                         gib(f.free_bytes), cuda_version(f.driver), compiled),
             ""};
   } catch (const Error& e) {
-    return {"GPU", fmt::format("refused; {}", compiled), e.what()};
+    return {"GPU", fmt::format("not usable; {}", compiled), e.what()};
   }
 }
 
-// Returns the file names of the shared libraries that are mapped into this process, as they contain
-// the versions: what is loaded, which may differ from what was compiled against.
+// Returns the file names of the shared libraries that are mapped into this process. The names
+// contain the versions that are loaded, which may differ from those that were compiled against.
 std::string libraries() {
   std::ifstream in("/proc/self/maps");
   std::set<std::string> names;
@@ -189,7 +188,7 @@ std::vector<Finding> examine(const CpuFeatures& f) {
       threads(f),
       load(f),
       clock(),
-      {"caches", fmt::format("L2 {} KiB a core, L3 {} MiB", f.l2_bytes >> 10, f.l3_bytes >> 20),
+      {"caches", fmt::format("L2 {} KiB per core, L3 {} MiB", f.l2_bytes >> 10, f.l3_bytes >> 20),
        ""},
       memory(f),
       huge_pages(),
@@ -228,7 +227,7 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
 int examine_ranks(bool json, const RankPlace& place) {
   const CpuFeatures features = read_cpu_features();
   const std::unique_ptr<comm::World> world = comm::mpi_world();
-  int here = 0;  // ranks of this host share its cores
+  int here = 0;  // number of ranks on this host, which share its cores
   for (int64_t i = 0; i < world->size(); ++i) here += world->host(i) == world->host(place.rank);
   const int threads = std::max(1, features.cores / here);
   const measure::RankRates rates = measure::measure_ranks(*world, features, threads);
@@ -246,7 +245,7 @@ int examine_ranks(bool json, const RankPlace& place) {
   }
   for (const std::string& line : measure::summary_of(rates)) show("  {}\n", line);
   for (const std::string& line : slow) show("! {}\n", line);
-  fmt::print("\n{}\n", slow.empty() ? "No rank is slower than its like."
+  fmt::print("\n{}\n", slow.empty() ? "No rank is an outlier."
                                     : "The slowest rank sets the step time: fix it or exclude it.");
   return 0;
 }
@@ -255,7 +254,8 @@ int examine_ranks(bool json, const RankPlace& place) {
 
 int verb_doctor(Args args) {
   bool json = false;
-  Arguments arguments("doctor", "Says what this machine has, what is slow or missing, what to do.",
+  Arguments arguments("doctor",
+                      "Report what this machine has, what is slow or missing, with advice.",
                       "tessera doctor   (or mpirun -n 8 tessera doctor, to compare ranks)");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -273,8 +273,8 @@ int verb_doctor(Args args) {
     show("{:16}→ {}\n", "", f.advice);
     ++advised;
   }
-  fmt::print("\n{}\n", advised == 0 ? "Nothing to mend."
-                                    : fmt::format("{} to look at, marked with '!'.", advised));
+  fmt::print("\n{}\n",
+             advised == 0 ? "No warnings." : fmt::format("{} warnings (marked '!').", advised));
   return 0;
 }
 

@@ -1,10 +1,11 @@
-// tessera eval CHECKPOINT: perplexity on datasets, results in tasks, or raw logits.
+// tessera eval CHECKPOINT: computes the perplexity on datasets, the results of tasks, or raw
+// logits.
 //
-// The loss on a dataset is the mean over tokens of -ln p; perplexity is its exponential. Both
-// depend on the tokenizer, so bits per byte (the total loss / ln 2 / bytes of text) is printed,
-// too: it compares models with different vocabularies. Samples have the length of the training run
-// and, for an encoder-decoder model, the span corruption of its validation, so that the loss can
-// be compared with the one in its log.
+// The loss on a dataset is the mean of -ln p over tokens; perplexity is its exponential. Both
+// depend on the tokenizer, so bits per byte (total loss / ln 2 / bytes of text) are printed too,
+// which can be compared between models with different vocabularies. Samples have the length of the
+// training run and, for an encoder-decoder model, the span corruption of its validation, so that
+// the loss can be compared with the validation loss in the log of the run.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,7 +30,8 @@ namespace {
 
 constexpr int64_t kMostTokenFileBytes = int64_t{4} << 30;
 
-// Reads a JSON file [[id, …], …] whose rows have one length. Returns all ids in a row-major array.
+// Reads a JSON file [[id, …], …] whose rows have equal lengths. Returns all ids in a row-major
+// array, and sets `sequences` to the number of rows.
 std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
@@ -49,10 +51,10 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
     // Row r has the length of the first row if and only if the r rows before it have r times its
     // length.
     if (list == nullptr || (r > 0 && (std::ssize(ids) - before) * r != before))
-      throw Error("{}:{}:{}: expected rows of token ids, all of one length.", file, row.line,
+      throw Error("{}:{}:{}: expected rows of token ids of equal length.", file, row.line,
                   row.column);
   }
-  if (ids.empty()) throw Error("{}: expected [[id, …], …], found no ids.", file);
+  if (ids.empty()) throw Error("{}: found no token ids, expected [[id, …], …].", file);
   return ids;
 }
 
@@ -77,8 +79,8 @@ void save_logits(checkpoint::CheckpointReader& reader, const std::string& logits
   const std::vector<int32_t> source =
       source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
   if (rows != sequences)
-    throw Error("{} has {} rows, {} has {}: expected as many.", source_file, rows, tokens_file,
-                sequences);
+    throw Error("{} has {} rows, {} has {}: expected equal numbers of rows.", source_file, rows,
+                tokens_file, sequences);
   const int64_t each = std::ssize(ids) / sequences;
   eval::LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
   write_logits(logits_file, m.read(ids, source), sequences, each);
@@ -122,9 +124,9 @@ Tree show_task(const std::string& name, const eval::TaskResult& r, bool quiet) {
   return t;
 }
 
-// Sets `value` to the number or the flag at config.section.key of the run, if there is one. The
-// configuration in a checkpoint is read as a tree, not as a RunConfig: another version of the
-// program may have written it, with keys that this one does not know.
+// Sets `value` to the number or flag `section.key` of the run's configuration, if it exists. The
+// configuration in a checkpoint is read as a tree, not as a RunConfig, because another version of
+// the program may have written it, with keys that do not exist in this version.
 template <class T>
 void take_value(const Tree& config, const char* section, const char* key, T& value) {
   const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
@@ -135,7 +137,7 @@ void take_value(const Tree& config, const char* section, const char* key, T& val
   if (const auto* flag = std::get_if<bool>(&found->value)) value = static_cast<T>(*flag);
 }
 
-// Corrupts the spans that the run of the checkpoint corrupts when it validates.
+// Sets the span corruption to that of the run's validation.
 void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
                         data::DatasetSpec& spec) {
   spec.spans = data::span_objective(tokenizer);
@@ -144,8 +146,8 @@ void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
   take_value(config, "data", "mean_span", spec.spans->how.mean_span);
 }
 
-// Returns the length of the samples that the run trained on, or the model's context if the header
-// does not have it (an imported model) or has a larger one.
+// Returns the sample length of the training run, or the model's context if the header does not
+// contain the length (an imported model) or contains a larger one.
 int64_t trained_length(const checkpoint::CheckpointReader& reader,
                        const model::ModelConfig& model) {
   int64_t length = 0;
@@ -154,16 +156,16 @@ int64_t trained_length(const checkpoint::CheckpointReader& reader,
 }
 
 struct SetOptions {
-  int64_t length = 0;    // of a sample; 0: as trained
-  int64_t samples = 0;   // of each set; 0: all
-  bool foreign = false;  // read sets of another tokenizer
+  int64_t length = 0;    // tokens per sample; 0: as in training
+  int64_t samples = 0;   // samples per dataset; 0: all
+  bool foreign = false;  // accept datasets of another tokenizer
 };
 
 // Throws Error for a text file, which is not the PREFIX of a dataset.
 void require_dataset(const std::string& set) {
   if (std::filesystem::exists(set + ".idx") || !std::filesystem::is_regular_file(set)) return;
   throw Error(
-      "{}: is a file; expected the PREFIX of a dataset that `tessera data build` made. JSON lines "
+      "{}: is a file; expected the PREFIX of a dataset that `tessera data build` made. JSON Lines "
       "of instructions cannot be evaluated here: a run reports their loss if data.validation "
       "names them, and --task FILE evaluates prompts with answers (docs/evaluation.md).",
       set);
@@ -171,21 +173,21 @@ void require_dataset(const std::string& set) {
 
 void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks) {
   for (const std::string& set : sets) require_dataset(set);
-  for (const std::string& file : tasks) require_file("--task", file, kTaskHint);
+  for (const std::string& file : tasks) require_task("--task", file);
 }
 
-// Throws Error for a dataset whose ids mean other texts in the tokenizer of the checkpoint.
+// Throws Error for a dataset that was built with another tokenizer than the checkpoint's.
 void require_own_set(const std::string& set, const data::Tokenizer& tokenizer, bool foreign) {
   const std::string found = foreign ? ""
                                     : data::foreign_tokenizer(data::IndexedDataset(set), tokenizer,
                                                               "the checkpoint's tokenizer");
   if (!found.empty())
     throw Error(
-        "{}. Build the data set with the checkpoint's tokenizer, or give --allow-foreign-tokenizer",
+        "{}. Build the dataset with the checkpoint's tokenizer, or use --allow-foreign-tokenizer",
         found);
 }
 
-// Prints the loss on each set as lines, or adds it to `results`.
+// Adds the loss on each dataset to `results`, and prints it as a line unless `json`.
 void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
                 checkpoint::CheckpointReader& reader, const eval::ModelOptions& options, bool json,
                 Tree& results) {
@@ -193,8 +195,8 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
   const auto& [length, samples, foreign_sets] = o;
   const model::ModelConfig model = eval::model_of(reader);
   if (length > model.context)
-    throw Error("--sequence-length is {}, but the model's context is {}. Expected at most that.",
-                length, model.context);
+    throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
+                model.context);
   const auto tokenizer = tokenizer_of(reader);
   if (model.encoder_layers > 0) data::require_padding(*tokenizer, "the checkpoint's tokenizer");
   for (const std::string& set : sets) {
@@ -206,15 +208,16 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
     if (model.encoder_layers > 0)
       corrupt_as_trained(reader.header().config, *tokenizer, spec);
     else
-      take_value(reader.header().config, "data", "documents_apart", spec.documents_apart);
+      take_value(reader.header().config, "data", "intra_document_masking",
+                 spec.intra_document_masking);
     const data::ValidationData data(spec);
     eval::Score s = eval::score(reader, data, samples, options);
     if (!std::isfinite(s.loss()))
       throw NumericError(
-          "{}: the loss on {} is not finite, though every weight is. Evaluate with --precision "
+          "{}: the loss on {} is not finite, although every weight is. Evaluate with --precision "
           "fp32, or use another checkpoint.",
           reader.folder().string(), set);
-    // Only `samples` of the set may have been scored: its bytes in proportion to the tokens.
+    // If only some samples were scored, the bytes of the dataset are scaled by the share of tokens.
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));
@@ -249,14 +252,14 @@ void at_least_0(const char* option, int64_t n) {
 
 compile::Precision precision_named(const std::string& name) {
   if (name != "fp32" && name != "bf16")
-    throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", name);
+    throw UsageError("eval: --precision is '{}', expected fp32 or bf16.", name);
   return name == "bf16" ? compile::Precision::kBf16 : compile::Precision::kFp32;
 }
 
 void require_logits_files(const std::string& logits, const std::string& tokens,
                           const std::string& source, bool force) {
   if (logits.empty() != tokens.empty() || (logits.empty() && !source.empty()))
-    throw UsageError("eval: --logits FILE and --tokens FILE are expected together.");
+    throw UsageError("eval: --logits FILE and --tokens FILE must be given together.");
   if (!logits.empty()) data::refuse_existing(logits, force);
 }
 
@@ -270,27 +273,27 @@ int verb_eval(Args args) {
   eval::TaskChoice tasks;
   int64_t threads = 0;
   bool json = false, force = false;
-  Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
+  Arguments a("eval", "Compute the perplexity of a checkpoint on datasets, and evaluate tasks.",
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.many(sets, "PREFIX", "datasets of `tessera data build`");
   a.option(of_sets.length, "--sequence-length", "T",
-           "tokens per sample; 0: as the run trained, the context of an imported model");
-  a.option(of_sets.samples, "--samples", "N", "of each set; 0: all");
-  a.option(tasks.files, "--task", "FILE", "a task (docs/evaluation.md); may be given repeatedly");
-  a.option(tasks.folder, "--data", "FOLDER", "where the tasks' examples are; else beside the task");
-  a.option(tasks.shots, "--shots", "N", "solved examples before each, instead of the task's own");
-  a.option(tasks.examples, "--limit", "N", "only the first examples of each task; 0: all");
-  a.option(examples_file, "--examples", "FILE", "write what was found of each example");
-  a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
+           "tokens per sample; 0: as in training, or the context of an imported model");
+  a.option(of_sets.samples, "--samples", "N", "samples per dataset; 0: all");
+  a.option(tasks.files, "--task", "FILE", "task file (docs/evaluation.md); repeatable");
+  a.option(tasks.folder, "--data", "FOLDER", "folder of the tasks' examples, if not the task's");
+  a.option(tasks.shots, "--shots", "N", "few-shot examples, instead of the task's number");
+  a.option(tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
+  a.option(examples_file, "--examples", "FILE", "JSON Lines file for the result of each example");
+  a.option(logits_file, "--logits", "FILE", "safetensors file for logits [B, T, V] of --tokens");
   add_force(a, force);
-  a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
-  a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
+  a.option(tokens_file, "--tokens", "FILE", "token ids for --logits, as JSON [[id, …], …]");
+  a.option(source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
   a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
-         "read datasets that were built with another tokenizer");
-  a.option(threads, "--threads", "N", "0: all cores");
-  a.option(precision, "--precision", "P", "fp32 or bf16");
-  a.option(device, "--device", "D", "auto, cpu or cuda");
+         "accept datasets that were built with another tokenizer");
+  a.option(threads, "--threads", "N", "threads; 0: all cores");
+  a.option(precision, "--precision", "P", "compute precision: fp32 or bf16");
+  a.option(device, "--device", "D", "device: auto, cpu or cuda");
   a.json(json);
   if (!a.parse(args)) return 0;
   if (sets.empty() && logits_file.empty() && tasks.files.empty())
@@ -303,9 +306,9 @@ int verb_eval(Args args) {
   if (a.given("--shots")) at_least_0("--shots", tasks.shots);
   require_logits_files(logits_file, tokens_file, source_file, force);
   if (tasks.files.empty() && !examples_file.empty())
-    throw UsageError("eval: --examples is for --task.");
+    throw UsageError("eval: --examples requires --task.");
   require_inputs(sets, tasks.files);
-  // Tasks are divided among the ranks. What needs one rank alone is not started as several.
+  // Only tasks are divided among the ranks; everything else uses one rank.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),

@@ -1,4 +1,4 @@
-// tessera generate CHECKPOINT: continues a prompt and prints each token as it is chosen.
+// tessera generate CHECKPOINT: continues a prompt and prints each token as it is sampled.
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -13,16 +13,16 @@
 namespace tessera::cli {
 namespace {
 
-// Writes only whole UTF-8 characters: with byte-level tokens, a token may end within a character.
-// The incomplete tail of what was added stays until the next tokens complete it.
+// Writes only complete UTF-8 characters: a byte-level token may end within a character. The
+// incomplete end of the text is kept until the next tokens complete it.
 class TokenStream {
  public:
   void add(std::string_view bytes) {
     pending_ += bytes;
     size_t end = pending_.size();
     size_t start = end;
-    // Skips back over continuation bytes (10xxxxxx) to the lead byte, whose high bits state how
-    // many bytes its character has. Bytes that are not UTF-8 are not held back.
+    // Skips back over continuation bytes (10xxxxxx) to the lead byte, whose high bits contain the
+    // length of the character. Bytes that are not UTF-8 are not held back.
     while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
     if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
       const unsigned char lead = pending_[start - 1];
@@ -62,17 +62,19 @@ int verb_generate(Args args) {
   int64_t seed = 0, threads = 0;
   bool json = false, ignore_end = false;
   eval::GenerateOptions options;
-  Arguments a("generate", "Continues a text, or answers it, with the model of a checkpoint.",
+  Arguments a("generate", "Continue or answer a text with the model of a checkpoint.",
               "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.option(prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input", true);
-  a.option(options.max_tokens, "--max-tokens", "N", "new tokens at most");
-  a.option(options.sampling.temperature, "--temperature", "X", "0: always the most probable");
-  a.option(options.sampling.top_k, "--top-k", "K", "only the K most probable; 0: all");
-  a.option(options.sampling.top_p, "--top-p", "P", "only the most probable that sum to P");
-  a.option(seed, "--seed", "N", "of the random choices");
-  a.option(threads, "--threads", "N", "0: all cores");
-  a.option(device, "--device", "D", "auto, cpu or cuda");
+  a.option(options.max_tokens, "--max-tokens", "N", "maximum number of new tokens");
+  a.option(options.sampling.temperature, "--temperature", "X",
+           "sampling temperature; 0: the most probable token");
+  a.option(options.sampling.top_k, "--top-k", "K", "sample from the K most probable; 0: all");
+  a.option(options.sampling.top_p, "--top-p", "P",
+           "sample from the most probable tokens whose probabilities sum to P");
+  a.option(seed, "--seed", "N", "random seed");
+  a.option(threads, "--threads", "N", "threads; 0: all cores");
+  a.option(device, "--device", "D", "device: auto, cpu or cuda");
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(json);
   if (!a.parse(args)) return 0;
@@ -83,21 +85,19 @@ int verb_generate(Args args) {
   const eval::TextRules rules = eval::text_rules(reader, *tokenizer);
   options.vocabulary = rules.vocabulary;
   if (!ignore_end) options.stops = rules.stops;
-  // An encoder reads the prompt, and the decoder begins with padding.
+  // With an encoder, the prompt is the encoder's input, and the decoder begins with padding.
   std::vector<int32_t> ids = eval::encode_text(rules, *tokenizer, prompt), source;
   if (rules.encodes) {
-    if (ids.empty())
-      throw UsageError("--prompt is empty: this model's encoder wants a text to read");
+    if (ids.empty()) throw UsageError("--prompt is empty; an encoder–decoder model needs one");
     source = std::exchange(ids, {0});
   } else if (ids.empty() && rules.alone) {
-    ids.push_back(*rules.alone);  // nothing to continue: a text from its beginning
+    ids.push_back(*rules.alone);  // the prompt is empty: generate a text from its beginning
   }
   const eval::ModelOptions where = {.threads = threads_or_all(threads),
                                     .gpu = gpu_named(device, *comm::self_world())};
   eval::Decoder decoder(reader, where, source);
   TokenStream stream;
-  bool begun =
-      json || rules.encodes;  // else the prompt comes first, once the request is a good one
+  bool begun = json || rules.encodes;  // otherwise the prompt is printed before the first token
   const auto begin = [&] {
     if (!std::exchange(begun, true)) stream.add(prompt);
   };

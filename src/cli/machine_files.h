@@ -1,30 +1,31 @@
 // Resolves --cluster and --software: a file, or a name in configs/clusters or configs/software,
-// whose files the program contains.
+// whose files are built into the program.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
+#include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
+#include "runtime/prepared_kernels.h"
 
 namespace tessera::cli {
 
-// Throws Error with the known names if `name` is neither a file nor one of them, and as
-// load_hardware does.
+// Open a cluster or software description. Both throw Error with the known names if `name` is
+// neither a file nor one of them, and Error for an invalid file.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
 
-// ---- The files of configs/ that the program contains, so that their names work in every
-// directory.
-
-struct ShippedConfig {
-  std::string_view folder, name,
-      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
+struct MachineTarget {
+  std::unique_ptr<runtime::PreparedKernels> kernels;  // `target` refers to them; null for a GPU
+  Target target;                                      // requirements of the machine's libraries
 };
 
-// Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).
-std::span<const ShippedConfig> shipped_configs();
+// Sets what the configuration leaves to the machine (the precision, the sizes). Call it before the
+// run is compiled for a simulation.
+MachineTarget resolve_for(const plan::Hardware& hardware, config::RunConfig& config);
 
 }  // namespace tessera::cli

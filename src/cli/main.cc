@@ -38,11 +38,11 @@ void tell(std::string_view text) {
   tessera::print_to(stderr, fmt::format("tessera: {}\n", tessera::printable(text)));
 }
 
-// OpenMP keeps data of each thread of a team on the stack of the thread that starts it, which
-// overflows with a million threads.
+// Limits the number of OpenMP threads. OpenMP stores data per thread of a team on the stack of the
+// thread that starts the team, which overflows with a million threads.
 void bound_threads() {
   if (omp_get_max_threads() <= tessera::config::kMostThreads) return;
-  tell(fmt::format("warning: OMP_NUM_THREADS is more than {} and is ignored.",
+  tell(fmt::format("warning: OMP_NUM_THREADS exceeds {} and is ignored.",
                    tessera::config::kMostThreads));
   omp_set_num_threads(tessera::read_cpu_features().cores);
 }
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   } catch (const tessera::Error& e) {
     tell(e.what());
   } catch (const std::bad_alloc&) {
-    tell("out of memory. `tessera doctor` prints how much memory this process may use.");
+    tell("out of memory. `tessera doctor` prints the memory limit of this process.");
   } catch (const std::filesystem::filesystem_error& e) {
     tell(fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {

@@ -1,34 +1,33 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
 //
 // Compiles the run for every pipeline stage as training would, and simulates one step of the
-// compiled programs on the machine's figures (plan/simulate.h): nothing is executed, so the machine
-// need not exist. If the layout does not fit, or to propose a faster one, the neighbors of the
-// layout (plan/neighbours.h) are simulated as well; --search looks at all layouts (plan/search.h).
+// compiled programs with the figures of the machine (plan/simulate.h): nothing is executed, so the
+// machine need not exist. Neighboring layouts (plan/neighbours.h) are simulated as well, to propose
+// a faster one, or one that fits; --search considers all layouts (plan/search.h).
 #include <limits>
 
 #include "base/count.h"
 #include "cli/arguments.h"
-#include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "compile/compile.h"
+#include "config/run_request.h"
 #include "data/source_list.h"
 #include "model/presets.h"
 #include "plan/explain.h"
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
-#include "train/run_programs.h"
 
 namespace tessera::cli {
 namespace {
 
 constexpr size_t kProposals = 3;
 constexpr int64_t kMostDevices = int64_t{1} << 20;  // more than any machine has
-constexpr double kWorthwhile = 0.995;  // largest share of the present step time for a proposal
+constexpr double kWorthwhile = 0.995;  // maximum step time of a proposal, relative to the run's
 
 struct Plan {
   compile::CompileRequest request;
@@ -52,10 +51,10 @@ plan::Subject subject_of(const config::RunConfig& c) {
 std::string memory_text(const plan::Prediction& p) {
   const int64_t host = p.host_bytes();
   return bytes_text(p.fullest().peak_bytes) +
-         (host == 0 ? "" : fmt::format(" and {} of the host's", bytes_text(host)));
+         (host == 0 ? "" : fmt::format(" and {} on the host", bytes_text(host)));
 }
 
-// Prints the neighboring layouts that take less time.
+// Prints the neighboring layouts that are faster.
 void propose(const Plan& plan, const plan::Prediction& now) {
   const std::vector<plan::Tried> tried = plan::try_neighbours(
       plan.request, plan.hardware, plan.software, plan.target, kWorthwhile * now.step_s, plan.ramp);
@@ -65,11 +64,11 @@ void propose(const Plan& plan, const plan::Prediction& now) {
     text += fmt::format("{}{} (−{}, {})", text.empty() ? "" : ", ", tried[i].keys, step_text(gain),
                         memory_text(tried[i].prediction));
   }
-  show("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
+  show("try: {}\n", text.empty() ? "no neighboring layout is faster" : text);
 }
 
-// Throws Error for a run that does not fit, with the layouts that do: neighbors first; if none
-// fits, the least number of devices.
+// Throws Error for a run that does not fit. The message lists neighboring layouts that fit, or, if
+// none does, the minimum number of devices.
 [[noreturn]] void refuse(const Plan& plan, const plan::Prediction& p) {
   const compile::MemoryPlan& m = p.fullest().memory;
   const plan::DeviceFigures& d = plan.hardware.device;
@@ -78,20 +77,20 @@ void propose(const Plan& plan, const plan::Prediction& now) {
       "weights {} · gradients {} · outside the arena {}",
       bytes_text(p.fullest().peak_bytes), p.fullest_stage,
       bytes_text(static_cast<int64_t>(plan::usable_bytes(d))),
-      d.headroom > 0 ? fmt::format(", without {} kept free", percent_text(d.headroom)) : "",
+      d.headroom > 0 ? fmt::format(", excluding {} headroom", percent_text(d.headroom)) : "",
       bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
       bytes_text(m.gradients), bytes_text(plan::outside_bytes(d, m.communicators)));
   if (p.host_bytes() > 0)
-    text += fmt::format(" · of the host {}, of which the device's share is {}",
-                        bytes_text(p.host_bytes()),
-                        bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
+    text +=
+        fmt::format(" · host memory {}, with {} available per device", bytes_text(p.host_bytes()),
+                    bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
   const std::vector<plan::Tried> tried =
       plan::try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
                            std::numeric_limits<double>::infinity(), plan.ramp);
   bool offloads = false;
   for (size_t i = 0; i < tried.size(); ++i) {
-    // Shows the fastest ones, and one that offloads and thus computes nothing twice, however slow
-    // the link to the host is.
+    // Shows the fastest layouts, and one that offloads, which needs no recomputation, even if the
+    // link to the host is slow.
     const bool offload = tried[i].keys.find("layout.offload") != std::string::npos;
     if (i >= kProposals && (offloads || !offload)) continue;
     offloads = offloads || offload;
@@ -103,10 +102,11 @@ void propose(const Plan& plan, const plan::Prediction& now) {
   if (!tried.empty()) throw Error("{}", text);
   const auto least = plan::least_devices(plan.request, plan.hardware, plan.software, plan.target);
   if (!least)
-    throw Error("{}\n  It fits on no number of devices: one layer is too large for a node.", text);
+    throw Error("{}\n  It does not fit on any number of devices: a layer is too large for a node.",
+                text);
   throw Error(
-      "{}\n  No layout near this one fits. The least that does: {} devices, layout.tensor={} "
-      "layout.pipeline={} layout.recompute=full batch.micro=1, {} each.",
+      "{}\n  No neighboring layout fits. The smallest that fits: {} devices, layout.tensor={} "
+      "layout.pipeline={} layout.recompute=full batch.micro=1, {} per device.",
       text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
@@ -115,13 +115,13 @@ void check_flags(bool searches, int64_t devices, bool offload, const std::string
   if (!svg.empty()) data::refuse_existing(svg, force);
   if (devices > 0 && !searches)
     throw UsageError(
-        "plan --devices {}: only --search chooses a layout for a number of devices; "
-        "without, the layout of the run says how many.",
+        "plan --devices {}: requires --search. Without it, the layout of the run determines the "
+        "number of devices.",
         devices);
   if (offload && !searches)
-    throw UsageError("plan --offload: only --search chooses. Set layout.offload=activations.");
+    throw UsageError("plan --offload: requires --search. Or set layout.offload=activations.");
   if (searches && !svg.empty())
-    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+    throw UsageError("plan --svg shows one layout. Search first, then use --svg with a layout.");
 }
 
 }  // namespace
@@ -131,38 +131,32 @@ int verb_plan(Args args) {
   std::vector<std::string> overrides, figures;
   bool json = false, search_all = false, offload = false, force = false;
   int64_t devices = 0;
-  Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
+  Arguments a("plan", "Predict the time, memory and cost of a run on another machine.",
               "tessera plan run.yaml --cluster a100-80gb");
   a.required(run, "RUN", "the run file");
-  a.many(overrides, "key=value", "replaces what the run file says");
-  a.option(cluster, "--cluster", "FILE", "the machine: a file, or one of configs/clusters", true);
-  a.option(software, "--software", "FILE", "what runs on it, if not Tessera: configs/software");
-  a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
-  a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
-  a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
-  a.flag(offload, "--offload", "for --search: look at each layout with layout.offload, too");
-  a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
+  a.many(overrides, "key=value", "overrides of run-file keys");
+  a.option(cluster, "--cluster", "FILE", "the machine: a file or name in configs/clusters", true);
+  a.option(software, "--software", "FILE", "software other than Tessera, from configs/software");
+  a.option(figures, "--set", "KEY=VALUE", "override of a figure of the machine");
+  a.option(svg, "--svg", "FILE", "SVG file with a timeline of computation and memory");
+  a.flag(search_all, "--search", "find the fastest of all layouts for a number of devices");
+  a.flag(offload, "--offload", "for --search: also consider layouts with layout.offload");
+  a.option(devices, "--devices", "N", "devices for --search; 0: those of the run's layout");
   add_force(a, force);
   a.json(json);
   if (!a.parse(args)) return 0;
   if (devices < 0 || devices > kMostDevices)
-    throw UsageError("plan --devices {}: expected 1 to {}, or 0 for those of the run's layout.",
-                     devices, format_count(kMostDevices));
+    throw UsageError("plan --devices {}: expected 1 to {}, or 0 for the run's layout.", devices,
+                     format_count(kMostDevices));
   config::RunConfig config = open_run(run, overrides, false, config::DataUse::kIgnored);
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
-  const CpuFeatures cpu = read_cpu_features();
-  const bool at_hand = plan.hardware.device.kind == plan::DeviceKind::kCpu;
-  if (config.precision == compile::Precision::kAuto)
-    config.precision =
-        at_hand ? train::resolve_precision(config.precision, cpu) : compile::Precision::kBf16;
-  train::resolve_sizes(config);
-  runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  plan.target = at_hand ? kernels.target() : plan::cluster_target();
+  const MachineTarget machine = resolve_for(plan.hardware, config);
+  plan.target = machine.target;
   plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
-  plan.ramp = config.batch.ramp;
+  plan.ramp = config.batch.warmup_sizes;
   const bool searches = search_all || config.layout_search.search;
   check_flags(searches, devices, offload, svg, force);
   if (searches) {

@@ -1,5 +1,5 @@
-// Prints what a search over layouts finds, and applies its best to a run (`layout.search: true`).
-// The search itself, which is exhaustive with proved bounds, is in plan/search.h.
+// Prints the results of a layout search, and applies the best layout to a run (`layout.search:
+// true`). The search itself, which is exhaustive with proven bounds, is in plan/search.h.
 #include "cli/plan_search.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace tessera::cli {
 namespace {
 
-// Processor time of this process, in seconds. It measures what the search costs, whatever else the
-// machine does.
+// Returns the CPU time of this process, in seconds. It measures the cost of the search
+// independently of the load of the machine.
 double processor_s() { return ratio(std::clock(), CLOCKS_PER_SEC); }
 
 [[noreturn]] void nothing_fits(const plan::SearchResult& r, int64_t devices,
@@ -34,11 +34,11 @@ double processor_s() { return ratio(std::clock(), CLOCKS_PER_SEC); }
                                  gib(plan::usable_bytes(hardware.device)));
   if (r.smallest_bytes > 0)
     text +=
-        fmt::format(" The smallest needs at least {} on a device.", bytes_text(r.smallest_bytes));
-  if (!least) throw Error("{} Take more devices, or a smaller model.", text);
+        fmt::format(" The smallest needs at least {} per device.", bytes_text(r.smallest_bytes));
+  if (!least) throw Error("{} Use more devices, or a smaller model.", text);
   throw Error(
-      "{} The least that does: {} devices, layout.tensor={} layout.pipeline={} "
-      "layout.recompute=full batch.micro=1, {} each.",
+      "{} The smallest that fits: {} devices, layout.tensor={} layout.pipeline={} "
+      "layout.recompute=full batch.micro=1, {} per device.",
       text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
@@ -59,7 +59,7 @@ void print_json(const plan::SearchResult& r, const plan::Hardware& hardware, dou
   fmt::print("{}\n", to_json(t));
 }
 
-// Prints the best layouts. Neighbors in the list with the same figures, as printed, become one row.
+// Prints the best layouts. Consecutive layouts with the same printed figures become one row.
 void print_rows(const std::vector<plan::Found>& best) {
   const auto figures = [](const plan::Prediction& p) {
     return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
@@ -73,27 +73,27 @@ void print_rows(const std::vector<plan::Found>& best) {
     while (end < best.size() && figures(best[end].prediction) == row) ++end;
     const int64_t host = p.host_bytes();
     show("{}  {}{}{}\n", row, plan::text_of(best[i].candidate),
-         host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
+         host == 0 ? "" : fmt::format(" ({} on the host)", bytes_text(host)),
          end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
     i = end;
   }
 }
 
-// Explains why the fastest layout beats the next slower one.
+// Prints why the next slower layout is slower than the fastest one.
 void print_next(const std::vector<plan::Found>& best) {
   const plan::Prediction& first = best[0].prediction;
   const auto slower = std::find_if(best.begin(), best.end(), [&](const plan::Found& f) {
     return step_text(f.prediction.step_s) != step_text(first.step_s);
   });
   if (slower == best.end()) return;
-  show("{} takes {} more:\n", plan::text_of(slower->candidate),
+  show("{} takes {} longer:\n", plan::text_of(slower->candidate),
        step_text(slower->prediction.step_s - first.step_s));
   for (const std::string& line : plan::differences(slower->prediction, first)) show("  {}\n", line);
 }
 
 void print_page(const plan::SearchResult& r, double seconds) {
   fmt::print(
-      "{} layouts: {} do not fit by their bound, {} are slower by theirs, {} simulated in full "
+      "{} layouts: {} cannot fit and {} are slower, according to bounds; {} simulated in full "
       "({} of them fit) in {:.1f} s\n",
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
       r.fit, seconds);
@@ -108,9 +108,10 @@ std::string keys_of(const plan::Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
   const compile::Layout& l = c.layout;
   const std::string keys = fmt::format(
-      "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
-      "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
-      l.tensor, l.pipeline, l.data, c.micro, l.interleave,
+      "layout.tensor={} layout.pipeline={} layout.data={} layout.expert={} batch.micro={} "
+      "layout.interleave={} layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} "
+      "layout.recompute={}",
+      l.tensor, l.pipeline, l.data, l.expert, c.micro, l.interleave,
       kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
       l.recompute);
   return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);
@@ -123,7 +124,7 @@ plan::SearchRequest search_request(const config::RunConfig& config, const plan::
       plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
   asked.devices = devices;
   asked.global = config.batch.global;
-  asked.ramp = config.batch.ramp;
+  asked.ramp = config.batch.warmup_sizes;
   return asked;
 }
 
@@ -139,8 +140,8 @@ config::RunConfig with_found_layout(const std::string& run, std::vector<std::str
   const plan::SearchResult found =
       plan::search(search_request(resolved, {}, ranks), kernels.target(), hardware, {});
   if (found.best.empty()) nothing_fits(found, ranks, hardware);
-  // The keys go to the run as given, not to `resolved`: what depends on the layout is resolved
-  // again. Explicit stages would belong to another layout.
+  // The keys are applied to the original run, not to `resolved`, because values that depend on the
+  // layout must be resolved again. Explicit stages would belong to another layout.
   std::istringstream keys(keys_of(found.best[0].candidate));
   for (std::string key; keys >> key;) overrides.push_back(key);
   overrides.push_back("layout.stages=[]");

@@ -1,4 +1,4 @@
-// `tessera plan --search`: the fastest layouts of a run on a machine.
+// `tessera plan --search`: finds the fastest layouts of a run on a machine.
 #pragma once
 
 #include "config/run_config.h"
@@ -7,20 +7,20 @@
 
 namespace tessera::cli {
 
-// The keys of a run file that give this layout.
+// Returns the run-file keys of this layout, as key=value separated by spaces.
 std::string keys_of(const plan::Candidate& c);
 
-// What a search asks of a run whose precision and sizes are resolved.
+// Returns the search request for a run whose precision and sizes are resolved.
 plan::SearchRequest search_request(const config::RunConfig& config, const plan::Software& software,
                                    int64_t devices);
 
-// The run in the fastest layout for so many ranks on the machine of `layout.cluster`, if it asks
-// for one (`layout.search: true`); else as it is. `overrides`: those it was opened with. Every rank
-// finds the same. Throws Error where nothing fits.
+// Returns the run with the fastest layout for `ranks` ranks on the machine `layout.cluster` if
+// `layout.search` is true, otherwise the unchanged run. `overrides` are those that the run was
+// opened with. All ranks find the same layout. Throws Error if none fits.
 config::RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
                                     config::RunConfig config, int64_t ranks, bool small);
 
-// Searches and prints: a page for people, or one JSON object. Throws Error where nothing fits.
+// Searches, and prints a page for people or one JSON object. Throws Error if no layout fits.
 void search_layouts(const plan::SearchRequest& request, const Target& target,
                     const plan::Hardware& hardware, const plan::Software& software, bool json);
 

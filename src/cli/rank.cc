@@ -1,6 +1,6 @@
-// The place of this process in its run, from the environment that its starter set: the rank and the
-// number of ranks are needed before MPI is initialized, for the heartbeat and for messages that
-// only rank 0 prints.
+// The rank of this process and the number of ranks, from the environment that the launcher set.
+// They are needed before MPI is initialized, for the heartbeat and for messages that only rank 0
+// prints.
 #include "cli/rank.h"
 
 #include <unistd.h>
@@ -20,7 +20,7 @@
 namespace tessera::cli {
 namespace {
 
-// Open MPI's names come first: under srun both may be set, and then they agree.
+// The names of Open MPI come first. Under srun both may be set, with the same values.
 constexpr std::array kRank = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
 constexpr std::array kRanks = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
@@ -48,7 +48,7 @@ double wall_s() {
 }  // namespace
 
 RankPlace read_rank_place() {
-  // The environment of a job script has a SLURM_PROCID, too. Without a number of tasks of a step
+  // A job script has SLURM_PROCID in its environment too. Without the number of tasks of a step
   // this process is not a rank, and the variable is ignored.
   const int ranks = first_number(kRanks, 1);
   return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
@@ -72,7 +72,7 @@ std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const
     if (!why.empty())
       print_to(stderr,
                fmt::format("tessera: rank {} on {} ends: {}.\n", place.rank, place.host, why));
-    _exit(1);  // the training thread may wait in a collective for ever
+    _exit(1);  // the training thread may wait in a collective forever
   };
   return std::make_unique<launch::Heartbeat>(std::move(o));
 }
@@ -86,7 +86,7 @@ std::optional<GpuFeatures> gpu_named(const std::string& word, const comm::World&
   else if (word == "cuda")
     config.run.device = config::Device::kCuda;
   else
-    throw UsageError("--device is auto, cpu or cuda, not '{}'.", word);
+    throw UsageError("--device is '{}', expected auto, cpu or cuda.", word);
   return train::resolve_device(config, world).gpu;
 }
 

@@ -1,5 +1,5 @@
-// Which rank of a run this process is, and to whom it reports: what mpirun, srun and `tessera
-// launch` leave in the environment.
+// The rank of this process and the monitor that it reports to, from the environment variables that
+// mpirun, srun and `tessera launch` set.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,14 @@ struct RankPlace {
 
 RankPlace read_rank_place();
 
-// Reports to `tessera launch` where that started this process, and to nobody elsewhere.
+// Starts the heartbeat to `tessera launch` if it started this process; otherwise the result does
+// nothing.
 std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
 
-// ---- The option --device of verbs that have no run file.
+// ---- The option --device of commands that have no run file.
 
-// Returns the device for auto, cpu or cuda; the ranks of a host use different devices. Nothing: the
-// CPU. Throws UsageError for any other text, Error if cuda is requested and not available.
+// Returns the GPU for auto, cpu or cuda, or nothing for the CPU. The ranks of a host use different
+// GPUs. Throws UsageError for any other text, Error if cuda is requested and not available.
 std::optional<GpuFeatures> gpu_named(const std::string& word, const comm::World& world);
 
 }  // namespace tessera::cli

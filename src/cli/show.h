@@ -1,5 +1,5 @@
-// Prints lines for people on standard output. Names and messages that come from files may be part
-// of them: what a terminal would act on is escaped.
+// Prints lines for people on standard output. Lines may contain names and messages from files, so
+// characters that a terminal would interpret are escaped.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace tessera::cli {
 
-// "1 rank", "1,240 ranks"
+// Returns a count with its noun: "1 rank", "1,240 ranks".
 inline std::string counted(int64_t n, std::string_view thing) {
   return fmt::format("{} {}{}", format_count(n), thing, n == 1 ? "" : "s");
 }

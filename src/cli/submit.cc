@@ -1,8 +1,8 @@
 // tessera submit RUN --nodes N [--tasks-per-node N] [--time T] [--print] [key=value …]
 //
-// Writes one sbatch script, which runs `tessera launch` with srun inside the allocation, and
-// submits it. The run file is opened first, so that a mistake is reported now and not after hours
-// in the queue. The script is kept in the run directory, for people to read, edit and resubmit.
+// Writes an sbatch script, which runs `tessera launch` with srun inside the allocation, and submits
+// it. The run file is checked first, so that mistakes are reported now and not after hours in the
+// queue. The script is kept in the run directory, so that users can read, edit and resubmit it.
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -23,7 +23,8 @@ void require_range(const char* option, int64_t value, int64_t least) {
     throw UsageError("submit: {} is {}, expected {} to {}", option, value, least, kMost);
 }
 
-// Returns what sbatch printed. Throws Error with its message if it rejects the script.
+// Submits the script and returns the output of sbatch. Throws Error with its message if it rejects
+// the script.
 std::string submit(const std::string& script) {
   launch::CommandOutput sbatch = launch::run_command({"sbatch", script});
   if (sbatch.code != 0)
@@ -48,15 +49,15 @@ void submit_job(const Path& folder, const std::string& script, bool json) {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  show("{}\nscript    {}\noutput    {}/slurm-JOB.txt, of each rank: {}/ranks/\n", said,
-       file.string(), folder.string(), folder.string());
+  show("{}\nscript    {}\noutput    {}/slurm-JOB.txt, per rank: {}/ranks/\n", said, file.string(),
+       folder.string(), folder.string());
 }
 
 struct SubmitArguments {
   std::string run, mpi = "pmix", srun;
   std::vector<std::string> overrides;
-  launch::BatchJob job;  // without what the run file gives
-  int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, leave_s = 180, requeues = 3, restarts = 3;
+  launch::BatchJob job;  // except the members that job_of() sets
+  int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, grace_s = 180, requeues = 3, restarts = 3;
   bool print = false, json = false;
 };
 
@@ -76,10 +77,10 @@ bool read_arguments(Args args, SubmitArguments& s) {
   a.option(s.job.setup, "--setup", "COMMAND",
            "shell command to run first, such as 'module load openmpi' (repeatable)");
   a.option(s.srun, "--srun", "ARGUMENTS", "further srun arguments, such as --container-image=I");
-  a.option(s.leave_s, "--leave", "SECONDS", "how long before the time limit to save and exit");
-  a.option(s.requeues, "--requeue", "N", "how often the job is requeued after a failure");
-  a.option(s.restarts, "--restart", "N", "how often the run restarts in one job after a failure");
-  a.option(s.mpi, "--mpi", "pmix|pmi2", "how ranks find each other");
+  a.option(s.grace_s, "--grace", "SECONDS", "time before the limit at which to save and exit");
+  a.option(s.requeues, "--requeue", "N", "maximum number of requeues after a failure");
+  a.option(s.restarts, "--restart", "N", "maximum number of restarts per job after a failure");
+  a.option(s.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
   a.flag(s.print, "--print", "print the script and do not submit it");
   a.json(s.json);
   if (!a.parse(args)) return false;
@@ -87,15 +88,15 @@ bool read_arguments(Args args, SubmitArguments& s) {
   require_range("--tasks-per-node", s.tasks, 1);
   require_range("--cpus-per-task", s.cpus, 0);
   require_range("--gpus-per-node", s.gpus, 0);
-  require_range("--leave", s.leave_s, 0);
+  require_range("--grace", s.grace_s, 0);
   require_range("--requeue", s.requeues, 0);
   require_range("--restart", s.restarts, 0);
   return true;
 }
 
-// Throws Error if the job starts another number of ranks than the layout has.
+// Throws Error if the number of ranks that the job starts differs from that of the layout.
 void require_ranks(const SubmitArguments& s, const config::RunConfig& config) {
-  if (config.layout_search.search) return;  // the ranks find a layout for their number
+  if (config.layout_search.search) return;  // the layout is found when the ranks start
   const compile::Layout& l = config.layout;
   const int64_t model = l.tensor * l.pipeline, ranks = compile::mesh_of(l).ranks();
   const int64_t started = s.nodes * s.tasks;
@@ -103,10 +104,10 @@ void require_ranks(const SubmitArguments& s, const config::RunConfig& config) {
   const std::string fit =
       started % model == 0
           ? fmt::format("layout.data={}", started / model)
-          : fmt::format("a number of ranks that {} (tensor x pipeline) divides", model);
+          : fmt::format("a number of ranks that is a multiple of {} (tensor x pipeline)", model);
   throw Error(
       "the layout has {} rank{} (data {} x tensor {} x pipeline {}), but --nodes {} x "
-      "--tasks-per-node {} starts {}. Give {}, or other --nodes and --tasks-per-node.",
+      "--tasks-per-node {} starts {}. Use {}, or change --nodes and --tasks-per-node.",
       ranks, ranks == 1 ? "" : "s", l.data, l.tensor, l.pipeline, s.nodes, s.tasks, started, fit);
 }
 
@@ -118,17 +119,17 @@ launch::BatchJob job_of(const SubmitArguments& s, const config::RunConfig& confi
   job.cpus_per_task = s.cpus;
   job.gpus_per_node = s.gpus;
   job.folder = absolute(config.run.directory);
-  job.leave_s = s.leave_s;
+  job.grace_s = s.grace_s;
   job.requeues = s.requeues;
-  // Absolute paths: the job starts in a folder that the site decides.
+  // The paths are absolute, because the job starts in a folder that depends on the site.
   job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
                 absolute(s.run)};
   job.launch.insert(job.launch.end(), s.overrides.begin(), s.overrides.end());
   const std::string restarts = std::to_string(s.restarts);
   for (const char* word :
-       {"--starter", "srun", "--mpi", s.mpi.c_str(), "--restart", restarts.c_str()})
+       {"--launcher", "srun", "--mpi", s.mpi.c_str(), "--restart", restarts.c_str()})
     job.launch.emplace_back(word);
-  if (!s.srun.empty()) job.launch.insert(job.launch.end(), {"--more", s.srun});
+  if (!s.srun.empty()) job.launch.insert(job.launch.end(), {"--launcher-args", s.srun});
   return job;
 }
 

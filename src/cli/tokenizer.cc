@@ -1,4 +1,4 @@
-// tessera tokenizer train | encode | info
+// tessera tokenizer train | encode | info: trains tokenizers, encodes text, describes their files.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace tessera::cli {
 namespace {
 
-// Limits of one batch of documents, for bounded memory and for early output of a slow input.
+// Limits of one batch of documents: they bound the memory, and the delay of output for slow input.
 constexpr size_t kBatchBytes = size_t{16} << 20;
 constexpr size_t kBatchDocuments = size_t{1} << 16;
 
@@ -42,7 +42,7 @@ struct Batch {
   std::vector<data::Document> documents;
   std::vector<std::string_view> texts;
 
-  // Returns false if the stream is at its end and nothing was read.
+  // Reads the next batch. Returns false if there are no more documents.
   bool read(data::DocumentStream& stream) {
     documents.clear();
     texts.clear();
@@ -57,13 +57,13 @@ struct Batch {
   }
 };
 
-// Counts the bytes that are not UTF-8 in all that was read, and describes the first of them.
+// Counts the bytes that are not UTF-8 in all input, and stores the location of the first one.
 class InvalidBytes {
  public:
   void add(const data::EncodeReport& report, const Batch& batch,
            const data::DocumentStream& stream) {
     if (first_.empty() && report.first_invalid >= 0) {
-      // The report counts bytes over all texts in a row; `place` becomes the byte in one of them.
+      // The report counts bytes over all texts; `place` becomes the byte in one of them.
       int64_t place = report.first_invalid, d = 0;
       for (; place >= std::ssize(batch.documents[d].text); ++d)
         place -= std::ssize(batch.documents[d].text);
@@ -81,7 +81,7 @@ class InvalidBytes {
     fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
                format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
     if (total_.replaced_bytes == 0)
-      fmt::print(stderr, "They are encoded byte by byte, nothing is lost.\n");
+      fmt::print(stderr, "They are encoded as single bytes, without loss.\n");
     else
       fmt::print(stderr, "{} of them have no token and are replaced by U+FFFD.\n",
                  format_count(total_.replaced_bytes));
@@ -109,31 +109,29 @@ struct TrainOptions {
 
 bool parse_train(Args args, TrainOptions& o) {
   Arguments arguments("tokenizer train",
-                      "Learns a vocabulary from text: a byte-level BPE as tokenizer.json, which "
+                      "Train a tokenizer on text: a byte-level BPE as tokenizer.json, which "
                       "Hugging Face's libraries read too, or a SentencePiece model.",
                       "tessera tokenizer train --vocabulary 8192 --out t.json book.txt texts/");
-  arguments.option(o.out, "--out", "T", "the tokenizer.json or SentencePiece model to write", true);
+  arguments.option(o.out, "--out", "T", "tokenizer.json or SentencePiece model to write", true);
   arguments.option(o.kind, "--kind", "KIND",
-                   "byte_bpe | unigram | bpe: a tokenizer.json, or a SentencePiece model as T5 "
-                   "(unigram) or LLaMA (bpe) has it");
-  arguments.option(o.words, "--words", "SPLIT",
-                   "byte_bpe: gpt2 | qwen2 | llama3: how texts are cut into words before merges");
-  arguments.option(o.vocabulary, "--vocabulary", "N", "entries, with special tokens and 256 bytes");
+                   "byte_bpe (a tokenizer.json) | unigram | bpe (SentencePiece, as T5 and LLaMA)");
+  arguments.option(o.words, "--words", "SPLIT", "byte_bpe: pre-tokenizer, gpt2 | qwen2 | llama3");
+  arguments.option(o.vocabulary, "--vocabulary", "N", "size, with special tokens and 256 bytes");
   arguments.option(o.special, "--special", "TOKEN",
-                   "special tokens; byte_bpe: the first of them id 0, <|endoftext|> unless given");
+                   "special token (repeatable); byte_bpe: first is id 0, default <|endoftext|>");
   arguments.option(o.least_count, "--least-count", "N",
-                   "byte_bpe: a pair that is rarer is not merged");
+                   "byte_bpe: minimum count of a pair that is merged");
   arguments.option(o.sentinels, "--sentinels", "N",
-                   "SentencePiece: <extra_id_0> and so on as the last ids; T5 has 100");
+                   "SentencePiece: number of sentinels <extra_id_0>, … (last ids; T5: 100)");
   arguments.option(o.coverage, "--coverage", "SHARE",
-                   "SentencePiece: of the text's characters, in pieces of their own");
+                   "SentencePiece: share of the text's characters that are pieces");
   arguments.option(o.normalizer, "--normalizer", "NAME",
                    "SentencePiece: identity | nfkc | nmt_nfkc | nfkc_cf | nmt_nfkc_cf");
   arguments.flag(o.no_byte_fallback, "--no-byte-fallback",
-                 "SentencePiece: characters without a piece are unknown, not bytes");
-  arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
-  arguments.flag(o.any_bytes, "--any-bytes", "read files that are not UTF-8 text as they are");
-  arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
+                 "SentencePiece: encode characters without a piece as unknown, not as bytes");
+  arguments.option(o.key, "--key", "KEY", "JSON Lines: the key of the text");
+  arguments.flag(o.any_bytes, "--any-bytes", "accept bytes that are not UTF-8, unchanged");
+  arguments.option(o.threads, "--threads", "N", "threads; 0: all cores that this process may use");
   add_force(arguments, o.force);
   arguments.json(o.json);
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
@@ -150,7 +148,7 @@ data::WordSplit word_split(const std::string& name) {
   throw UsageError("--words is '{}', expected gpt2, qwen2 or llama3", name);
 }
 
-// Counts the words of lines, which include their ends as in Hugging Face's trainer.
+// Counts the pre-tokens of lines. Lines include their line ends, as in Hugging Face's trainer.
 void count_lines(data::DocumentStream& stream, data::WordCounts& counts, InvalidBytes& invalid) {
   Batch batch;
   while (batch.read(stream)) {
@@ -223,8 +221,8 @@ int train_pieces(const TrainOptions& o) {
   return 0;
 }
 
-// Trains a byte-level BPE in two passes: counts the pre-tokens of all lines (merges never cross a
-// pre-token, so counts are all that training needs), then merges pairs by frequency.
+// Trains a byte-level BPE in two passes: counts the pre-tokens of all lines (merges never cross
+// pre-tokens, so training needs only their counts), then merges pairs by frequency.
 int train(Args args) {
   TrainOptions o;
   if (!parse_train(args, o)) return 0;
@@ -243,7 +241,7 @@ int train(Args args) {
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
   const auto words = counts.words();
-  if (words.empty()) throw Error("there is no text in {}", fmt::join(o.inputs, ", "));
+  if (words.empty()) throw Error("no text in {}", fmt::join(o.inputs, ", "));
   const double count_s = seconds_since(start);
   const data::BpeDescription bpe = data::train_bpe(words, training);
   const double all_s = seconds_since(start);
@@ -265,14 +263,14 @@ int train(Args args) {
   fmt::print("  merged  {} pairs, vocabulary {}   {:.1f} s\n", format_count(std::ssize(bpe.merges)),
              format_count(std::ssize(bpe.vocabulary)), all_s - count_s);
   if (std::ssize(bpe.vocabulary) < o.vocabulary) {
-    fmt::print("  The text has no more pairs; {} entries were asked for.\n",
+    fmt::print("  The text has no more pairs; {} entries were requested.\n",
                format_count(o.vocabulary));
   }
   fmt::print("  wrote   {}\n", o.out);
   return 0;
 }
 
-// Appends the ids of a document: a line, or the inside of a JSON list.
+// Appends the ids of a document with separators, for a line or a JSON list.
 void append_ids(const std::vector<int32_t>& ids, char separator, std::string& out) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += separator;
@@ -290,15 +288,15 @@ struct EncodeOptions {
 bool parse_encode(Args args, EncodeOptions& o) {
   Arguments arguments(
       "tokenizer encode",
-      "Prints the ids of each document in a line. A plain text file is one document "
-      "unless --split says otherwise; .jsonl files hold one a line.",
+      "Print the ids of each document on one line. A plain text file is one document "
+      "unless --split is given; .jsonl files have one document per line.",
       "tessera tokenizer encode --tokenizer t.json --split lines book.txt");
   arguments.option(o.tokenizer, "--tokenizer", "T", "a tokenizer.json or SentencePiece model",
                    true);
   arguments.option(o.split, "--split", "HOW", "plain text: none | lines | paragraphs");
-  arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
-  arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
-  arguments.flag(o.summary, "--summary", "no ids, but how many, and how fast");
+  arguments.option(o.key, "--key", "KEY", "JSON Lines: the key of the text");
+  arguments.option(o.threads, "--threads", "N", "threads; 0: all cores that this process may use");
+  arguments.flag(o.summary, "--summary", "print counts and speed instead of ids");
   arguments.json(o.json);
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
   return arguments.parse(args);
@@ -306,11 +304,11 @@ bool parse_encode(Args args, EncodeOptions& o) {
 
 struct EncodeTotals {
   int64_t documents = 0, tokens = 0;
-  double encode_s = 0, cpu_s = 0;  // without reading and printing; of all threads
+  double encode_s = 0, cpu_s = 0;  // without reading and printing; cpu_s: sum over all threads
   InvalidBytes invalid;
 };
 
-// Prints the ids of a batch; as JSON, the elements of one list.
+// Prints the ids of a batch: one line per document, or elements of one JSON list.
 void print_ids(const std::vector<std::vector<int32_t>>& ids, bool json, bool first) {
   std::string out;
   for (const auto& document : ids) {
@@ -336,10 +334,10 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
     fmt::print("{}{}\n", o.summary ? "{" : "],", to_json(t).substr(1));
   } else if (o.summary) {
     fmt::print("  documents  {}\n", format_count(totals.documents));
-    fmt::print("  tokens     {}, {:.2f} bytes a token\n", format_count(totals.tokens),
+    fmt::print("  tokens     {}, {:.2f} bytes per token\n", format_count(totals.tokens),
                ratio(bytes, std::max<int64_t>(totals.tokens, 1)));
-    fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} for each busy thread\n",
-               totals.encode_s, megabytes / std::max(totals.encode_s, 1e-9),
+    fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} per busy thread\n", totals.encode_s,
+               megabytes / std::max(totals.encode_s, 1e-9),
                megabytes / std::max(totals.cpu_s, 1e-9));
   }
 }
@@ -410,8 +408,8 @@ void print_about(const std::string& path, const data::BpeDescription& bpe,
   show("  vocabulary   {} ({} merges, added tokens: {})\n",
        format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
        format_count(std::ssize(bpe.added_tokens)));
-  show("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
-       words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space put before" : "");
+  show("  text         {}, {}{}\n", bpe.nfc ? "normalized to NFC" : "not normalized",
+       words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space prepended" : "");
   const auto end = tokenizer.end_of_text();
   show("  end of text  {}\n",
        end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
@@ -445,10 +443,10 @@ void print_about(const std::string& path, const data::SentencePieceTokenizer& to
   show("{}: SentencePiece {}\n", path, name_of_entry(model.kind));
   show("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
        model.byte_fallback ? ", with 256 bytes" : "");
-  show("  text         normalised by {}{}{}\n",
-       model.normalizer.empty() ? "rules of its own" : model.normalizer,
-       model.remove_extra_spaces ? ", runs of spaces become one" : "",
-       model.add_dummy_prefix ? ", with a space put before" : "");
+  show("  text         normalized with {}{}{}\n",
+       model.normalizer.empty() ? "its own rules" : model.normalizer,
+       model.remove_extra_spaces ? ", repeated spaces merged" : "",
+       model.add_dummy_prefix ? ", with a space prepended" : "");
   for (const std::string& name : {model.pad_name, model.begin_name, model.end_name}) {
     const int32_t id = model.control_id(name);
     if (id >= 0) show("  special      '{}' = {}\n", name, id);
@@ -463,7 +461,7 @@ void print_about(const std::string& path, const data::SentencePieceTokenizer& to
 int info(Args args) {
   std::string path;
   bool json = false;
-  Arguments arguments("tokenizer info", "Says what a tokenizer file holds.",
+  Arguments arguments("tokenizer info", "Describe a tokenizer file.",
                       "tessera tokenizer info t.json");
   arguments.required(path, "T", "a tokenizer.json or SentencePiece model, or a folder with one");
   arguments.json(json);
@@ -486,11 +484,11 @@ int info(Args args) {
 
 constexpr const char* kGroup = "Tokenizers";
 const Verb kVerbs[] = {
-    {"train", kGroup, "learn a vocabulary from text",
+    {"train", kGroup, "train a tokenizer on text",
      "tessera tokenizer train --vocabulary 8192 --out t.json book.txt", train},
     {"encode", kGroup, "print the ids of documents",
      "tessera tokenizer encode --tokenizer t.json book.txt", encode},
-    {"info", kGroup, "say what a tokenizer file holds", "tessera tokenizer info t.json", info},
+    {"info", kGroup, "describe a tokenizer file", "tessera tokenizer info t.json", info},
 };
 
 }  // namespace

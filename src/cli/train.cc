@@ -1,10 +1,10 @@
 // tessera train RUN [key=value …]: one rank of a training run.
 //
-// The order matters on several ranks. The heartbeat starts first, so that `tessera launch` hears of
-// every later error; then the configuration is read by each rank, MPI is initialized,
-// and the ranks compare version and configuration before any of them writes in the run directory.
-// Rank 0 then locks the directory for all. An error on one rank ends all of them (give_up), because
-// the others would wait in a collective for ever.
+// The order matters on several ranks. The heartbeat starts first, so that `tessera launch` receives
+// every later error. Then each rank reads the configuration, MPI is initialized, and the ranks
+// compare version and configuration before any of them writes to the run directory. Rank 0 then
+// locks the directory for all. An error on one rank ends all of them (give_up), because the others
+// would wait in a collective forever.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ eval::ModelOptions options_of(const config::RunConfig& c) {
   eval::ModelOptions o = {bf16 ? compile::Precision::kBf16 : compile::Precision::kFp32,
                           static_cast<int>(c.run.threads)};
   if (c.run.device == config::Device::kCuda)
-    o.gpu.emplace();  // the one that this process trains on
+    o.gpu.emplace();  // the GPU that this process trains on
   return o;
 }
 
@@ -61,7 +61,7 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config) {
   out.bytes = [](const config::RunConfig& c) {
     return eval::likelihood_bytes(c.model, options_of(c));
   };
-  for (const std::string& file : e.tasks) require_file("evaluation.tasks", file, kTaskHint);
+  for (const std::string& file : e.tasks) require_task("evaluation.tasks", file);
   std::vector<eval::Task> tasks = eval::read_tasks({e.tasks, e.data, -1, e.limit});
   for (const eval::Task& t : tasks) out.names.push_back(t.name);
   out.run = [tasks = std::move(tasks)](const Path& checkpoint, const config::RunConfig& c,
@@ -89,8 +89,9 @@ double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// mpirun and srun give each rank a terminal even if their own output goes to a file or a pipe, so
-// under them whole lines are printed instead of a line that is rewritten.
+// Returns the output for progress lines. mpirun and srun give each rank a terminal even if their
+// own output goes to a file or a pipe, so under them complete lines are printed instead of one line
+// that is rewritten.
 train::Progress::Output output_of(std::FILE* file, const RankPlace& place) {
   const bool behind = place.ranks > 1 || std::getenv(launch::kHomeVariable) != nullptr;
   train::Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
@@ -109,7 +110,7 @@ void print_outcome(const train::TrainOutcome& outcome) {
   fmt::print("{}\n", to_json(t));
 }
 
-// Who sends SIGQUIT expects that the process ends by it, with a core dump.
+// Ends the process with SIGQUIT if that signal stopped the run: its sender expects a core dump.
 void end_as_asked(const train::TrainOutcome& outcome) {
   if (!outcome.interrupted || outcome.signal != SIGQUIT) return;
   std::fflush(stdout);
@@ -129,9 +130,9 @@ std::unique_ptr<comm::World> world_of(const config::RunConfig& config, int64_t s
   return started == 1 ? comm::self_world() : comm::mpi_world();
 }
 
-// Throws Error unless all ranks are the same program with the same configuration.
+// Throws Error unless all ranks run the same version with the same configuration. Collective.
 void require_agreement(comm::World& world, const RankPlace& place, const std::string& config) {
-  world.barrier();  // so that clocks are read at about the same time
+  world.barrier();  // so that the ranks read their clocks at about the same time
   const launch::RankFacts own{place.rank, place.host, version(), config, wall_s()};
   std::vector<launch::RankFacts> all;
   for (const std::string& text : world.all_gather(launch::to_text(own)))
@@ -145,14 +146,14 @@ void require_agreement(comm::World& world, const RankPlace& place, const std::st
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
-// How long a rank that failed waits before it aborts all: the watcher hears what the other ranks
-// report, and normally ends them first.
+// The time that a failed rank waits before it aborts all ranks. Meanwhile the monitor receives the
+// reports of the other ranks, and normally ends them.
 constexpr std::chrono::seconds kUntilEnded(3);
 
-constexpr const char* kNoMemory = "out of memory: the system gave no more";
+constexpr const char* kNoMemory = "out of memory: the system cannot provide more";
 
-// Reports the error to the watcher, or on standard error if there is none, and ends all ranks.
-// Returns false if there is only one rank and no watcher: then main() prints the error.
+// Reports the error to the monitor, or on standard error if there is none, and ends all ranks.
+// Returns false if there is only one rank and no monitor: then main() prints the error.
 bool give_up(const std::string& error, int code, launch::Heartbeat& heartbeat, comm::World* world) {
   const bool told = heartbeat.fail(error, code);
   const bool alone = world == nullptr || world->size() == 1;
@@ -166,8 +167,8 @@ bool give_up(const std::string& error, int code, launch::Heartbeat& heartbeat, c
   return told;
 }
 
-// Locks the run directory on rank 0, for all ranks. The barrier keeps the others from reading or
-// writing in it before that.
+// Locks the run directory on rank 0 for all ranks. The barrier prevents the other ranks from using
+// the directory before that.
 std::unique_ptr<OwnerLock> lock_for(const train::RunFolder& folder, const config::RunConfig& config,
                                     comm::World& world) {
   std::unique_ptr<OwnerLock> lock;
@@ -211,18 +212,18 @@ int verb_train(Args args) {
   std::string run;
   std::vector<std::string> overrides;
   bool small = false;
-  Arguments arguments("train", "Trains the model of a run file; started again, it goes on.",
+  Arguments arguments("train", "Train the model described by a run file. Run it again to resume.",
                       "tessera train run.yaml batch.micro=8");
   arguments.required(run, "RUN", "the run file");
-  arguments.many(overrides, "key=value", "replaces what the run file says");
-  arguments.flag(small, "--small", "its small twin: the same recipe in a size that trains here");
+  arguments.many(overrides, "key=value", "overrides of run-file keys");
+  arguments.flag(small, "--small", "train a scaled-down version of the run on this machine");
   arguments.option(options.from_step, "--from-step", "N",
-                   "resume from this run's checkpoint of step N; later ones are set aside");
+                   "resume from the checkpoint of step N; later checkpoints are set aside");
   arguments.json(options.json);
   if (!arguments.parse(args)) return 0;
   if (arguments.given("--from-step") && options.from_step < 0)
     throw UsageError("--from-step is {}, expected 0 or more", options.from_step);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the run
+  std::signal(SIGPIPE, SIG_IGN);  // if a reader such as `head` ends, the run must continue
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
@@ -257,7 +258,7 @@ int verb_train(Args args) {
     if (!give_up(e.what(), kNumericExitCode, *heartbeat, world.get())) throw;
     return kNumericExitCode;
   } catch (const comm::SharedError& e) {
-    // All ranks throw it: rank 0 reports it and ends the others.
+    // All ranks throw this error; rank 0 reports it and ends the others.
     if (world->rank() != 0) std::this_thread::sleep_for(kUntilEnded);
     if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
   } catch (const std::exception& e) {

@@ -1,11 +1,11 @@
 // tessera tune RUN [-n RANKS] [--trials N] [--knob KEY=A,B …] [--cluster C] [--simulate] [--json]
 //
 // Bayesian optimization over the points of a discrete space (plan/tune.h): each trial is a short
-// run of this program as a child process, and its median step time goes to a surrogate that
-// proposes the next points. With --cluster, the simulator's predictions are the prior. Every result
-// is stored as soon as it is known, so a stopped tuning loses only the trials in progress.
-// --simulate replaces the child processes with a simulator whose figures are off by --perturb, to
-// test the method itself.
+// run of this program as a child process, and its median step time updates a surrogate model that
+// proposes the next points. With --cluster, the predictions of the simulator are the prior. Every
+// result is stored as soon as it is known, so stopping loses only the trials in progress.
+// --simulate replaces the child processes with a simulator whose figures are perturbed by
+// --perturb, to test the method itself.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -37,7 +37,7 @@ struct TuneArguments {
   measure::TunedRun run;
   std::vector<std::string> knobs;
   std::string cluster, history;
-  int64_t trials = 20, at_once = 1, steps = 5, seed = 1;
+  int64_t trials = 20, parallel = 1, steps = 5, seed = 1;
   double limit_s = 300, memory_gib = 0, perturb = 0;
   bool simulate = false, json = false;
 };
@@ -48,35 +48,35 @@ void check_arguments(const TuneArguments& t) {
   };
   least("-n", t.run.ranks, 1);
   least("--trials", t.trials, 1);
-  least("--at-once", t.at_once, 1);
-  least("--steps", t.steps, 2);  // the first is not measured
+  least("--parallel", t.parallel, 1);
+  least("--steps", t.steps, 2);  // the first step is not measured
   if (!(t.limit_s > 0))
     throw UsageError("tune --limit {}: expected more than 0 seconds.", t.limit_s);
   if (!(t.memory_gib >= 0))
-    throw UsageError("tune --memory {}: expected GiB, or 0 for what there is.", t.memory_gib);
+    throw UsageError("tune --memory {}: expected 0 (no limit) or more GiB.", t.memory_gib);
   if (!(t.perturb >= 0 && t.perturb < 1))
-    throw UsageError("tune --perturb {}: expected a share of 1, as 0.3.", t.perturb);
-  if (t.perturb > 0 && !t.simulate)
-    throw UsageError("tune --perturb is for simulated machines: add --simulate.");
+    throw UsageError("tune --perturb {}: expected a value in [0, 1), such as 0.3.", t.perturb);
+  if (t.perturb > 0 && !t.simulate) throw UsageError("tune --perturb requires --simulate.");
 }
 
 bool read_arguments(Args args, TuneArguments& t) {
-  Arguments a("tune", "Finds the fastest settings of a run by short trials of it.",
+  Arguments a("tune", "Find the fastest settings of a run with short trials.",
               "tessera tune run.yaml --trials 20");
   a.required(t.run.run, "RUN", "the run file");
-  a.many(t.run.keys, "key=value", "replaces what the run file says");
-  a.option(t.run.ranks, "-n", "RANKS", "of each trial");
-  a.option(t.trials, "--trials", "N", "total trials, including those of the history that count");
-  a.option(t.knobs, "--knob", "KEY=A,B", "what may be chosen; without one, what usually matters");
-  a.option(t.cluster, "--cluster", "FILE", "the machine: its simulator says what to try first");
-  a.flag(t.simulate, "--simulate", "simulate the trials, too");
-  a.option(t.perturb, "--perturb", "SHARE", "of a simulated machine, by how much figures are off");
-  a.option(t.steps, "--steps", "N", "of a trial; the first is not measured");
-  a.option(t.limit_s, "--limit", "SECONDS", "of a trial");
-  a.option(t.memory_gib, "--memory", "GIB", "address space of each process of a trial");
-  a.option(t.at_once, "--at-once", "N", "trials that run at the same time");
-  a.option(t.seed, "--seed", "N", "of what is drawn");
-  a.option(t.history, "--history", "FILE", "of the trials; without one, tune.json of the run");
+  a.many(t.run.keys, "key=value", "overrides of run-file keys");
+  a.option(t.run.ranks, "-n", "RANKS", "ranks per trial");
+  a.option(t.trials, "--trials", "N", "total trials, including the valid ones in the history");
+  a.option(t.knobs, "--knob", "KEY=A,B",
+           "key and its values to try (repeatable); default: the keys that usually matter");
+  a.option(t.cluster, "--cluster", "FILE", "machine whose simulation chooses the first trials");
+  a.flag(t.simulate, "--simulate", "simulate the trials too");
+  a.option(t.perturb, "--perturb", "SHARE", "relative error of the simulated machine's figures");
+  a.option(t.steps, "--steps", "N", "steps per trial; the first is not measured");
+  a.option(t.limit_s, "--limit", "SECONDS", "time limit of a trial");
+  a.option(t.memory_gib, "--memory", "GIB", "address space per process of a trial; 0: no limit");
+  a.option(t.parallel, "--parallel", "N", "number of parallel trials");
+  a.option(t.seed, "--seed", "N", "random seed");
+  a.option(t.history, "--history", "FILE", "history of trials (default: tune.json of the run)");
   a.json(t.json);
   if (!a.parse(args)) return false;
   if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
@@ -117,7 +117,7 @@ class Tuning {
   measure::TrialOptions options_;
   Path history_;
   measure::TrialConditions conditions_;
-  Path folder_;  // of the trials, made by this process; empty before the first
+  Path folder_;  // folder of the trials, made by this process; empty before the first trial
   std::unique_ptr<plan::Tuner> tuner_;
   std::vector<measure::PastTrial> past_;
   std::vector<Running> running_;
@@ -166,20 +166,20 @@ std::vector<plan::PriorBelief> Tuning::beliefs() const {
   return all;
 }
 
-// Records a trial in the tuner, in memory and in the history file, in which it stays if the process
-// is killed.
+// Records a trial in the tuner, in memory and in the history file, which survives if the process is
+// killed.
 void Tuning::tell(size_t point, const plan::TrialResult& result, const std::string& why) {
   tuner_->tell(point, result);
   past_.push_back({point, result});
   measure::add_to_history(history_, space_, conditions_, past_.back());
   const std::string outcome = result.outcome == plan::Outcome::kRan
-                                  ? fmt::format("{:.4g} s a step", result.seconds)
+                                  ? fmt::format("{:.4g} s per step", result.seconds)
                                   : std::string(plan::name_of(result.outcome));
   say("trial {:>3}  {:<16}  {}{}", past_.size(), outcome, text(point),
       result.outcome == plan::Outcome::kFailed && !why.empty() ? "\n           " + why : "");
 }
 
-// Starts a trial in a folder of its own. A simulated one ends at once.
+// Starts a trial in its own folder. A simulated trial ends within this call.
 void Tuning::begin(size_t point) {
   if (t_.simulate) return tell(point, actual_.run(t_.run, space_, space_.points[point]), "");
   if (folder_.empty())
@@ -191,7 +191,7 @@ void Tuning::begin(size_t point) {
                                  folder, steady_s())});
 }
 
-// Waits for the end of a trial. Returns false if a signal asked for the end of the tuning.
+// Waits for the end of a trial. Returns false if a signal requested the end of tuning.
 bool Tuning::wait_for_one(const train::StopSignals& stop) {
   for (; !stop.requested(); std::this_thread::sleep_for(std::chrono::milliseconds(20)))
     for (size_t i = 0; i < running_.size(); ++i) {
@@ -206,7 +206,7 @@ bool Tuning::wait_for_one(const train::StopSignals& stop) {
   return false;
 }
 
-// Returns the keys that make the run of a point, quoted for a shell.
+// Returns the overrides that produce the run of a point, quoted for a shell.
 std::string Tuning::keys(size_t point) const {
   std::vector<std::string> all = t_.run.keys;
   for (const std::string& key : measure::keys_of(t_.run, space_, space_.points[point]))
@@ -216,7 +216,8 @@ std::string Tuning::keys(size_t point) const {
 
 void Tuning::report() const {
   const std::optional<size_t> best = tuner_->best();
-  if (!best) throw Error("none of {} ran: see the messages above.", count(past_.size(), "trial"));
+  if (!best)
+    throw Error("none of {} succeeded. See the messages above.", count(past_.size(), "trial"));
   double seconds = 0;
   for (const measure::PastTrial& p : past_)
     if (p.point == *best) seconds = p.result.seconds;
@@ -238,7 +239,7 @@ void Tuning::report() const {
   }
   show("best of {} ({}): {:.4g} s per step\nuse it:  {}\n", count(past_.size(), "trial"),
        count(space_.points.size(), "point"), seconds, keys(*best));
-  show("what each choice is worth, in % of the time (mean over all points):\n");
+  show("effect of each key, in % of the step time (mean over all points):\n");
   for (size_t k = 0; k < worth.size(); ++k)
     show("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
 }
@@ -250,11 +251,11 @@ int Tuning::go() {
   const size_t wanted = t_.trials;
   const train::StopSignals stop;
   for (;;) {
-    // Running trials count as trials, so that no more than --trials are started; ask() may return
-    // fewer points than are free when the space is exhausted. Simulated trials end within begin().
+    // Running trials count, so that at most --trials are started. ask() may return fewer points
+    // than requested when the space is exhausted. Simulated trials end within begin().
     const size_t open = past_.size() + running_.size();
     const size_t free =
-        std::min<size_t>(t_.at_once - running_.size(), wanted - std::min(open, wanted));
+        std::min<size_t>(t_.parallel - running_.size(), wanted - std::min(open, wanted));
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;

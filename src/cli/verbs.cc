@@ -1,4 +1,5 @@
-// The table of all commands, the help made from it, and the selection of one by name.
+// The table of all commands, the help that is printed from it, and the selection of a command by
+// name.
 #include "cli/verbs.h"
 
 #include <algorithm>
@@ -15,15 +16,15 @@ constexpr const char* kModels = "Trained models";
 constexpr const char* kMachine = "This machine";
 
 const std::array kVerbs{
-    Verb{"tokenizer", kText, "train a byte-level BPE tokenizer, encode text with it, look at it",
+    Verb{"tokenizer", kText, "train a tokenizer, encode text, inspect tokenizer files",
          "tessera tokenizer train --out t.json --vocabulary 8192 book.txt", verb_tokenizer},
-    Verb{"data", kText, "build token files from text, look at them, find where a sample came from",
+    Verb{"data", kText, "build datasets from text, inspect them, trace the source of a sample",
          "tessera data build --tokenizer t.json --out corpus/train book.txt", verb_data},
-    Verb{"train", kTraining, "train a model as a run file says; goes on where it was stopped",
+    Verb{"train", kTraining, "train the model described by a run file, or resume the run",
          "tessera train run.yaml batch.micro=8", verb_train},
-    Verb{"launch", kTraining, "start the ranks of a run, watch them, go on after a loss",
+    Verb{"launch", kTraining, "start the ranks of a run, monitor them, restart after a failure",
          "tessera launch run.yaml -n 8 --restart 3", verb_launch},
-    Verb{"verify", kTraining, "compare some steps of a run's layout with one rank",
+    Verb{"verify", kTraining, "compare some steps of a run with the same steps on one rank",
          "tessera verify run.yaml layout.data=2 layout.tensor=2", verb_verify},
     Verb{"submit", kTraining, "write the script of a SLURM job for a run, and submit it",
          "tessera submit run.yaml --nodes 2 --time 4:00:00", verb_submit},
@@ -31,19 +32,23 @@ const std::array kVerbs{
          "tessera compile run.yaml --print", verb_compile},
     Verb{"plan", kTraining, "predict time, memory and cost of a run on any machine",
          "tessera plan run.yaml --cluster a100-80gb", verb_plan},
-    Verb{"tune", kTraining, "find the fastest settings of a run by short trials of it",
+    Verb{"tune", kTraining, "find the fastest settings of a run with short trials",
          "tessera tune run.yaml --trials 20", verb_tune},
-    Verb{"config", kTraining, "explain the keys of a run file, print one with everything resolved",
+    Verb{"watch", kTraining, "show a run while it trains: loss curve, rates, ranks",
+         "tessera watch runs/pythia-70m", verb_watch},
+    Verb{"report", kTraining, "write an HTML page about runs: curves, speed, memory, events",
+         "tessera report runs/pythia-70m --out report.html", verb_report},
+    Verb{"config", kTraining, "explain run-file keys, print a run file with all values resolved",
          "tessera config explain optimizer.learning_rate", verb_config},
-    Verb{"eval", kModels, "perplexity and bits per byte on a data set",
+    Verb{"eval", kModels, "compute perplexity on datasets, evaluate tasks",
          "tessera eval runs/pythia-70m corpus/validation", verb_eval},
     Verb{"generate", kModels, "continue a text",
-         "tessera generate runs/pythia-70m --prompt 'The word' --max-tokens 100", verb_generate},
-    Verb{"checkpoint", kModels, "list, verify and compare checkpoints; Hugging Face in and out",
+         "tessera generate runs/pythia-70m --prompt 'The city' --max-tokens 100", verb_generate},
+    Verb{"checkpoint", kModels, "list, verify, compare, import and export checkpoints",
          "tessera checkpoint export runs/pythia-70m --to folder", verb_checkpoint},
-    Verb{"doctor", kMachine, "what this machine has, what is slow or missing, what to do",
+    Verb{"doctor", kMachine, "report what this machine has, what is slow or missing",
          "tessera doctor", verb_doctor},
-    Verb{"bench", kMachine, "measure matrix rate and memory bandwidth into hardware.yaml",
+    Verb{"bench", kMachine, "measure this machine and write hardware.yaml",
          "tessera bench --out hardware.yaml", verb_bench},
 };
 
@@ -57,14 +62,14 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
     group = v.group;
     out += fmt::format("  {:{}}  {}\n", v.name, width, v.summary);
   }
-  const std::string verb = path.empty() ? "VERB" : path + " VERB";
+  const std::string verb = path.empty() ? "COMMAND" : path + " COMMAND";
   out += fmt::format("\nExamples:\n");
   for (const Verb& v : among.first(std::min<size_t>(among.size(), 3)))
     out += fmt::format("  {}\n", v.example);
-  return out + fmt::format("\nMore about one: tessera {} --help\n", verb);
+  return out + fmt::format("\nHelp for a command: tessera {} --help\n", verb);
 }
 
-// Names that people try for fine-tuning, which has no command of its own.
+// Returns whether the name is one that people try for fine-tuning, which has no separate command.
 bool names_fine_tuning(const std::string& word) {
   constexpr std::array kNames{"finetune", "fine-tune", "fine_tune", "finetuning", "sft", "lora"};
   return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
@@ -79,17 +84,18 @@ const char* version() { return TESSERA_VERSION; }
 int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
   const std::string before = path.empty() ? "" : path + ": ";
   const std::string command = path.empty() ? "tessera" : "tessera " + path;
-  if (args.empty()) throw UsageError("{}a verb is missing.\n{}", before, list_of(path, among));
+  if (args.empty()) throw UsageError("{}a command is missing.\n{}", before, list_of(path, among));
   if (args[0] == "help" && args.size() > 1) {  // `help train` is `train --help`
     std::vector<std::string> asked(args.begin() + 1, args.end());
     asked.emplace_back("--help");
     return run_verb(path, among, asked);
   }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
-    fmt::print("Usage: {} VERB …\n{}", command, list_of(path, among));
+    fmt::print("Usage: {} COMMAND …\n{}", command, list_of(path, among));
     return 0;
   }
-  // Commands are few, so they are searched in order; their names are collected for the suggestion.
+  // There are few commands, so a linear search suffices. Their names are collected for the
+  // suggestion.
   std::vector<std::string> names;
   for (const Verb& v : among) {
     if (args[0] == v.name) return v.run(args.subspan(1));
@@ -97,12 +103,12 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
   }
   if (path.empty() && names_fine_tuning(args[0]))
     throw UsageError(
-        "there is no verb '{}'. `tessera train` fine-tunes when the run file names the checkpoint "
+        "there is no command '{}'. `tessera train` fine-tunes if the run file names the checkpoint "
         "to start from (checkpoint.from); see docs/optimizers.md, Fine-tuning.",
         args[0]);
   const std::string guess = nearest(args[0], names);
-  throw UsageError("{}there is no verb '{}'. {}", before, args[0],
-                   guess.empty() ? fmt::format("All of them: {} --help", command)
+  throw UsageError("{}there is no command '{}'. {}", before, args[0],
+                   guess.empty() ? fmt::format("List all commands: {} --help", command)
                                  : fmt::format("Did you mean '{} {}'?", command, guess));
 }
 

@@ -1,4 +1,4 @@
-// The verbs of the program: one table, one file a verb.
+// The commands of the program: one table, and one file per command.
 #pragma once
 
 #include <span>
@@ -10,15 +10,16 @@ namespace tessera::cli {
 
 struct Verb {
   const char *name, *group, *summary, *example;
-  int (*run)(Args args);  // what follows the verb's name; returns 0 (ok) or 1 (the world is wrong)
+  int (*run)(Args args);  // gets the arguments after the command's name; returns the exit code
 };
 
-// In the order of the help.
+// Returns all commands in the order of the help.
 std::span<const Verb> verbs();
 const char* version();
 
-// Runs args[0] among `among`; `path` ("", or "data" for `tessera data build`) stands before it in
-// messages. Prints the list of verbs for --help. Throws UsageError, naming the nearest verb.
+// Runs the command args[0] of `among` and returns its exit code. `path` is its prefix in messages:
+// "", or "data" for `tessera data build`. Prints the list of commands for --help. Throws UsageError
+// that names the nearest command.
 int run_verb(const std::string& path, std::span<const Verb> among, Args args);
 
 int verb_tokenizer(Args args);
@@ -32,12 +33,14 @@ int verb_submit(Args args);
 int verb_eval(Args args);
 int verb_generate(Args args);
 int verb_checkpoint(Args args);
-int checkpoint_average(Args args);  // verbs of it with a file of their own
+int checkpoint_average(Args args);  // subcommands of `checkpoint` with their own files
 int checkpoint_merge(Args args);
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);
 int verb_plan(Args args);
 int verb_tune(Args args);
+int verb_report(Args args);
+int verb_watch(Args args);
 
 }  // namespace tessera::cli

@@ -1,10 +1,10 @@
-// tessera verify RUN: does the run's layout compute what one rank computes?
+// tessera verify RUN: compares the results of the run's layout with those of one rank.
 //
 // Trains some steps twice, on one rank and on all ranks of the layout, with the same data and
-// initial weights, and compares losses, gradient norms and digests of every value of a step. Both
-// runs are correct roundings of the same mathematics, in which only the order of summation differs,
-// so they agree within a bound that grows with depth. The first value in the order of computation
-// that differs names the place of the error.
+// initial weights, and compares losses, gradient norms and digests of every value of a step. If
+// both runs are correct, they differ only in the order of summation, so they agree within a
+// tolerance that grows with depth. The first value in the order of computation that differs
+// identifies the error.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,14 +33,15 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-// The largest allowed differences of losses and of gradient norms, relative to those of one rank.
+// The tolerances of losses and of gradient norms, relative to those of one rank.
 struct Bound {
   double losses = 0, norms = 0;
 };
 
-// Sums in another order: errors of one unit in the last place per layer add up like a random walk,
-// so they grow with the square root of the depth. The factors are the differences of correct runs
-// with a margin; with bf16 and fp16, sums are in f32 and rounded seldom.
+// Returns the tolerances for sums in another order. Errors of one unit in the last place per layer
+// accumulate like a random walk, so they grow with the square root of the depth. The factors are
+// measured differences of correct runs, with a margin. With bf16 and fp16, sums are in f32 and are
+// rounded rarely.
 Bound bound_of(const compile::CompileRequest& r) {
   const double walk = std::sqrt(r.model.all_layers() + 1);
   double values = 0.2 * 0x1p-9 * walk;
@@ -60,7 +61,7 @@ void run(const std::vector<std::string>& command, const Path& log) {
   const int status = std::system(line.c_str());
   if (status == 0) return;
   const std::string said = read_file(log);
-  throw Error("verify: {} ended with {}. Its last words ({}):\n{}", command[0],
+  throw Error("verify: {} ended with status {}. End of its output ({}):\n{}", command[0],
               WIFEXITED(status) ? WEXITSTATUS(status) : status, log.string(),
               said.substr(said.size() > 1500 ? said.size() - 1500 : 0));
 }
@@ -95,11 +96,11 @@ class Verification {
         config_(resolved(open_run(run_, overrides_))),
         bound_(bound_of(config::compile_request(config_, compile::Purpose::kTrain))) {}
 
-  // Returns 0 if nothing differs by more than the bound, and 1 otherwise.
+  // Returns 0 if all differences are within the tolerance, and 1 otherwise.
   int go() {
     require_layout(config_, "verify");
     const int64_t ranks = compile::mesh_of(config_.layout).ranks();
-    fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
+    fmt::print("verify {}: {} rank{} against 1, {} steps, tolerance {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
                name_of_entry(config_.precision), config_.model.all_layers());
     folder_ = checkpoint::make_part_folder(Path(config_.run.directory) / "verify");
@@ -116,9 +117,9 @@ class Verification {
   }
 
  private:
-  // Returns the keys that make a run on one rank the same computation. It takes the micro-batches
-  // of all data ranks as one; if the vocabulary is divided among tensor ranks, it computes the head
-  // unfused, which has the same intermediate values, so that these can be compared.
+  // Returns the keys for the same computation on one rank. It joins the micro-batches of all
+  // data-parallel ranks. If the vocabulary is divided among tensor-parallel ranks, it computes an
+  // unfused cross-entropy, which has the same intermediate values, so that these can be compared.
   std::vector<std::string> alone() const {
     std::vector<std::string> keys = {
         "layout.data=1",
@@ -136,9 +137,9 @@ class Verification {
     return keys;
   }
 
-  // Optimizers such as AdamW divide by a running norm of the gradient + epsilon. If a gradient is
-  // only rounding noise, a small epsilon turns the noise into steps of full size, which would
-  // differ between the runs although neither is wrong.
+  // Returns keys with larger values of epsilon. Optimizers such as AdamW divide by (running norm of
+  // the gradient + epsilon). If a gradient is only rounding noise, a small epsilon turns the noise
+  // into updates of full size, which would differ between the runs although both are correct.
   std::vector<std::string> epsilons() const {
     const config::OptimizerSection& o = config_.optimizer;
     const double least = config_.precision == compile::Precision::kFp32 ? 1e-5 : 1e-3;
@@ -151,7 +152,8 @@ class Verification {
     return keys;
   }
 
-  // What compare_values() allows weights that are updated by signs.
+  // Returns the tolerance of compare_values() for weights that are updated by signs; an empty
+  // function if there are none.
   std::function<double(std::string_view)> signs() const {
     const auto by_sign = [](const compile::OptimizerPolicy& o) {
       return traits_of(o.kind).by_sign;
@@ -177,16 +179,15 @@ class Verification {
     start.program.insert(start.program.end(), overrides_.begin(), overrides_.end());
     start.program.insert(start.program.end(), layout.begin(), layout.end());
     for (const std::string& key : epsilons()) start.program.push_back(key);
-    // A run with optimizer state on the host cannot dump its values.
+    // A run with optimizer state on the host cannot dump its values, so that offload is turned off.
     if (const std::string& o = config_.layout.offload; compile::parse_offload(o).optimizer)
       start.program.push_back("layout.offload=" + (o.find("activations") == o.npos
                                                        ? std::string("none")
                                                        : std::string("activations")));
-    // Everything that would make the runs differ, or that verification does not need, is turned
-    // off.
+    // Features that would make the runs differ, or that verification does not need, are turned off.
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
-          "run.dump_values=" + into.string(), std::string("compiler.products=stored"),
+          "run.dump_values=" + into.string(), std::string("compiler.gemm_dtype=compute"),
           std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
           std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
           std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
@@ -213,7 +214,7 @@ class Verification {
     return good;
   }
 
-  // Returns true if the gradients of a step overflowed on both sides, so that both skipped it.
+  // Returns true if the gradients of a step overflowed in both runs, so that both skipped the step.
   bool both_skipped(double one, double many) const {
     return config_.precision == compile::Precision::kFp16 && !std::isfinite(one) &&
            !std::isfinite(many);
@@ -233,15 +234,15 @@ class Verification {
     bounds.signs = signs();
     const train::ValueComparison c = train::compare_values(records("one", 0), ranks, bounds);
     if (!c.first) {
-      fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",
+      fmt::print("  all values agree: {} compared, largest difference {:.0f} % of its tolerance\n",
                  format_count(c.compared), 100 * c.largest);
       return true;
     }
-    fmt::print(
-        "  first difference: {}, {}{}. Equal: everything before it ({} values).\n", c.first->told,
-        std::isfinite(c.first->relative) ? fmt::format("{:.1e} relative", c.first->relative)
-                                         : "no number or none at all",
-        c.first->ranks.empty() ? "" : ", " + c.first->ranks, format_count(c.first->equal_before));
+    fmt::print("  first difference: {}, {}{}. All {} values before it agree.\n", c.first->told,
+               std::isfinite(c.first->relative) ? fmt::format("{:.1e} relative", c.first->relative)
+                                                : "not finite or missing",
+               c.first->ranks.empty() ? "" : ", " + c.first->ranks,
+               format_count(c.first->equal_before));
     return false;
   }
 
@@ -249,7 +250,7 @@ class Verification {
   std::vector<std::string> overrides_;
   int64_t steps_;
   config::RunConfig config_;
-  Path folder_;  // made by this process; the next verify removes it if this one does not
+  Path folder_;  // made by this process; if it remains after a crash, the next verify removes it
   Bound bound_;
 };
 
@@ -259,11 +260,11 @@ int verb_verify(Args args) {
   std::string run;
   std::vector<std::string> overrides;
   int64_t steps = 4;
-  Arguments a("verify", "Trains some steps on the run's own layout and on one rank, and compares.",
+  Arguments a("verify", "Train some steps with the run's layout and on one rank, and compare them.",
               "tessera verify run.yaml layout.data=2 layout.tensor=2");
   a.required(run, "RUN", "the run file");
-  a.many(overrides, "key=value", "replaces what the run file says");
-  a.option(steps, "--steps", "N", "how many");
+  a.many(overrides, "key=value", "overrides of run-file keys");
+  a.option(steps, "--steps", "N", "number of steps");
   if (!a.parse(args)) return 0;
   return Verification(run, overrides, steps).go();
 }

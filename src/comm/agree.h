@@ -27,8 +27,8 @@ inline void require_no_error(World& world, const std::string& own) {
   }
 }
 
-// Runs this rank's part of a collective action, which must not communicate, and then
-// require_no_error().
+// Collective. Runs `part`, this rank's share of the work, which must not communicate, and then
+// calls require_no_error() with the error that it threw, if any.
 template <class F>
 void on_all(World& world, const F& part) {
   std::string failed;

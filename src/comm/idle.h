@@ -1,5 +1,6 @@
-// How a thread waits for messages that only it can move on: it asks again at once for a while, then
-// lets others run first, then sleeps between the questions. See docs/decisions/progress.md.
+// Backoff for a thread that polls for messages which only its own calls of progress() advance: it
+// polls without a pause at first, then yields the processor between polls, then sleeps between
+// them. See docs/decisions/progress.md.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@ namespace tessera::comm {
 
 class Idle {
  public:
-  void moved() { rounds_ = 0; }  // something happened: the wait starts anew
-  void pause();                  // nothing did
-  // How often it has slept in this wait: a wait that is worth telling of.
+  void moved() { rounds_ = 0; }  // call after progress: the next wait starts from the beginning
+  void pause();                  // call after a poll without progress
+  // Returns the number of sleeps since the last moved(). Callers report a wait once this is large.
   int64_t sleeps() const;
 
  private:
   int64_t rounds_ = 0;
 };
 
-// Until that transfer is over.
+// Waits until transfer `t` of `c` is done.
 void wait_for(Communicator& c, Ticket t);
 
 }  // namespace tessera::comm

@@ -23,7 +23,7 @@ void check(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw Error("{} failed: {}. Another rank has probably ended; its own message says why.", call,
+  throw Error("{} failed: {}. Another rank has probably ended; see its error message.", call,
               std::string(text.data(), length));
 }
 
@@ -53,8 +53,8 @@ int as_int(int64_t n) {
 // kStepsInFlight.
 class Line {
  public:
-  // The messages of a queue carry its tag, so that the queues of a communicator never mix. A send
-  // matches a receive of the peer, hence both have one tag.
+  // The messages of a queue carry its tag, so that the queues of a communicator never mix. The
+  // queues of sends and of receives use the same tag, since a send matches a receive of the peer.
   Line(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
 
   void push(Ticket ticket, Transfer transfer) {
@@ -93,7 +93,7 @@ class Line {
  private:
   struct Waiting {
     Ticket ticket;
-    int64_t first;  // its step 0
+    int64_t first;  // number of its step 0 in the sequence of all transfers
     Transfer transfer;
     int64_t end() const { return first + transfer.steps; }
   };
@@ -121,7 +121,7 @@ class Line {
     const int64_t before = started_;
     for (const Waiting& w : waiting_)
       for (; started_ < w.end(); ++started_) {
-        // The steps after a barrier overwrite what steps before it still send: see
+        // The steps after a barrier overwrite memory that steps before it are sending: see
         // all_reduce_transfer().
         const int64_t barrier = w.first + w.transfer.barrier;
         if (started_ == finished_ + kStepsInFlight) return started_ > before;
@@ -165,7 +165,7 @@ class Line {
   MPI_Comm comm_;
   int tag_;
   std::deque<Waiting> waiting_;
-  int64_t started_ = 0, finished_ = 0, end_ = 0;  // steps, of all transfers so far
+  int64_t started_ = 0, finished_ = 0, end_ = 0;  // numbers of steps in the sequence
   std::array<std::vector<Posted>, kStepsInFlight> posted_;
   std::vector<PeerMessage> messages_;
   std::vector<MPI_Request> requests_;
@@ -246,8 +246,8 @@ class MpiWorld : public World {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
     if (given < MPI_THREAD_SERIALIZED)
       throw Error(
-          "this MPI lets only one thread call it, but transfers move on in a thread of their own. "
-          "Use one that was built with threads, as Debian's Open MPI is.");
+          "this MPI lacks MPI_THREAD_SERIALIZED, which the progress thread needs. Use an MPI that "
+          "was built with thread support, such as Debian's Open MPI.");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
@@ -320,7 +320,7 @@ class MpiWorld : public World {
     wait(request);
   }
 
-  // Computed here from gathered terms, so that the sum has the order of the ranks.
+  // Gathers the terms and adds them on each rank, so that the sum has the order of the ranks.
   void all_reduce(std::span<double> x, Reduction r) override {
     const int64_t n = std::ssize(x);
     std::vector<double> all(n * size_);

@@ -39,7 +39,7 @@ void next(const Term* x, int64_t n, Reduction r, Sum* sum) {
   }
   for (int64_t i = 0; i < n; ++i) {
     const Sum y = wide(x[i]);
-    // A NaN in the sum stays; a NaN in y makes both comparisons false and is taken.
+    // A NaN in the sum stays. A NaN in y makes both comparisons false, so y is stored.
     sum[i] = sum[i] > y || sum[i] != sum[i] ? sum[i] : y;
   }
 }

@@ -7,8 +7,8 @@
 
 namespace tessera::comm {
 
-// out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 and
-// f16 are added in f32 and rounded once. `out` has the type `in`, or f32; it may be one of the
+// out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, where the terms have dtype `in`. bf16 and
+// f16 terms are added in f32 and rounded once. `out` has dtype `in` or f32, and may be one of the
 // terms. With `add` the result is added to out[i].
 struct Reduce {
   std::span<const std::byte* const> terms = {};
@@ -21,8 +21,8 @@ struct Reduce {
 };
 void reduce_in_order(const Reduce& r);
 
-// The same on a GPU. The terms are the own one and what came from the others, rank by
-// rank, `stride` elements apart in the staging memory.
+// The same on a GPU, for rank `rank` of `size`. Its own term is `own`. The terms of the other ranks
+// are in the staging memory, in the order of ranks, one every `stride` elements.
 struct DeviceReduce {
   const void *own = nullptr, *staged = nullptr;
   int64_t stride = 0, rank = 0, size = 1;

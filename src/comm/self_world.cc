@@ -1,4 +1,5 @@
-// One rank: every transfer is a copy, at once.
+// A World of one rank: every transfer is a copy that completes at once. Also the functions that all
+// communicators share.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -27,7 +28,7 @@ class SelfCommunicator : public Communicator {
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
                         const ReduceScatterForm& how) override {
-    // The only term, in the type of the part, which may be wider, or added to it.
+    // The sum has this one term. The part may have a wider dtype, or be added to.
     const std::array<const std::byte*, 1> terms = {whole.as<std::byte>()};
     if (part.data != whole.data)
       reduce_in_order({.terms = terms,
@@ -93,8 +94,8 @@ bool Communicator::done(Ticket t) const {
   return t <= last_ && std::find(open_.begin(), open_.end(), t) == open_.end();
 }
 
-// Tickets rise by one. A transfer is done once its ticket was given out and is no longer open; few
-// are open at a time, so a list is enough.
+// Tickets count up by one. A transfer is done if its ticket has been issued and is no longer open.
+// Few are open at a time, so a linear search is fast enough.
 Ticket Communicator::open() {
   open_.push_back(++last_);
   return last_;

@@ -1,6 +1,6 @@
 // Collectives as steps of point-to-point messages (transfer.h). Every rank sends its pieces
 // directly to every other rank instead of around a ring: a ring adds in an order that differs per
-// element, while here each rank holds all terms of its part and adds them in the order of ranks.
+// element, while here each rank has all terms of its part and adds them in the order of ranks.
 // The bytes per rank are those of a ring, (n - 1) / n of the whole for each of reduce-scatter and
 // all-gather.
 //
@@ -38,7 +38,7 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// n elements in parts of `share`, each part in pieces.
+// Divides n elements into parts of `share` elements, and each part into pieces of `piece` elements.
 struct Parts {
   int64_t n = 0, share = 0, piece = 0;
 

@@ -1,8 +1,11 @@
-// Collectives as steps of messages, without a word of how messages travel: every rank sends each
-// other rank its part directly, in pieces that fit the staging memory.
-//   reduce_scatter   step c: piece c of part d goes to rank d; rank r adds what comes in rank order
-//   all_gather       step c: piece c of the own part goes to everyone, straight to its place
-//   all_reduce       the one, then the other over the parts; what is small goes to everyone whole
+// Collectives as steps of point-to-point messages, independent of the transport: every rank sends
+// each other rank its part directly, in pieces that fit the staging memory.
+//   reduce_scatter   step c sends piece c of part d to rank d, and adds the received pieces in the
+//                    order of ranks
+//   all_gather       step c sends piece c of this rank's part to all others, which receive it in
+//                    its final place
+//   all_reduce       reduce_scatter, then all_gather of the parts; a small array is sent whole to
+//                    all other ranks in one step
 #pragma once
 
 #include <algorithm>
@@ -14,7 +17,7 @@
 
 namespace tessera::comm {
 
-// Enough that a link has the next piece at hand while the ends agree about the one after it.
+// Enough to keep a link busy: a piece is on the wire while both ends set up the next ones.
 constexpr int64_t kStepsInFlight = 4;
 
 struct PeerMessage {
@@ -24,15 +27,16 @@ struct PeerMessage {
   bool receives = false;
 };
 
-// A step of a transfer and the slot of the staging memory that is its own while it is in flight.
+// A step of a transfer, and the slot of the staging memory that it uses while it is in flight.
 struct Step {
   int64_t index = 0;
-  int64_t slot = 0;  // below kStepsInFlight
+  int64_t slot = 0;  // in [0, kStepsInFlight)
 };
 
-// The steps of the transfers of a line are one stream, of which kStepsInFlight are in flight: from
-// the start of their messages until all have come and gone and finish(step) has run. Steps finish
-// in order.
+// A collective, or one message between two ranks, as steps. The steps of all transfers of a queue
+// form one sequence, of which at most kStepsInFlight are in flight. A step is in flight from the
+// start of its messages until all of them are complete and finish(step) has run. Steps finish in
+// order.
 struct Transfer {
   int64_t steps = 0;
   int64_t barrier = 0;  // this step starts when all before it are finished; 0: none
@@ -40,8 +44,8 @@ struct Transfer {
   std::function<void(const Step&)> finish = [](const Step&) {};
 };
 
-// Bytes of staging memory of a group: kStagingBytes, and more where that would leave a peer less
-// than kLeastStagedBytes in each step.
+// Returns the bytes of staging memory of a group: kStagingBytes, or more if a peer would get less
+// than kLeastStagedBytes per step.
 constexpr int64_t kLeastStagedBytes = 64;
 constexpr int64_t staging_bytes(int64_t ranks) {
   return std::max(kStagingBytes, kStepsInFlight * kLeastStagedBytes * (ranks - 1));
@@ -50,7 +54,7 @@ constexpr int64_t staging_bytes(int64_t ranks) {
 // A rank's view of its group.
 struct Member {
   int64_t rank = 0, size = 1;
-  std::byte* staging = nullptr;  // staging_bytes(size), for transfers that reduce
+  std::byte* staging = nullptr;  // staging_bytes(size) bytes; only used by transfers that reduce
 };
 
 Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,

@@ -21,50 +21,53 @@ class World {
   virtual int64_t size() const = 0;
   virtual const std::string& host(int64_t rank) const = 0;
 
-  // The communicator of a group, which `ranks` (rising or not, this one among them) lists in its
-  // order. Every rank of the group calls it with the same list; ranks that share several groups
-  // make them in the same order. Each has messages of its own: groups of the same ranks never mix.
+  // Returns the communicator of a group. `ranks` lists its members in the group's order, which need
+  // not be ascending, and includes this rank. Every member calls it with the same list; ranks that
+  // share several groups create them in the same order. The messages of different communicators
+  // never mix, even if they have the same members.
   virtual std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) = 0;
 
   // Returns true if the transfers of one communicator run one after another, whatever their
-  // direction: a waiting receive then delays the sends after it.
+  // direction: a waiting receive then delays the sends that follow it.
   virtual bool takes_turns() const { return false; }
-  // The transport between ranks, for the log.
+  // Returns the name of the transport between ranks, for the log.
   virtual std::string transport() const { return "MPI"; }
 
-  // For setting up and reporting; these wait for all ranks.
+  // Collectives for setup and reporting. They block until all ranks have called them.
   virtual void barrier() = 0;
   virtual std::vector<std::string> all_gather(const std::string& own) = 0;
-  virtual void broadcast(std::string& bytes, int64_t root) = 0;  // resizes where it arrives
+  virtual void broadcast(std::string& bytes, int64_t root) = 0;  // resizes `bytes` on other ranks
   virtual void all_reduce(std::span<double> x, Reduction r) = 0;
 
-  // Ends the process on every rank; for main, once it has said why.
+  // Ends the process of every rank. Only main calls it, after it has printed the reason.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };
 
-// Of a group of one rank, in any world.
+// Returns the communicator of a group with one rank, in any world.
 std::unique_ptr<Communicator> self_communicator(int64_t rank);
 
-// One rank, without MPI.
+// Returns a World of one rank, without MPI.
 std::unique_ptr<World> self_world();
-// What mpirun or srun started. Threads may call it and its communicators one at a time. Starts MPI
-// and ends it with its destructor, but not where an exception is passing: then the process ends
-// without, at which mpirun ends the other ranks.
+// Returns a World of the ranks that mpirun or srun started. Initializes MPI; the destructor
+// finalizes it, except during stack unwinding: then the process ends without MPI_Finalize, and
+// mpirun ends the other ranks. Several threads may call it and its communicators, but only one at a
+// time. Throws Error if MPI fails or lacks MPI_THREAD_SERIALIZED.
 std::unique_ptr<World> mpi_world();
 
-// Memory that MPI's transfers take outside of the arena: this much for each group that reduces.
+// Staging memory of MPI transfers, in bytes per group that reduces. It is outside the arena.
 constexpr int64_t kStagingBytes = 4 << 20;
 
-// Ranks with a GPU each, by NCCL: messages between devices, without the host. Transfers are
-// enqueued in the stream that Communicator::use() names and over for the host at once; what comes
-// after them in the stream finds their results. Sums are those of comm/communicator.h, bit for
-// bit: every rank sends each other rank its part, and adds what comes in the order of ranks.
+// Returns a World of ranks with one GPU each, which NCCL connects without copies through the host.
+// Transfers are enqueued in the stream given to Communicator::use() and are done for the host at
+// once; later work in that stream sees their results. Sums are those of comm/communicator.h, bit
+// for bit: every rank sends each other rank its part, and adds the received parts in the order of
+// ranks.
 //
-// `host` brings the ranks together (identifiers of communicators go through it), answers all that
-// is not a group, and outlives the world. Throws Error where NCCL is not installed.
+// `host` transfers the identifiers of communicators between ranks, executes all calls other than
+// those of groups, and must outlive the returned world. Throws Error if NCCL is not installed.
 std::unique_ptr<World> nccl_world(World& host);
 
-// Memory of the device that a group's transfers take outside of the arena.
+// Staging memory of NCCL transfers, in bytes of device memory per group. It is outside the arena.
 constexpr int64_t kNcclStagingBytes = 64 << 20;
 
 }  // namespace tessera::comm

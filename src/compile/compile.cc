@@ -17,7 +17,7 @@ Context checked(const CompileRequest& asked, const Target& target) {
   const CompileRequest& r = asked;
   check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
   check_head_copies(r);
-  CHECK(r.precision != Precision::kAuto, "precision auto is resolved before");
+  CHECK(r.precision != Precision::kAuto, "precision auto must be resolved before compile()");
   CHECK(!r.encoded || (r.purpose == Purpose::kDecode && r.model.encoder_layers > 0),
         "only a decoder that follows an encoder can be compiled without it");
   Context c = context_of(r, target);
@@ -33,7 +33,7 @@ Blocks compile_blocks(const CompileRequest& request, const Target& target) {
   return blocks;
 }
 
-// Stage passes change the state in place, so each stage begins with a copy of what all share.
+// Stage passes change the state in place, so each stage starts from a copy of the common state.
 Program program_of(const Blocks& blocks, int64_t stage) {
   State state = blocks.state;
   state.share.stage = stage;
@@ -63,7 +63,7 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 
 void check_weight_names(const CompileRequest& request) { trained_weights(request); }
 
-// Names and frozen weights are known after assign_optimizers, before anything is laid out.
+// Names and frozen weights are final after assign_optimizers, before buffers get offsets.
 std::vector<std::string> trained_weights(const CompileRequest& request) {
   State state;
   run_passes(state, context_of(request, {}), passes_through("assign_optimizers"));
@@ -88,7 +88,7 @@ double model_flops(const CompileRequest& request) {
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)
       flops += real_product(cost_of(op, g.values).flops.model, b.count());
-  return 3 * flops;  // the backward computes two products for each of the forward's
+  return 3 * flops;  // the backward has two GEMMs for each GEMM of the forward
 }
 
 }  // namespace tessera::compile

@@ -19,21 +19,21 @@ Program compile(const CompileRequest& request, const Target& target);
 // program. The passes over blocks run once.
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
 
-// Returns the state after the named pass, of request.stage. Throws as compile() does.
+// Returns the state of request.stage after the named pass. Throws as compile() does.
 State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,
                       const PassObserver& observe = {});
 
 // Throws Error if a pattern of adapters, frozen weights or optimizer groups matches no weight, or
 // lora.rank exceeds a weight's smaller side; compile() throws the same.
 void check_weight_names(const CompileRequest& request);
-// Returns the weights that the run trains, as checkpoints name them ("layer.attn.qkv.weight" for
-// all layers), each once. Throws as check_weight_names() does.
+// Returns the names of the weights that the run trains, each once, as checkpoints name them
+// ("layer.attn.qkv.weight" for all layers). Throws as check_weight_names() does.
 std::vector<std::string> trained_weights(const CompileRequest& request);
 
-// What the stages of the pipeline do: the schedule that compile() follows.
+// Returns the pipeline that compile() schedules: stages, chunks, micro-batches and costs.
 PipelineShape pipeline_of(const CompileRequest& request);
 
-// FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
+// Returns the model's FLOPs for one micro-batch, forward and backward, without recomputation.
 double model_flops(const CompileRequest& request);
 
 }  // namespace tessera::compile

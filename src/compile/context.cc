@@ -2,9 +2,9 @@
 
 namespace tessera::compile {
 
-// The table in the header, row by row. With one shard nothing is exchanged. Stage 0 reduces whole
-// gradients. From stage 1 on a rank reduces and updates its own part, and weights are gathered:
-// once per step, or in stage 3 before each use.
+// Implements the table in the header, row by row. With one shard there is no communication. Stage 0
+// reduces whole gradients. From stage 1 on, a rank reduces and updates its own shard, and weights
+// are gathered: once per step, or in stage 3 before each use.
 ZeroPlan zero_plan(const Layout& layout) {
   ZeroPlan plan;
   plan.shards = mesh_of(layout)[AxisKind::kShard];
@@ -17,7 +17,7 @@ ZeroPlan zero_plan(const Layout& layout) {
   return plan;
 }
 
-// Dropout is for training: programs that validate or generate are compiled without it.
+// Dropout is used for training only: programs that validate or generate are compiled without it.
 Context context_of(const CompileRequest& asked, const Target& target) {
   Context c = {asked, {}, zero_plan(asked.layout), target};
   CompileRequest& r = c.request;

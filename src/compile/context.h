@@ -1,4 +1,4 @@
-// What all passes read: the request, and the decisions that are made from it once.
+// The input of all passes: the request, and decisions that are derived from it once.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera::compile {
 
-// ---- What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state is sharded, and when
-// weights are gathered and gradients reduced. lower/ makes the segments by it, schedule/ the calls.
+// ---- What ZeRO (Rajbhandari et al. 2020) means for a layout: which state is sharded, when weights
+// are gathered and when gradients are reduced. lower/ creates the segments, schedule/ the calls.
 //
 // clang-format off
 //   stage   optimizer   gradients   weights   gather     reduce
@@ -24,10 +24,10 @@ enum class WeightGather : uint8_t { kNever, kPerStep, kPerUse };
 enum class GradientReduce : uint8_t { kNever, kAllReduce, kReduceScatter };
 
 struct ZeroPlan {
-  int64_t shards = 1;  // ranks that state is divided over
+  int64_t shards = 1;  // ranks over which state is divided
   WeightGather gather = WeightGather::kNever;
   GradientReduce reduce = GradientReduce::kNever;
-  bool reduces_each = false;  // after each micro-batch, into the rank's part
+  bool reduces_each = false;  // after each micro-batch, into this rank's shard
 
   bool divides_optimizer() const { return reduce == GradientReduce::kReduceScatter; }
   bool divides_weights() const { return gather == WeightGather::kPerUse; }
@@ -36,7 +36,7 @@ struct ZeroPlan {
 ZeroPlan zero_plan(const Layout& layout);
 
 struct Context {
-  CompileRequest request;  // without dropout, except for training
+  CompileRequest request;  // dropout is 0 except for training
   Recompute recompute;
   ZeroPlan zero;
   Target target;
@@ -46,7 +46,7 @@ struct Context {
     return request.purpose == Purpose::kLogits || request.purpose == Purpose::kDecode;
   }
 };
-// Throws Error for a recomputation that does not exist.
+// Throws Error if layout.recompute is not valid.
 Context context_of(const CompileRequest& request, const Target& target);
 
 }  // namespace tessera::compile

@@ -9,9 +9,9 @@
 
 namespace tessera::compile {
 
-// The axes are those of Mesh, from the degrees of the layout. With ZeRO groups the data ranks are
-// divided: shard within a group, replica between groups. Without ZeRO every data rank still owns a
-// part: of the gradient's norm and of what is saved.
+// Returns the mesh for the degrees of the layout. With ZeRO groups the data-parallel ranks are
+// divided: shard within a group, replica between groups. Without ZeRO, every data-parallel rank
+// still owns a shard of the gradient norm and of what is saved.
 Mesh mesh_of(const Layout& l, int64_t head_copies) {
   Mesh m;
   // Data-parallel ranks that hold the same experts.
@@ -42,7 +42,7 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
       return {.full_layers = n, .counted = true};
   }
   throw Error(
-      "layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
+      "layout.recompute = '{}' is unknown. Expected none, selective, full, or full:N with "
       "N from 0 to {} layers.",
       text, layers);
 }

@@ -18,17 +18,15 @@ constexpr size_t count_of(PipelineSchedule) {
   return static_cast<size_t>(PipelineSchedule::kZeroBubble) + 1;
 }
 enum class ZeroReduce : uint8_t { kLast, kEach };
-enum class AttentionKind : uint8_t { kFused, kMaterialised };
-enum class ScoresType : uint8_t { kF32, kHalf };
-enum class SelectiveKind : uint8_t { kCheap, kAttention };
-enum class AgainKind : uint8_t { kNeeded, kWhole };
+enum class AttentionKind : uint8_t { kFused, kUnfused };
+enum class AttentionScoresDType : uint8_t { kF32, kCompute };
+enum class SelectiveRecompute : uint8_t { kCheap, kCoreAttention };
+enum class FullRecompute : uint8_t { kNeeded, kAll };
 enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
-enum class MaskKind : uint8_t { kDrawn, kKept };
-enum class AccumulateKind : uint8_t { kFused, kApart };
-enum class SentKind : uint8_t { kDropped, kKept };
-enum class GradientType : uint8_t { kF32, kHalf };
-enum class WireType : uint8_t { kSums, kHalf };
-enum class ProductType : uint8_t { kStored, kFp8 };
+enum class DropoutMaskPolicy : uint8_t { kRegenerate, kStore };
+enum class GradAccumDType : uint8_t { kF32, kWeight };
+enum class GradReduceDType : uint8_t { kAccum, kWeight };
+enum class GemmDType : uint8_t { kCompute, kFp8 };
 
 struct Layout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1;
@@ -76,16 +74,15 @@ struct Layout {
 
 struct CompilerOptions {
   AttentionKind attention = AttentionKind::kFused;
-  ScoresType scores = ScoresType::kF32;
+  AttentionScoresDType attention_scores_dtype = AttentionScoresDType::kF32;
   CrossEntropyKind cross_entropy = CrossEntropyKind::kFused;
-  SelectiveKind selective = SelectiveKind::kCheap;
-  AgainKind again = AgainKind::kNeeded;
-  MaskKind masks = MaskKind::kDrawn;
-  SentKind sent = SentKind::kDropped;
-  GradientType gradients = GradientType::kF32;
-  WireType communication = WireType::kSums;
-  AccumulateKind accumulate = AccumulateKind::kFused;
-  ProductType products = ProductType::kStored;
+  SelectiveRecompute selective_recompute = SelectiveRecompute::kCheap;
+  FullRecompute full_recompute = FullRecompute::kNeeded;
+  DropoutMaskPolicy dropout_masks = DropoutMaskPolicy::kRegenerate;
+  GradAccumDType grad_accum_dtype = GradAccumDType::kF32;
+  GradReduceDType grad_reduce_dtype = GradReduceDType::kAccum;
+  GemmDType gemm_dtype = GemmDType::kCompute;
+  bool deallocate_pipeline_outputs = true, fuse_grad_accumulation = true;
   int64_t bucket_bytes = 0;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
   bool tp_comm_overlap = false;
@@ -94,31 +91,32 @@ struct CompilerOptions {
 
   static void fields(auto& self, auto&& visit) {
     visit("attention", self.attention,
-          "fused | materialised: whether scores are held for all pairs");
-    visit("scores", self.scores,
-          "f32 | half: the type of materialised scores; half: that of activations");
+          "fused | unfused: whether the scores of all pairs are stored; unfused stores them");
+    visit("attention_scores_dtype", self.attention_scores_dtype,
+          "f32 | compute: dtype of the scores of unfused attention; compute: the activations'");
     visit("cross_entropy", self.cross_entropy,
-          "fused | unfused: whether logits are held for all tokens");
-    visit("selective", self.selective,
-          "cheap | attention: what recompute: selective computes again");
-    visit("again", self.again,
-          "needed | whole: what recompute: full computes again; whole: what nobody reads, too");
-    visit(
-        "masks", self.masks,
-        "drawn | kept: whether a backward draws the masks of dropout again; fused attention does");
-    visit("sent", self.sent,
-          "dropped | kept: whether a stage keeps its share of what it sent on until the gradient "
-          "comes");
-    visit("gradients", self.gradients,
-          "f32 | half: the type of sums of weight gradients; half: that of weights");
-    visit("communication", self.communication,
-          "sums | half: the type in which gradients go to other ranks; sums: that of their sums");
-    visit("accumulate", self.accumulate,
-          "fused | apart: whether products add to sums of gradients, or a sweep of its own does");
-    visit(
-        "products", self.products,
-        "stored | fp8: the type in which layers' products take their operands; fp8: E4M3, and E5M2 "
-        "for gradients, scaled a tensor");
+          "fused | unfused: whether the logits of all tokens are stored; unfused stores them");
+    visit("selective_recompute", self.selective_recompute,
+          "cheap | core_attention: what layout.recompute: selective recomputes");
+    visit("full_recompute", self.full_recompute,
+          "needed | all: which forward ops layout.recompute: full repeats; needed: those whose "
+          "results the backward reads");
+    visit("dropout_masks", self.dropout_masks,
+          "regenerate | store: where a backward gets its dropout masks; fused attention always "
+          "regenerates them");
+    visit("deallocate_pipeline_outputs", self.deallocate_pipeline_outputs,
+          "free the activations that a stage has sent; false: keep them until their gradient "
+          "arrives");
+    visit("grad_accum_dtype", self.grad_accum_dtype,
+          "f32 | weight: dtype of accumulated weight gradients; weight: that of the weights");
+    visit("grad_reduce_dtype", self.grad_reduce_dtype,
+          "accum | weight: dtype in which gradients are reduced over ranks; accum: "
+          "grad_accum_dtype");
+    visit("fuse_grad_accumulation", self.fuse_grad_accumulation,
+          "weight-gradient GEMMs add to the accumulated gradients; false: a separate op adds");
+    visit("gemm_dtype", self.gemm_dtype,
+          "compute | fp8: dtype of the operands of layer GEMMs; fp8: E4M3, and E5M2 for gradients, "
+          "with a scale per tensor");
     visit("bucket_bytes", self.bucket_bytes,
           "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole",
           at_least(0));
@@ -154,16 +152,14 @@ constexpr const char* enum_names(PipelineSchedule) {
   return "gpipe|1f1b|interleaved_1f1b|zero_bubble";
 }
 constexpr const char* enum_names(ZeroReduce) { return "last|each"; }
-constexpr const char* enum_names(AttentionKind) { return "fused|materialised"; }
-constexpr const char* enum_names(ScoresType) { return "f32|half"; }
-constexpr const char* enum_names(SelectiveKind) { return "cheap|attention"; }
-constexpr const char* enum_names(AgainKind) { return "needed|whole"; }
+constexpr const char* enum_names(AttentionKind) { return "fused|unfused"; }
+constexpr const char* enum_names(AttentionScoresDType) { return "f32|compute"; }
+constexpr const char* enum_names(SelectiveRecompute) { return "cheap|core_attention"; }
+constexpr const char* enum_names(FullRecompute) { return "needed|all"; }
 constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
-constexpr const char* enum_names(MaskKind) { return "drawn|kept"; }
-constexpr const char* enum_names(AccumulateKind) { return "fused|apart"; }
-constexpr const char* enum_names(SentKind) { return "dropped|kept"; }
-constexpr const char* enum_names(GradientType) { return "f32|half"; }
-constexpr const char* enum_names(WireType) { return "sums|half"; }
-constexpr const char* enum_names(ProductType) { return "stored|fp8"; }
+constexpr const char* enum_names(DropoutMaskPolicy) { return "regenerate|store"; }
+constexpr const char* enum_names(GradAccumDType) { return "f32|weight"; }
+constexpr const char* enum_names(GradReduceDType) { return "accum|weight"; }
+constexpr const char* enum_names(GemmDType) { return "compute|fp8"; }
 
 }  // namespace tessera::compile

@@ -18,8 +18,8 @@ struct OptimizerPolicy {
   bool bf16_moments = false;
   bool stochastic = true;  // rounding of state that is bf16 without a master
   // Adafactor's: 1 - t^-decay_power is the decay of the second moment.
-  double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
-  bool scale_by_weight = true;
+  double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
+  bool scale_parameter = true;
 };
 
 // Weights with an optimizer of their own: those whose names match a pattern and no earlier group.

@@ -32,7 +32,7 @@ void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
   const int64_t copies = head_copies(r.model, r.layout);
   s.graph = model::forward(
-      r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
+      r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.intra_document_masking, copies});
   s.graph.mesh = mesh_of(r.layout, copies);
 }
 
@@ -85,17 +85,20 @@ constexpr Pass kPasses[] = {
      [](State& s, const Context&) { unfuse_cross_entropy(s.graph); }, Invariant::kTypes},
     {"materialise_attention", Level::kModel,
      [](const Context& c) {
-       return c.request.options.attention == AttentionKind::kMaterialised &&
+       return c.request.options.attention == AttentionKind::kUnfused &&
               c.request.purpose != Purpose::kDecode;
      },
-     "`compiler.attention: materialised`",
+     "`compiler.attention: unfused`",
      [](State& s, const Context& c) {
-       materialise_attention(s.graph, c.request.options.scores == ScoresType::kHalf);
+       materialise_attention(
+           s.graph, c.request.options.attention_scores_dtype == AttentionScoresDType::kCompute);
      },
      Invariant::kTypes},
     {"keep_masks", Level::kModel,
-     [](const Context& c) { return c.request.options.masks == MaskKind::kKept && c.trains(); },
-     "`compiler.masks: kept`", [](State& s, const Context&) { keep_masks(s.graph); },
+     [](const Context& c) {
+       return c.request.options.dropout_masks == DropoutMaskPolicy::kStore && c.trains();
+     },
+     "`compiler.dropout_masks: store`", [](State& s, const Context&) { keep_masks(s.graph); },
      Invariant::kTypes},
     {"save_expert_pairs", Level::kModel,
      [](const Context& c) {
@@ -126,7 +129,9 @@ constexpr Pass kPasses[] = {
     {"recompute_selective", Level::kDifferentiated,
      [](const Context& c) { return c.trains() && c.recompute.selective; },
      "`layout.recompute: selective`",
-     [](State& s, const Context& c) { recompute_selective(s.graph, c.request.options.selective); },
+     [](State& s, const Context& c) {
+       recompute_selective(s.graph, c.request.options.selective_recompute);
+     },
      Invariant::kSameBytes},
     {"split_backward", Level::kDifferentiated,
      [](const Context& c) {
@@ -137,23 +142,21 @@ constexpr Pass kPasses[] = {
      [](State& s, const Context&) { split_backward(s.graph); }, Invariant::kSameBytes},
     {"narrow_gradients", Level::kDifferentiated,
      [](const Context& c) {
-       return c.trains() && c.request.options.gradients == GradientType::kHalf;
+       return c.trains() && c.request.options.grad_accum_dtype == GradAccumDType::kWeight;
      },
-     "`compiler.gradients: half`",
+     "`compiler.grad_accum_dtype: weight`",
      [](State& s, const Context& c) { narrow_gradients(s.graph, type_of(c.request.precision)); },
      Invariant::kSameBytes},
     {"accumulate_apart", Level::kDifferentiated,
-     [](const Context& c) {
-       return c.trains() && c.request.options.accumulate == AccumulateKind::kApart;
-     },
-     "`compiler.accumulate: apart`",
+     [](const Context& c) { return c.trains() && !c.request.options.fuse_grad_accumulation; },
+     "`compiler.fuse_grad_accumulation: false`",
      [](State& s, const Context& c) { accumulate_apart(s.graph, type_of(c.request.precision)); },
      Invariant::kSameBytes},
     {"multiply_in_fp8", Level::kDifferentiated,
      [](const Context& c) {
-       return c.request.options.products == ProductType::kFp8 && !c.generates();
+       return c.request.options.gemm_dtype == GemmDType::kFp8 && !c.generates();
      },
-     "`compiler.products: fp8`", [](State& s, const Context&) { multiply_in_fp8(s.graph); },
+     "`compiler.gemm_dtype: fp8`", [](State& s, const Context&) { multiply_in_fp8(s.graph); },
      Invariant::kSameBytes},
     {"fuse_residual_norm", Level::kDifferentiated,
      [](const Context& c) { return c.request.options.fuse_residual_norm; },

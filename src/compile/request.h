@@ -35,7 +35,7 @@ struct CompileRequest {
   int64_t sequences = 1;  // of a micro-batch, on this rank
   int64_t tokens = 1;     // of a sequence
   int64_t source = 0;     // tokens per encoder input
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   bool encoded = false;      // kDecode only: the encoder's output is already cached
   int64_t microbatches = 1;  // of a step
   int64_t stage = 0;         // of the pipeline: whose program

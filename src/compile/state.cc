@@ -18,8 +18,8 @@ std::string print(const StageShare& share) {
 }  // namespace
 
 // A state is a graph until the blocks are expanded, and a program from then on. Shardings are exact
-// right after `shard`; once gradients exist, shared and replicated count as the same bytes. Offsets
-// in the arena are verified once they exist.
+// right after `shard`; once gradients exist, shared and replicated count as equal, because they
+// have the same bytes. Offsets in the arena are verified once they exist.
 std::vector<std::string> verify(const State& state, Invariant invariant) {
   switch (invariant) {
     case Invariant::kTypes:

@@ -1,5 +1,5 @@
-// What the passes of compile() work on: a graph, then its expanded form, then the program of a
-// stage.
+// The state that the passes of compile() transform: a graph, then its segments, then the program of
+// a stage.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace tessera::compile {
 
-// How far a state has come. Each pass belongs to one level; levels follow each other in this order.
+// The progress of a state. Each pass belongs to one level; levels follow each other in this order.
 enum class Level : uint8_t {
-  kModel,           // the forward as the model's family writes it, in f32
+  kModel,           // the forward as the model family writes it, in f32
   kTyped,           // dtypes follow the precision
   kSharded,         // every value has a sharding, conversions are ops
   kDifferentiated,  // blocks have a backward
-  kSegments,        // blocks are segments, values have frames
+  kSegments,        // blocks are segments, values have buffers
   kCalls,           // segments are called
-  kPlaced,          // frames have offsets
+  kPlaced,          // buffers have offsets
 };
 constexpr const char* enum_names(Level) {
   return "model|typed|sharded|differentiated|segments|calls|placed";
@@ -27,21 +27,22 @@ constexpr const char* enum_names(Level) {
 
 struct State {
   Level level = Level::kModel;
-  Graph graph;       // up to Level::kDifferentiated
-  StageShare share;  // from the pass assign_stages on; its `stage` is the one whose program is made
+  Graph graph;        // up to Level::kDifferentiated
+  StageShare share;   // from the pass assign_stages on; its `stage` is the one whose program is
+                      // compiled
   Expanded expanded;  // from Level::kSegments on; its program has calls from Level::kCalls on
 };
 
-// What verify() finds true of a state.
+// The properties of a state that verify() checks.
 enum class Invariant : uint8_t {
-  kTypes,       // ops read what exists, outputs have the type and shape of their rule
+  kTypes,       // operands exist, outputs have the dtype and shape of their rule
   kSignatures,  // and on each mesh axis the shardings of an op's operands are a signature of its
                 // rule
-  kSameBytes,   // the same, with replicated and shared alike
-  kCalls,   // calls name frames of the kinds that their segments take; checked after passes that
-            // change only calls
-  kLayout,  // segments also satisfy kSameBytes; frames and scratch hold their values
-  kPlaced,  // and every frame has an offset in the arena
+  kSameBytes,   // the same, but replicated and shared count as equal
+  kCalls,   // calls use buffers of the kinds of their segment's parameters; checked after passes
+            // that change only calls
+  kLayout,  // segments also satisfy kSameBytes; buffers and scratch hold their values
+  kPlaced,  // and every buffer has an offset in the arena
 };
 
 // Returns one sentence per fault. Empty: the invariant holds.

@@ -55,17 +55,17 @@ void check_calls(const RunConfig& run, KeyErrors& errors) {
 void check_ramp_sizes(const RunConfig& run, KeyErrors& errors) {
   const BatchSection& b = run.batch;
   const int64_t layers = run.model.all_layers(), together = run.layout.data * b.micro;
-  if (std::ssize(b.ramp) > kMostRampSizes)
-    return errors.add("batch.ramp", "has {} sizes, expected at most {}.", b.ramp.size(),
-                      kMostRampSizes);
+  if (std::ssize(b.warmup_sizes) > kMostRampSizes)
+    return errors.add("batch.warmup_sizes", "has {} sizes, expected at most {}.",
+                      b.warmup_sizes.size(), kMostRampSizes);
   int64_t microbatches = 0;
-  for (const int64_t size : b.ramp) {
+  for (const int64_t size : b.warmup_sizes) {
     if (size < 1 || size % together != 0)
-      return errors.add("batch.ramp",
+      return errors.add("batch.warmup_sizes",
                         "has {}, expected multiples of layout.data × batch.micro = {}", size,
                         together);
     if (size / together > kMostCalls / layers - microbatches)
-      return errors.add("batch.ramp",
+      return errors.add("batch.warmup_sizes",
                         "has {}: {} micro-batches of {} layers each, and the sizes together exceed "
                         "{} calls. Use smaller sizes or a larger batch.micro.",
                         size, size / together, layers, kMostCalls);
@@ -76,13 +76,14 @@ void check_ramp_sizes(const RunConfig& run, KeyErrors& errors) {
 void check_tokens(const RunConfig& run, KeyErrors& errors) {
   const BatchSection& b = run.batch;
   int64_t largest = b.global;
-  for (const int64_t size : b.ramp) largest = std::max(largest, size);
-  const int64_t steps = std::max(run.schedule.steps, b.ramp_steps);
+  for (const int64_t size : b.warmup_sizes) largest = std::max(largest, size);
+  const int64_t steps = std::max(run.schedule.steps, b.warmup_steps_per_size);
   const double per_sequence =
       static_cast<double>(run.data.sequence_length) + static_cast<double>(run.data.target_length);
   const double tokens = static_cast<double>(steps) * static_cast<double>(largest) * per_sequence;
   if (tokens > kMostTokens)
-    errors.add(b.ramp_steps > run.schedule.steps ? "batch.ramp_steps" : "schedule.steps",
+    errors.add(b.warmup_steps_per_size > run.schedule.steps ? "batch.warmup_steps_per_size"
+                                                            : "schedule.steps",
                "with batches of {} makes {:.1e} tokens, expected at most {:.0e}.", largest, tokens,
                kMostTokens);
 }
@@ -102,9 +103,10 @@ void check(const BatchSection& b, const RunConfig& run, KeyErrors& errors) {
   check_activations(run, errors);
   check_calls(run, errors);
   check_ramp_sizes(run, errors);
-  if (b.ramp.empty() != (b.ramp_steps == 0) || b.ramp_steps < 0)
-    errors.add("batch.ramp_steps", "= {} with {} sizes in batch.ramp, expected both or neither",
-               b.ramp_steps, b.ramp.size());
+  if (b.warmup_sizes.empty() != (b.warmup_steps_per_size == 0) || b.warmup_steps_per_size < 0)
+    errors.add("batch.warmup_steps_per_size",
+               "= {} with {} sizes in batch.warmup_sizes, expected both or neither",
+               b.warmup_steps_per_size, b.warmup_sizes.size());
   check_tokens(run, errors);
 }
 

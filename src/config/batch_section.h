@@ -13,16 +13,16 @@ struct RunConfig;  // config/run_config.h
 
 struct BatchSection {
   int64_t global = 1, micro = 1;
-  std::vector<int64_t> ramp;
-  int64_t ramp_steps = 0;
+  std::vector<int64_t> warmup_sizes;
+  int64_t warmup_steps_per_size = 0;
 
   static void fields(auto& self, auto&& visit) {
     visit("global", self.global, "sequences per step, over all ranks", at_least(1));
     visit("micro", self.micro,
           "sequences that a rank computes at once; divides global / data ranks", at_least(1));
-    visit("ramp", self.ramp,
-          "sequences of the first steps of the run, such as 64, 128, 192, before global");
-    visit("ramp_steps", self.ramp_steps, "steps that each of these holds");
+    visit("warmup_sizes", self.warmup_sizes,
+          "batch sizes of the first steps of the run, such as [64, 128, 192], before global");
+    visit("warmup_steps_per_size", self.warmup_steps_per_size, "steps at each of these sizes");
   }
 };
 

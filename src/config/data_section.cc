@@ -155,17 +155,19 @@ void check_spans(const DataSection& d, const model::ModelConfig& model, KeyError
 void check_objective(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   const bool encodes = model.encoder_layers > 0;
   const bool spans = d.objective == Objective::kSpanCorruption;
-  if (d.documents_apart && encodes)
-    errors.add("data.documents_apart", "= true, but family {} reads one text per row. Remove it.",
+  if (d.intra_document_masking && encodes)
+    errors.add("data.intra_document_masking",
+               "= true, but family {} reads one text per row. Remove it.",
                name_of_entry(model.family));
-  else if (d.documents_apart && model.rotary_scale.kind == model::RotaryKind::kLongrope &&
-           d.sequence_length > model.rotary_scale.context)
-    errors.add("data.documents_apart",
-               "= true is not supported by rotary_scale.kind = longrope in sequences longer than "
-               "rotary_scale.context = {}: its frequencies would depend on the longest document.",
-               model.rotary_scale.context);
-  else if (d.documents_apart && spans)
-    errors.add("data.documents_apart", "is for next tokens, not for span_corruption.");
+  else if (d.intra_document_masking && model.rope_scaling.rope_type == model::RopeType::kLongrope &&
+           d.sequence_length > model.rope_scaling.original_max_position_embeddings)
+    errors.add("data.intra_document_masking",
+               "= true is not supported by rope_scaling.rope_type = longrope in sequences longer "
+               "than rope_scaling.original_max_position_embeddings = {}: its frequencies would "
+               "depend on the longest document.",
+               model.rope_scaling.original_max_position_embeddings);
+  else if (d.intra_document_masking && spans)
+    errors.add("data.intra_document_masking", "is for next tokens, not for span_corruption.");
   if (!encodes && d.target_length > 0)
     errors.add("data.target_length", "= {}, but family {} has no encoder.", d.target_length,
                name_of_entry(model.family));

@@ -61,11 +61,11 @@ struct DataSection {
   double size_exponent = 0;
   std::vector<std::string> instructions;
   std::string form;
-  data::LongExamples long_examples = data::LongExamples::kRefuse;
+  data::LongExamples long_examples = data::LongExamples::kError;
   std::vector<ValidationSource> validation;
   std::string split;
   int64_t sequence_length = 0, target_length = 0;
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   Objective objective = Objective::kNextToken;
   double noise_density = 0.15, mean_span = 3;
   bool allow_foreign_tokenizer = false;
@@ -95,7 +95,7 @@ struct DataSection {
           "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
           "0: as span corruption needs",
           at_least(0));
-    visit("documents_apart", self.documents_apart,
+    visit("intra_document_masking", self.intra_document_masking,
           "attention stays within a document, and positions start at 0 in each; default: "
           "true for data.instructions (not with an encoder), otherwise false");
     visit("objective", self.objective,

@@ -10,7 +10,7 @@ namespace tessera::config {
 namespace {
 
 // Keys of the section that hold for the whole run.
-constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "moments",
+constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "moment_dtype",
                                           "rounding",      "freeze",    "groups"};
 constexpr const char* kWanted =
     "a list of {match: [NAME, ...], learning_rate_multiplier: NUMBER, kind: ..., ...}";
@@ -102,7 +102,7 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
   settings = optimizer_defaults(settings.kind);
   settings.learning_rate = optimizer.learning_rate;
   settings.clip_norm = optimizer.clip_norm;
-  settings.moments = optimizer.moments;
+  settings.moment_dtype = optimizer.moment_dtype;
   settings.rounding = optimizer.rounding;
   settings.freeze = optimizer.freeze;
   read(settings);
@@ -146,9 +146,9 @@ void check(const LoraSection& lora, KeyErrors& errors) {
 }
 
 void check(const LossScaleSection& scale, KeyErrors& errors) {
-  if (scale.initial < scale.least)
-    errors.add("loss_scale.initial", "= {}, expected loss_scale.least = {} or more", scale.initial,
-               scale.least);
+  if (scale.initial < scale.min)
+    errors.add("loss_scale.initial", "= {}, expected loss_scale.min = {} or more", scale.initial,
+               scale.min);
 }
 
 }  // namespace tessera::config

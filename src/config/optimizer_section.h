@@ -36,12 +36,12 @@ inline std::string type_name(const std::vector<OptimizerGroupSection>&) {
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-  Decay decay = Decay::kMatrices;
+  Decay weight_decay_applies_to = Decay::kMatrices;
   double clip_norm = 1;
-  MomentType moments = MomentType::kAuto;
+  MomentType moment_dtype = MomentType::kAuto;
   Rounding rounding = Rounding::kStochastic;
-  double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
-  bool scale_by_weight = true;
+  double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
+  bool scale_parameter = true;
   std::vector<std::string> freeze;
   std::vector<OptimizerGroupSection> groups;
 
@@ -58,19 +58,21 @@ struct OptimizerSection {
           between(kTiny, 1e6));
     visit("weight_decay", self.weight_decay, "decoupled (sgd: added to the gradient)",
           between(0, 1e6));
-    visit("decay", self.decay, "what decays: matrices alone, or norms and biases too");
+    visit("weight_decay_applies_to", self.weight_decay_applies_to,
+          "matrices | all: all includes norms and biases");
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",
           zero_or_between(1e-30, 1e30));
-    visit("moments", self.moments, "their type; auto: bf16 with precision bf16_sr, else fp32");
+    visit("moment_dtype", self.moment_dtype,
+          "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
     visit("rounding", self.rounding, "of weights and moments that are kept in bf16 alone");
     visit("decay_power", self.decay_power, "adafactor: its second moment decays by 1 - step^-this",
           between(0, 1));
-    visit("update_clip", self.update_clip, "adafactor: largest root mean square of an update",
+    visit("clip_threshold", self.clip_threshold, "adafactor: largest root mean square of an update",
           between(kTinyRoot, kHugeRoot));
-    visit("scale_by_weight", self.scale_by_weight,
+    visit("scale_parameter", self.scale_parameter,
           "adafactor: the rate is times the root mean square of the weight");
-    visit("least_scale", self.least_scale, "adafactor: which counts as this at least",
-          between(kTinyRoot, kHugeRoot));
+    visit("min_parameter_scale", self.min_parameter_scale,
+          "adafactor: which counts as this at least", between(kTinyRoot, kHugeRoot));
     visit("freeze", self.freeze,
           "weights that are not trained, by name, * for any text, such as embed.*");
     visit(
@@ -85,7 +87,8 @@ OptimizerSection optimizer_defaults(OptimizerKind kind);
 
 // Returns the section `optimizer` as the weights of a group have it: what the group does not give
 // comes from `optimizer`, or from the defaults of the group's kind if that is another one. Keys of
-// the whole run (learning_rate, clip_norm, moments, rounding, freeze) are those of `optimizer`.
+// the whole run (learning_rate, clip_norm, moment_dtype, rounding, freeze) are those of
+// `optimizer`.
 OptimizerSection settings_of(const OptimizerGroupSection& group, const OptimizerSection& optimizer);
 // Returns the index of the first group that a weight matches, or nothing. `name` has no layer
 // number: // "layer.attn.qkv.weight".
@@ -110,7 +113,7 @@ struct LoraSection {
 void check(const LoraSection& lora, KeyErrors& errors);
 
 struct LossScaleSection {
-  double initial = 1024, least = 1;
+  double initial = 1024, min = 1;
   int64_t window = 1000, hysteresis = 2;
 
   // 2^32 is Megatron-LM's first scale. Below 2^-24 the smallest f16 gradient is 1.
@@ -118,7 +121,7 @@ struct LossScaleSection {
 
   static void fields(auto& self, auto&& visit) {
     visit("initial", self.initial, "what the gradient of each token's loss begins with", kScales);
-    visit("least", self.least, "a step that overflows at this scale ends the run", kScales);
+    visit("min", self.min, "a step that overflows at this scale ends the run", kScales);
     visit("window", self.window, "steps without overflow after which the scale doubles",
           between(1, kExactIntegers));
     visit("hysteresis", self.hysteresis, "overflows in a window before the scale is halved",

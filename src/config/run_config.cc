@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "compile/compile.h"
+#include "config/foreign_keys.h"
 #include "config/run_request.h"
 #include "model/check_model.h"
 #include "model/family.h"
@@ -49,8 +50,13 @@ RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides, const model::ModelConfig* model) {
   const auto read = [&](RunConfig& config) {
     const std::vector<Field> fields = fields_of(config);
+    reject_foreign_keys(tree, source, fields);
     read_fields(fields, tree, source, config.places);
-    for (const std::string& o : overrides) read_override(fields, parse_override(o), config.places);
+    for (const std::string& o : overrides) {
+      const Override override = parse_override(o);
+      reject_foreign_key(override, fields);
+      read_override(fields, override, config.places);
+    }
   };
   RunConfig first;  // read once to learn preset and family, and again over it
   first.source = source;
@@ -66,7 +72,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
     config.model = *model;
   else
     start_from_preset(config);
-  config.data.documents_apart =
+  config.data.intra_document_masking =
       !first.data.instructions.empty() && !model::rule_of(config.model.family).encodes;
   read(config);
   fill_in(config, Path(source));

@@ -18,13 +18,14 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
           .beta2 = o.beta2,
           .epsilon = o.epsilon,
           .weight_decay = o.weight_decay,
-          .decays_vectors = o.decay == Decay::kAll,
-          .bf16_moments = o.moments == MomentType::kAuto ? low : o.moments == MomentType::kBf16,
+          .decays_vectors = o.weight_decay_applies_to == Decay::kAll,
+          .bf16_moments =
+              o.moment_dtype == MomentType::kAuto ? low : o.moment_dtype == MomentType::kBf16,
           .stochastic = o.rounding == Rounding::kStochastic,
           .decay_power = o.decay_power,
-          .update_clip = o.update_clip,
-          .least_scale = o.least_scale,
-          .scale_by_weight = o.scale_by_weight};
+          .clip_threshold = o.clip_threshold,
+          .min_parameter_scale = o.min_parameter_scale,
+          .scale_parameter = o.scale_parameter};
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Purpos
   // With an encoder, data.sequence_length is the length of its input, and the decoder's follows.
   r.tokens = encodes ? target_tokens(config.data) : config.data.sequence_length;
   r.source = encodes ? config.data.sequence_length : 0;
-  r.documents_apart = config.data.documents_apart && !encodes;
+  r.intra_document_masking = config.data.intra_document_masking && !encodes;
   // The micro-batches of all data ranks are processed at the same time.
   const int64_t together = config.batch.micro * config.layout.data;
   r.microbatches = purpose == compile::Purpose::kTrain ? config.batch.global / together : 1;
@@ -72,8 +73,8 @@ data::BatchShape batch_shape(const RunConfig& config, int64_t rank) {
   shape.sequence_length = config.data.sequence_length;
   shape.rank = rank;
   shape.ranks = config.layout.data;
-  shape.ramp = config.batch.ramp;
-  shape.ramp_steps = config.batch.ramp_steps;
+  shape.ramp = config.batch.warmup_sizes;
+  shape.ramp_steps = config.batch.warmup_steps_per_size;
   return shape;
 }
 

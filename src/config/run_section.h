@@ -12,9 +12,9 @@
 namespace tessera::config {
 
 enum class Device : uint8_t { kAuto, kCpu, kCuda };
-enum class ProductChoosing : uint8_t { kMeasured, kProposed };
+enum class KernelSelection : uint8_t { kAutotune, kHeuristic };
 constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
-constexpr const char* enum_names(ProductChoosing) { return "measured|proposed"; }
+constexpr const char* enum_names(KernelSelection) { return "autotune|heuristic"; }
 
 constexpr int64_t kMostThreads = 1024;  // of a rank
 
@@ -22,7 +22,7 @@ struct RunSection {
   std::string name, directory;
   int64_t seed = 1234;
   Device device = Device::kAuto;
-  ProductChoosing products = ProductChoosing::kMeasured;
+  KernelSelection kernel_selection = KernelSelection::kAutotune;
   bool tf32 = false;
   int64_t threads = 0;
   int64_t stop_after_steps = 0;
@@ -34,12 +34,10 @@ struct RunSection {
     visit("seed", self.seed, "of the initial weights, the order of the data and dropout",
           between(0, kExactIntegers));
     visit("device", self.device, "auto takes a GPU if there is one");
-    visit("products", self.products,
-          "on a GPU, algorithms of products and of attention: measured at the first start and kept "
-          "in "
-          "products.txt, or the library's first proposals and our own attention, which are the "
-          "same in "
-          "every run");
+    visit("kernel_selection", self.kernel_selection,
+          "on a GPU, algorithms of GEMMs and attention; autotune: measured at the first start and "
+          "stored in kernel_selection.txt; heuristic: the library's first choice for GEMMs and our "
+          "own attention, the same in every run");
     visit("tf32", self.tf32,
           "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
           "bits of mantissa");

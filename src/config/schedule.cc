@@ -50,15 +50,15 @@ Schedule make_schedule(const ScheduleSection& section, double peak) {
   const bool wsd = section.kind == ScheduleKind::kWsd;
   // decay_steps has two meanings: the length of the last decay for wsd, else the steps until the
   // minimum.
-  const int64_t to_floor = wsd ? 0 : section.decay_steps;  // warm-up excluded
+  const int64_t to_minimum = wsd ? 0 : section.decay_steps;  // warm-up excluded
   return {.kind = section.kind,
           .warmup = section.warmup,
-          .floor_rule = section.floor_rule,
+          .min_lr_mode = section.min_lr_mode,
           .peak = peak,
-          .floor = peak * section.floor,
+          .min_lr = peak * section.min_lr_ratio,
           .warmup_steps = section.warmup_steps,
-          .end_step = to_floor > 0 ? section.warmup_steps + to_floor
-                                   : std::max(section.steps, section.warmup_steps),
+          .end_step = to_minimum > 0 ? section.warmup_steps + to_minimum
+                                     : std::max(section.steps, section.warmup_steps),
           .wsd_steps = wsd ? section.decay_steps : 0};
 }
 
@@ -73,15 +73,15 @@ double learning_rate(const Schedule& s, int64_t step) {
     return s.peak * static_cast<double>(n) / static_cast<double>(s.warmup_steps);
   }
   if (s.kind == ScheduleKind::kConstant) return s.peak;
-  if (n > s.end_step) return s.floor;
+  if (n > s.end_step) return s.min_lr;
   if (s.kind == ScheduleKind::kInverseSqrt) {
     // peak * sqrt(W / n) continues the warm-up without a jump: it is the peak at n = W.
     const int64_t w = std::max<int64_t>(s.warmup_steps, 1);
-    return std::max(s.floor, s.peak * std::sqrt(ratio(w, std::max<int64_t>(n, 1))));
+    return std::max(s.min_lr, s.peak * std::sqrt(ratio(w, std::max<int64_t>(n, 1))));
   }
   const double c = decay_share(s, n);
-  return s.floor_rule == FloorRule::kBlend ? s.floor + (s.peak - s.floor) * c
-                                           : std::max(s.floor, s.peak * c);
+  return s.min_lr_mode == MinLrMode::kInterpolate ? s.min_lr + (s.peak - s.min_lr) * c
+                                                  : std::max(s.min_lr, s.peak * c);
 }
 
 }  // namespace tessera::config

@@ -1,7 +1,7 @@
 // The section `schedule` of the run file, and the learning rate as a pure function of the step.
 //
 // Steps count from 1; n = step − 1 is the number of updates made before this one, W = warm-up,
-// E = the step count at which the decay ends, p = peak, f = floor (a learning rate, not a share).
+// E = the step count at which the decay ends, p = peak, f = minimum (a learning rate, not a ratio).
 //
 //   n ≤ W, W > 0    p · n / W                                      (the first update has rate 0)
 //                   p, with a constant warm-up
@@ -12,12 +12,12 @@
 //   constant        p
 //   inverse_sqrt    max(f, p √(max(W, 1) / max(n, 1)))
 //
-// and the floor enters as   blend: f + (p − f) c      clamp: max(f, p c).
+// and the minimum enters as   interpolate: f + (p − f) c      clamp: max(f, p c).
 //
 // That is Megatron-LM's rule (optimizer_param_scheduler.py), step for step. gpt-neox differs in
-// two points: its floor is a clamp, and its decay divides by E instead of E − W. NeMo's warm-up is
-// p (n + 1) / (W + 1). WSD: Hu et al. 2024; inverse square root: Vaswani et al. 2017.
-// T5's 1 / √max(n, 10^4) is inverse_sqrt with p = 0.01 and a constant warm-up of W = 10^4 steps.
+// two points: its minimum is a clamp, and its decay divides by E instead of E − W. NeMo's warm-up
+// is p (n + 1) / (W + 1). WSD: Hu et al. 2024; inverse square root: Vaswani et al. 2017. T5's 1 /
+// √max(n, 10^4) is inverse_sqrt with p = 0.01 and a constant warm-up of W = 10^4 steps.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,18 @@ namespace tessera::config {
 
 enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
 enum class WarmUp : uint8_t { kLinear, kConstant };
-enum class FloorRule : uint8_t { kBlend, kClamp };
+enum class MinLrMode : uint8_t { kInterpolate, kClamp };
 
 constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_sqrt|constant|wsd"; }
 constexpr const char* enum_names(WarmUp) { return "linear|constant"; }
-constexpr const char* enum_names(FloorRule) { return "blend|clamp"; }
+constexpr const char* enum_names(MinLrMode) { return "interpolate|clamp"; }
 
 struct ScheduleSection {
   ScheduleKind kind = ScheduleKind::kCosine;
   int64_t steps = 1000, warmup_steps = 0;
   WarmUp warmup = WarmUp::kLinear;
-  double floor = 0;
-  FloorRule floor_rule = FloorRule::kBlend;
+  double min_lr_ratio = 0;
+  MinLrMode min_lr_mode = MinLrMode::kInterpolate;
   int64_t decay_steps = 0;
 
   static constexpr Range kSteps = between(0, kExactIntegers);
@@ -50,12 +50,14 @@ struct ScheduleSection {
     visit("steps", self.steps, "length of the run; 0: load, save and end", kSteps);
     visit("warmup_steps", self.warmup_steps, "steps before the shape begins", kSteps);
     visit("warmup", self.warmup, "linear: from zero to the peak; constant: at the peak, as T5's");
-    visit("floor", self.floor, "lowest learning rate, as a share of the peak", between(0, 1));
-    visit("floor_rule", self.floor_rule,
-          "blend: min + (max - min) x shape; clamp: the larger of floor and shape");
-    visit("decay_steps", self.decay_steps,
-          "steps until the floor, warm-up excluded (wsd: length of the last decay); 0: to the end",
-          kSteps);
+    visit("min_lr_ratio", self.min_lr_ratio, "minimum learning rate divided by the peak",
+          between(0, 1));
+    visit("min_lr_mode", self.min_lr_mode,
+          "interpolate: min + (peak - min) x shape; clamp: max(min, peak x shape)");
+    visit(
+        "decay_steps", self.decay_steps,
+        "steps until the minimum, warm-up excluded (wsd: length of the last decay); 0: to the end",
+        kSteps);
   }
 };
 
@@ -64,9 +66,9 @@ void check(const ScheduleSection& schedule, KeyErrors& errors);
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCosine;
   WarmUp warmup = WarmUp::kLinear;
-  FloorRule floor_rule = FloorRule::kBlend;
+  MinLrMode min_lr_mode = MinLrMode::kInterpolate;
   double peak = 0;           // learning rate after the warm-up
-  double floor = 0;          // learning rate at the end
+  double min_lr = 0;         // learning rate at the end
   int64_t warmup_steps = 0;  // W
   int64_t end_step = 0;      // E, at least W
   int64_t wsd_steps = 0;     // D, at most E − W; 0: a tenth of E, at least 1

@@ -44,12 +44,12 @@ void set_model(const RunConfig& run, std::vector<std::string>& keys) {
   if (m.window > 0) set("model.window", kTokens / 4);
   if (!m.window_layers.empty()) set("model.window_layers", "[0]");
   set("model.attention_scalar", 0);
-  if (m.rotary_scale.kind == model::RotaryKind::kLongrope) {
-    set("model.rotary_scale.kind", "llama3");
-    set("model.rotary_scale.factor", 1);
-    set("model.rotary_scale.attention", 0);
+  if (m.rope_scaling.rope_type == model::RopeType::kLongrope) {
+    set("model.rope_scaling.rope_type", "llama3");
+    set("model.rope_scaling.factor", 1);
+    set("model.rope_scaling.attention_factor", 0);
     for (const char* list : {"short", "long"})
-      keys.push_back(fmt::format("model.rotary_scale.{}_factors=[]", list));
+      keys.push_back(fmt::format("model.rope_scaling.{}_factor=[]", list));
   }
   const auto scaled = [&](int64_t inner) {
     return std::max<int64_t>(1, kInner * inner / m.feed_forward);
@@ -78,8 +78,8 @@ std::vector<std::string> small_twin(const RunConfig& run) {
   set("data.stages", "[]");
   set("batch.global", kSequences);
   set("batch.micro", kAtOnce);
-  set("batch.ramp", "[]");
-  set("batch.ramp_steps", 0);
+  set("batch.warmup_sizes", "[]");
+  set("batch.warmup_steps_per_size", 0);
   if (run.optimizer.kind == OptimizerKind::kAdamW) set("optimizer.learning_rate", kRate);
   set("schedule.steps", kSteps);
   set("schedule.warmup_steps", std::min(kLongestWarmUp, share_of(run, run.schedule.warmup_steps)));

@@ -1,7 +1,7 @@
-// Finds added tokens in a text: a trie of their bytes, walked from each position where one may
-// begin, longest match first. A table of the first two bytes of all tokens skips most positions,
-// and memchr skips them if all tokens begin with the same byte, as "<|...|>" do. A position is
-// compared with at most kLongestAddedToken bytes, so a text takes linear time.
+// Finds added tokens in a text by walking a trie of their bytes from each position where one may
+// begin; the longest match is used. A table of the first two bytes of all tokens skips most
+// positions, and memchr skips more if all tokens begin with the same byte, as "<|...|>" do. At most
+// kLongestAddedToken bytes are compared per position, so the time is linear in the text.
 #include "data/added_tokens.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void AddedTokenFinder::add(const AddedToken& token) {
     node = nodes_.size();
     nodes_.emplace_back();
   }
-  // The first token with this content counts.
+  // If several tokens have this content, the first one is used.
   if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
@@ -82,8 +82,7 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
                                                Search& search) const {
   if (tokens_.empty()) return {};
   while ((search.at = skip(text, search.at)) < text.size()) {
-    // Follows the trie as far as it leads and keeps the last token on the way, which is the
-    // longest.
+    // Follows the trie as far as possible. The last token on the path is the longest one.
     int32_t found = -1;
     size_t end = search.at, node = 0;
     for (size_t i = search.at; i < text.size(); ++i) {

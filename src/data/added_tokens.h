@@ -1,5 +1,5 @@
-// The tokens that stand beside a byte-pair vocabulary and are cut out of the text before it is
-// split into words: <|endoftext|>, runs of spaces, names that a user added.
+// Added tokens, which are not part of a BPE vocabulary and are matched in a text before it is split
+// into words: <|endoftext|>, runs of spaces, tokens that a user added.
 #pragma once
 
 #include <cstdint>
@@ -11,43 +11,45 @@
 
 namespace tessera::data {
 
-// In bytes. At most this many are compared at each position of a text, so the search takes time
-// proportional to the text.
+// In bytes. At most this many are compared at each position of a text, so the time of a search is
+// linear in the length of the text.
 constexpr size_t kLongestAddedToken = 512;
 
-// As tokenizer.json lists it under "added_tokens".
+// An entry of "added_tokens" in tokenizer.json.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // not directly beside a \w
-  bool lstrip = false;       // takes the spaces before it
-  bool rstrip = false;       // takes the spaces after it
-  bool normalized = true;    // is looked for in the text after normalisation, else before
+  bool single_word = false;  // only matches if no \w is directly before or after it
+  bool lstrip = false;       // the match includes the spaces before it
+  bool rstrip = false;       // the match includes the spaces after it
+  bool normalized = true;    // matched in the normalized text; false: in the raw text
   bool special = false;
 };
 
-// Finds a set of tokens in a text as Hugging Face's tokenizers do: from left to right, the longest
-// one where several begin; what does not fit its single_word rule is passed over whole.
+// Finds a set of tokens in a text as Hugging Face's tokenizers do: from left to right, and the
+// longest token if several begin at a position. A token that violates its single_word rule is
+// skipped as a whole.
 class AddedTokenFinder {
  public:
   explicit AddedTokenFinder(const UnicodeTable& table) : table_(table) {}
 
-  // Where two have the same content the first one counts. Content is not empty.
+  // Adds a token, whose content must not be empty. Of two with the same content, the first is used.
   void add(const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
 
   struct Match {
-    int32_t id = -1;  // -1: none is left
+    int32_t id = -1;  // -1: no further match
     size_t begin = 0, end = 0;
   };
-  // How far a text has been searched.
+  // The state of a search in one text.
   struct Search {
-    size_t at = 0;
-    size_t spaces_begin = 0, spaces_end = 0;  // the run that a token last took by rstrip
+    size_t at = 0;                            // the next position to search
+    size_t spaces_begin = 0, spaces_end = 0;  // the last run of spaces that rstrip matched
   };
-  // The next token of text[from…]: `search` is where to look, `from` where what is not yet consumed
-  // begins. Advances `search`. The spaces that a token takes are part of the match; a match may
-  // begin before `from` where the one before has taken spaces that this one is made of.
+  // Returns the next match, searching from search.at, and advances `search`. `from` is the end of
+  // the text that previous matches have consumed. A match includes the spaces of lstrip and rstrip.
+  // It may begin before `from` if the token itself consists of spaces that the previous match
+  // included.
   Match next(std::string_view text, size_t from, Search& search) const;
 
  private:
@@ -66,7 +68,7 @@ class AddedTokenFinder {
   std::vector<Node> nodes_{1};
   std::vector<bool> first_two_ = std::vector<bool>(65536);
   std::vector<bool> first_ = std::vector<bool>(256);
-  std::string firsts_;  // the different first bytes
+  std::string firsts_;  // the distinct first bytes of all tokens
 };
 
 }  // namespace tessera::data

@@ -1,10 +1,10 @@
 // Reads micro-batches ahead on a thread, and maps steps to samples.
 //
 // The reader thread fills a ring of slots. Micro-batches of this rank are numbered consecutively
-// from first_step, through all steps: each number stands for micro × ranks samples, whatever the
-// global batch of its step is, so a batch-size warm-up does not change the numbering. A consumer
-// that asks for the numbers in order never waits longer than the reader lags; one that asks
-// for another number (validation from its start) moves the window there.
+// from first_step, through all steps: each number is for micro × ranks samples, whatever the global
+// batch of its step is, so a batch-size warm-up does not change the numbering. A consumer that
+// requests the numbers in order waits only if the reader has not reached one; a request for another
+// number (validation from its start) moves the window there.
 #include "data/batches.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 namespace tessera::data {
 
-// Micro-batch number n is in slot n mod slots. The reader thread stays within one round of the
-// number that fill() takes next, so it never writes the slot that is being copied out of.
+// Micro-batch number n is in slot n mod slots. The reader thread stays within one round of the next
+// number that fill() expects, so it never writes a slot that is being copied.
 class BatchSource::Prefetch {
  public:
   Prefetch(BatchShape shape, RowReader reader, int ahead)
@@ -53,7 +53,7 @@ class BatchSource::Prefetch {
   template <class F>
   void take(int64_t number, F use) {
     std::unique_lock lock(mutex_);
-    if (!thread_.joinable()) {  // not before the first use: reading ahead starts where it is needed
+    if (!thread_.joinable()) {  // started by the first request, so reading ahead begins there
       wanted_ = made_ = number;
       thread_ = std::thread([this] { work(); });
     } else if (number != wanted_) {
@@ -65,7 +65,7 @@ class BatchSource::Prefetch {
     // it.
     Slot& slot = slots_[number % std::ssize(slots_)];
     changed_.wait(lock, [&] { return made_ > number; });
-    lock.unlock();  // the thread leaves this slot alone until wanted_ moves on
+    lock.unlock();  // the thread does not write this slot until wanted_ increases
     if (slot.error) std::rethrow_exception(slot.error);
     use(slot);
     lock.lock();
@@ -86,8 +86,8 @@ class BatchSource::Prefetch {
       lock.unlock();
       read(number, slots_[number % std::ssize(slots_)]);
       lock.lock();
-      // If the window moved while this slot was being read, the slot holds a number that is no
-      // longer due: it is not counted, and the loop reads the first number of the new window.
+      // If the window was moved while this slot was being read, the slot has a number that is no
+      // longer needed. It is not counted, and the loop reads the first number of the new window.
       if (jumps == jumps_) {
         ++made_;
         changed_.notify_all();
@@ -103,8 +103,8 @@ class BatchSource::Prefetch {
     };
     const int64_t t = shape_.sequence_length;
     slot.error = nullptr;
-    // An error belongs to the number that caused it. fill() throws it when that number is taken, so
-    // that reading ahead of the last step does not fail the run.
+    // An error belongs to the number that caused it. fill() throws it when that number is
+    // requested, so an error in data after the last step does not fail the run.
     try {
       for (int64_t i = 0; i < shape_.micro; ++i) {
         reader_(first + i,
@@ -154,8 +154,8 @@ int64_t BatchRule::step_of(int64_t place) const {
   return step + place / global;
 }
 
-// The rule counts from step 0 of the run, so a period that begins later subtracts what the rule
-// gives before its first step.
+// The rule counts from step 0 of the run, so a period that begins later subtracts the samples of
+// the rule before its first step.
 int64_t BatchPeriod::samples_before(int64_t at) const {
   return sample + sizes().before(at) - sizes().before(step);
 }
@@ -176,7 +176,7 @@ const BatchPeriod& period_of(const std::vector<BatchPeriod>& past, int64_t Batch
                              int64_t value) {
   const auto after = std::find_if(past.begin(), past.end(),
                                   [&](const BatchPeriod& p) { return p.*member > value; });
-  CHECK(after != past.begin(), "there is no period of the batch before {}", value);
+  CHECK(after != past.begin(), "there is no batch period at or before {}", value);
   return *(after - 1);
 }
 
@@ -187,7 +187,7 @@ BatchPeriod BatchShape::period() const {
           global,     ramp,         ramp_steps};
 }
 
-// Steps before the present period follow the rule of the period in which they were.
+// Steps before the current period follow the rule of their own period.
 int64_t BatchShape::global_at(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).sizes().at(step);
   return period().sizes().at(step);
@@ -228,9 +228,10 @@ BatchSource::BatchSource(BatchShape shape, RowReader reader, int ahead) {
             shape.global % (shape.micro * shape.ranks) == 0,
         "a global batch of {} in micro-batches of {} on {} ranks", shape.global, shape.micro,
         shape.ranks);
-  CHECK(shape.ramp.empty() || shape.ramp_steps > 0, "a ramp of {} steps a batch", shape.ramp_steps);
+  CHECK(shape.ramp.empty() || shape.ramp_steps > 0, "a batch-size warm-up of {} steps per size",
+        shape.ramp_steps);
   for (const int64_t g : shape.ramp)
-    CHECK(g > 0 && g % (shape.micro * shape.ranks) == 0, "a batch of {} on the ramp", g);
+    CHECK(g > 0 && g % (shape.micro * shape.ranks) == 0, "a batch of {} in the warm-up", g);
   CHECK(shape.rank >= 0 && shape.rank < shape.ranks, "rank {} of {}", shape.rank, shape.ranks);
   prefetch_ = std::make_unique<Prefetch>(shape, std::move(reader), ahead);
 }

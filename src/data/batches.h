@@ -1,4 +1,4 @@
-// What a step reads: global batches in micro-batches, read ahead on a thread.
+// The input of training steps: maps steps to samples, and reads micro-batches ahead on a thread.
 #pragma once
 
 #include <cstdint>
@@ -11,78 +11,78 @@ namespace tessera::data {
 
 // ---- The rows of a micro-batch.
 
-// A label that no loss counts.
+// A label that is not part of the loss.
 constexpr int32_t kIgnoredLabel = -100;
-// The document of places that hold no token.
+// The document number of positions without a token.
 constexpr int32_t kNoDocument = -1;
 
 struct SampleRow {
-  std::span<int32_t> tokens;     // [T]  what the (decoder of the) model reads
+  std::span<int32_t> tokens;     // [T]  input of the model, or of its decoder
   std::span<int32_t> labels;     // [T]  the next token at each position, or kIgnoredLabel
   std::span<int32_t> positions;  // [T]  0 … T − 1, or from 0 in each document
   std::span<int32_t>
       documents;  // [T]  number of the document in the row, from 0; kNoDocument after the last
-  std::span<int32_t> source;  // [S]  what an encoder reads; S = 0: there is none
+  std::span<int32_t> source;  // [S]  encoder input; S = 0: there is no encoder
 };
 
-// Writes every element of the row. A pure function of the sample's number.
+// Writes every element of the row. Must be a pure function of the sample's number.
 using RowReader = std::function<void(int64_t sample, const SampleRow& row)>;
 
-// The row of at most T + 1 tokens that follow each other, one document: labels are the next tokens.
-// Where they are fewer, the rest is token 0 and kIgnoredLabel.
+// Fills a row with at most T + 1 consecutive tokens of one document; labels are the next tokens. If
+// there are fewer, the rest of the row is token 0 and kIgnoredLabel.
 void fill_row(std::span<const int32_t> ids, const SampleRow& row);
 
-// Token 0, kIgnoredLabel and kNoDocument from place `from` on.
+// Fills a row with token 0, kIgnoredLabel and kNoDocument from position `from` on.
 void clear_row(size_t from, const SampleRow& row);
 
-// The number of sequences per step: ramp[0] for the first ramp_steps steps of the run, then ramp[1]
-// for the next ramp_steps, …, then `global`. The ramp follows the step of the run, whichever steps
-// this process computes.
+// The number of sequences per step, with batch-size warm-up: ramp[0] in the first ramp_steps steps
+// of the run, ramp[1] in the next ramp_steps, …, then `global`. Steps are those of the run, whether
+// or not this process computes them.
 struct BatchRule {
   int64_t global = 1;
   std::span<const int64_t> ramp = {};
   int64_t ramp_steps = 0;
 
-  int64_t at(int64_t step) const;        // of step `step`, from 0
+  int64_t at(int64_t step) const;        // sequences in step `step`, from 0
   int64_t before(int64_t step) const;    // sum over steps 0 … step − 1
   int64_t step_of(int64_t place) const;  // the step with before(step) <= place < before(step + 1)
 };
 
-// Steps with one rule of batch sizes. The first step takes the samples from `sample` on.
+// Consecutive steps with one rule of batch sizes.
 struct BatchPeriod {
-  int64_t step = 0, sample = 0;  // steps done and samples consumed before it
-  int64_t tokens = 0;            // of the rows consumed before it, padding included
-  int64_t row_tokens = 0;        // per row: T + S
+  int64_t step = 0, sample = 0;  // the first step, and the first sample that it reads
+  int64_t tokens = 0;            // tokens consumed before the first step, padding included
+  int64_t row_tokens = 0;        // tokens per row: T + S
   int64_t global = 1;            // the rule, as in BatchRule
   std::vector<int64_t> ramp = {};
   int64_t ramp_steps = 0;
   bool operator==(const BatchPeriod&) const = default;
 
   BatchRule sizes() const { return {global, ramp, ramp_steps}; }
-  // For steps and samples that do not come before the period.
+  // Valid only for steps and samples from the first of the period on.
   int64_t samples_before(int64_t step) const;
   int64_t tokens_before(int64_t step) const;
   int64_t step_of(int64_t sample) const;
 };
 
-// Which samples each step and rank takes. Each step takes the samples that follow those of the step
-// before; the first step after a resume takes those that follow the consumed ones. With R data
-// ranks and b = micro, micro-batch m of rank r has the samples (m·R + r)·b + [0, b) of its step:
-// the ranks' micro-batches m together are R·b neighbours.
+// Maps steps and data-parallel ranks to samples. Each step reads the samples that follow those of
+// the previous step; the first step after a resume reads those that follow the consumed ones. With
+// R data-parallel ranks and b = micro, micro-batch m of rank r has samples (m·R + r)·b + [0, b) of
+// its step, so the micro-batches m of all ranks are R·b consecutive samples.
 struct BatchShape {
-  int64_t global = 1;           // sequences per step, after the ramp
+  int64_t global = 1;           // sequences per step, after batch-size warm-up
   int64_t micro = 1;            // sequences per micro-batch and rank; global = micro × ranks × m
   int64_t sequence_length = 0;  // T
-  int64_t rank = 0, ranks = 1;  // over data
-  int64_t source_length = 0;    // S, of an encoder; 0: there is none
+  int64_t rank = 0, ranks = 1;  // data-parallel rank and their number
+  int64_t source_length = 0;    // S, the length of the encoder input; 0: there is no encoder
   std::vector<int64_t> ramp = {};
   int64_t ramp_steps = 0;
 
-  // The point at which the run resumes: steps done, and what they have consumed.
+  // The point at which the run resumes: completed steps, and the samples and tokens they consumed.
   int64_t first_step = 0, first_sample = 0, first_tokens = 0;
-  std::vector<BatchPeriod> past = {};  // of the steps before first_step, oldest first
+  std::vector<BatchPeriod> past = {};  // periods of the steps before first_step, oldest first
 
-  // `step` counts from 0. Steps before first_step are those of `past`.
+  // `step` counts from 0. For steps before first_step, `past` is used.
   int64_t global_at(int64_t step) const;
   int64_t samples_before(int64_t step) const;
   int64_t tokens_before(int64_t step) const;
@@ -92,39 +92,38 @@ struct BatchShape {
     return samples_before(step) + (microbatch * ranks + rank) * micro;
   }
 
-  // The steps from first_step on, as `past` keeps them after the next resume.
+  // Returns the period that begins at first_step, which is part of `past` after the next resume.
   BatchPeriod period() const;
 };
 
-// The memory that a micro-batch is written into, in rows (SampleRow).
+// The memory to which a micro-batch is written, in rows (SampleRow).
 struct BatchView {
   std::span<int32_t> tokens;          // [b, T]
   std::span<int32_t> labels;          // [b, T]
   std::span<int32_t> positions;       // [b, T]
   std::span<int64_t> samples;         // [b]     global sample numbers
-  std::span<int32_t> documents = {};  // [b, T]  or empty: whoever does not ask does not get them
+  std::span<int32_t> documents = {};  // [b, T]  document numbers; empty: not needed
   std::span<int32_t> source = {};     // [b, S]
 };
 
-// Fills the front of T + 1 tokens with a sample and returns how many there are: fewer than T + 1
-// only at the end of a validation set, 0 beyond it.
+// Writes a sample to the front of `out` [T + 1] and returns the number of its tokens: fewer than
+// T + 1 only at the end of a validation set, 0 after it.
 using SampleReader = std::function<int64_t(int64_t sample, std::span<int32_t> out)>;
 
-// A thread of its own calls the reader, up to `ahead` micro-batches before they are asked for; it
-// is the only one to call it. All memory is taken at the start.
+// Reads micro-batches on its own thread, up to `ahead` of them before they are requested. Only that
+// thread calls the reader. All memory is allocated by the constructor.
 class BatchSource {
  public:
   BatchSource(BatchShape shape, RowReader reader, int ahead = 4);
-  // Rows of tokens that follow each other. Where one is short, the rest is token 0 and
-  // kIgnoredLabel.
+  // For samples of consecutive tokens: rows are filled by fill_row().
   BatchSource(BatchShape shape, SampleReader reader, int ahead = 4);
-  ~BatchSource();  // stops the thread, also in the middle of its reading ahead
+  ~BatchSource();  // stops the thread, even while it reads ahead
   BatchSource(BatchSource&&) noexcept;
 
   const BatchShape& shape() const;
 
-  // Micro-batch `microbatch` of step `step`, which is first_step or a later one. Fast if asked for
-  // in order; after a jump (validation from its start) reading ahead restarts there. Throws what
+  // Copies micro-batch `microbatch` of step `step`, which is at least first_step, to `out`. Fast if
+  // micro-batches are requested in order; after a jump, reading ahead restarts there. Throws what
   // the reader threw.
   void fill(int64_t step, int64_t microbatch, const BatchView& out);
 

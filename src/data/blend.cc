@@ -14,7 +14,7 @@ namespace tessera::data {
 namespace {
 
 constexpr int64_t kMarkEvery = 4096;
-__extension__ using Wide = __int128;  // products of weights and sample numbers
+__extension__ using Wide = __int128;  // for weight × sample number
 
 }  // namespace
 
@@ -70,8 +70,7 @@ void Blend::seek(int64_t sample) {
     given_[0] = next_ = sample;
     return;
   }
-  // Continues from the state before next_ if it is nearer than the last stored state before
-  // `sample`.
+  // Continues from the current state, unless the last stored state before `sample` is nearer.
   const auto after = std::upper_bound(marks_.begin(), marks_.end(), sample,
                                       [](int64_t s, const Mark& mark) { return s < mark.sample; });
   const Mark& known = *(after - 1);

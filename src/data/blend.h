@@ -1,4 +1,4 @@
-// Which of several weighted sources gives which sample.
+// Assigns samples to several weighted sources.
 #pragma once
 
 #include <cstdint>
@@ -7,37 +7,39 @@
 
 namespace tessera::data {
 
-// Samples are numbered from 0 and every one belongs to one source. After n samples a source of
-// weight w (of a sum of 1) has given more than n·w − 1 and fewer than n·w + 1 of them, for each n.
-//   One or two sources: the one that lags most, w·max(s, 1) − given, gives sample s; the first of
-//     equals (Megatron's rule). With more sources that rule alone drifts up to 1.6 samples away.
-//   More: of those that may give (given < w·(s+1)), the one with the largest w / (given + 1); of
-//     equals the one that lags most, then the first (the quota method, Balinski & Young 1975).
-// The choice is exact, in integers: weights count to 2^-40 of the largest.
+// Samples are numbered from 0, and each belongs to one source. For every n, a source of weight w
+// (with the weights normalized to a sum of 1) has more than n·w − 1 and fewer than n·w + 1 of the
+// first n samples.
+//   One or two sources: sample s comes from the source with the largest lag, w·max(s, 1) − given;
+//     among equals, from the first one (Megatron's rule). With more sources, this rule alone
+//     deviates by up to 1.6 samples.
+//   More: among the sources with given < w·(s+1), the one with the largest w / (given + 1); among
+//     equals, the one with the largest lag, then the first (quota method, Balinski & Young 1975).
+// The choice is exact: weights are integers in units of 2^-40 of the largest one.
 class Blend {
  public:
-  // Weights are positive and finite; their sum is free. CHECKed: whoever reads them from people
-  // says what is wrong with them.
+  // CHECKs that weights are positive and finite; callers report invalid user input. Their sum is
+  // arbitrary.
   explicit Blend(std::span<const double> weights);
 
   // Continues a blend in which each source has given `given` samples. Call it before the first
-  // at(). Earlier samples are found as in a blend that begins at 0.
+  // at(). Earlier samples are the same as in a blend that begins at 0.
   void continue_from(std::span<const int64_t> given);
 
   struct Pick {
     int source;
-    int64_t index;  // how many samples that source has given before
+    int64_t index;  // number of samples that this source has given before
   };
-  // Any sample in any order; the next one in O(sources). The first jump to sample s takes
-  // O(s · sources) once, about 10 ns per sample, and stores 8 bytes per source every 4,096 samples;
-  // with a single source, neither.
+  // Returns the source of any sample, in any order of calls. The next sample costs O(sources). The
+  // first jump to sample s costs O(s · sources) once, about 10 ns per sample, and stores 8 bytes
+  // per source every 4,096 samples. With a single source, there is no such cost.
   Pick at(int64_t sample);
 
-  // How many of the first `samples` each source gives.
+  // Returns the number of samples that each source gives among the first `samples`.
   std::vector<int64_t> given(int64_t samples);
 
  private:
-  // The state before a sample.
+  // A stored state, before the sample `sample`.
   struct Mark {
     int64_t sample;
     std::vector<int64_t> given;
@@ -47,8 +49,8 @@ class Blend {
 
   std::vector<int64_t> weights_;  // in units of 1 / total_
   int64_t total_ = 0;
-  int64_t next_ = 0;            // the state below is before this sample
-  std::vector<int64_t> given_;  // by each source
+  int64_t next_ = 0;            // given_ is the state before this sample
+  std::vector<int64_t> given_;  // number of samples given, per source
   std::vector<Mark> marks_;     // ascending
 };
 

@@ -1,6 +1,6 @@
 // The byte-level alphabet of GPT-2 (Radford et al. 2019, encoder.py): each byte has a printable
-// character. Bytes that are printable in Latin-1 represent themselves; the other 68 get U+0100 and
-// on, in order, so vocabulary files hold no control characters and no spaces.
+// character. Bytes that are printable in Latin-1 represent themselves; the other 68 are U+0100 and
+// up, in order, so vocabulary files contain no control characters and no spaces.
 #include <array>
 
 #include "data/tokenizer_json.h"

@@ -1,7 +1,7 @@
-// Applies byte-pair merges to one word, with two algorithms of the same result: repeated scans for
+// Applies BPE merges to one word, with two algorithms that give the same result: repeated scans for
 // short words (O(n²), no allocation, fastest for usual words), and a heap of candidate pairs over a
-// linked list for long ones (O(n log n), which bounds hostile input such as a megabyte of one
-// letter).
+// linked list for long ones (O(n log n), which bounds the time of hostile input such as a megabyte
+// of one letter).
 #include "data/bpe_merges.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ bool comes_later(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 MergeTable::MergeTable(size_t merges) {
-  // At most half full, so that linear probing stays short. Fibonacci hashing (the multiplier is
-  // 2^64 / phi) takes the upper bits of the product.
+  // At most half full, so that linear probing stays short. Fibonacci hashing uses the upper bits of
+  // the key times 2^64 / phi.
   const size_t slots = std::bit_ceil(std::max<size_t>(merges * 2, 16));
   slots_.resize(slots);
   mask_ = slots - 1;
@@ -43,7 +43,7 @@ MergeTable::MergeTable(size_t merges) {
 
 void MergeTable::add(int32_t left, int32_t right, Merge merge) {
   const uint64_t key = key_of(left, right);
-  CHECK(key != kEmpty, "a pair of no tokens");
+  CHECK(key != kEmpty, "a pair of token ids that do not exist");
   size_t i = start(key);
   while (slots_[i].key != kEmpty && slots_[i].key != key) i = (i + 1) & mask_;
   slots_[i] = {key, merge};
@@ -81,7 +81,7 @@ size_t MergeTable::apply_long(std::span<int32_t> ids) const {
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   symbols.reserve(ids.size());
-  // The symbols form a doubly linked list by index, so a merge takes constant time.
+  // The symbols form a doubly linked list by index, so a merge needs constant time.
   for (int32_t i = 0; i < n; ++i) {
     symbols.push_back({ids[i], i - 1, i + 1 < n ? i + 1 : -1});
   }

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one word (Sennrich et al. 2016): as long as any two neighbours have a
-// merge, the pair of the lowest rank is joined, leftmost first.
+// Byte-pair encoding of one word (Sennrich et al. 2016): while any two neighboring tokens have a
+// merge, the pair with the lowest rank is merged, leftmost first.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace tessera::data {
 
 struct Merge {
   static constexpr uint32_t kNone = 0xFFFFFFFF;
-  uint32_t rank = kNone;  // lower comes first
-  int32_t id = -1;        // of the token that the pair becomes
+  uint32_t rank = kNone;  // lower ranks are merged first
+  int32_t id = -1;        // id of the merged token
 };
 
-// Pairs of token ids to their merge: open addressing, built once.
+// Maps pairs of token ids to their merges, by open addressing.
 class MergeTable {
  public:
   explicit MergeTable(size_t merges);
 
-  // The last one counts where a pair is added twice.
+  // If a pair is added twice, the last merge is used.
   void add(int32_t left, int32_t right, Merge merge);
 
   Merge find(int32_t left, int32_t right) const {
@@ -30,8 +30,8 @@ class MergeTable {
     }
   }
 
-  // Merges `ids` in place and returns how many are left, at the front. Takes n² for short words
-  // and n log n for long ones.
+  // Merges `ids` in place and returns the number of remaining ids, which are at the front. The time
+  // is O(n²) for short words and O(n log n) for long ones.
   size_t apply(std::span<int32_t> ids) const;
 
  private:

@@ -1,5 +1,5 @@
 // Byte-level BPE encoding, in the stages of Hugging Face's tokenizers: find added tokens in the raw
-// text, normalize (NFC) what is between them, find added tokens that are matched after
+// text, normalize (NFC) the text between them, find added tokens that are matched after
 // normalization, split into words, and merge the bytes of each word. The ids of words are cached,
 // because text repeats its frequent words; most words cost one hash lookup.
 #include "data/bpe_tokenizer.h"
@@ -11,8 +11,8 @@
 namespace tessera::data {
 namespace {
 
-// Returns true if the token could match across a split before a single space, or take text from its
-// other side: then a text must not be split there.
+// Returns true if the token could match across a split before a single space, or include text from
+// its other side. A text must not be split there then.
 bool reaches_over(const AddedToken& token) {
   const std::string& s = token.content;
   bool over = token.rstrip || (token.single_word && s[0] == ' ');
@@ -38,8 +38,7 @@ BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
 }
 
 void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
-  // Of tokens with the same content the first one added is found, and special tokens take
-  // precedence.
+  // Among tokens with the same content, special tokens have precedence, then the first one added.
   for (const bool special : {true, false}) {
     for (AddedToken token : bpe.added_tokens) {
       if (token.special != special) continue;
@@ -69,15 +68,15 @@ size_t BpeTokenizer::last_cut(std::string_view text) const {
 
 std::string_view BpeTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
-    throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
+    throw Error("token id {} is outside the vocabulary of {}", id, vocabulary_size());
   }
   return vocabulary_.bytes(id);
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
                           EncodeReport* report) const {
-  // Added tokens with normalized = false are found in the raw text first, as Hugging Face does;
-  // what is between them is normalized and then searched for the others.
+  // Added tokens with normalized = false are matched in the raw text first, as in Hugging Face's
+  // tokenizers. The text between them is normalized and then searched for the others.
   EncodeReport ours = utf8_report(text);
   cache.begin(fingerprint_);
   Output out{ids, cache, ours};
@@ -95,7 +94,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, Enco
 }
 
 void BpeTokenizer::encode_piece(std::string_view text, Output& out) const {
-  // Most text is unchanged by NFC, which a quick check of its characters finds without a copy.
+  // Most text is in NFC already, which a quick check of its characters detects without a copy.
   if (!nfc_ || !may_change_under_nfc(text, unicode_)) return encode_normalized(text, out);
   std::string composed;
   append_nfc(text, unicode_, composed);

@@ -1,5 +1,5 @@
-// Byte-level byte-pair encoding (Radford et al. 2019): added tokens are cut out, the rest is
-// normalised, split into words, and each word's bytes are merged.
+// Byte-level byte-pair encoding (Radford et al. 2019): added tokens are matched first; the rest of
+// the text is normalized and split into words, and the bytes of each word are merged.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class BpeTokenizer : public Tokenizer {
  public:
   using Tokenizer::encode;
 
-  // Throws Error, naming `source`, where the vocabulary cannot spell every text.
+  // Throws Error that names `source` if the vocabulary cannot represent every text.
   BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint, const std::string& source);
 
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
@@ -39,9 +39,9 @@ class BpeTokenizer : public Tokenizer {
     EncodeReport& report;
   };
   void add_added_tokens(const BpeDescription& bpe);
-  void encode_piece(std::string_view text, Output& out) const;  // no unnormalised tokens in it
+  void encode_piece(std::string_view text, Output& out) const;  // text between raw added tokens
   void encode_normalized(std::string_view text, Output& out) const;
-  void encode_words(std::string_view text, Output& out) const;  // no added tokens in it
+  void encode_words(std::string_view text, Output& out) const;  // text between all added tokens
   void encode_word(std::string_view word, Output& out) const;
   void encode_new_word(std::string_view word, uint64_t hash, Output& out) const;
 

@@ -1,7 +1,7 @@
 // Learns BPE merges (Sennrich et al. 2016) over counted words.
 //
 // For each pair of neighboring symbols, its count over all words and the words that contain it are
-// kept. A merge then visits only the words of its pair and updates the counts of the changed
+// stored. A merge then visits only the words of its pair and updates the counts of the changed
 // neighbors, instead of counting the corpus again. The most frequent pair comes from a priority
 // queue with lazy updates: a popped entry whose count is out of date is pushed again with the
 // current one. Ties are broken by the lower ids, so the result does not depend on the order of the
@@ -34,8 +34,8 @@ struct Pair {
   auto operator<=>(const Pair&) const = default;
 };
 
-// The count of each pair over all words, and the words in which it appeared during this turn. Open
-// addressing, at most half full.
+// The count of each pair over all words, and the words in which it appeared during this merge. A
+// hash table with open addressing, at most half full.
 class PairCounts {
  public:
   struct Slot {
@@ -60,8 +60,8 @@ class PairCounts {
     const uint64_t key =
         uint64_t{static_cast<uint32_t>(pair.left)} << 32 | static_cast<uint32_t>(pair.right);
     const size_t mask = slots_.size() - 1;
-    // Fibonacci hashing (Knuth, TAOCP 3, section 6.4): the multiplier is 2^64 / phi, and the upper
-    // bits of the product select the slot.
+    // Fibonacci hashing (Knuth, TAOCP 3, section 6.4): the upper bits of the key times 2^64 / phi
+    // select the slot.
     size_t i = (key * 0x9E3779B97F4A7C15u) >> (64 - std::countr_zero(slots_.size()));
     while (slots_[i].pair.left >= 0 && slots_[i].pair != pair) i = (i + 1) & mask;
     return i;
@@ -77,8 +77,9 @@ class PairCounts {
   size_t used_ = 0;
 };
 
-// A pair in the queue, with the words to merge it in. A pair can be queued twice: if two different
-// merges produce the same token, the second one brings words that the first entry does not have.
+// A pair in the queue, with the words in which to merge it. A pair can be queued twice: if two
+// different merges produce the same token, the second one adds words that the first entry does not
+// have.
 struct Waiting {
   int64_t count;
   Pair pair;
@@ -117,12 +118,12 @@ class Trainer {
     int64_t count;
   };
   BpeTraining training_;
-  std::vector<int32_t> symbols_;  // of all words, one after the other
+  std::vector<int32_t> symbols_;  // the symbols of all words, concatenated
   std::vector<Word> words_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, int32_t> ids_;
   PairCounts pairs_;
-  std::vector<Pair> touched_;  // that have new words in this turn
+  std::vector<Pair> touched_;  // pairs that have new words in this merge
   std::vector<std::vector<uint32_t>> waiting_words_;
   std::priority_queue<Waiting> queue_;
 };
@@ -131,7 +132,8 @@ Trainer::Trainer(std::span<const WordCounts::Word> words, const BpeTraining& tra
     : training_(training) {
   check_training(training);
   for (const std::string& token : training.special_tokens) add_token(token);
-  // The order of the characters, not of the bytes, for the ids of Hugging Face's trainer.
+  // In the order of the characters instead of the bytes, which gives the ids of Hugging Face's
+  // trainer.
   std::vector<std::pair<char32_t, char>> alphabet;
   for (const uint8_t byte : all_bytes()) alphabet.emplace_back(byte_to_character(byte), byte);
   std::sort(alphabet.begin(), alphabet.end());
@@ -166,15 +168,15 @@ void Trainer::add_words(std::span<const WordCounts::Word> words) {
 void Trainer::change(Pair pair, int64_t by, uint32_t word) {
   PairCounts::Slot& slot = pairs_.at(pair);
   slot.count += by;
-  // Only new appearances need a visit later. Words in which the count falls were found before, and
-  // a visit to a word without the pair changes nothing.
+  // Only words in which the pair is new must be visited later. The other words were added before,
+  // and a visit to a word without the pair changes nothing.
   if (by < 0) return;
   if (slot.new_words.empty()) touched_.push_back(pair);
   if (slot.new_words.empty() || slot.new_words.back() != word) slot.new_words.push_back(word);
 }
 
-// Merges every `pair` in the word, from left to right, and counts the pairs that its neighbors
-// form.
+// Merges every occurrence of `pair` in the word, from left to right, and updates the counts of the
+// pairs with its neighbors.
 void Trainer::merge_in(uint32_t index, Pair pair, int32_t into) {
   Word& word = words_[index];
   int32_t* s = symbols_.data() + word.begin;
@@ -247,14 +249,14 @@ BpeDescription Trainer::run() {
 void check_training(const BpeTraining& training) {
   std::set<std::string> seen;
   for (const std::string& token : training.special_tokens) {
-    if (token.empty()) throw Error("a special token is empty");
-    if (!seen.insert(token).second) throw Error("special token '{}' stands twice", token);
+    if (token.empty()) throw Error("a special token is empty. Remove it.");
+    if (!seen.insert(token).second)
+      throw Error("duplicate special token '{}'. Remove one of them.", token);
   }
   const int64_t fixed = std::ssize(training.special_tokens) + 256;
   if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
-    throw Error(
-        "a vocabulary of {} was asked for; expected {} (special tokens and 256 bytes) to {}",
-        training.vocabulary, fixed, kLargestTokenId);
+    throw Error("the vocabulary has {} entries, expected {} (special tokens and 256 bytes) to {}",
+                training.vocabulary, fixed, kLargestTokenId);
   }
 }
 

@@ -12,21 +12,23 @@
 namespace tessera::data {
 
 struct BpeTraining {
-  int32_t vocabulary = 8192;  // entries, with the special tokens and the 256 bytes
-  int64_t least_count = 1;    // a pair that stands less often is not merged
+  int32_t vocabulary = 8192;  // number of entries, including special tokens and the 256 bytes
+  int64_t least_count = 1;    // pairs that are less frequent are not merged
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
-  WordSplit words = WordSplit::kGpt2;  // that the words were counted with
+  WordSplit words = WordSplit::kGpt2;  // the split with which the words were counted
 };
 
-// Throws Error where `vocabulary` has no room for the special tokens and the bytes, or where a
-// special token is empty or stands twice. To be asked before hours of counting; train_bpe does too.
+// Throws Error if `vocabulary` is too small for the special tokens and the bytes, or if a special
+// token is empty or a duplicate. Callers use it before they count a corpus, which can take hours;
+// train_bpe() checks the same.
 void check_training(const BpeTraining& training);
 
-// Ids: first the special tokens, then the 256 bytes in the order of the characters that stand for
-// them, then one for each merge. Each turn merges the most frequent pair of neighbours within
-// words, of two equally frequent ones that with the lower ids. Vocabulary and merges are those of
-// Hugging Face's BpeTrainer(initial_alphabet=ByteLevel.alphabet()) on the same words.
-// The vocabulary is smaller than asked for where the words have no more pairs.
+// Learns a vocabulary. Ids: first the special tokens, then the 256 bytes in the order of the
+// characters that represent them, then one per merge. Each step merges the most frequent pair of
+// neighboring tokens within words; among equally frequent pairs, the one with the lower ids.
+// Vocabulary and merges are those of Hugging Face's
+// BpeTrainer(initial_alphabet=ByteLevel.alphabet()) on the same words. The vocabulary is smaller
+// than requested if the words have no more pairs.
 BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training);
 
 }  // namespace tessera::data

@@ -1,5 +1,5 @@
 // Fills the tables of a vocabulary. tokenizer.json writes bytes as printable characters (the
-// alphabet of GPT-2); here each token is held as the bytes that it stands for.
+// alphabet of GPT-2); here each token is stored as the bytes that it represents.
 #include "data/bpe_vocabulary.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ void BpeVocabulary::add_vocabulary(const BpeDescription& bpe) {
   for (const auto& [text, id] : bpe.vocabulary) {
     std::string& bytes = tokens_[id];
     bytes = characters_to_bytes(text);
-    // A single byte's token counts only under its own character of the alphabet: an added token of
-    // the same byte is not it.
+    // The token of a single byte must be spelled as its character of the alphabet. An added token
+    // with the same byte does not count.
     const Utf8 first = text.empty() ? Utf8{} : decode_utf8(text);
     if (bytes.size() != 1 || first.bytes != std::ssize(text)) continue;
     const uint8_t byte = bytes[0];
@@ -59,8 +59,8 @@ void BpeVocabulary::check_alphabet(const std::string& source) const {
   for (const uint8_t byte : kReplacement) {
     if (byte_id_[byte] >= 0) continue;
     throw Error(
-        "{}: model.vocab has no token for the byte 0x{:02x}, so there are texts that it cannot "
-        "spell. Train it with the whole alphabet of 256 bytes ('tessera tokenizer train' does; in "
+        "{}: model.vocab has no token for the byte 0x{:02x}, so it cannot represent every text. "
+        "Train it with the whole alphabet of 256 bytes ('tessera tokenizer train' does; in "
         "Hugging Face: initial_alphabet=ByteLevel.alphabet())",
         source, byte);
   }

@@ -1,4 +1,4 @@
-// The tokens of a byte-level BPE tokenizer: their ids, their bytes, and what some of them are for.
+// The vocabulary of a byte-level BPE tokenizer: ids, bytes, and special roles of tokens.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@ namespace tessera::data {
 
 class BpeVocabulary {
  public:
-  // Throws Error, naming `source`, where the vocabulary cannot spell every text.
+  // Throws Error that names `source` if the vocabulary cannot represent every text.
   BpeVocabulary(const BpeDescription& bpe, const std::string& source);
 
-  // A byte without a token is spelled as this text, whose bytes all have one.
+  // Replaces a byte that has no token. All bytes of this text have tokens.
   static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
   int32_t size() const { return size_; }
   const std::string& bytes(int32_t id) const { return tokens_[id]; }  // 0 <= id < size()
   bool is_special(int32_t id) const { return specials_.contains(id); }
 
-  int32_t id_of_byte(uint8_t byte) const { return byte_id_[byte]; }  // -1: it has none
-  // Returns the token of a whole pre-token if the tokenizer ignores merges for those in the
-  // vocabulary, else -1.
+  int32_t id_of_byte(uint8_t byte) const { return byte_id_[byte]; }  // -1: it has no token
+  // Returns the token of a whole word if the tokenizer ignores merges for words that are in the
+  // vocabulary, otherwise -1.
   int32_t id_of_word(std::string_view word) const;
 
   // See Tokenizer.
@@ -42,10 +42,10 @@ class BpeVocabulary {
   void check_alphabet(const std::string& source) const;
 
   int32_t size_ = 0;
-  std::vector<std::string> tokens_;                 // bytes by id
-  std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
+  std::vector<std::string> tokens_;                 // bytes of each id
+  std::unordered_map<std::string, int32_t> words_;  // bytes to id; empty unless merges are ignored
   std::unordered_set<int32_t> specials_;            // added tokens that are marked as special
-  std::array<int32_t, 256> byte_id_{};              // -1: has none
+  std::array<int32_t, 256> byte_id_{};              // -1: the byte has no token
   std::optional<int32_t> end_of_text_, text_begin_, source_end_;
 };
 

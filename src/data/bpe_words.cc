@@ -1,6 +1,6 @@
-// Counts the words of a corpus in one hash table per thread, which are added up at the end: threads
-// share nothing while they count. The result is sorted by bytes, so it does not depend on the
-// number of threads.
+// Counts the words of a corpus in one hash table per thread; the tables are added up at the end, so
+// threads share nothing while they count. The result is sorted by bytes, so it does not depend on
+// the number of threads.
 #include "data/bpe_words.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ EncodeReport WordCounts::add(std::span<const std::string_view> texts) {
   const size_t parts = std::clamp<size_t>(bytes / kBytesWorthAThread, 1, tables_.size());
   std::vector<EncodeReport> reports(parts);
   std::vector<std::span<const std::string_view>> shares(parts);
-  // Divides the texts into contiguous ranges of about equal bytes. The last range takes the rest.
+  // Divides the texts into contiguous ranges of about equal bytes. The last range has the rest.
   size_t next = 0, done = 0;
   for (size_t p = 0; p < parts; ++p) {
     const size_t first = next;

@@ -1,4 +1,4 @@
-// How often each word stands in a corpus: what byte-pair training needs of it.
+// Counts the words of a corpus, for BPE training.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,20 @@ class WordCounts {
  public:
   explicit WordCounts(int threads, WordSplit split = WordSplit::kGpt2);
 
-  // Splits each text by itself and counts its words. Threads share the texts, so one
-  // call should bring many. Invalid UTF-8 stays in the words, and is reported.
+  // Splits each text by itself and counts its words. Threads divide the texts among themselves, so
+  // one call should have many. Invalid UTF-8 stays in the words, and is reported.
   EncodeReport add(std::span<const std::string_view> texts);
 
   struct Word {
     std::string_view bytes;
     int64_t count;
   };
-  // All words, sorted by their bytes; views into this object, until the next add().
+  // Returns all words, sorted by their bytes. They are views into this object, valid until the next
+  // add().
   std::vector<Word> words();
 
  private:
-  // Open addressing; bytes of all words in one string.
+  // A hash table with open addressing. The bytes of all words are in one string.
   class Table {
    public:
     void count(std::string_view word, int64_t times);
@@ -50,11 +51,11 @@ class WordCounts {
   EncodeReport count_texts(std::span<const std::string_view> texts, Table& table) const;
 
   Pretokenizer pretokenizer_;
-  std::vector<Table> tables_;  // one a thread
+  std::vector<Table> tables_;  // one per thread
 };
 
-// The lines of a text, each with its newline: what Hugging Face's trainer takes for a text when it
-// reads files, so that merges come out the same.
+// Returns the lines of a text, each with its newline. Hugging Face's trainer treats each line of a
+// file as one text, so the merges are the same.
 std::vector<std::string_view> lines_with_ends(std::string_view text);
 
 }  // namespace tessera::data

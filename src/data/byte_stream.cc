@@ -1,6 +1,6 @@
 // A stream of bytes from a file, a pipe or standard input, decompressed with zlib or libzstd. The
-// format is recognized by its magic number. Decoders read the stored bytes out of one buffer and
-// count what they took, so that errors can name the position in the compressed file.
+// format is recognized by its magic number. Decoders read the stored bytes from one buffer and
+// count the bytes they consume, so that errors can name the position in the compressed file.
 #include "data/byte_stream.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 namespace tessera::data {
 
-// What a decoder sees of its stream: the stored bytes, and functions that report damage in them.
+// A decoder's interface to its stream: the stored bytes, and functions that report damage in them.
 struct StoredBytes {
   explicit StoredBytes(ByteStream& stream) : from(stream) {}
 
@@ -32,15 +32,14 @@ struct StoredBytes {
 
   [[noreturn]] void ended_early(const char* format) const {
     throw Error(
-        "{}: the {} data ends too early, at byte {} of the file ({} bytes of text came before it). "
-        "It was probably cut off while being copied or written: copy it again",
+        "{}: the {} data ends too early, at byte {} of the file (after {} bytes of text). "
+        "It was probably truncated while being copied or written: copy it again",
         from.name_, format, place(), from.produced_);
   }
   [[noreturn]] void damaged(const char* format, const char* reason) const {
     throw Error(
-        "{}: the {} data is damaged near byte {} of the file ({}); {} bytes of text came before "
-        "it. "
-        "Copy or compress it again",
+        "{}: the {} data is damaged near byte {} of the file ({}), after {} bytes of text. Copy or "
+        "compress it again",
         from.name_, format, place(), reason, from.produced_);
   }
 
@@ -52,7 +51,7 @@ struct StoredBytes {
 struct GzipDecoder : StoredBytes {
   explicit GzipDecoder(ByteStream& stream) : StoredBytes(stream) {
     constexpr int kWindowBits = 15 + 16;  // the largest window; gzip's header and checksum
-    CHECK(inflateInit2(&state, kWindowBits) == Z_OK, "zlib would not start");
+    CHECK(inflateInit2(&state, kWindowBits) == Z_OK, "zlib cannot be initialized");
   }
   ~GzipDecoder() { inflateEnd(&state); }
 
@@ -100,15 +99,15 @@ struct GzipDecoder : StoredBytes {
 // Decodes Zstandard frames (RFC 8878), one after the other.
 struct ZstdDecoder : StoredBytes {
   explicit ZstdDecoder(ByteStream& stream) : StoredBytes(stream), context(ZSTD_createDCtx()) {
-    CHECK(context != nullptr, "zstd would not start");
+    CHECK(context != nullptr, "zstd cannot be initialized");
   }
   ~ZstdDecoder() { ZSTD_freeDCtx(context); }
 
   size_t read(std::span<char> out) {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     while (to.pos == 0) {
-      // The decoder may hold output that did not fit into the last buffer, so it is called once
-      // more at the end of the input.
+      // The decoder may have output left that did not fit into the last buffer, so it is called
+      // again at the end of the input.
       const bool more = refill();
       if (!more && !inside) break;
       ZSTD_inBuffer in{input(), available(), 0};
@@ -129,8 +128,8 @@ struct ZstdDecoder : StoredBytes {
 namespace {
 
 constexpr int64_t kBufferBytes = int64_t{1} << 16;
-constexpr int64_t kLeastBuffer = 64;  // holds the first bytes that tell the format
-constexpr int kWait_ms = 100;         // between two calls of on_wait
+constexpr int64_t kLeastBuffer = 64;  // enough for the first bytes, which show the format
+constexpr int kWait_ms = 100;         // time between two calls of on_wait
 
 bool ends_with(const std::string& s, const char* suffix) {
   const size_t n = std::strlen(suffix);
@@ -144,13 +143,13 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
   if (name == "-") {
     fd_ = dup(STDIN_FILENO);
   } else {
-    // O_NONBLOCK: opening a FIFO must not wait for a writer; wait_for_bytes() does.
+    // O_NONBLOCK: opening a FIFO must not wait for a writer. wait_for_bytes() waits instead.
     fd_ = open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   if (fd_ < 0) throw Error("{}: cannot be read: {}", name_, std::strerror(errno));
   struct stat status {};
   if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) file_bytes_ = status.st_size;
-  // One byte more than the file has: its end shows without growing the buffer.
+  // One byte more than the file has, so that its end is detected without growing the buffer.
   const int64_t wanted = file_bytes_ < 0 ? kBufferBytes : std::min(file_bytes_ + 1, kBufferBytes);
   buffer_.resize(std::max(wanted, kLeastBuffer));
   try {
@@ -170,8 +169,8 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
       zstd_ = std::make_unique<ZstdDecoder>(*this);
     } else if (ends_with(name_, ".gz") || ends_with(name_, ".zst")) {
       throw Error(
-          "{}: holds no {} data (its first bytes are others). Expected: a compressed file, or "
-          "a name without the ending",
+          "{}: is not {} data by its first bytes, expected a compressed file. Remove the suffix "
+          "from the name if the file is not compressed",
           name_, ends_with(name_, ".gz") ? "gzip" : "zstd");
     }
   } catch (...) {
@@ -182,7 +181,7 @@ ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
 
 ByteStream::~ByteStream() { close(fd_); }
 
-// Returns once a read would return bytes or the end. A FIFO that has had no writer yet has neither.
+// Returns once a read would return bytes or the end. Until a FIFO has had a writer, it has neither.
 // poll() is used because, unlike open() and read(), it is never restarted after a signal, so that
 // on_wait can end the program.
 void ByteStream::wait_for_bytes() const {

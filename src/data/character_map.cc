@@ -14,7 +14,7 @@
 namespace tessera::data {
 namespace {
 
-constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that holds a value
+constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that contains a value
 constexpr int kLongestRule = 64;                // bytes; Unicode's own are shorter than 40
 constexpr size_t kLongestResult = 256;          // bytes; Unicode's own are at most 33
 
@@ -36,8 +36,8 @@ CharacterMap::CharacterMap(std::string_view bytes, const std::string& source) {
   const size_t trie = bytes.size() < kUnit ? 0 : number_at(bytes, 0);
   if (trie == 0 || trie % kBlock != 0 || trie >= bytes.size() - kUnit) {
     throw Error(
-        "{}: the normaliser's rules have {} bytes, of which {} are said to be the trie. The file "
-        "is damaged; fetch it again",
+        "{}: the normalizer's rules have {} bytes, but the size of their trie is given as {}. The "
+        "file is damaged; download it again",
         source, bytes.size(), trie);
   }
   units_.resize(trie / kUnit);
@@ -46,8 +46,9 @@ CharacterMap::CharacterMap(std::string_view bytes, const std::string& source) {
   check(source);
 }
 
-// Bits 10 to 30 are the offset, shifted by 8 more if bit 9 is set (for offsets above 2^21). Bit 8:
-// the unit has a leaf; bits 0 to 7: its label. Bit 31 marks a unit that holds a value.
+// Returns unit ^ offset(unit). Bits 10 to 30 of a unit are the offset, shifted left by 8 if bit 9
+// is set (for offsets above 2^21). Bit 8: the unit has a leaf; bits 0 to 7: its label. Bit 31 marks
+// a unit that contains a value.
 uint32_t CharacterMap::below(uint32_t unit) const {
   const uint32_t u = units_[unit];
   return unit ^ (u >> 10 << ((u & 512) >> 6));
@@ -56,12 +57,14 @@ uint32_t CharacterMap::below(uint32_t unit) const {
 void CharacterMap::check(const std::string& source) const {
   const auto damaged = [&](uint32_t unit, const char* what) {
     throw Error(
-        "{}: unit {} of the normaliser's rules points {}. The file is damaged; fetch it again",
+        "{}: unit {} of the normalizer's rules points {}. The file is damaged; download it again",
         source, unit, what);
   };
   if (results_.back() != '\0') {
-    throw Error("{}: the normaliser's results do not end. The file is damaged; fetch it again",
-                source);
+    throw Error(
+        "{}: the results of the normalizer's rules do not end in a zero byte. The file is damaged; "
+        "download it again",
+        source);
   }
   for (uint32_t i = 0; i < units_.size(); ++i) {
     if ((units_[i] & kValue) != 0) {
@@ -82,15 +85,16 @@ void CharacterMap::check(const std::string& source) const {
   check_depth(0, 0, heights, source);
 }
 
-// Checks that no path through the trie is longer than a rule may be and that none is a cycle: the
-// library would follow it at every position of a text. `heights` memoizes the length of the longest
-// path below each unit, so shared units are visited once; -1 marks a unit on the current path.
+// Throws Error if a path through the trie is longer than kLongestRule or is a cycle, which the
+// library would follow at every position of a text. Returns the length of the longest path from
+// `unit`. `heights` memoizes these lengths, so shared units are visited once; -1 marks a unit on
+// the current path.
 int CharacterMap::check_depth(uint32_t unit, int depth, std::vector<int>& heights,
                               const std::string& source) const {
   if (heights[unit] > 0 && depth + heights[unit] <= kLongestRule) return heights[unit];
   if (heights[unit] != 0 || depth > kLongestRule)
     throw Error(
-        "{}: a rule of the normalizer is longer than {} bytes. The file is damaged; fetch it "
+        "{}: a rule of the normalizer is longer than {} bytes. The file is damaged; download it "
         "again",
         source, kLongestRule);
   heights[unit] = -1;
@@ -115,8 +119,9 @@ bool CharacterMap::leaf_moves_gap(uint32_t unit) const {
   return result.empty() || result.front() == ' ' || result.back() == ' ';
 }
 
-// Returns true if any rule below `unit` does that. A trie has one path to each unit; in a file with
-// more (which no builder makes), `budget` bounds the search, and the answer is the safe one.
+// Returns true if leaf_moves_gap() is true for any rule below `unit`. A trie has one path to each
+// unit. If a file has more, which no builder produces, `budget` bounds the search, and the result
+// is true, which is safe.
 bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) const {
   if (--budget < 0 || depth == kLongestRule) return true;
   if (has_leaf(unit) && leaf_moves_gap(unit)) return true;
@@ -129,10 +134,10 @@ bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) cons
 
 bool CharacterMap::keeps_word_gaps() const {
   if (empty()) return true;
-  // Rules inside which a space occurs could match across the gap.
+  // Rules that contain a space could match across the gap.
   for (uint32_t i = 0; i < units_.size(); ++i) {
     if ((units_[i] & kValue) != 0) continue;
-    if (i != 0 && child(i, ' ')) return false;  // a rule with a space within
+    if (i != 0 && child(i, ' ')) return false;
     if (i != 0 && visible(units_[i] & 255) && has_leaf(i) && leaf_moves_gap(i)) return false;
   }
   if (child(0, ' ')) return false;

@@ -1,5 +1,5 @@
-// The rules of a SentencePiece normaliser as its model file holds them: which strings of characters
-// become which others.
+// The rules of a SentencePiece normalizer in a model file, which map strings of characters to their
+// replacements.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace tessera::data {
 
-// Bytes: u32 size of the trie, the trie as a double array (darts-clone: u32 units), then the
-// results, each ended by a zero byte. Numbers are little endian. From unit i on the byte c the way
-// goes to i ^ offset(i) ^ c, which must carry the label c; a unit with a leaf has its value, the
-// place of the result, at i ^ offset(i).
+// Format: u32 size of the trie in bytes, the trie as a double array (darts-clone: u32 units), then
+// the results, each terminated by a zero byte. Numbers are little endian. From unit i, byte c leads
+// to unit i ^ offset(i) ^ c, which must have the label c. The value of a unit with a leaf, which is
+// the offset of its result, is in unit i ^ offset(i).
 class CharacterMap {
  public:
-  // Throws Error, naming `source`, if any path through the trie leaves it or is longer than 64
-  // bytes, or if any result is outside the bytes or longer than 256 bytes: the library follows
-  // these numbers unchecked. No bytes: no rules.
+  // Throws Error that names `source` if any path leaves the trie or is longer than 64 bytes, or if
+  // any result is out of range or longer than 256 bytes. This is checked because the library uses
+  // these numbers unchecked. Without bytes there are no rules.
   CharacterMap(std::string_view bytes, const std::string& source);
 
   bool empty() const { return units_.empty(); }
 
-  // Whether a space between two visible ASCII characters always stays a space of its own: no rule
-  // reaches over it, and none turns what stands beside it into a space or nothing.
+  // Returns true if a space between two visible ASCII characters always remains a separate space:
+  // no rule matches across it, and none replaces a character next to it by a space or by nothing.
   bool keeps_word_gaps() const;
 
  private:
   bool has_leaf(uint32_t unit) const { return (units_[unit] >> 8 & 1) != 0; }
   uint32_t below(uint32_t unit) const;  // i ^ offset(i)
-  // The unit that `byte` leads to, if there is one.
+  // Returns the unit to which `byte` leads, if there is one.
   std::optional<uint32_t> child(uint32_t unit, uint32_t byte) const;
   bool leaf_moves_gap(uint32_t unit) const;
   bool way_moves_gap(uint32_t unit, int depth, int64_t& budget) const;

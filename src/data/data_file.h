@@ -1,5 +1,5 @@
-// A file of a data set, read by pread: a file that is truncated, changed or removed while in use
-// gives an Error, never a signal.
+// A file of a dataset, which is read with pread: if it is truncated, changed or removed while in
+// use, the result is an Error and never a signal.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class DataFile {
   DataFile& operator=(const DataFile&) = delete;
 
   const Path& path() const { return path_; }
-  int64_t size() const { return opened_.size; }  // when it was opened
+  int64_t size() const { return opened_.size; }  // size in bytes when it was opened
 
   // Reads bytes [at, at + out.size()). Throws Error that names the file and the byte if it ends too
   // early or cannot be read.

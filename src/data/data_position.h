@@ -7,18 +7,18 @@
 
 namespace tessera::data {
 
-// One source of samples: a data set of the blend, or all instruction files together.
+// One source of samples: a dataset of the blend, or all instruction files together.
 struct SourcePosition {
-  std::string name;           // the prefix; of instructions their files
-  std::string identity;       // what it holds, as text; empty: not known
-  int64_t samples = 0;        // its next sample: those before are consumed
-  int64_t before = 0;         // the same when the present blend began
-  int64_t epoch_samples = 0;  // per epoch
-  double weight = 0;          // in the present blend; 0: not part of it
+  std::string name;           // the prefix of the dataset, or the names of the instruction files
+  std::string identity;       // description of the content as text; empty: unknown
+  int64_t samples = 0;        // number of the next sample; all before it are consumed
+  int64_t before = 0;         // value of `samples` when the current blend began
+  int64_t epoch_samples = 0;  // samples per epoch
+  double weight = 0;          // weight in the current blend; 0: not part of it
   bool operator==(const SourcePosition&) const = default;
 };
 
-// The inputs of a source's order, other than its data.
+// The inputs other than the data that determine the order of a source's samples.
 struct SampleOrderKey {
   int64_t sample_tokens = 0;
   uint64_t seed = 0;
@@ -27,26 +27,26 @@ struct SampleOrderKey {
 };
 
 struct DataPosition {
-  int64_t samples = 0;       // consumed by the run
-  int64_t tokens = 0;        // the same in tokens of the data, which data.stages count
-  int64_t blend_sample = 0;  // the run's sample with which the present blend began
+  int64_t samples = 0;       // samples consumed by the run
+  int64_t tokens = 0;        // consumed tokens of the data, the unit of data.stages
+  int64_t blend_sample = 0;  // the run's sample at which the current blend began
   SampleOrderKey order;
   std::vector<SourcePosition> sources;
   bool operator==(const DataPosition&) const = default;
 };
 
 // Returns the sample with which a source continues: its next one if its data and order are
-// unchanged (`same_order`), otherwise the first sample of the first epoch that was not begun, so
+// unchanged (`same_order`), otherwise the first sample of the first epoch that had not begun, so
 // that no part of an epoch is read twice.
 int64_t continued_sample(const SourcePosition& saved, bool same_order, int64_t epoch_samples);
 
-// Returns the saved position of a source: that of its name, otherwise one with its identity whose
-// name is not in `names`. Returns nullptr for a new source.
+// Returns the saved position of a source: the one with its name, or else one with its identity
+// whose name is not in `names`. Returns nullptr for a new source.
 const SourcePosition* find_source(const DataPosition& saved, const std::string& name,
                                   const std::string& identity,
                                   const std::vector<std::string>& names);
 
-// Throws Error if `saved` is another data set under the same name: both identities, and what to do.
+// Throws Error with both identities if `saved` is another dataset under the same name.
 void require_same_source(const SourcePosition& saved, const std::string& identity);
 
 }  // namespace tessera::data

@@ -1,6 +1,6 @@
-// Reads and writes PREFIX.json, the description of a dataset, and decides whether a tokenizer reads
-// its ids as the texts that they were made of. Fingerprints are hexadecimal text, because JSON
-// readers may round integers above 2^53.
+// Reads and writes PREFIX.json, the description of a dataset, and decides whether a tokenizer
+// decodes its ids to the original texts. Fingerprints are hexadecimal text, because JSON readers
+// may round integers above 2^53.
 #include "data/dataset_about.h"
 
 #include <charconv>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kFormat = "tessera dataset 1";
 
-// Reads members of one JSON object and names the one that is missing or of another type.
+// Reads the members of one JSON object. Throws Error that names a member which is missing or has
+// another type.
 class Members {
  public:
   Members(const Tree& object, std::string source) : object_(object), source_(std::move(source)) {}
@@ -57,7 +58,6 @@ class Members {
 
 }  // namespace
 
-// Hashes are written in hexadecimal digits, because JSON numbers are doubles to many readers.
 std::string to_json(const DatasetAbout& about) {
   Tree sources = Tree::list();
   for (const SourceAbout& s : about.sources) {
@@ -131,16 +131,15 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
 
 namespace {
 
-// Returns true if the ids of the dataset mean the same texts in `tokenizer`. The same
-// tokenizer, or one with the same texts for all ids of the dataset (added tokens after them are
-// harmless), qualifies.
+// Returns true if the ids of the dataset represent the same texts in `tokenizer`: if it is the same
+// tokenizer, or one with the same texts for all ids of the dataset (and possibly further ids).
 bool reads_rightly(const DatasetAbout& about, const Tokenizer& tokenizer) {
   if (about.tokenizer_fingerprint == tokenizer.fingerprint()) return true;
-  // Texts of ids are compared by their hash, since the old tokenizer may be gone.
+  // Texts of ids are compared by their hash, since the old tokenizer may no longer exist.
   if (about.token_texts)
     return tokenizer.vocabulary_size() >= about.vocabulary &&
            hash_token_texts(tokenizer, about.vocabulary) == *about.token_texts;
-  try {  // built by an older version: its tokenizer may still be there
+  try {  // built by an older version: its tokenizer may still exist
     const auto builder = load_tokenizer(about.tokenizer);
     return builder->fingerprint() == about.tokenizer_fingerprint &&
            means_the_same(*builder, tokenizer);
@@ -157,7 +156,7 @@ std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& token
   if (!about || reads_rightly(*about, tokenizer)) return "";
   return fmt::format(
       "{} was built with {} ({:016x}, {} tokens), but is read with {} ({:016x}, {} tokens), whose "
-      "ids stand for other texts",
+      "ids represent different texts",
       data.prefix().string(), about->tokenizer, about->tokenizer_fingerprint, about->vocabulary,
       name, tokenizer.fingerprint(), tokenizer.vocabulary_size());
 }

@@ -27,16 +27,16 @@
 namespace tessera::data {
 namespace {
 
-constexpr int64_t kBatchBytes = int64_t{1} << 20;  // of text; large enough to hide the hand-over
-constexpr int64_t kUnderWayBytes = int64_t{64} << 20;  // of text in all batches
+constexpr int64_t kBatchBytes = int64_t{1} << 20;      // text per batch; amortizes the hand-over
+constexpr int64_t kUnderWayBytes = int64_t{64} << 20;  // text in all batches
 
-// The documents that one thread encodes in one go.
+// A unit of work of an encoding thread.
 struct Batch {
   struct Entry {
-    Document document;   // or a piece of one; without its text once it is encoded
+    Document document;   // a document or a piece of one; its text is freed once it is encoded
     int64_t before = 0;  // bytes of the document before this piece
     int64_t bytes = 0;
-    size_t end = 0;  // of its ids
+    size_t end = 0;  // end of its ids in Batch::ids
     EncodeReport report;
   };
   std::vector<Entry> entries;
@@ -46,8 +46,8 @@ struct Batch {
   bool done = false;
 };
 
-// The encoding threads. A deque holds the batches in reading order: those before `claimed_` are
-// being encoded or are done, and pop() takes the first one, which it waits for. Batches are
+// The encoding threads. A deque contains the batches in reading order: those before `claimed_` are
+// being encoded or are done, and pop() waits for the first one and removes it. Batches are
 // allocated one by one, so their addresses stay valid while the deque changes.
 class Encoders {
  public:
@@ -56,8 +56,8 @@ class Encoders {
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(caches_[i]); });
     } catch (const std::system_error& e) {
-      // The threads that could be started do all the work.
-      if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
+      // If some threads could be started, these do all the work.
+      if (threads_.empty()) throw Error("no encoding thread can be started: {}", e.what());
     }
   }
   ~Encoders() {
@@ -82,14 +82,13 @@ class Encoders {
   bool empty() const { return under_way_ == 0 && batches_.empty(); }
   bool full() const { return under_way_ >= kUnderWayBytes; }
 
-  // The oldest batch; waits until it is encoded, and throws what its encoding threw.
+  // Waits for the oldest batch and returns it. Throws what its encoding threw.
   std::unique_ptr<Batch> pop() {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return batches_.front()->done; });
     std::unique_ptr<Batch> batch = std::move(batches_.front());
     batches_.pop_front();
-    // The batch leaves the claimed ones at the front, so the index of the next unclaimed one
-    // decreases.
+    // A claimed batch was removed from the front, so the index of the next unclaimed one decreases.
     --claimed_;
     under_way_ -= batch->bytes;
     if (batch->error) std::rethrow_exception(batch->error);
@@ -107,8 +106,7 @@ class Encoders {
       try {
         encode(batch, cache);
       } catch (...) {
-        // Carried to the caller, which throws it in reading order: the reported document is the
-        // first bad one.
+        // pop() throws it in reading order, so the reported document is the first bad one.
         batch.error = std::current_exception();
       }
       lock.lock();
@@ -124,7 +122,7 @@ class Encoders {
       tokenizer_.encode(e.document.text, batch.ids, cache, &e.report);
       if (end_of_text_ && e.document.ends) batch.ids.push_back(*end_of_text_);
       e.end = batch.ids.size();
-      // Frees the text: after this only the ids count for memory.
+      // Frees the text: from here on, only the ids use memory.
       e.document.text = std::string();
     }
   }
@@ -134,14 +132,14 @@ class Encoders {
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::deque<std::unique_ptr<Batch>> batches_;
-  size_t claimed_ = 0;  // of batches_, from the front
+  size_t claimed_ = 0;  // number of claimed batches at the front of batches_
   bool stop_ = false;
-  int64_t under_way_ = 0;            // only the caller's thread touches it
-  std::vector<EncodeCache> caches_;  // of each thread
+  int64_t under_way_ = 0;            // bytes in batches_; used only by the caller's thread
+  std::vector<EncodeCache> caches_;  // one per thread
   std::vector<std::thread> threads_;
 };
 
-// Writes encoded batches and keeps the totals of PREFIX.json.
+// Writes encoded batches and updates the totals of PREFIX.json.
 class Accounts {
  public:
   Accounts(IndexedDatasetWriter& writer, DatasetAbout& about) : writer_(writer), about_(about) {}
@@ -150,7 +148,7 @@ class Accounts {
     size_t begin = 0;
     for (const Batch::Entry& e : batch.entries) {
       const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
-      // A long document comes in several entries, of which only the last one ends it.
+      // A long document has several entries, of which only the last one ends it.
       writer_.add_tokens(ids);
       if (e.document.ends) writer_.end_document();
       begin = e.end;
@@ -178,9 +176,9 @@ class Accounts {
   DatasetAbout& about_;
 };
 
-// Reads documents in batches. A long one is split where that changes no id (Tokenizer::last_cut).
-// The search window starts at 1 MiB and doubles while it holds no such position, up to
-// kLongestLine.
+// Reads documents in batches. A long document is split at positions that do not change its ids
+// (Tokenizer::last_cut). The search window starts at 1 MiB and doubles while it contains no such
+// position, up to kLongestLine.
 class BatchReader {
  public:
   BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
@@ -192,7 +190,7 @@ class BatchReader {
       Batch::Entry entry;
       if (!next_entry(entry)) break;
       entry.bytes = std::ssize(entry.document.text);
-      constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // empty documents take memory too
+      constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // so that empty documents count too
       batch->bytes += entry.bytes + kBookkeeping;
       batch->entries.push_back(std::move(entry));
     }
@@ -218,7 +216,7 @@ class BatchReader {
       cut = tokenizer_.last_cut(left().substr(0, look));
       if (cut == 0 && std::cmp_greater_equal(look, TextBuffer::kLongestLine)) refuse();
     }
-    const bool ends = cut == left().size();  // then no more of it comes
+    const bool ends = cut == left().size();  // true: this is the last piece
     entry.document = {std::string(left().substr(0, cut)), long_->source, long_->offset, long_->line,
                       ends};
     entry.before = before_;
@@ -241,23 +239,23 @@ class BatchReader {
   [[noreturn]] void refuse() const {
     throw Error(
         "{}:{}: {} bytes from byte {} of the document have no position where the text can be "
-        "split, such as a space between words. Is this file text? Use --split lines or paragraphs, "
-        "or leave the file out",
+        "split, such as a space between two letters. Check that this file is text. Use --split "
+        "lines or paragraphs, or omit the file",
         stream_.sources()[long_->source], long_->line, TextBuffer::kLongestLine, before_);
   }
 
   static constexpr size_t kPiece = kBatchBytes;
   DocumentStream& stream_;
   const Tokenizer& tokenizer_;
-  std::optional<Document> long_;  // what is being split; `ends`: all of its text has been read
-  size_t from_ = 0;               // where the rest of its text begins
-  int64_t before_ = 0;            // bytes of it that came before from_
+  std::optional<Document> long_;  // document being split; `ends`: all of its text has been read
+  size_t from_ = 0;               // start of the rest of its text
+  int64_t before_ = 0;            // bytes of the document before from_
 };
 
 void make_folder(const Path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
+  if (error) throw Error("{}: the folder cannot be created: {}", folder.string(), error.message());
 }
 
 DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
@@ -271,8 +269,8 @@ DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
     about.end_of_text = tokenizer.end_of_text();
     if (!about.end_of_text) {
       throw Error(
-          "{}: has no end-of-text token to put behind each document. Add one to the "
-          "tokenizer, or leave it out with --no-end-of-text",
+          "{}: has no end-of-text token to add after each document. Add one to the "
+          "tokenizer, or build without it (--no-end-of-text)",
           options.tokenizer_name);
     }
   }
@@ -293,7 +291,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   result.left_out = sources.left_out;
   for (const std::string& file : sources.files)
     if (named_table(file)) result.tables.push_back(file);
-  // The outputs must not be among the inputs, and the tokenizer must not be overwritten.
+  // The outputs must not overwrite an input or the tokenizer.
   SourceList read = sources;
   read.files.push_back(options.tokenizer_name);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
@@ -311,15 +309,15 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   };
   stream.on_wait(report);
   BatchReader reader(stream, tokenizer);
-  std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
+  std::unique_ptr<Batch> batch = reader.next();  // an error in the first lines creates no files
   if (batch->entries.empty()) {
-    throw Error("{}{}: no document in it. Expected text, or JSON lines with the key '{}'",
-                options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
+    throw Error("{}{}: no document found, expected text, or JSON lines with the key '{}'",
+                options.inputs.front(), options.inputs.size() > 1 ? " and the other inputs" : "",
                 options.documents.key);
   }
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
-  // PREFIX.idx is renamed last: without it there is no dataset. The writer holds the lock of the
+  // PREFIX.idx is renamed last: without it there is no dataset. The writer owns the lock of the
   // prefix, so no other build can create one now.
   refuse_existing(options.out.string() + ".idx", options.replace);
   Accounts accounts(writer, about);

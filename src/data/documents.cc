@@ -18,7 +18,7 @@ DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
     : sources_(std::move(sources)), options_(std::move(options)), json_(options_.key) {
   for (const std::string& file : sources_.files) {
     std::error_code error;
-    // The total is only for progress; it is unknown as soon as one size is.
+    // The total is only for progress. It is unknown if one size is unknown.
     const auto size = file == "-" ? 0 : fs::file_size(file, error);
     if (file == "-" || error) {
       total_bytes_ = -1;
@@ -40,7 +40,7 @@ bool DocumentStream::open_next() {
   text_.open(name, on_wait_);
   json_lines_ = options_.format == TextFormat::kJsonLines ||
                 (options_.format == TextFormat::kAuto && named_json_lines(name));
-  // The first bytes decide whether the file is text, before anything of it is encoded.
+  // The first bytes decide whether the file is text, before any of it is encoded.
   if (!options_.any_bytes) refuse_what_is_not_text(text_.peek(kTextProbe), text_.name());
   return true;
 }
@@ -65,11 +65,11 @@ bool DocumentStream::next_paragraph(Document& out) {
   return true;
 }
 
-// Counts a bad line, or throws its error if no more bad lines may be left out.
+// Counts a bad line, or throws its error if no more bad lines may be skipped.
 void DocumentStream::leave_out(const Error& error) {
   if (options_.skip_bad == 0) throw error;
   if (bad_lines_ == options_.skip_bad)
-    throw Error("{} This is bad line {}; --skip-bad leaves out {} at most.", sentence(error.what()),
+    throw Error("{} This is bad line {}; --skip-bad skips at most {}.", sentence(error.what()),
                 bad_lines_ + 1, options_.skip_bad);
   if (bad_lines_++ == 0) first_bad_ = error.what();
 }

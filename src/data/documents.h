@@ -1,5 +1,5 @@
-// Documents, one after the other, out of text files, JSON lines, compressed files, folders and
-// standard input.
+// Reads documents in sequence from text files, JSON lines, compressed files, folders and standard
+// input.
 #pragma once
 
 #include <cstdint>
@@ -22,47 +22,48 @@ constexpr const char* enum_names(Split) { return "none|lines|paragraphs"; }
 constexpr const char* enum_names(TextFormat) { return "auto|text|jsonl"; }
 
 struct DocumentOptions {
-  // What a plain text file is: one document; one a line that is not empty, without its end; one a
-  // paragraph, which is what stands between empty lines, without the end of its last line.
+  // How a plain text file is divided into documents. none: the file is one document; lines: one
+  // document per line that is not empty, without its line end; paragraphs: one per run of lines
+  // between empty lines, without the line end of the last one.
   Split split = Split::kNone;
-  // auto: JSON lines if the name ends in .jsonl, .ndjson or .json (also with .gz or .zst behind),
-  // else text; standard input is text.
+  // auto: JSON lines if the name ends in .jsonl, .ndjson or .json (also followed by .gz or .zst),
+  // otherwise text; standard input is text.
   TextFormat format = TextFormat::kAuto;
-  std::string key = "text";  // of a JSON line's object
-  // Above 0: a text file that is one document comes in pieces of that many bytes, so that it need
-  // not be held as a whole. Where they are cut means nothing.
+  std::string key = "text";  // key of the text in the object of a JSON line
+  // If above 0, a text file that is one document is returned in pieces of this many bytes, so that
+  // it is never in memory as a whole. The positions of the cuts have no meaning.
   int64_t piece_bytes = 0;
-  // The largest number of lines to leave out that are not JSON or hold no text under the key.
+  // The maximum number of lines to skip that are not JSON or have no text under the key.
   int64_t skip_bad = 0;
-  bool any_bytes = false;  // read files that are not text too (refuse_what_is_not_text)
+  bool any_bytes = false;  // also read files that are not text (refuse_what_is_not_text)
 };
 
 struct Document {
   std::string text;
-  int64_t source = 0;  // which of DocumentStream::sources()
-  int64_t offset = 0;  // of its first byte in the decompressed file (JSON lines: of its line)
-  int64_t line = 0;    // the line it starts at, from 1
-  bool ends = true;    // false: a piece of a document, and more of it comes
+  int64_t source = 0;  // index into DocumentStream::sources()
+  int64_t offset = 0;  // offset of its first byte (JSON lines: of its line) when decompressed
+  int64_t line = 0;    // line in which it starts, from 1
+  bool ends = true;    // false: this is a piece, and more of the document follows
 };
 
-// Memory: one document (or piece) and one buffer, so with a split, with JSON lines or with pieces
-// it does not grow with the file, however far a compressed one unpacks.
+// Reads documents. Memory holds one document (or piece) and one buffer. With a split, JSON lines or
+// pieces, it therefore does not grow with the size of a file, even of a decompressed one.
 class DocumentStream {
  public:
   DocumentStream(SourceList sources, DocumentOptions options);
   // Sets a function that is called while an input has no bytes yet (ByteStream). It may throw.
   void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
 
-  // The next document, or false at the end. Throws Error with file, line and column. `out` keeps
-  // its memory from call to call.
+  // Reads the next document; returns false at the end. Throws Error with file, line and column.
+  // `out` keeps its memory between calls.
   bool next(Document& out);
 
   const std::vector<std::string>& sources() const { return sources_.files; }
-  int64_t bytes_read() const;   // of the files as they are stored, so far
-  int64_t bytes_total() const;  // −1 where unknown, as for standard input
+  int64_t bytes_read() const;   // bytes read so far, of the files as stored
+  int64_t bytes_total() const;  // −1: unknown, for example for standard input
 
-  int64_t bad_lines() const { return bad_lines_; }             // left out so far
-  const std::string& first_bad() const { return first_bad_; }  // where and why the first one was
+  int64_t bad_lines() const { return bad_lines_; }             // lines skipped so far
+  const std::string& first_bad() const { return first_bad_; }  // error of the first of them
 
  private:
   bool open_next();
@@ -89,13 +90,14 @@ class DocumentStream {
 // Number of bytes of a file that are checked.
 constexpr size_t kTextProbe = size_t{1} << 16;
 
-// `start`: the first bytes of the file `source`, decompressed, at most kTextProbe of them. Throws
-// Error for a file that is known by its first bytes (Parquet, zip, ELF, PDF, NumPy, …), with the
-// way to convert it; for UTF-16; and where more than a tenth of the bytes (and 32 or more) are
-// zeros, other control characters or not UTF-8.
+// Throws Error if a file is not text. `start` is the first bytes of the file `source`,
+// decompressed, at most kTextProbe of them. Rejects files that are recognized by their first bytes
+// (Parquet, zip, ELF, PDF, NumPy, …), with advice on how to convert them; UTF-16; and files in
+// which more than a tenth of the bytes, and at least 32, are zeros, other control characters or not
+// UTF-8.
 void refuse_what_is_not_text(std::string_view start, const std::string& source);
 
-// Whether a file of that name holds a table as text: .csv or .tsv, also with .gz or .zst.
+// Returns true if a file of this name is a table as text: .csv or .tsv, also with .gz or .zst.
 bool named_table(std::string_view name);
 
 }  // namespace tessera::data

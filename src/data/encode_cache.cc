@@ -1,7 +1,7 @@
 // A bounded hash table from words to their ids, with open addressing over one arena. The arena
-// stores the ids of a word and then its bytes, in units of 4 bytes. When it is full, everything is
-// forgotten: frequent words return within a few lines of text, so an eviction order would cost more
-// than it saves.
+// stores the ids of a word and then its bytes, in units of 4 bytes. When it is full, it is cleared:
+// frequent words return within a few lines of text, so an eviction order would cost more than it
+// saves.
 #include "data/encode_cache.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ size_t words_for(size_t bytes) { return (bytes + 3) / 4; }
 }  // namespace
 
 // Half of the limit is for slots. While they grow, the old and the new table exist together, which
-// is one and a half times the larger one. A usual word takes 16 bytes of the arena and two slots.
-// The arena gets the rest and is not initialized, so the system provides its pages when they are
-// first written.
+// needs one and a half times the size of the new one. A usual word needs 16 bytes of the arena and
+// two slots. The arena gets the rest and is not initialized, so the system provides its pages when
+// they are first written.
 EncodeCache::EncodeCache(int64_t limit_bytes) : slots_(kFirstSlots) {
   const size_t limit = std::max(limit_bytes, int64_t{1} << 16);
   most_slots_ = std::max(kFirstSlots, std::bit_floor(limit / 2 / sizeof(Slot)));

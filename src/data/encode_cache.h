@@ -1,4 +1,4 @@
-// What one thread remembers of the words it has encoded: bytes -> ids, bounded in memory.
+// A bounded per-thread cache that maps words to their ids.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace tessera::data {
 
-// Multiply and fold, 16 bytes a turn (after Wang Yi's wyhash). Not against adversaries.
+// Returns a hash by multiplying and folding 16 bytes at a time (after Wang Yi's wyhash). It does
+// not resist adversarial input.
 inline uint64_t hash_bytes(std::string_view s) {
   constexpr uint64_t kA = 0x9E3779B97F4A7C15u, kB = 0xD6E8FEB86659FD93u;
   const auto fold = [](uint64_t a, uint64_t b) {
@@ -31,21 +32,22 @@ inline uint64_t hash_bytes(std::string_view s) {
   return fold(h ^ first ^ kB, second ^ kA);
 }
 
-// Open addressing over one arena. A full cache starts again from nothing: text repeats its frequent
-// words soon enough that nothing cleverer pays. A cache serves one tokenizer at a time and forgets
-// all when another one's fingerprint comes.
+// A hash table with open addressing over one arena. A full cache is cleared: frequent words return
+// so soon that an eviction order would not pay off. A cache serves one tokenizer at a time and is
+// cleared when begin() receives another fingerprint.
 class EncodeCache {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{64} << 20;
-  // Longer words are rare and would only push out the others.
+  // Longer words are rare and would only displace others.
   static constexpr size_t kLongestWord = 64;
 
-  // Never holds more than `limit_bytes` (at least 64 KiB), and touches only what it uses.
+  // Uses at most `limit_bytes` (at least 64 KiB); memory that is not used is never touched.
   explicit EncodeCache(int64_t limit_bytes = kDefaultBytes);
 
-  void begin(uint64_t fingerprint);  // of the tokenizer that encodes now
+  // Selects the tokenizer with this fingerprint. Clears the cache if it was another one before.
+  void begin(uint64_t fingerprint);
 
-  // The ids of `word`, or an empty span where it is not known. Valid until the next insert.
+  // Returns the ids of `word`, or an empty span if it is not cached. Valid until the next insert().
   std::span<const int32_t> find(std::string_view word, uint64_t hash) const {
     const size_t mask = slots_.size() - 1;
     const uint32_t tag = tag_of(hash);
@@ -57,10 +59,10 @@ class EncodeCache {
     }
     return {};
   }
-  // `word` must not be known yet; hash = hash_bytes(word).
+  // Adds a word, which must not be cached yet; hash = hash_bytes(word).
   void insert(std::string_view word, uint64_t hash, std::span<const int32_t> ids);
 
-  int64_t bytes() const;  // in use now
+  int64_t bytes() const;  // memory in use
 
  private:
   struct Slot {

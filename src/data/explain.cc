@@ -13,8 +13,8 @@
 namespace tessera::data {
 namespace {
 
-// Returns the document that holds a sequence: the last one that starts at or before it. Documents
-// without a sequence start at the same one and come before it.
+// Returns the document that contains a sequence: the last one that starts at or before it. Empty
+// documents start at the same sequence as the next one and precede it.
 int64_t document_of(const IndexedDataset& data, int64_t sequence) {
   int64_t low = 0, high = data.documents();
   while (high - low > 1) {
@@ -58,11 +58,11 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
                          .key = about.key,
                          .piece_bytes = int64_t{1} << 20,
                          // The file was accepted when the dataset was built, so it is not checked
-                         // for being text again.
+                         // again.
                          .any_bytes = true});
   Document document;
   bool begins = true;
-  // A document can come in pieces; its number advances with its last one.
+  // A document may be read in pieces; the number increases after its last piece.
   for (int64_t d = 0; d <= last && stream.next(document); d += document.ends) {
     for (PieceOrigin* o : wanted) {
       if (!begins || o->source_document != d) continue;
@@ -88,7 +88,7 @@ std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<S
     origins.push_back(std::move(o));
   }
   if (!about) return origins;
-  int64_t first = 0;  // document of the source
+  int64_t first = 0;  // number of the first document of the source
   for (const SourceAbout& source : about->sources) {
     std::vector<PieceOrigin*> inside;
     for (PieceOrigin& o : origins) {

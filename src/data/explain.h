@@ -1,4 +1,4 @@
-// Where a sample came from: which documents, which of their bytes, which files.
+// Traces a sample to its origin: documents, bytes of their text, and source files.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace tessera::data {
 
 struct PieceOrigin {
   SamplePiece piece;
-  int64_t document = 0;         // in the dataset, from 0
-  int64_t document_tokens = 0;  // of its sequence
-  // The bytes [text_from, text_to) of the document that the tokens stand for, and these bytes. As
-  // the tokenizer gives them back: one that normalises text (NFC) may have changed it before.
+  int64_t document = 0;         // number of the document in the dataset, from 0
+  int64_t document_tokens = 0;  // tokens of its sequence
+  // The tokens represent the bytes [text_from, text_to) of the document. `text` is these bytes as
+  // decoded by the tokenizer, so they may differ from the source if it normalizes text (NFC).
   int64_t text_from = 0, text_to = 0;
   std::string text;
   // From PREFIX.json, if there is one.
-  std::string source;            // the file
-  int64_t source_document = -1;  // in that file, from 0
-  // Found by reading the file again; 0 and −1 where that was not asked for or was not possible.
+  std::string source;            // the source file
+  int64_t source_document = -1;  // number of the document in that file, from 0
+  // Found by reading the source file again; 0 and −1 if that was not requested or not possible.
   int64_t line = 0, offset = -1;
 };
 
-// What the pieces of a sample are. Without a tokenizer the texts stay empty. With `locate`, source
-// files are read up to the last document in question; a file that has gone is passed over.
+// Returns the origins of the pieces of a sample. Without a tokenizer, `text` stays empty. With
+// `locate`, source files are read up to the last document needed; missing files are skipped.
 std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<SamplePiece>& pieces,
                                  const std::optional<DatasetAbout>& about,
                                  const Tokenizer* tokenizer, bool locate);

@@ -5,9 +5,9 @@
 //         i32[S] lengths in tokens, i64[S] offsets in the .bin in bytes, i64[E] first sequence of
 //         each document (the last entry is S)
 //
-// All numbers are little-endian. The whole index is checked once at the start and hashed on the
-// way, so that later reads trust it. A file that changes while it is used is detected by range
-// checks and by require_unchanged().
+// All numbers are little-endian. The constructor checks and hashes the whole index, so later reads
+// trust it. A file that changes while it is used is detected by range checks and by
+// require_unchanged().
 #include "data/indexed_dataset.h"
 
 #include <algorithm>
@@ -69,8 +69,8 @@ T load_at(const DataFile& file, int64_t byte) {
   return value;
 }
 
-// Reads `count` values from a byte of the file on, in blocks, and calls use(index of the first,
-// values).
+// Reads `count` values that start at a byte of the file, in blocks, and calls use(index of the
+// first value, values) for each block.
 template <class T, class F>
 void visit_blocks(const DataFile& file, int64_t byte, int64_t count, F use) {
   constexpr int64_t kBlockBytes = int64_t{1} << 18, kBytes = sizeof(T);
@@ -100,7 +100,7 @@ void widen(const DataFile& file, int64_t from, std::span<int32_t> out) {
     const size_t n = std::min(out.size(), block.size());
     file.read(from * kBytes, std::as_writable_bytes(std::span(block).first(n)));
     for (size_t i = 0; i < n; ++i) {
-      // An id that fits no int32 fits no vocabulary either; −1 is rejected where ids are checked.
+      // An id that does not fit an int32 fits no vocabulary. −1 is rejected where ids are checked.
       const T id = block[i];
       out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
     }
@@ -139,8 +139,9 @@ std::string IndexedDataset::identity() const {
                      name_of(dtype_), chained(index_hash_, data_hash_));
 }
 
-// The whole of a small file, and evenly spaced blocks of a large one: a hash of all of it would
-// read terabytes at every start. Each block is hashed with its position, so moved content differs.
+// Hashes a small file as a whole, and evenly spaced blocks of a large one, since reading all of it
+// could mean terabytes at every start. Each block is hashed with its position, so moved content
+// changes the hash.
 uint64_t IndexedDataset::hash_data() const {
   constexpr int64_t kWhole = int64_t{8} << 20, kBlocks = 64, kBlock = int64_t{16} << 10;
   uint64_t hash = 0;
@@ -160,14 +161,14 @@ uint64_t IndexedDataset::hash_data() const {
 
 void IndexedDataset::index_changed() const {
   throw Error(
-      "{}: differs from what it was when it was opened: it was changed while in use. Restore it "
-      "and run the same command to resume",
+      "{}: was changed while in use: its content differs from that at opening. Restore it and run "
+      "the same command to resume",
       index_name());
 }
 
 void IndexedDataset::check_header() {
   if (index_.size() < kHeader) {
-    throw Error("{}: holds {} bytes, fewer than the {} of its header. It was probably cut off. {}",
+    throw Error("{}: has {} bytes, fewer than the {} of its header. It was probably truncated. {}",
                 index_name(), index_.size(), kHeader, kRebuild);
   }
   std::array<std::byte, kHeader> bytes;
@@ -178,7 +179,7 @@ void IndexedDataset::check_header() {
                 index_name(), kRebuild);
   }
   if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
-    throw Error("{}: does not start with 'MMIDIDX', so it is no index of a dataset. {}",
+    throw Error("{}: does not start with 'MMIDIDX', so it is not the index of a dataset. {}",
                 index_name(), kRebuild);
   }
   const auto version = load<uint64_t>(&bytes[kVersionAt]);
@@ -213,14 +214,15 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
   }
   if (needed < 0 || needed > room) {
     throw Error(
-        "{}: says {} sequences and {} document entries, which take more than the {} bytes "
-        "of the file. It was probably cut off while being copied; the .bin may be whole. {}",
+        "{}: the header has {} sequences and {} document entries, which need more than the {} "
+        "bytes of the file. It was probably truncated while being copied; the .bin may be intact. "
+        "{}",
         index_name(), sequences, starts, size, kRebuild);
   }
   if (needed < room) {
     throw Error(
-        "{}: {} bytes follow after what the header describes (byte {}). A dataset with modes "
-        "(images and text) is not supported; else the file is damaged. {}",
+        "{}: {} bytes follow the content that the header describes (byte {}). The file is damaged, "
+        "or it is a dataset with modes (images and text), which is not supported. {}",
         index_name(), room - needed, size - (room - needed), kRebuild);
   }
   sequences_ = sequences;
@@ -235,7 +237,7 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
     before_.reserve(sequences_ / kStride + 1);
     before_.push_back(0);
   }
-  int64_t expected = 0;  // sequences are back to back, as every writer of the format puts them
+  int64_t expected = 0;  // sequences are contiguous, as every writer of the format stores them
   std::vector<int64_t> offsets;
   visit_blocks<int32_t>(
       index_, lengths_at_, sequences_, [&](int64_t first, std::span<const int32_t> lengths) {
@@ -247,10 +249,10 @@ void IndexedDataset::check_sequences(int64_t held_sequences) {
       });
   tokens_ = expected / size_of(dtype_);
   if (data_.size() == expected) return;
-  throw Error("{}: holds {} bytes, but {} describes {}. {} {}", data_name(), data_.size(),
+  throw Error("{}: has {} bytes, but {} describes {}. {} {}", data_name(), data_.size(),
               index_name(), expected,
-              data_.size() < expected ? "It was probably cut off while being copied."
-                                      : "The two files do not belong together, or a writer died.",
+              data_.size() < expected ? "It was probably truncated while being copied."
+                                      : "The two files do not match, or their writer was killed.",
               kRebuild);
 }
 
@@ -267,8 +269,8 @@ void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengt
     }
     if (offsets[i] != expected) {
       throw Error(
-          "{}: byte {}: sequence {} starts at byte {} of the .bin, but the lengths before it "
-          "add up to {}. {}",
+          "{}: byte {}: sequence {} starts at byte {} of the .bin, expected {}, the sum of the "
+          "lengths before it. {}",
           index_name(), offsets_at_ + s * kOffsetBytes, s, offsets[i], expected, kRebuild);
     }
     expected += lengths[i] * item;
@@ -278,7 +280,7 @@ void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengt
 
 void IndexedDataset::check_documents() {
   if (documents_ < 0) {
-    throw Error("{}: has no document entries, expected at least the first, 0. {}", index_name(),
+    throw Error("{}: has no document entries, expected at least one, which is 0. {}", index_name(),
                 kRebuild);
   }
   // Entries must ascend from 0 to the number of sequences.
@@ -320,8 +322,8 @@ int64_t IndexedDataset::first_token(int64_t s) const {
     if (first < 0 || first > tokens_) index_changed();
     return first;
   }
-  // A stored prefix sum for every 64th sequence, plus at most 63 lengths after it: 1/64 of the
-  // memory of a full table of offsets.
+  // Adds at most 63 lengths to a stored prefix sum. Sums are stored for every 64th sequence, which
+  // needs 1/64 of the memory of a full table of offsets.
   int64_t first = before_[s / kStride];
   for (int64_t i = s / kStride * kStride; i < s; ++i) first += lengths_[i];
   return first;
@@ -361,7 +363,7 @@ int64_t IndexedDataset::sequence_of(int64_t token) const {
 
 void IndexedDataset::read(int64_t from, std::span<int32_t> out) const {
   // An index that is not held in memory is read when it is needed, so a wrong range means that the
-  // file changed. With a held index it is a defect of the caller.
+  // file has changed. With an index in memory, it is a bug of the caller.
   const bool inside = from >= 0 && from + std::ssize(out) <= tokens_;
   if (!inside && !held()) index_changed();
   CHECK(inside, "tokens {} to {} of {}", from, from + std::ssize(out), tokens_);
@@ -382,13 +384,13 @@ void IndexedDataset::read(int64_t from, std::span<int32_t> out) const {
 }
 
 void IndexedDataset::require_unchanged() const {
-  // Copying or touching a file changes its time and not its content, so the content decides.
+  // Touching a file changes its modification time but not its content, so the content is compared.
   if (!data_.changed()) return;
   data_.accept_change();
   if (data_.size() == tokens_ * size_of(dtype_) && hash_data() == data_hash_) return;
   throw Error(
-      "{}: was changed while in use: its content is not that of the start. Restore it and run the "
-      "same command to resume",
+      "{}: was changed while in use: its content differs from that at opening. Restore it and run "
+      "the same command to resume",
       data_name());
 }
 

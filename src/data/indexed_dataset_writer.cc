@@ -1,6 +1,6 @@
 // Writes a dataset in Megatron-LM's indexed format (indexed_dataset.cc has the layout). The .idx
-// begins with all lengths, which are known only at the end, so they are spooled to an unnamed file
-// meanwhile and read twice: once for the lengths, once for the offsets.
+// begins with all lengths, which are known only at the end. So they are spooled to an unnamed file,
+// which is then read twice: once for the lengths, once for the offsets.
 #include "data/indexed_dataset_writer.h"
 
 #include <fcntl.h>
@@ -85,7 +85,7 @@ IndexedDatasetWriter::IndexedDatasetWriter(const Path& prefix, DType dtype)
     : prefix_(prefix),
       lock_(with_suffix(prefix, ".lock"),
             {.subject = fmt::format("{}.bin, .idx and .json", prefix.string()),
-             .advice = "Wait until that process has ended, or name another PREFIX."}),
+             .advice = "Wait until that process has ended, or choose another PREFIX."}),
       dtype_(dtype),
       data_(with_suffix(prefix, ".bin")),
       index_(with_suffix(prefix, ".idx")),
@@ -101,7 +101,7 @@ void IndexedDatasetWriter::add_tokens(std::span<const int32_t> ids) {
   length_ += std::ssize(ids);
   if (length_ > std::numeric_limits<int32_t>::max()) {
     throw Error(
-        "document {} has more than 2,147,483,647 tokens, the most that the .idx format holds. "
+        "document {} has more than 2,147,483,647 tokens, the limit of the .idx format. "
         "Split the text with --split lines or --split paragraphs",
         documents_);
   }
@@ -155,7 +155,7 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   CHECK(length_ == 0, "document {} has not ended", documents_);
   write_index();
   about_.write(about.data(), about.size());
-  // All three files reach the disk under temporary names first, so a full disk changes nothing.
+  // All three files are flushed under temporary names first, so a full disk changes nothing.
   for (FileWriter* file : {&data_, &about_, &index_}) file->prepare();
   // An old index is removed before the new files get their names. A crash in between leaves no
   // dataset, never a mix of two builds, because a .bin without an .idx is not a dataset.

@@ -1,4 +1,4 @@
-// Writes PREFIX.bin and PREFIX.idx, byte for byte as Megatron-Core writes them.
+// Writes PREFIX.bin and PREFIX.idx, byte for byte as Megatron-Core does.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace tessera::data {
 
 // One process at a time writes a prefix: it owns PREFIX.lock (base/owner_lock.h) while it writes,
 // so that the three files always belong together. Memory does not grow with the number of
-// documents: their lengths wait in an unnamed file next to the others. Nothing appears under the
-// final names before commit(); without it, nothing is left.
+// documents: their lengths are spooled to an unnamed file next to the others. Nothing appears under
+// the final names before commit(); without commit(), nothing is left.
 class IndexedDatasetWriter {
  public:
-  // u16 or i32. Throws Error that names the owner if another process writes this prefix.
+  // `dtype` is u16 or i32. Throws Error that names the owner if another process writes this prefix.
   IndexedDatasetWriter(const Path& prefix, DType dtype);
   ~IndexedDatasetWriter();
   IndexedDatasetWriter(const IndexedDatasetWriter&) = delete;
   IndexedDatasetWriter& operator=(const IndexedDatasetWriter&) = delete;
 
-  // Tokens of the document that is being written, and its end; it may be empty. Throws Error if it
-  // has 2^31 tokens or more, as the format holds a length in 32 bits.
+  // Adds tokens to the current document, and ends it; a document may be empty. Throws Error if it
+  // has 2^31 tokens or more, since the format stores lengths in 32 bits.
   void add_tokens(std::span<const int32_t> ids);
   void end_document();
   void add_document(std::span<const int32_t> ids) {
@@ -36,9 +36,8 @@ class IndexedDatasetWriter {
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
 
-  // Puts the files in their places: first all bytes reach the disk, then an old .idx is removed,
-  // and .bin, .json and at last .idx are renamed. `about` is what PREFIX.json holds
-  // (dataset_about.h).
+  // Publishes the files: flushes all of them to disk, removes an old .idx, and renames .bin, .json
+  // and finally .idx to their names. `about` is the text of PREFIX.json (dataset_about.h).
   void commit(std::string_view about);
 
  private:
@@ -51,7 +50,7 @@ class IndexedDatasetWriter {
   FileWriter data_, index_, about_;
   std::unique_ptr<Lengths> lengths_;
   int64_t documents_ = 0, tokens_ = 0;
-  int64_t length_ = 0;  // of the document that has not ended
+  int64_t length_ = 0;  // tokens of the current document
 };
 
 }  // namespace tessera::data

@@ -13,14 +13,14 @@ std::string describe(const InstructionCounts& c) {
       format_count(c.examples), c.examples == 1 ? "" : "s", format_count(c.rows),
       c.rows == 1 ? "" : "s", format_count(c.tokens), format_count(c.response_tokens),
       c.positions == 0 ? 0 : 100 * ratio(c.padding, c.positions));
-  if (c.cut > 0) line += fmt::format(" · cut: {}", format_count(c.cut));
+  if (c.cut > 0) line += fmt::format(" · truncated: {}", format_count(c.cut));
   std::string reasons;
   const auto add = [&](int64_t count, const char* reason) {
     if (count == 0) return;
     reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", format_count(count), reason);
   };
   add(c.skipped_long, "too long");
-  add(c.skipped_empty, "without a response in a row's length");
+  add(c.skipped_empty, "without a response within the length of a row");
   if (!reasons.empty()) line += fmt::format(" · skipped: {}", reasons);
   return line;
 }

@@ -1,6 +1,5 @@
-// Parses a prompt template with names in braces into parts of literal text, each followed by a
-// name. Doubled braces stand for one; {response} separates the prompt from what the model learns to
-// write.
+// Parses a prompt template with names in braces into parts, each of literal text followed by a
+// name. Doubled braces represent one; {response} separates the prompt from the text with a loss.
 #include "data/instruction_template.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@ InstructionTemplate::InstructionTemplate(std::string_view text) {
   const auto refuse = [&](size_t at, const char* why) {
     throw Error(
         "the template '{}': character {}: {}. Expected a text such as "
-        "'Question: {{prompt}}\\nAnswer: {{response}}'; {{{{ and }}}} stand for braces",
+        "'Question: {{prompt}}\\nAnswer: {{response}}'; {{{{ and }}}} are literal braces",
         text, at + 1, why);
   };
   Part part;
@@ -25,21 +24,21 @@ InstructionTemplate::InstructionTemplate(std::string_view text) {
       part.text += c;
       ++at;
     } else if (c == '}') {
-      refuse(at, "a brace closes that was not opened");
+      refuse(at, "a closing brace without an opening one");
     } else {
-      // A name may have any characters but braces.
+      // A name may contain any characters except braces.
       const size_t end = text.find_first_of("{}", at + 1);
       if (end == text.npos || text[end] == '{') refuse(at, "the brace is not closed");
       const std::string name(text.substr(at + 1, end - at - 1));
       if (name.empty()) refuse(at, "there is no name in the braces");
-      if (name == "response" && has_response_) refuse(at, "{response} stands twice");
+      if (name == "response" && has_response_) refuse(at, "duplicate {response}");
       add_name(name, part);
       at = end;
     }
   }
   (has_response_ ? after_ : before_).push_back(part);
   if (!has_response_) refuse(text.size(), "there is no {response}, so nothing would be learned");
-  // The literal text right after {response} ends the turn. It is learned and is stored separately.
+  // The literal text right after {response} ends the turn. It has a loss and is stored separately.
   ending_ = std::exchange(after_.front().text, {});
 }
 

@@ -1,4 +1,4 @@
-// How an instruction and its answer become one text.
+// A template that combines an instruction and its response into one text.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 namespace tessera::data {
 
 // Text with names in braces, as in "### Question\n{prompt}\n### Answer\n{response}\n"; {{ and }}
-// are braces. The model learns to write {response} and the text after it, up to the next name:
-// the ending of a turn. All other names are of the prompt. Each name may appear several times,
-// {response} once.
+// are literal braces. The loss is on {response} and on the text after it up to the next name, which
+// is the ending of a turn. All other names belong to the prompt. A name may appear several times,
+// {response} exactly once.
 class InstructionTemplate {
  public:
-  // Throws Error with the place for a brace that is not closed, an empty name, and a template
-  // without {response} or with more than one.
+  // Throws Error with the position if a brace is not closed or not opened, if a name is empty, or
+  // if {response} does not appear exactly once.
   explicit InstructionTemplate(std::string_view text);
 
-  // All but response, each once.
+  // All names other than response, without duplicates.
   const std::vector<std::string>& names() const { return names_; }
 
-  // The template's own text right after {response}, such as "<|im_end|>\n".
+  // The literal text right after {response}, such as "<|im_end|>\n".
   const std::string& ending() const { return ending_; }
 
-  // The text before the response, and the text after its ending, which begins with a name or is
-  // empty; `value` returns what a name stands for.
+  // Return the text before the response, and the text after its ending, which begins with a name or
+  // is empty. `value(name)` returns the text of a name.
   template <class Value>
   std::string before(const Value& value) const {
     return filled(before_, value);
@@ -37,7 +37,7 @@ class InstructionTemplate {
 
  private:
   struct Part {
-    std::string text, name;  // text first, then what the name stands for; no name: nothing
+    std::string text, name;  // literal text, followed by the value of the name, if not empty
   };
   template <class Value>
   static std::string filled(const std::vector<Part>& parts, const Value& value) {

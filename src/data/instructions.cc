@@ -1,9 +1,9 @@
 // Reads instruction data, encodes each example by its template, and packs whole examples into rows.
 //
-// All examples are held in one array of ids with one flag per token: 1 if the loss counts it. An
-// example of n tokens takes n - 1 places of a row, since its first token is never a label and its
-// last token is only one. Rows are packed once (best fit); every epoch visits them in its own
-// random order.
+// All examples are in one array of ids with one flag per token: 1 if the token has a loss. An
+// example of n tokens occupies n - 1 positions of a row, since its first token is never a label and
+// its last token is only a label. Rows are packed once (best fit); every epoch visits them in its
+// own random order.
 #include "data/instructions.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace tessera::data {
 namespace {
 
 struct Turn {
-  const Tree* fields = nullptr;  // what names stand for; none: of messages
+  const Tree* fields = nullptr;  // values of the template's names; nullptr: a turn of messages
   std::string prompt, response;
 };
 
@@ -45,11 +45,11 @@ std::string keys_of(const Tree& object) {
 const std::string& text_of(const Tree& object, const std::string& key, const std::string& place) {
   const Tree* value = object.find(key);
   if (value == nullptr) {
-    throw Error("{}: there is no '{}'; the object has {}. The template wants it", place, key,
+    throw Error("{}: there is no '{}'; the object has {}. The template requires it", place, key,
                 keys_of(object));
   }
   if (value->as_string() == nullptr)
-    throw Error("{}: '{}' holds {}, expected a text", place, key, kind_of(*value));
+    throw Error("{}: '{}' is {}, expected a text", place, key, kind_of(*value));
   return *value->as_string();
 }
 
@@ -57,14 +57,15 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
 // prompt.
 std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
   if (messages.as_list() == nullptr)
-    throw Error("{}: 'messages' holds {}, expected a list", place, kind_of(messages));
+    throw Error("{}: 'messages' is {}, expected a list", place, kind_of(messages));
   std::vector<Turn> turns;
   std::string system, prompt;
   bool asked = false, first = true;
   size_t at = 0;
   for (const Tree& message : *messages.as_list()) {
     const std::string here = fmt::format("{}: messages[{}]", place, at++);
-    if (message.as_members() == nullptr) throw Error("{}: is no object", here);
+    if (message.as_members() == nullptr)
+      throw Error("{}: is not an object, expected one with 'role' and 'content'", here);
     const std::string& role = text_of(message, "role", here);
     const std::string& content = text_of(message, "content", here);
     // Roles alternate, starting with the user.
@@ -73,8 +74,8 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
       system = content + "\n\n";
     } else if (role != wanted) {
       throw Error(
-          "{}: the role is '{}', expected '{}': user and assistant in turn, a system message "
-          "only as the first",
+          "{}: the role is '{}', expected '{}': user and assistant alternate, and a system message "
+          "may only be the first",
           here, role, wanted);
     } else if (asked) {
       turns.push_back({nullptr, prompt, content});
@@ -87,22 +88,22 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
   if (messages.as_list()->empty())
     throw Error("{}: 'messages' is empty, expected turns of user and assistant", place);
   if (asked || turns.empty())
-    throw Error("{}: messages end without an answer of the assistant", place);
+    throw Error("{}: the last message is not from the assistant, expected a response", place);
   return turns;
 }
 
 std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
                            const std::string& place) {
-  if (line.as_members() == nullptr) throw Error("{}: expected an object, one a line", place);
+  if (line.as_members() == nullptr) throw Error("{}: expected one JSON object per line", place);
   if (const Tree* messages = line.find("messages")) {
     for (const std::string& name : form.names()) {
       if (name == "prompt") continue;
-      throw Error("{}: the template has {{{}}}, but of messages there is only {{prompt}}", place,
+      throw Error("{}: the template has {{{}}}, but for messages there is only {{prompt}}", place,
                   name);
     }
     return turns_of_messages(*messages, place);
   }
-  // Checks that all names exist and hold text, before anything is encoded.
+  // Checks that all names exist and are text, before anything is encoded.
   for (const std::string& name : form.names()) text_of(line, name, place);
   return {{&line, {}, text_of(line, "response", place)}};
 }
@@ -114,8 +115,8 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
   CHECK(spec_.sequence_length > 0, "rows of {} tokens", spec_.sequence_length);
   if (!tokenizer.end_of_text()) {
     throw Error(
-        "the tokenizer has no end-of-text token, so answers would not end. Expected one with "
-        "<|endoftext|> or </s>");
+        "the tokenizer has no end-of-text token, which must end each response. Use a tokenizer "
+        "with <|endoftext|> or </s>");
   }
   find_ending(tokenizer);
   DocumentStream stream(list_sources(spec_.files),
@@ -126,8 +127,8 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
                 counts_.skipped() > 0 ? fmt::format(" ({} are too long)", counts_.skipped()) : "");
   }
-  // The number of places that each example takes in a row. A pair for an encoder has a row of its
-  // own.
+  // The number of positions that each example occupies. A pair for an encoder–decoder model
+  // occupies a whole row.
   std::vector<int32_t> lengths;
   for (int64_t e = 0; e < examples(); ++e) {
     const int64_t places = std::ssize(ids(e)) - 1;
@@ -159,15 +160,15 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
   const std::string& file = file_names_[line.source];
   const Tree tree = parse_json(line.text, file, static_cast<int>(line.line));
   const std::string place = fmt::format("{}:{}", file, line.line);
-  // A cache for this line only: it is small, since a line's words repeat little.
+  // A small cache for this line only, since little of the text in one line repeats.
   EncodeCache cache(int64_t{1} << 16);
   const auto add = [&](const std::string& text, bool learned) {
     if (!text.empty()) tokenizer.encode(text, ids_, cache);
     learned_.resize(ids_.size(), learned ? 1 : 0);
   };
   const Line here{line.source, line.line};
-  // If the template ends a turn with a special token of its own, the end-of-text token follows only
-  // the last turn. Otherwise it is what ends each turn.
+  // If the template ends a turn with its own special token, the end-of-text token follows only the
+  // last turn. Otherwise it ends each turn.
   const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
   const std::vector<Turn> turns = turns_of(tree, form_, place);
   for (const Turn& turn : turns) {
@@ -178,8 +179,8 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
     };
     add(form_.before(value), false);
     const std::optional<int32_t> begin = tokenizer.text_begin();
-    // A template may begin with the begin-of-text token itself; it is not added twice then.
-    const bool written = ids_.size() > start && ids_[start] == begin;  // by the template itself
+    // If the template itself begins with the begin-of-text token, it is not added again.
+    const bool written = ids_.size() > start && ids_[start] == begin;
     if (begins && begin && !written) {
       ids_.insert(ids_.begin() + start, *begin);
       learned_.resize(ids_.size(), 0);
@@ -200,19 +201,19 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
   if (!pairs) end_example(here, place);
 }
 
-// Ends a pair for an encoder and a decoder: truncates it to its lengths, or leaves it out.
+// Ends a pair for an encoder–decoder model: truncates it to its lengths, skips it, or throws Error.
 void InstructionData::end_pair(size_t response, Line line, const std::string& place) {
   const size_t start = starts_.back();
   const size_t most = spec_.sequence_length;
   const size_t most_target = spec_.target_length;
   const size_t source = response - start, target = ids_.size() - response;
   if (source == 0)
-    throw Error("{}: nothing stands before the response. An encoder wants a text to read", place);
+    throw Error("{}: the prompt is empty, but an encoder–decoder model needs one", place);
   const bool fits = source <= most && target <= most_target;
-  if (!fits && spec_.long_examples == LongExamples::kRefuse)
+  if (!fits && spec_.long_examples == LongExamples::kError)
     throw Error(
         "{}: {} and {} tokens do not fit data.sequence_length = {} and data.target_length = {}. "
-        "Raise them, or set data.long_examples to skip or cut",
+        "Raise them, or set data.long_examples to skip or truncate",
         place, source, target, most, most_target);
   const auto cut = [&](size_t from, size_t count) {
     ids_.erase(ids_.begin() + from, ids_.begin() + from + count);
@@ -223,7 +224,7 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
     ++counts_.skipped_long;
     return;
   }
-  // The target first: removing it does not move the source.
+  // The target is truncated first, since that does not move the source.
   if (target > most_target) cut(response + most_target, target - most_target);
   if (source > most) cut(start + most, source - most);
   counts_.cut += !fits;
@@ -235,18 +236,18 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
 void InstructionData::end_example(Line line, const std::string& place) {
   const size_t start = starts_.back();
   const size_t most = spec_.sequence_length + 1, size = ids_.size() - start;
-  if (size > most && spec_.long_examples == LongExamples::kRefuse) {
+  if (size > most && spec_.long_examples == LongExamples::kError) {
     throw Error(
         "{}: {} tokens do not fit data.sequence_length = {}. Raise it, or set data.long_examples "
-        "to skip or cut",
+        "to skip or truncate",
         place, size, spec_.sequence_length);
   }
-  // An example without a learned token, or with a single token, teaches nothing and is left out.
+  // An example without a label that has a loss, or with a single token, is skipped.
   size_t kept = std::min(size, most);
   const auto first = learned_.begin() + start;
   const auto end = first + kept;
   const bool skip = size > most && spec_.long_examples == LongExamples::kSkip;
-  // The first token is never a label, so its flag does not count.
+  // The first token is never a label, so its flag is ignored.
   if (skip || kept < 2 || std::find(first + 1, end, 1) == end) {
     ++(skip ? counts_.skipped_long : counts_.skipped_empty);
     kept = 0;
@@ -309,7 +310,7 @@ std::span<const char> InstructionData::learned(int64_t example) const {
 
 std::span<const int32_t> InstructionData::row_examples(int64_t sample) const {
   CHECK(sample >= 0, "sample {}", sample);
-  // One permutation of the rows per epoch, keyed by (seed, epoch), so any row can be found at once.
+  // One permutation of the rows per epoch, keyed by (seed, epoch), so any row is found directly.
   const uint64_t key = Philox{hash_name("instructions.rows", spec_.seed)}.word(sample / rows());
   return packing_->row(Permutation(key, rows())(sample % rows()));
 }
@@ -320,7 +321,7 @@ void InstructionData::read_pair(int64_t example, const SampleRow& row) const {
         "a row of {} + {}", row.source.size(), row.tokens.size());
   const auto tokens = ids(example);
   const auto flags = learned(example);
-  // The first learned token separates source and target: nothing of the source is learned.
+  // The target begins at the first token with a loss, since no token of the source has one.
   const size_t source = std::find(flags.begin(), flags.end(), 1) - flags.begin();
   std::fill(row.source.begin(), row.source.end(), 0);
   std::copy_n(tokens.begin(), source, row.source.begin());
@@ -348,11 +349,11 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
   for (const int32_t example : examples) {
     const auto tokens = ids(example);
     const auto flags = learned(example);
-    // Token t predicts token t + 1, which counts if its flag is set.
+    // Token t predicts token t + 1, which has a loss if its flag is set.
     for (size_t t = 0; t + 1 < tokens.size(); ++t, ++at) {
       row.tokens[at] = tokens[t];
       row.labels[at] = flags[t + 1] != 0 ? tokens[t + 1] : kIgnoredLabel;
-      row.positions[at] = static_cast<int32_t>(spec_.documents_apart ? t : at);
+      row.positions[at] = static_cast<int32_t>(spec_.intra_document_masking ? t : at);
       row.documents[at] = document;
     }
     ++document;
@@ -366,13 +367,13 @@ void InstructionData::read_examples(std::span<const int32_t> examples, const Sam
 RowPacking::RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t key) {
   const Permutation order(key, std::ssize(lengths));
   std::vector<int32_t> row_of(lengths.size());
-  std::multimap<int64_t, int32_t> open;  // room left, row
+  std::multimap<int64_t, int32_t> open;  // free space → row
   int32_t rows = 0;
   for (int64_t i = 0; i < std::ssize(lengths); ++i) {
     const size_t thing = order(i);
     const int64_t length = lengths[thing];
-    CHECK(length > 0 && length <= row, "a thing of {} in a row of {}", length, row);
-    // The open row with the least free space that still fits.
+    CHECK(length > 0 && length <= row, "an item of {} in a row of {}", length, row);
+    // The open row with the smallest sufficient free space.
     const auto best = open.lower_bound(length);
     const int64_t room = (best == open.end() ? row : best->first) - length;
     row_of[thing] = best == open.end() ? rows++ : best->second;
@@ -380,13 +381,13 @@ RowPacking::RowPacking(std::span<const int32_t> lengths, int64_t row, uint64_t k
     if (room > 0) open.emplace(room, row_of[thing]);
   }
   starts_.assign(rows + 1, 0);
-  // starts_ holds the number of things per row, then their prefix sums, as in a counting sort.
+  // starts_ contains the number of items per row, then their prefix sums, as in a counting sort.
   for (const int32_t r : row_of) ++starts_[r + 1];
   for (size_t r = 1; r < starts_.size(); ++r) starts_[r] += starts_[r - 1];
   things_.resize(lengths.size());
   std::vector<int64_t> next = starts_;
   for (int64_t i = 0; i < std::ssize(lengths); ++i) {
-    // The order of packing within a row, too.
+    // Within a row, items are in the order of packing too.
     const int64_t thing = order(i);
     const size_t r = row_of[thing];
     things_[next[r]++] = static_cast<int32_t>(thing);

@@ -1,5 +1,6 @@
-// Reads one text out of a JSON line: simdjson first, which validates and finds the key at several
-// GB/s but reports no positions, then a scanner of our own for the lines that it rejects.
+// Reads one text from a JSON line: first with simdjson, which validates and finds the key at
+// several GB/s but reports no positions, then with a scanner in this file for the lines that it
+// rejects.
 #include "data/json_line.h"
 
 #include <simdjson.h>
@@ -22,27 +23,25 @@ JsonLineParser::~JsonLineParser() = default;
 
 namespace {
 
-// Throws the Error for a line that simdjson rejected. Returns if it was only not UTF-8.
+// Reads a line that simdjson rejected. Throws Error unless the only fault is invalid UTF-8.
 void slow_path(std::string_view line, const std::string& key, const std::string& place,
                std::string& out) {
   JsonScan scan = scan_json(line, key);
   const auto where = [&](size_t at) {
     return fmt::format("{}:{}", place, count_characters(line.substr(0, at)) + 1);
   };
-  if (!scan.error.empty()) throw Error("{}: no valid JSON: {}", where(scan.error_at), scan.error);
+  if (!scan.error.empty()) throw Error("{}: invalid JSON: {}", where(scan.error_at), scan.error);
   if (!scan.object) {
-    throw Error("{}: expected an object, one a line, as in {{\"{}\": \"…\"}}", where(0), key);
+    throw Error("{}: expected one JSON object per line, as in {{\"{}\": \"…\"}}", where(0), key);
   }
   if (!scan.has_key) {
     std::string has;
     for (const std::string& k : scan.keys) has += (has.empty() ? "'" : ", '") + k + "'";
-    throw Error(
-        "{}: this object has no key '{}'; it has {}. Name the one that holds the text with "
-        "--key",
-        where(0), key, has.empty() ? "none" : has);
+    throw Error("{}: this object has no key '{}'; it has {}. Give the key of the text with --key",
+                where(0), key, has.empty() ? "none" : has);
   }
   if (scan.found != "string") {
-    throw Error("{}: key '{}' holds a {}, expected a string", where(scan.error_at), key,
+    throw Error("{}: key '{}' has the type {}, expected string", where(scan.error_at), key,
                 scan.found);
   }
   out = std::move(scan.text);
@@ -58,7 +57,7 @@ void JsonLineParser::parse(std::string& line, const std::string& place, std::str
     line.reserve(2 * size + simdjson::SIMDJSON_PADDING);
   }
   std::string_view text;
-  constexpr bool kCopy = false;  // the line is followed by the padding already
+  constexpr bool kCopy = false;  // the line already has the padding
   if (parser_->dom.parse(line.data(), size, kCopy)[key_].get(text) == simdjson::SUCCESS) {
     out.assign(text);
   } else {
@@ -67,8 +66,8 @@ void JsonLineParser::parse(std::string& line, const std::string& place, std::str
 }
 
 // ---- A recursive-descent reader of one JSON value (RFC 8259) that reports the byte of the first
-// mistake. Only the text of the requested key is decoded and kept. Bytes inside strings may be
-// anything, so that text in a broken encoding is not lost.
+// error. Only the text of the requested key is decoded and kept. Bytes inside strings are
+// arbitrary, so that text in a broken encoding is not lost.
 
 namespace {
 
@@ -99,8 +98,8 @@ void append_utf8(uint32_t c, std::string& out) {
   put(0x80 | (c & 63));
 }
 
-// at_ is the byte to be read next. Each method reads one production of the grammar from there and
-// throws Mistake where it does not match.
+// at_ is the next byte. Each method reads one production of the grammar from there and throws
+// Mistake if it does not match.
 class Scanner {
  public:
   explicit Scanner(std::string_view s) : s_(s) {}
@@ -126,7 +125,8 @@ class Scanner {
 
  private:
   [[noreturn]] void fail(const char* what) const { throw Mistake{at_, what}; }
-  // The next byte, 0 to 255, or -1 at the end, so that every comparison also covers the end.
+  // Returns the next byte, 0 to 255, or -1 at the end, so that every comparison also covers the
+  // end.
   int peek() const { return at_ < s_.size() ? byte_at(s_, at_) : -1; }
   // White space of RFC 8259 without the line feed, which cannot occur within a line.
   void skip_space() {
@@ -167,10 +167,11 @@ class Scanner {
 
   void top_object(std::string_view key, JsonScan& result) {
     members([&](std::string name) {
-      // The first of equal keys counts, as with simdjson.
+      // If a key is duplicate, the first one is used, as in simdjson.
       if (name == key && !result.has_key) {
         result.has_key = true;
-        // The place of the value, for a message about its type. A later syntax error replaces it.
+        // The position of the value, for a message about its type. A later syntax error replaces
+        // it.
         result.error_at = at_;
         result.found = kind();
         if (peek() == '"')
@@ -202,7 +203,7 @@ class Scanner {
     }
   }
 
-  // The depth is bounded because a line of brackets would otherwise overflow the stack.
+  // The depth is limited, since a line of brackets would otherwise overflow the stack.
   void value(int depth) {
     if (depth > kDeepest) fail("nested more than 512 deep");
     switch (peek()) {
@@ -292,11 +293,11 @@ class Scanner {
       ++at_;
       return;
     }
-    if (c != 'u') fail("no such escape");
+    if (c != 'u') fail("unknown escape sequence");
     ++at_;
     uint32_t code = hex4();
-    // A pair of surrogates (UTF-16) stands for one code point above U+FFFF. A high surrogate that
-    // no low one follows is kept as it is.
+    // A pair of surrogates (UTF-16) represents one code point above U+FFFF. A high surrogate
+    // without a low one after it is kept as it is.
     const bool high = code >= 0xD800 && code < 0xDC00;
     if (high && s_.substr(at_, 2) == "\\u") {
       const size_t back = at_;

@@ -13,21 +13,22 @@ constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model"};
 }  // namespace
 
 bool is_tokenizer_json(std::string_view bytes) {
-  // A SentencePiece model begins with the bytes of a length, which no '{' follows after spaces.
+  // The first character other than white space decides. A SentencePiece model begins with a field
+  // tag and a length, never with '{'.
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != bytes.npos && bytes[first] == '{';
 }
 
 Path tokenizer_file(const Path& path) {
   if (!std::filesystem::is_directory(path)) return path;
-  // A folder with both has the original in its .model file; tokenizer.json is a conversion of it.
-  for (const char* name : kModelNames)  // a tokenizer.json next to it was made from it
+  // If a folder has both, tokenizer.json is a conversion of the .model file.
+  for (const char* name : kModelNames)
     if (std::filesystem::exists(path / name) && begins_with_field_1(read_file(path / name)))
       return path / name;
   if (std::filesystem::exists(path / "tokenizer.json")) return path / "tokenizer.json";
   for (const char* name : kModelNames)
     if (std::filesystem::exists(path / name)) return path / name;
-  throw Error("{}: holds no tokenizer: expected tokenizer.json, tokenizer.model or spiece.model",
+  throw Error("{}: has no tokenizer, expected tokenizer.json, tokenizer.model or spiece.model",
               path.string());
 }
 
@@ -36,8 +37,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::str
   if (!is_tokenizer_json(bytes) && !source.ends_with(".json")) {
     if (!begins_with_field_1(bytes))
       throw Error(
-          "{}: is no tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with its "
-          "first piece. Give a file that `tessera tokenizer train` or Hugging Face wrote.",
+          "{}: is not a tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with "
+          "its first piece. Give a file written by `tessera tokenizer train` or Hugging Face.",
           source);
     return std::make_unique<SentencePieceTokenizer>(bytes, source);
   }

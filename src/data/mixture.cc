@@ -1,6 +1,6 @@
-// A sequence of blends, each from its first sample on. The places of all sources at the start of a
-// stage are the sums over the stages before it; they are counted when a sample of the stage is
-// first read.
+// A sequence of blends, each used from its first sample on. The positions of all sources at the
+// start of a stage are the sums over the stages before it; they are counted when a sample of the
+// stage is first requested.
 #include "data/mixture.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Sta
   std::vector<int64_t> given;
   for (const int s : first.stage.sources) {
     const size_t i = s;
-    // Samples that the first stage has already given, so that its blend continues at the same
+    // The samples that the first stage has already given, so that its blend continues with the next
     // choice.
     given.push_back(start->given[i] - start->before[i]);
   }

@@ -1,4 +1,4 @@
-// Blends that change on the way: from a sample on, other sources or other weights.
+// A sequence of blends: from given samples on, other sources or other weights are used.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 namespace tessera::data {
 
-// A source that is part of several stages continues in each where the ones before have left it: no
-// sample of it is given twice, and none is left out.
+// A source that is part of several stages continues in each where the previous ones ended: none of
+// its samples is given twice or omitted.
 class Mixture {
  public:
   struct Stage {
-    int64_t first_sample = 0;     // ascending
-    std::vector<int> sources;     // numbers of sources, each at most once
+    int64_t first_sample = 0;     // in ascending order
+    std::vector<int> sources;     // numbers of sources, without duplicates
     std::vector<double> weights;  // as Blend expects them
   };
   // The point at which a run resumes, in its first stage.
   struct Start {
-    int64_t sample = 0;           // samples given in all
-    std::vector<int64_t> before;  // by source: its place when the stage began
-    std::vector<int64_t> given;   // by source: its place now; the stage has given the difference
+    int64_t sample = 0;           // number of samples given in total
+    std::vector<int64_t> before;  // per source: its next sample when the stage began
+    std::vector<int64_t> given;   // per source: its next sample now
   };
-  // `sources`: how many there are in all. Without a start the first stage begins at sample 0.
+  // `sources`: total number of sources. Without `start`, the first stage begins at sample 0.
   Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start = {});
 
-  // As Blend::at, for samples from first_sample() on. The first sample of a stage takes as long as
-  // counting those before it.
+  // Returns the source of a sample as Blend::at does, for samples from first_sample() on. The first
+  // sample of a stage costs as much as counting the samples before it.
   Blend::Pick at(int64_t sample);
 
-  // The state before a sample: the stage it belongs to, and the place of each source.
+  // The state before a sample: its stage, and the next sample of each source.
   struct Counts {
     const Stage* stage;
-    std::vector<int64_t> before, given;  // by source: when the stage began, and now
+    std::vector<int64_t> before, given;  // per source: when the stage began, and now
   };
   Counts counts(int64_t sample);
 
-  // The place of that source before `samples`, to within one per stage.
+  // Returns about how many samples a source has given before `samples`, to within one per stage.
   double expected(int source, int64_t samples) const;
   int stages() const { return static_cast<int>(stages_.size()); }
   int stage_of(int64_t sample) const;
@@ -48,7 +48,7 @@ class Mixture {
   struct Running {
     Stage stage;
     Blend blend;
-    std::vector<int64_t> before;  // by source: given by the stages before; empty: not yet counted
+    std::vector<int64_t> before;  // per source: samples given by earlier stages; empty: unknown yet
   };
   Running& stage_with_counts(int64_t sample);
   // Adds the samples that the stage gives before sample `until`.

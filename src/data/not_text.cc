@@ -1,6 +1,5 @@
-// Recognizes binary formats by their magic numbers, and others by the share of bytes that text does
-// not contain. The table is ordered by kind; a magic number that could begin a text counts only if
-// other bytes are strange too.
+// Recognizes binary formats by their magic numbers, and other files by the share of bytes that do
+// not occur in text. A magic number that could begin a text counts only if the file has such bytes.
 #include "data/documents.h"
 
 #include <algorithm>
@@ -20,13 +19,13 @@ constexpr const char* kToJsonLines =
     "Convert it to JSON lines, for example with pandas: read it and call "
     "to_json('x.jsonl', orient='records', lines=True).";
 constexpr const char* kUnpack = "Unpack it and give the text files inside it.";
-constexpr const char* kNoText = "It holds no text to train on: leave it out.";
+constexpr const char* kNoText = "It contains no text to train on: omit it.";
 
 struct Format {
   std::string_view magic, name;
   const char* advice;
-  size_t at = 0;          // where the magic is
-  bool is_words = false;  // the magic could begin a text: other bytes must not be those of text
+  size_t at = 0;          // offset of the magic number
+  bool is_words = false;  // could begin a text: counts only if the file has bytes that text lacks
 };
 
 constexpr std::array kFormats = {
@@ -37,8 +36,8 @@ constexpr std::array kFormats = {
     Format{"SQLite format 3\0"sv, "an SQLite database", kToJsonLines},
     Format{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kToJsonLines},
     Format{"\x93NUMPY"sv, "a NumPy array",
-           "Where it holds token ids, write a .bin and .idx pair (docs/data_formats.md)."},
-    Format{"MMIDIDX\0\0"sv, "the index of a data set",
+           "If it contains token ids, write a .bin and .idx pair (docs/data_formats.md)."},
+    Format{"MMIDIDX\0\0"sv, "the index of a dataset",
            "It is tokenized already: give the prefix of the pair to training (data.train)."},
     Format{"PK\x03\x04"sv, "a zip archive (or .docx, .xlsx, .npz, .pt)", kUnpack},
     Format{"ustar"sv, "a tar archive", kUnpack, 257},
@@ -55,7 +54,7 @@ constexpr std::array kFormats = {
     Format{"\x28\xb5\x2f\xfd"sv, "a zstd file inside a compressed file", "Decompress it once."},
     Format{"%PDF-"sv, "a PDF document", "Extract its text with `pdftotext`."},
     Format{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "an old Office document",
-           "Save it as text in the program that made it."},
+           "Save it as text in the program that wrote it."},
     Format{"\x7f"
            "ELF"sv,
            "a program or library (ELF)", kNoText},
@@ -72,8 +71,8 @@ bool is_text_byte(unsigned char c) {
   return c >= 0x20 ? c != 0x7f : (c >= '\t' && c <= '\r') || c == 0x1b;
 }
 
-// Counts zeros, other control characters and bytes that are not UTF-8. Also counts a character that
-// the end of `start` cuts in two.
+// Counts zeros, other control characters and bytes that are not UTF-8, including those of a
+// character that is truncated by the end of `start`.
 size_t count_strange(std::string_view start) {
   size_t strange = 0;
   for (size_t i = 0; i < start.size();) {

@@ -23,7 +23,7 @@ void on_threads(size_t n, const std::function<void(size_t)>& work) {
   try {
     while (threads.size() + 1 < n) threads.emplace_back(guarded, threads.size());
   } catch (const std::system_error&) {
-    // The system has no more threads; the loop below runs the other tasks.
+    // The system has no more threads. The loop below runs the remaining tasks.
   }
   for (size_t i = threads.size(); i < n; ++i) guarded(i);
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,5 @@
-// Work on several threads that loses no exception and makes do with fewer threads than asked for.
+// Runs work on several threads. No exception is lost, and it also works if the system provides
+// fewer threads than requested.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Splits text into words by hand-written scanners that are equivalent to the tokenizers' regular
-// expressions (pretokenize.h has them). The alternatives of an expression are tried in order at
-// each position; here the class of the first character decides which one applies, so each byte is
-// looked at about once. Classes of ASCII are in a table; other characters are decoded and looked
-// up.
+// expressions (pretokenize.h has them). A regex engine tries the alternatives of an expression in
+// order at each position; here the class of the first character decides which one applies, so each
+// byte is examined about once. Classes of ASCII characters are in a table; other characters are
+// decoded and looked up.
 #include "data/pretokenize.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ size_t contraction(std::string_view rest) {
   return a == 'l' && b == 'l' ? 3 : 0;
 }
 
-// The same in any case. U+017F, the long s, folds to s.
+// Does the same ignoring case. U+017F, the long s, folds to s.
 size_t contraction_of_any_case(std::string_view rest) {
   if (rest.substr(1).starts_with("\u017F")) return 3;
   char lower[3];
@@ -58,9 +58,9 @@ size_t Pretokenizer::run_end(std::string_view text, size_t from, uint8_t kind) c
   return i;
 }
 
-// \s+(?!\S) matches a run of spaces without its last one, which belongs to the next word if it is
-// U+0020 and is a word of its own otherwise. At the end of the text, and for a single space, it
-// matches the whole run.
+// Returns the end of a run of spaces for the last two alternatives, \s+(?!\S) and \s+. The former
+// matches the run without its last space, which is part of the next word if it is U+0020 and is a
+// separate word otherwise. At the end of the text, and for a single space, the whole run matches.
 size_t Pretokenizer::space_end(std::string_view text, size_t from) const {
   const size_t end = run_end(text, from, kSpace);
   if (end == text.size()) return end;
@@ -105,7 +105,7 @@ size_t Pretokenizer::later_end(std::string_view text, size_t from) const {
     while (end < text.size() && ends_line(text[end])) ++end;
     return end;
   }
-  // \s*[\r\n]+ takes a run of spaces up to and including its last line end.
+  // \s*[\r\n]+ matches a run of spaces up to and including its last line end.
   for (size_t i = run_end(text, from, kSpace); i > from; --i)
     if (ends_line(text[i - 1])) return i;
   return space_end(text, from);
@@ -115,8 +115,8 @@ size_t Pretokenizer::gpt2_end(std::string_view text, size_t from) const {
   if (text[from] == '\'') {
     if (const size_t bytes = contraction(text.substr(from)); bytes > 0) return from + bytes;
   }
-  // The optional space of the three alternatives with a class; the class is that of the next
-  // character.
+  // Skips the optional space of the three alternatives with a class. The next character decides
+  // which of them applies.
   size_t start = from;
   if (text[from] == ' ' && from + 1 < text.size()) ++start;
   const uint8_t kind = kind_at(text, start);

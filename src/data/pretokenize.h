@@ -1,5 +1,5 @@
-// The split into words before byte-pair merges, without a regex engine. A byte that is no UTF-8
-// counts as [^\s\p{L}\p{N}]. Every byte of the text is in one word.
+// Splits a text into words before BPE merges, without a regex engine. A byte that is not UTF-8
+// counts as [^\s\p{L}\p{N}]. Every byte of the text is in exactly one word.
 //   gpt2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //            (Radford et al. 2019)
 //   qwen2    (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*
@@ -22,7 +22,8 @@ class Pretokenizer {
  public:
   explicit Pretokenizer(const UnicodeTable& table, WordSplit split = WordSplit::kGpt2);
 
-  // The end of the word that begins at `from` < text.size(), where a word began or ended.
+  // Returns the end of the word that begins at `from` < text.size(). `from` is 0 or the end of the
+  // previous word.
   size_t word_end(std::string_view text, size_t from) const;
 
  private:
@@ -33,7 +34,7 @@ class Pretokenizer {
   size_t digits_end(std::string_view text, size_t from, int most) const;
   size_t space_end(std::string_view text, size_t from) const;
 
-  static constexpr uint8_t kLead = 4;  // of more than one byte: look it up
+  static constexpr uint8_t kLead = 4;  // not ASCII: decode the character and look its class up
   const UnicodeTable& table_;
   WordSplit split_;
   std::array<uint8_t, 256> byte_class_{};

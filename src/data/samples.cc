@@ -1,7 +1,7 @@
 // The order of samples in an epoch: two pseudorandom permutations, one of the sequences and one of
-// the samples, both keyed by (seed, epoch). Nothing proportional to the data is stored but one
-// prefix sum of lengths per 64 sequences, which is also enough to detect an index that was changed
-// meanwhile.
+// the samples, both keyed by (seed, epoch). The only stored data that grows with the dataset is one
+// prefix sum of lengths per 64 sequences, which also detects an index that was changed in the
+// meantime.
 #include "data/samples.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace tessera::data {
 namespace {
 
-constexpr int64_t kStride = 64;  // places between two known sums of PackedStream
+constexpr int64_t kStride = 64;  // distance between two stored prefix sums of PackedStream
 
 uint64_t order_key(std::string_view what, uint64_t seed, int64_t epoch) {
   return Philox{hash_name(what, seed)}.word(epoch);
@@ -66,8 +66,8 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
 PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint64_t key)
     : data_(data), range_(range), order_(key, range.size()) {
   // The lengths are read in file order, and each is added to the block of its sequence in the
-  // random order (by the inverse permutation). This reads the index once, sequentially; looking the
-  // lengths up in the random order would be one random access per sequence.
+  // random order (by the inverse permutation). This reads the index once, sequentially. Reading the
+  // lengths in the random order would need one random access per sequence.
   before_.assign((range.size() + kStride - 1) / kStride, 0);
   data.visit_lengths(range.begin, range.end, [&](int64_t first, std::span<const int32_t> lengths) {
     for (size_t i = 0; i < lengths.size(); ++i) {
@@ -75,7 +75,7 @@ PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint
       before_[place / kStride] += lengths[i];
     }
   });
-  // Turns the sums of the blocks into prefix sums, and leaves the total in tokens_.
+  // Converts the sums of the blocks to prefix sums, and stores the total in tokens_.
   for (int64_t& sum : before_) tokens_ += std::exchange(sum, tokens_);
 }
 
@@ -86,7 +86,7 @@ void PackedStream::visit(int64_t from, int64_t count,
   const auto known = std::upper_bound(before_.begin(), before_.end(), from) - 1;
   int64_t place = (known - before_.begin()) * kStride, start = *known;
   while (count > 0) {
-    // Lengths that are read again and no longer add up mean that the index was changed.
+    // If the lengths that are read now do not add up to the stored sums, the index was changed.
     if (place == range_.size() || (place % kStride == 0 && before_[place / kStride] != start))
       data_.index_changed();
     const int64_t sequence = range_.begin + order_(place++), length = data_.length(sequence);
@@ -109,20 +109,20 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
   per_epoch_ = (tokens_ - 1) / sequence_length;
   if (tokens_ == 0 || per_epoch_ == 0) {
     throw Error(
-        "{}: {} documents with {} tokens make no sample of {} + 1 tokens. Expected a longer "
+        "{}: {} documents with {} tokens are too few for a sample of {} + 1 tokens. Use a longer "
         "text, another data.split or a smaller data.sequence_length{}",
         data.data_name(), range.size(), tokens_, sequence_length,
         range.size() == data.sequences()
             ? ""
             : fmt::format(
                   ". data.split divides by documents, of which there {} here: a plain text "
-                  "file is one unless `tessera data build --split paragraphs` cuts it",
+                  "file is one document unless `tessera data build --split paragraphs` divides it",
                   data.sequences() == 1 ? "is one" : fmt::format("are {}", data.sequences())));
   }
 }
 
 SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
-  // The samples around an epoch's end alternate between two epochs, so both are kept.
+  // Near the end of an epoch, requests alternate between two epochs, so both are kept.
   if (!current_ || current_->number != number) std::swap(current_, other_);
   if (!current_ || current_->number != number) {
     std::unique_ptr<Epoch> made(
@@ -159,13 +159,13 @@ std::vector<SamplePiece> SampleOrder::pieces(int64_t sample) {
 }
 
 // ---- A pseudorandom permutation of [0, n) computed per element: a Feistel network over Z_A x Z_B
-// with cycle walking (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). It needs no
-// memory for the order, so an order of billions of samples costs nothing, and its inverse is
-// computed the same way backwards.
+// with cycle walking (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). The order
+// needs no memory, even for billions of samples, and the inverse is computed by the same rounds in
+// reverse.
 
 namespace {
 
-// The finaliser of splitmix64 (Steele, Lea & Flood 2014).
+// The finalizer of splitmix64 (Steele, Lea & Flood 2014).
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
@@ -194,9 +194,8 @@ Permutation::Permutation(uint64_t key, int64_t n) : n_(n) {
 int64_t Permutation::operator()(int64_t i) const {
   CHECK(i >= 0 && i < size(), "place {} of {}", i, n_);
   uint64_t x = i;
-  // Values of [n, A·B) are walked through the network again. Fewer than A values are outside, so
-  // nearly all calls take one turn; and since the network is a bijection of a finite set, the walk
-  // returns.
+  // Results in [n, A·B) go through the network again. There are fewer than A such values, so nearly
+  // all calls need one pass. Since the network is a bijection of a finite set, the loop terminates.
   do {
     uint64_t a = x / right_, b = x % right_;
     for (size_t r = 0; r < kRounds; r += 2) {
@@ -215,7 +214,7 @@ int64_t Permutation::place_of(int64_t to) const {
   uint64_t x = to;
   do {
     uint64_t a = x / right_, b = x % right_;
-    // Undoes the rounds in reverse order; unsigned arithmetic wraps to the right difference.
+    // Inverts the rounds in reverse order. Unsigned arithmetic wraps to the correct difference.
     for (size_t r = kRounds; r > 0; r -= 2) {
       const uint64_t from_a = scale(mix(a + keys_[r - 1]), right_);
       b += b < from_a ? right_ - from_a : -from_a;

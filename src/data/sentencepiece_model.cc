@@ -1,5 +1,5 @@
 // Reads and checks a SentencePiece model, a protobuf message of sentencepiece_model.proto, with the
-// reader of base/wire_message.h. Everything that the library takes on trust is checked here first:
+// reader of base/wire_message.h. Everything that the library does not check itself is checked here:
 // pieces, scores, byte fallback and the normalizer's rules. Unknown fields are skipped, as protobuf
 // requires of readers.
 #include "data/sentencepiece_model.h"
@@ -33,14 +33,14 @@ namespace normalizer_field {
 constexpr uint32_t kName = 1, kMap = 2, kDummyPrefix = 3, kRemoveExtraSpaces = 4, kEscape = 5;
 }
 
-constexpr size_t kMostPieces = size_t{1} << 22;  // more than any model has
+constexpr size_t kMostPieces = size_t{1} << 22;  // a limit above that of any model
 
 // Returns the start of a text that may be long, for a message.
 std::string shortened(const std::string& text) {
   constexpr size_t kShown = 40;
   if (text.size() <= kShown) return text;
   size_t end = kShown;
-  // Not in the middle of a character.
+  // Moves the end to the start of a character.
   while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
@@ -75,12 +75,12 @@ class ModelReader {
   }
 
  private:
-  // Fields are typed accessors over the wire format: a field of another kind than expected means
-  // that the file is of another message type, and is an error with its byte.
+  // Typed access to the fields of the wire format. A field of another kind than expected means that
+  // the file is another type of message. The error has the byte of the field.
   static const WireField& wanted(const WireReader& in, const WireField& field, Kind kind) {
     if (field.kind != kind) {
       in.refuse(field.at,
-                fmt::format("field {} is of kind {}, expected {}: this is no SentencePiece "
+                fmt::format("field {} is of kind {}, expected {}: this is not a SentencePiece "
                             "model, or it is damaged",
                             field.number, static_cast<int>(field.kind), static_cast<int>(kind)));
     }
@@ -95,13 +95,13 @@ class ModelReader {
   static std::string text(const WireReader& in, const WireField& field) {
     const std::string_view text = bytes(in, field).bytes;
     if (find_invalid_utf8(text) < text.size() || text.find('\0') != text.npos) {
-      in.refuse(field.at, fmt::format("field {} is no UTF-8, or holds a zero byte", field.number));
+      in.refuse(field.at,
+                fmt::format("field {} is not UTF-8, or contains a zero byte", field.number));
     }
     return std::string(text);
   }
 
-  // A piece without a type is a normal one; unknown field numbers are skipped, as protocol buffers
-  // prescribe.
+  // A piece without a type is a normal one.
   void read_piece(WireReader in) {
     SentencePieceModel::Piece piece;
     WireField field;
@@ -114,17 +114,18 @@ class ModelReader {
       } else if (field.number == piece_field::kType) {
         // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
         const uint64_t type = number(in, field);
-        if (type < 1 || type > 6) in.refuse(field.at, fmt::format("a piece of type {}", type));
+        if (type < 1 || type > 6)
+          in.refuse(field.at, fmt::format("a piece has type {}, expected 1 to 6", type));
         piece.type = static_cast<PieceType>(type);
       }
     }
     model_.pieces.push_back(std::move(piece));
     if (model_.pieces.size() > kMostPieces)
-      throw Error("{}: more pieces than {}", source_, kMostPieces);
+      throw Error("{}: has more than {} pieces, the supported maximum", source_, kMostPieces);
   }
 
-  // Keeps only the trainer's settings that affect encoding. A file may omit fields that have their
-  // default values.
+  // Reads only the trainer's settings that affect encoding. Fields with default values may be
+  // absent.
   void read_trainer(WireReader in) {
     WireField field;
     while (in.next(field)) {
@@ -181,7 +182,7 @@ class ModelReader {
     }
   }
 
-  // Rejects a model that changes decoded text: its tokens would not stand for fixed bytes.
+  // Rejects a model that changes decoded text, since its tokens would not represent fixed bytes.
   void refuse_denormalizer(WireReader in) const {
     WireField field;
     while (in.next(field)) {
@@ -196,16 +197,16 @@ class ModelReader {
   void check() {
     constexpr uint64_t kUnigramType = 1, kBpeType = 2;
     if (kind_ != kUnigramType && kind_ != kBpeType) {
-      throw Error("{}: a model of kind {} ({}), expected unigram (1) or bpe (2)", source_, kind_,
+      throw Error("{}: is a model of kind {} ({}), expected unigram (1) or bpe (2)", source_, kind_,
                   kind_ == 3   ? "word"
                   : kind_ == 4 ? "char"
                                : "unknown");
     }
     model_.kind = kind_ == kBpeType ? SentencePieceKind::kBpe : SentencePieceKind::kUnigram;
     if (model_.pieces.empty()) {
-      throw Error("{}: holds no pieces: no SentencePiece model, or an empty file", source_);
+      throw Error("{}: has no pieces: it is not a SentencePiece model, or it is empty", source_);
     }
-    // The library copies these names without a limit of their own.
+    // The library copies these names without limiting their length.
     for (const std::string* name : {&model_.unknown_text, &model_.begin_name, &model_.end_name,
                                     &model_.pad_name, &model_.normalizer})
       if (name->size() > kLongestPiece)
@@ -215,8 +216,8 @@ class ModelReader {
     CharacterMap(model_.characters_map, source_);
   }
 
-  // Checks what the library assumes: texts are unique, since an id is looked up by its text; one
-  // piece stands for unknown text; and scores can be compared, which a NaN cannot.
+  // Checks the assumptions of the library: texts are unique, since an id is looked up by its text;
+  // exactly one piece represents unknown text; and scores are not NaN, which cannot be compared.
   void check_pieces() const {
     std::unordered_set<std::string_view> seen;
     int unknown = 0, byte_pieces = 0, others = 0;
@@ -231,20 +232,20 @@ class ModelReader {
             "{}: piece {} ('{}') has {} bytes, expected at most {}. The file is damaged or was not "
             "made by SentencePiece: get the model again.",
             source_, id, shortened(piece.text), piece.text.size(), kLongestPiece);
-      if (!std::isfinite(piece.score)) refuse("has a score that is no number");
-      if (!seen.insert(piece.text).second) refuse("is there twice");
+      if (!std::isfinite(piece.score)) refuse("has a score that is not finite");
+      if (!seen.insert(piece.text).second) refuse("is a duplicate");
       if (piece.type == PieceType::kByte) {
-        if (byte_of(piece.text) < 0) refuse("is a byte, expected <0x00> to <0xFF>");
+        if (byte_of(piece.text) < 0) refuse("is a byte piece, expected <0x00> to <0xFF>");
         ++byte_pieces;
       }
       unknown += piece.type == PieceType::kUnknown ? 1 : 0;
       others += piece.type == PieceType::kNormal ? 1 : 0;
     }
-    if (unknown != 1) throw Error("{}: {} unknown pieces, expected one", source_, unknown);
-    if (others == 0) throw Error("{}: no piece stands for text", source_);
+    if (unknown != 1) throw Error("{}: has {} unknown pieces, expected one", source_, unknown);
+    if (others == 0) throw Error("{}: has no piece for text", source_);
     // A fallback that lacks a byte would fail at the first text that needs it.
     if (byte_pieces != (model_.byte_fallback ? 256 : 0)) {
-      throw Error("{}: {} pieces for bytes, expected {} {} byte fallback", source_, byte_pieces,
+      throw Error("{}: has {} pieces for bytes, expected {} {} byte fallback", source_, byte_pieces,
                   model_.byte_fallback ? 256 : 0, model_.byte_fallback ? "with" : "without");
     }
   }
@@ -259,7 +260,7 @@ std::string sentinel_name(int32_t i) { return fmt::format("{}<extra_id_{}>", kSp
 
 }  // namespace
 
-// Parses "<0x0A>", the text of a piece that stands for one byte; -1 for any other text.
+// Parses "<0x0A>", the text of a piece that represents one byte; -1 for any other text.
 int byte_of(std::string_view piece) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
@@ -282,8 +283,8 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::s
 }
 
 std::string with_sentinels(std::string_view bytes, int32_t count) {
-  // Protobuf concatenates repeated fields of messages that are appended to each other, so appended
-  // pieces extend the list without a change to the bytes before them.
+  // Protobuf concatenates repeated fields of concatenated messages, so appended pieces extend the
+  // list without changing the bytes before them.
   std::string out(bytes);
   for (int32_t i = count; i-- > 0;) {
     std::string piece;

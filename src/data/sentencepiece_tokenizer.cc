@@ -51,7 +51,9 @@ class SentencePieceTokenizer::Library {
   void encode(std::string_view text, std::vector<int32_t>& ids) const {
     std::vector<int> ours;
     const auto status = processor_.Encode({text.data(), text.size()}, &ours);
-    if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
+    if (!status.ok())
+      throw Error("SentencePiece cannot encode a text of {} bytes: {}", text.size(),
+                  status.error_message());
     ids.insert(ids.end(), ours.begin(), ours.end());
   }
   // Returns the text after the model's normalization: the concatenation of the pieces of any
@@ -59,7 +61,9 @@ class SentencePieceTokenizer::Library {
   std::string normalised(std::string_view text) const {
     sentencepiece::ImmutableSentencePieceText pieces;
     const auto status = processor_.Encode({text.data(), text.size()}, pieces.mutable_proto());
-    if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
+    if (!status.ok())
+      throw Error("SentencePiece cannot encode a text of {} bytes: {}", text.size(),
+                  status.error_message());
     std::string all;
     for (const auto& p : pieces.pieces()) {
       if (processor_.IsByte(static_cast<int>(p.id())))
@@ -88,10 +92,11 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 // Returns true if the words of a text can be encoded separately. Merges of a BPE model stay within
-// a word if no piece contains the space between two words, the normalizer leaves that space as it
-// is, and a word begins the same way within a text and at its start. Adjacent unknown characters
+// a word if no piece contains the space between two words, the normalizer does not change that
+// space, and a word begins the same way within a text and at its start. Adjacent unknown characters
 // become one token, which must not extend across the space, so the space itself must have a piece.
-// A unigram model does not qualify: the rounding of its sums depends on the text before a word.
+// For a unigram model, the result is false: the rounding of its sums depends on the text before a
+// word.
 bool SentencePieceTokenizer::words_are_apart() const {
   if (model_.kind != SentencePieceKind::kBpe || !model_.add_dummy_prefix || model_.space_as_suffix)
     return false;
@@ -126,7 +131,7 @@ size_t SentencePieceTokenizer::last_cut(std::string_view text) const {
 
 std::string_view SentencePieceTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
-    throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
+    throw Error("token id {} is outside the vocabulary of {}", id, vocabulary_size());
   }
   return texts_[id];
 }
@@ -156,8 +161,8 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
   if (!words_apart_) return library_->encode(text, ids);
   cache.begin(fingerprint_);
   size_t from = 0;
-  // The next word begins after the space: the library puts one in front of it, as the model
-  // requires.
+  // The next word begins after the space, since the library adds a space in front of each text that
+  // it encodes.
   for (size_t at = text.find(' '); at != text.npos; at = text.find(' ', at + 1)) {
     if (!gap_at(text, at)) continue;
     encode_word(text.substr(from, at - from), ids, cache);

@@ -1,7 +1,8 @@
-// SentencePiece (Kudo & Richardson 2018): text is normalised by the rules of the model file, spaces
-// become U+2581, and the whole is cut into pieces, by the likeliest cut (unigram) or by merges
-// (bpe). Ids are those of the sentencepiece library, from release 0.2.2 on; it does all but the cut
-// of a unigram model, which older releases of it make otherwise (data/unigram_cut.h).
+// SentencePiece (Kudo & Richardson 2018): text is normalized by the rules of the model file, spaces
+// become U+2581, and the result is segmented into pieces, by the most probable segmentation
+// (unigram) or by merges (bpe). Ids are those of release 0.2.2 and later of the sentencepiece
+// library. The library does everything but the segmentation of unigram models, in which older
+// releases differ (data/unigram_cut.h).
 #pragma once
 
 #include <memory>
@@ -15,25 +16,27 @@
 
 namespace tessera::data {
 
-// A text is encoded as the library encodes it as one sentence, with the space in front that the
-// model puts there: so the first token of a decoded text begins with a space. What the normaliser
-// changes (runs of spaces, ligatures, bytes that are no UTF-8) does not come back.
+// A text is encoded as the library encodes one sentence, with a space in front if the model adds
+// one; then the first token of a decoded text begins with a space. Decoding does not restore what
+// the normalizer changes (runs of spaces, ligatures, bytes that are not UTF-8).
 class SentencePieceTokenizer : public Tokenizer {
  public:
   using Tokenizer::encode;
 
-  // Throws Error, naming `source`, as read_sentencepiece_model does.
+  // Throws Error that names `source`, as read_sentencepiece_model does.
   SentencePieceTokenizer(std::string_view bytes, const std::string& source);
   ~SentencePieceTokenizer() override;
 
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
               EncodeReport* report) const override;
-  // Of a piece its text with spaces, of a byte piece the byte, of a control piece its name.
+  // Returns the text of a piece with spaces, the byte of a byte piece, or the name of a control
+  // piece.
   std::string_view token_bytes(int32_t id) const override;
   int32_t vocabulary_size() const override { return static_cast<int32_t>(texts_.size()); }
   std::optional<int32_t> end_of_text() const override;  // </s>
   std::optional<int32_t> source_end() const override { return end_of_text(); }
-  // Control, unknown and unused pieces, and user-defined ones with a name in angle brackets.
+  // Returns true for control, unknown and unused pieces, and for user-defined ones whose names are
+  // in angle brackets.
   bool is_special(int32_t id) const override;
   int32_t sentinels() const override { return sentinels_; }
   size_t last_cut(std::string_view text) const override;
@@ -48,11 +51,11 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceModel model_;
   std::unique_ptr<Library> library_;
-  std::optional<UnigramCut> unigram_;  // of a unigram model
-  std::vector<std::string> texts_;     // by id
+  std::optional<UnigramCut> unigram_;  // set for a unigram model
+  std::vector<std::string> texts_;     // token_bytes() of each id
   uint64_t fingerprint_;
   int32_t end_ = -1, sentinels_ = 0;
-  bool words_apart_ = false;  // words between single spaces are encoded alike alone and in a text
+  bool words_apart_ = false;  // words between single spaces can be encoded separately
 };
 
 }  // namespace tessera::data

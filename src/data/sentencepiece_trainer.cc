@@ -14,10 +14,10 @@
 namespace tessera::data {
 namespace {
 
-constexpr size_t kLongestLine = 4192;  // bytes; the library leaves out what is longer
+constexpr size_t kLongestLine = 4192;  // bytes; the library ignores longer lines
 constexpr int32_t kMostPieces = 1 << 22;
 
-// The lines, as the library requests them. An exception of `next` is kept and rethrown after the
+// Provides the lines to the library. An exception of `next` is stored and rethrown after the
 // library has returned, because its code is not exception safe.
 class Lines : public sentencepiece::SentenceIterator {
  public:
@@ -84,14 +84,14 @@ Settings settings_of(const SentencePieceTraining& t) {
       {"normalization_rule_name", !t.normalizer.empty() ? t.normalizer
                                   : bpe                 ? "identity"
                                                         : "nmt_nfkc"},
-      // Sums of floats are divided among threads, so their number is part of the result. It is
-      // fixed, so that every machine learns the same model.
+      // The number of threads affects the result, since sums of floats are divided among them. It
+      // is fixed, so that every machine learns the same model.
       {"num_threads", "16"},
       {"max_sentence_length", std::to_string(kLongestLine)},
       {"minloglevel", "3"},
   };
   if (bpe) {
-    // The ids of LLaMA's model, and further below those of T5's.
+    // The ids of LLaMA's model. The other branch has those of T5's.
     s.insert({{"unk_id", "0"}, {"bos_id", "1"}, {"eos_id", "2"}, {"pad_id", "-1"}});
     s.insert({{"split_digits", "true"},
               {"remove_extra_whitespaces", "false"},
@@ -109,24 +109,27 @@ Settings settings_of(const SentencePieceTraining& t) {
 
 void check_training(const SentencePieceTraining& t) {
   if (t.sentinels < 0 || t.sentinels > kMostPieces) {
-    throw Error("{} sentinels, expected 0 or more; T5 has 100", t.sentinels);
+    throw Error("the number of sentinels is {}, expected 0 to 4,194,304; T5 has 100", t.sentinels);
   }
   const int64_t taken = std::ssize(t.user_tokens) + t.sentinels + 3 + (t.byte_fallback ? 256 : 0);
   if (t.vocabulary <= taken || t.vocabulary > kMostPieces) {
-    throw Error("a vocabulary of {}, expected {} to {}: special tokens, sentinels{} take {}",
-                t.vocabulary, taken + 1, kMostPieces, t.byte_fallback ? " and bytes" : "", taken);
+    throw Error(
+        "the vocabulary has {} entries, expected {} to {}: special tokens, sentinels{} need {}",
+        t.vocabulary, taken + 1, kMostPieces, t.byte_fallback ? " and bytes" : "", taken);
   }
   if (!(t.coverage >= 0.9 && t.coverage <= 1)) {
-    throw Error("a coverage of {}, expected 0.9 to 1", t.coverage);
+    throw Error("the character coverage is {}, expected 0.9 to 1", t.coverage);
   }
   constexpr std::array kNormalizers = {"",         "identity", "nfkc",
                                        "nmt_nfkc", "nfkc_cf",  "nmt_nfkc_cf"};
   if (std::find(kNormalizers.begin(), kNormalizers.end(), t.normalizer) == kNormalizers.end()) {
-    throw Error("no normaliser '{}', expected identity, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf",
-                t.normalizer);
+    throw Error(
+        "unknown normalizer '{}', expected identity, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf",
+        t.normalizer);
   }
   for (const std::string& token : t.user_tokens) {
-    if (token.empty() || token.find('\0') != token.npos) throw Error("an empty token");
+    if (token.empty() || token.find('\0') != token.npos)
+      throw Error("a user-defined token is empty or contains a zero byte. Remove it.");
   }
 }
 
@@ -134,7 +137,7 @@ std::string train_sentencepiece(const NextLine& next, const SentencePieceTrainin
   check_training(training);
   Lines lines(next);
   lines.rethrow();
-  if (lines.done()) throw Error("there is no text to learn pieces from");
+  if (lines.done()) throw Error("there is no text to learn pieces from. Give files with text.");
   std::string bytes;
   const auto status =
       sentencepiece::SentencePieceTrainer::Train(settings_of(training), &lines, &bytes);

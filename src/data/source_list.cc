@@ -1,5 +1,5 @@
-// Expands files and folders into a list of input files, in an order that does not depend on the
-// file system: the paths of each folder are sorted by their bytes.
+// Expands files and folders to a list of input files, in an order that does not depend on the file
+// system: the paths in each folder are sorted by their bytes.
 #include "data/source_list.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ bool named_text(std::string_view name) {
   return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
 }
 
-// Lists the texts of a folder and of those inside it, sorted by path: the order of a directory
-// differs between file systems, and a dataset must not depend on it.
+// Lists the text files in a folder and its subfolders, sorted by path, since the order of directory
+// entries differs between file systems and a dataset must not depend on it.
 void list_folder(const std::string& folder, SourceList& list) {
   std::vector<std::string> found, left_out;
   try {
@@ -41,8 +41,8 @@ void list_folder(const std::string& folder, SourceList& list) {
   }
   if (found.empty()) {
     throw Error(
-        "{}: no text in this folder. Expected files whose names end in .txt, .text, .md, "
-        ".jsonl, .ndjson or .json, also with .gz or .zst behind; name others one by one",
+        "{}: no text in this folder, expected files whose names end in .txt, .text, .md, "
+        ".jsonl, .ndjson or .json, also followed by .gz or .zst. Give other files by name",
         folder);
   }
   std::sort(found.begin(), found.end());
@@ -66,19 +66,19 @@ void check_output(const fs::path& out, const SourceList& sources) {
   std::error_code error;
   if (fs::is_directory(out, error)) throw Error("{}: is a folder, expected a file", out.string());
   if (const fs::path folder = above(out); !fs::is_directory(folder, error))
-    throw Error("{}: cannot be made, since {} is a file. Expected a place in a folder",
+    throw Error("{}: cannot be created, since {} is a file, expected a folder. Choose another path",
                 out.string(), folder.string());
   for (const std::string& file : sources.files)
-    // By device and inode, so that links and other spellings of the path are found.
+    // Compared by device and inode, so that links and other spellings of the path are detected.
     if (file != "-" && fs::equivalent(file, out, error))
-      throw Error("{}: is to be read, but {} would replace it. Name another place to write", file,
-                  out.string());
+      throw Error("{}: is an input, but the output {} would replace it. Choose another output path",
+                  file, out.string());
 }
 
 void refuse_existing(const fs::path& out, bool replace) {
   std::error_code error;
   if (!replace && fs::is_regular_file(out, error))
-    throw Error("{}: exists already. Choose another place, or give --force to replace it.",
+    throw Error("{}: exists already. Choose another path, or give --force to replace it.",
                 out.string());
 }
 
@@ -107,7 +107,7 @@ SourceList list_sources(const std::vector<std::string>& inputs) {
     }
   }
   if (std::count(list.files.begin(), list.files.end(), "-") > 1) {
-    throw Error("standard input ('-') is named twice, but can be read only once");
+    throw Error("standard input ('-') is given more than once, but can be read only once");
   }
   return list;
 }

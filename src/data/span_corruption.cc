@@ -17,9 +17,9 @@ __extension__ using Wide = unsigned __int128;
 
 int64_t rounded(double x) { return std::llrint(x); }
 
-// Divides `items` into `spans` parts, none of them empty, into every second place of `out`. Each of
-// the items - 1 inner boundaries has a flag; spans - 1 of them are set and shuffled (Fisher-Yates),
-// which makes all divisions equally likely.
+// Divides `items` into `spans` parts that are not empty, and writes their sizes to every second
+// element of `out`. Each of the items - 1 inner boundaries has a flag; spans - 1 flags are set and
+// then shuffled (Fisher-Yates), which makes all divisions equally likely.
 void divide(int64_t items, int64_t spans, const Philox& random, int64_t sample,
             std::span<int64_t> out) {
   std::vector<char> starts(items - 1);
@@ -41,11 +41,11 @@ void divide(int64_t items, int64_t spans, const Philox& random, int64_t sample,
 void check_settings(const SpanCorruption& how) {
   if (!(how.noise_density > 0 && how.noise_density < 1)) {
     throw Error(
-        "span corruption with a noise density of {}, expected above 0 and below 1; T5: 0.15",
+        "the noise density of span corruption is {}, expected above 0 and below 1; T5: 0.15",
         how.noise_density);
   }
   if (!(how.mean_span >= 1)) {
-    throw Error("span corruption with spans of {} tokens, expected 1 or more; T5: 3",
+    throw Error("the mean span of span corruption is {} tokens, expected 1 or more; T5: 3",
                 how.mean_span);
   }
 }
@@ -68,11 +68,11 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
   check_settings(how);
   constexpr int64_t kShortest = 2;
   if (inputs < span_lengths(kShortest, how).inputs) {
-    throw Error("span corruption to inputs of {} tokens, expected {} or more", inputs,
+    throw Error("span corruption with inputs of {} tokens, expected {} or more", inputs,
                 span_lengths(kShortest, how).inputs);
   }
-  // The length grows with the number of tokens, so the search starts near the answer and takes few
-  // steps for usual densities.
+  // The length of the inputs increases with the number of tokens, so the search starts near the
+  // result and needs few steps for usual densities.
   int64_t tokens = std::max(kShortest, inputs - 1);
   while (tokens > kShortest && span_lengths(tokens, how).inputs > inputs) --tokens;
   while (span_lengths(tokens + 1, how).inputs <= inputs) ++tokens;
@@ -84,8 +84,10 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
     --l.noise;
   }
   if (l.spans > l.noise || l.spans > l.tokens - l.noise) {
-    throw Error("{} tokens cannot be cut into {} spans of noise ({} tokens) and as many between",
-                l.tokens, l.spans, l.noise);
+    throw Error(
+        "{} tokens cannot be divided into {} spans of noise ({} tokens) and equally many kept "
+        "spans. Change the density or the mean span",
+        l.tokens, l.spans, l.noise);
   }
   return l;
 }
@@ -93,10 +95,9 @@ SpanLengths fit_spans(int64_t inputs, const SpanCorruption& how) {
 void require_sentinels(const SpanLengths& lengths, int64_t sentinels) {
   if (lengths.spans <= sentinels) return;
   throw Error(
-      "span corruption takes {} spans out of {} tokens, but the tokenizer has {} sentinels. "
-      "Expected "
-      "shorter samples, longer spans, or a tokenizer with more of them (tessera tokenizer train "
-      "--sentinels)",
+      "span corruption removes {} spans from {} tokens, but the tokenizer has {} sentinels. "
+      "Use shorter samples, longer spans, or a tokenizer with more sentinels (tessera tokenizer "
+      "train --sentinels)",
       lengths.spans, lengths.tokens, sentinels);
 }
 
@@ -118,7 +119,7 @@ void corrupt_spans(const SpanLengths& lengths, const SpanTokens& ids, uint64_t s
   auto from = tokens.begin();
   auto input = inputs.begin(), target = targets.begin();
   int32_t sentinel = ids.first_sentinel;
-  // Each turn moves one kept span to the inputs and one noise span to the targets, both marked by
+  // Each iteration copies one kept span to the inputs and one noise span to the targets, both with
   // the same sentinel.
   for (size_t i = 0; i < spans.size(); i += 2, --sentinel) {
     input = std::copy_n(from, spans[i], input);

@@ -1,6 +1,6 @@
-// One growing buffer. [begin_, end_) are its bytes that are not consumed yet; a refill moves them
-// to the front and appends, so a line is contiguous and memory is bounded by the longest line or
-// piece.
+// Reads text through one growing buffer. [begin_, end_) are the bytes that are not consumed yet; a
+// refill moves them to the front and appends, so a line is contiguous and memory is bounded by the
+// longest line or piece.
 #include "data/text_buffer.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void TextBuffer::open(const std::string& name, const std::function<void()>& on_w
 
 bool TextBuffer::fill() {
   if (file_ended_) return false;
-  if (begin_ > 0) {  // a line that is longer than the buffer lets the buffer grow instead
+  if (begin_ > 0) {  // if a line fills the whole buffer, the buffer grows instead
     std::memmove(buffer_.data(), buffer_.data() + begin_, held());
     end_ -= begin_;
     begin_ = 0;
@@ -67,8 +67,8 @@ bool TextBuffer::next_line(std::string_view& line) {
       searched = text.size();
       if (std::cmp_greater(searched, kLongestLine)) {
         throw Error(
-            "{}:{}:1: this line is longer than {} bytes. Expected lines that each hold a "
-            "document; is this file text at all?",
+            "{}:{}:1: this line is longer than {} bytes, expected one document per line. Check "
+            "that this file is text",
             name(), line_ + 1, kLongestLine);
       }
       fill();
@@ -76,7 +76,7 @@ bool TextBuffer::next_line(std::string_view& line) {
     }
     take(taken);
     ++line_;
-    // Line ends of Windows.
+    // Removes the carriage return of a Windows line end.
     if (line.ends_with('\r')) line.remove_suffix(1);
     return true;
   }
@@ -88,8 +88,8 @@ bool TextBuffer::next_piece(size_t bytes, std::string& out, bool& ends) {
     if (!fill()) break;
     if (std::cmp_greater(held(), kLongestWhole))
       throw Error(
-          "{}: has more than {} bytes of text, which are too many for one document. Split it into "
-          "lines or into several files",
+          "{}: has more than {} bytes of text, too many for one document. Split it into lines or "
+          "into several files",
           name(), kLongestWhole);
   }
   if (held() == 0) return false;

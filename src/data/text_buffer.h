@@ -1,4 +1,4 @@
-// The text of a file, a line or a piece at a time.
+// Reads the text of a file line by line or in pieces.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tessera::data {
 
-// One file after the other, through one buffer, whose memory is kept. It holds a line (or a piece)
-// and at most one read beyond it.
+// Reads one file at a time. The buffer is reused for the next file; it holds one line (or piece)
+// and at most the bytes of one further read.
 class TextBuffer {
  public:
-  // A longer line is rejected, since the file is probably not text. So is a longer text file that
-  // must be held as a whole (without pieces).
+  // Limits in bytes. A longer line is rejected, since the file is probably not text, and so is a
+  // longer file that is read as a whole instead of in pieces.
   static constexpr int64_t kLongestLine = int64_t{64} << 20;
   static constexpr int64_t kLongestWhole = int64_t{1} << 30;
 
@@ -26,17 +26,18 @@ class TextBuffer {
   const std::string& name() const { return stream_->name(); }
   int64_t stored_bytes() const { return stream_ ? stream_->stored_bytes() : 0; }
 
-  // At least the next `bytes` bytes (fewer at the end of the file), which stay to be read. Valid
-  // until the next call.
+  // Returns at least the next `bytes` bytes (fewer at the end of the file) without consuming them.
+  // Valid until the next call.
   std::string_view peek(size_t bytes);
-  // The next line without its end, valid until the next call; false at the end of the file.
+  // Reads the next line without its line end; returns false at the end of the file. `line` is valid
+  // until the next call.
   bool next_line(std::string_view& line);
-  // The next `bytes` bytes, or with 0 all that is left; false at the end of the file. `ends`: the
-  // file holds no more.
+  // Reads the next `bytes` bytes, or all that are left if `bytes` is 0; returns false at the end of
+  // the file. `ends` becomes true if the file has no more bytes.
   bool next_piece(size_t bytes, std::string& out, bool& ends);
 
-  int64_t offset() const { return offset_; }  // in the file, of the first byte still to come
-  int64_t line() const { return line_; }      // lines before it
+  int64_t offset() const { return offset_; }  // offset in the file of the next byte
+  int64_t line() const { return line_; }      // number of lines before it
 
  private:
   size_t held() const { return end_ - begin_; }
@@ -45,7 +46,7 @@ class TextBuffer {
 
   std::unique_ptr<ByteStream> stream_;
   std::string buffer_;
-  size_t begin_ = 0, end_ = 0;  // what of buffer_ is still to come
+  size_t begin_ = 0, end_ = 0;  // range of buffer_ that is not consumed yet
   bool file_ended_ = false;
   int64_t offset_ = 0, line_ = 0;
 };

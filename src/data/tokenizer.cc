@@ -5,7 +5,7 @@
 namespace tessera::data {
 
 void EncodeReport::add(const EncodeReport& later) {
-  // `later` follows these texts, so its positions move by the bytes before it.
+  // `later` follows these texts, so its offsets increase by the bytes before it.
   if (first_invalid < 0 && later.first_invalid >= 0) first_invalid = bytes + later.first_invalid;
   bytes += later.bytes;
   invalid_bytes += later.invalid_bytes;

@@ -46,9 +46,9 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
   std::vector<Piece> pieces = cut(tokenizer, texts);
   std::atomic<size_t> next = 0;
   on_threads(std::max<size_t>(std::min(caches.size(), pieces.size()), 1), [&](size_t thread) {
-    // Threads take the next unit from a shared counter (dynamic scheduling).
+    // Threads claim the next unit by a shared counter (dynamic scheduling).
     for (size_t p = next++; p < pieces.size(); p = next++) {
-      // English has about 4 bytes per token; text with more tokens only costs a copy.
+      // English has about 4 bytes per token. A text with more tokens only costs a reallocation.
       pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
       tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
     }

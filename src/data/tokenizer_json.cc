@@ -14,15 +14,15 @@ namespace tessera::data {
 namespace {
 
 constexpr const char* kWayOut =
-    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, Qwen2, LLaMA 3, …) is read; make one with "
+    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, Qwen2, LLaMA 3, …) is supported. Train one with "
     "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
 
-// Ids without a token cost memory here and a row of the embedding later, so damaged files with huge
-// ids are rejected.
+// The maximum number of unused ids. They cost memory here and a row of the embedding later, so
+// damaged files with huge ids are rejected.
 constexpr size_t kMostHoles = 65536;
 
-// The expressions by which Qwen2 and LLaMA 3 split text into words, as their published files have
-// them. They are compared as text and written, never run: data/bpe_words.cc splits by hand.
+// The expressions by which Qwen2 and LLaMA 3 split text into words, as in their published files.
+// They are only compared as text and written: data/pretokenize.cc implements the splits.
 constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
     {WordSplit::kQwen2,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -88,7 +88,7 @@ bool Reader::flag(const Tree& parent, std::string_view name, bool otherwise) con
 int32_t Reader::id(const Tree& node) const {
   const int64_t* value = std::get_if<int64_t>(&node.value);
   if (value == nullptr || *value < 0 || *value > kLargestTokenId) {
-    fail(node, fmt::format("a token id must be a whole number from 0 to {}", kLargestTokenId));
+    fail(node, fmt::format("a token id must be an integer from 0 to {}", kLargestTokenId));
   }
   return static_cast<int32_t>(*value);
 }
@@ -110,10 +110,10 @@ void Reader::read_normalizer(const Tree& node) {
   } else if (type == "Sequence") {
     const Tree& members = need(node, "normalizers");
     if (members.as_list() == nullptr) fail(members, "'normalizers' must be a list");
-    // A Sequence of NFC steps equals one.
+    // A Sequence of NFC steps is equivalent to one such step.
     for (const Tree& member : *members.as_list()) read_normalizer(member);
   } else {
-    fail(node, fmt::format("normalizer '{}' is not supported, only NFC is. {}", type, kWayOut));
+    fail(node, fmt::format("normalizer '{}' is not supported, expected NFC. {}", type, kWayOut));
   }
 }
 
@@ -129,14 +129,14 @@ void Reader::read_pre_tokenizer(const Tree& node) {
       read_pre_tokenizer(list->back());
       const WordSplit words = words_of(list->front());
       if (out_.words != WordSplit::kOff || out_.add_prefix_space)
-        fail(list->back(), "behind a Split, use_regex and add_prefix_space must be false");
+        fail(list->back(), "after a Split, use_regex and add_prefix_space must be false");
       out_.words = words;
       return;
     }
   }
   if (type != "ByteLevel") {
-    fail(node, fmt::format("pre_tokenizer '{}' is not supported, only ByteLevel by itself is, or "
-                           "behind the Split of Qwen2 or LLaMA 3. {}",
+    fail(node, fmt::format("pre_tokenizer '{}' is not supported, expected ByteLevel alone or after "
+                           "the Split of Qwen2 or LLaMA 3. {}",
                            type, kWayOut));
   }
   out_.add_prefix_space = flag(node, "add_prefix_space", true);
@@ -155,8 +155,8 @@ WordSplit Reader::words_of(const Tree& split) const {
   fail(split, fmt::format("the Split's expression is not that of Qwen2 or LLaMA 3. {}", kWayOut));
 }
 
-// Reads token: id. Ids may have holes (some published files do), but not many: ids index tables,
-// and a damaged id must not make them huge.
+// Reads the object of token: id. Some ids may be unused, as in some published files, but not many:
+// ids index tables, and a damaged id must not make them huge.
 void Reader::read_vocabulary(const Tree& vocabulary) {
   const Tree::Members* members = vocabulary.as_members();
   if (members == nullptr) fail(vocabulary, "model.vocab must be an object of token: id");
@@ -167,19 +167,19 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
     const int32_t token = id(node);
     taken.resize(std::max<size_t>(taken.size(), token + 1));
     if (taken[token]) {
-      fail(node, fmt::format("id {} of '{}' belongs to another token too", token, text));
+      fail(node, fmt::format("id {} of '{}' is also the id of another token", token, text));
     }
     taken[token] = true;
     if (!ids_.emplace(text, token).second) {
-      fail(node, fmt::format("token '{}' stands twice in model.vocab", text));
+      fail(node, fmt::format("duplicate token '{}' in model.vocab", text));
     }
     out_.vocabulary.emplace_back(text, token);
   }
   if (out_.vocabulary.empty()) fail(vocabulary, "model.vocab is empty");
   if (taken.size() > out_.vocabulary.size() + kMostHoles) {
     fail(vocabulary,
-         fmt::format("model.vocab has {} tokens, but ids up to {}; at most {} may be left "
-                     "out",
+         fmt::format("model.vocab has {} tokens, but ids up to {}; at most {} ids may be "
+                     "unused",
                      out_.vocabulary.size(), taken.size() - 1, kMostHoles));
   }
 }
@@ -210,7 +210,7 @@ void Reader::read_merges(const Tree& merges) {
       const auto found = ids_.find(text);
       if (found == ids_.end()) {
         fail(merge, fmt::format("merge {} of '{}' and '{}' needs the token '{}', which is not in "
-                                "model.vocab; the file is damaged or was put together by hand",
+                                "model.vocab; the file is damaged or was edited incorrectly",
                                 out_.merges.size(), left, right, text));
       }
       return found->second;
@@ -260,11 +260,12 @@ void Reader::read_added_tokens(const Tree& list) {
     const auto known = ids_.find(token.content);
     const int32_t wanted = known != ids_.end() ? known->second : std::max(last + 1, size);
     if (token.id != wanted) {
-      fail(node, fmt::format(
-                     "added token '{}' has id {}, but {} it is {}, and that is what Hugging "
-                     "Face would use. Correct the id",
-                     token.content, token.id,
-                     known != ids_.end() ? "in model.vocab" : "by its place in the list", wanted));
+      fail(node,
+           fmt::format("added token '{}' has id {}, but {} it is {}, which Hugging Face would use. "
+                       "Correct the id",
+                       token.content, token.id,
+                       known != ids_.end() ? "in model.vocab" : "by its position in the list",
+                       wanted));
     }
     last = std::max(last, token.id);
     token.single_word = flag(node, "single_word", false);
@@ -276,9 +277,10 @@ void Reader::read_added_tokens(const Tree& list) {
   }
 }
 
-// The model first: added tokens refer to its ids.
+// The model is read first, since added tokens refer to its ids.
 BpeDescription Reader::read() {
-  if (root_.as_members() == nullptr) fail(root_, fmt::format("no JSON object. {}", kWayOut));
+  if (root_.as_members() == nullptr)
+    fail(root_, fmt::format("expected a JSON object. {}", kWayOut));
   read_model(need(root_, "model"));
   if (const Tree* node = root_.find("normalizer")) read_normalizer(*node);
   read_pre_tokenizer(need(root_, "pre_tokenizer"));
@@ -289,7 +291,7 @@ BpeDescription Reader::read() {
 
 Tree object(Tree::Members members) { return Tree(std::move(members)); }
 
-// The step that maps bytes to the characters of GPT-2's alphabet.
+// Returns the step that maps bytes to the characters of GPT-2's alphabet.
 Tree byte_level(bool add_prefix_space, bool use_regex) {
   return object({{"type", Tree(std::string("ByteLevel"))},
                  {"add_prefix_space", Tree(add_prefix_space)},
@@ -322,14 +324,14 @@ Tree added_token(const AddedToken& t) {
                  {"special", Tree(t.special)}});
 }
 
-// Writes the model as Hugging Face's trainer does, with the keys that its readers require even
-// where they are null.
+// Returns the model as Hugging Face's trainer writes it, including keys whose value is null, which
+// its readers require.
 Tree model_tree(const BpeDescription& bpe) {
   Tree::Members vocabulary;
   std::unordered_map<int32_t, const std::string*> text;
   for (const auto& [token, id] : bpe.vocabulary) {
     vocabulary.emplace_back(token, Tree(int64_t{id}));
-    // Merges hold ids, but the file has their texts.
+    // Merges are stored as ids here, but as texts in the file.
     text[id] = &token;
   }
   Tree::List merges;

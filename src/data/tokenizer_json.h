@@ -1,5 +1,5 @@
-// tokenizer.json of the byte-level BPE kind, as Hugging Face's `tokenizers` writes it: what a file
-// says, and nothing derived from it.
+// Reads and writes tokenizer.json files with byte-level BPE, in the format of Hugging Face's
+// `tokenizers`.
 #pragma once
 
 #include <array>
@@ -15,35 +15,37 @@
 
 namespace tessera::data {
 
+// The content of a file.
 struct BpeDescription {
-  // (text, id) in the order of the file. Texts are in the byte alphabet (see below); ids differ.
+  // (text, id) in the order of the file. Texts are in the byte alphabet (see below); ids are
+  // unique.
   std::vector<std::pair<std::string, int32_t>> vocabulary;
-  // (left, right, what they become), as ids, the first rank first.
+  // (left, right, merged) as ids, in the order of ranks.
   std::vector<std::array<int32_t, 3>> merges;
   std::vector<AddedToken> added_tokens;
-  bool nfc = false;               // normaliser
-  bool add_prefix_space = false;  // a space before each piece of text that has none
+  bool nfc = false;               // normalize to NFC
+  bool add_prefix_space = false;  // add a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
-  bool ignore_merges = false;  // a word of the vocabulary is never taken apart
-  TextTemplate around;         // names of added tokens
+  bool ignore_merges = false;  // a word that is in the vocabulary is always one token
+  TextTemplate around;         // names of the added tokens before and after a text
 };
 
-// More than any model has.
+// A limit above that of any model.
 constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 
-// Throws Error with file, line and column where something is missing, wrong, or of a kind that
-// encodes differently (another model, normaliser or split): never a tokenizer that is almost right.
-// Truncation, padding and the post-processor, but for what it puts around a text, are left to
-// whoever uses the ids.
+// Parses a tokenizer.json. Throws Error with file, line and column if something is missing or
+// invalid, or if a component would encode differently (another model, normalizer or split), because
+// an approximation would give wrong ids. Ignores truncation and padding, and the post-processor
+// except for the tokens that it puts around a text.
 BpeDescription read_tokenizer_json(std::string_view text, const std::string& source);
 
 std::string write_tokenizer_json(const BpeDescription& bpe);
 
-// GPT-2 writes bytes as characters that can be seen: those of Latin-1 that can be stand for
-// themselves, the other 68 bytes are U+0100 and up in turn (a space is 'Ġ').
+// Convert bytes to the printable characters of GPT-2's alphabet: printable characters of Latin-1
+// represent themselves, and the other 68 bytes are U+0100 and up, in order (a space is 'Ġ').
 char32_t byte_to_character(uint8_t byte);
 std::string bytes_to_characters(std::string_view bytes);
-// The bytes that such a text stands for; where it has another character, the text itself.
+// Returns the bytes that such a text represents, or the text itself if it has other characters.
 std::string characters_to_bytes(std::string_view text);
 
 }  // namespace tessera::data

@@ -2,9 +2,9 @@
 // dataset's order finds the tokens, and the objective (next token, or span corruption) fills the
 // row.
 //
-// A position stores the place of every dataset, not only the number of samples, so that a run can
-// continue after its blend, its data or its sequence length has changed without reading any sample
-// twice within an epoch.
+// A stored position has the position in every dataset instead of only the number of samples, so
+// that a run can continue after its blend, its data or its sequence length has changed without
+// reading any sample twice within an epoch.
 #include "data/training_data.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace tessera::data {
 namespace {
 
-// Writes the sample's tokens as an encoder's inputs and a decoder's targets.
+// Writes the row of a sample as the encoder's inputs and the decoder's targets.
 void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
              std::span<const int32_t> ids, const SampleRow& row) {
   const auto inputs = row.source.first(spans.inputs);
@@ -33,12 +33,12 @@ void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
   std::fill(row.documents.begin(), row.documents.end(), 0);
 }
 
-// Returns the number of samples of `length` tokens that begin before that token.
+// Returns the number of samples of `length` tokens that begin before token `tokens`.
 int64_t samples_of(int64_t tokens, int64_t length) {
   return tokens / length + (tokens % length > 0 ? 1 : 0);
 }
 
-// Numbers the documents of a row, whose token counts are given in order.
+// Numbers the documents of a row; next() is called with their token counts, in order.
 class DocumentMarks {
  public:
   DocumentMarks(const SampleRow& row, bool apart) : row_(row), apart_(apart) {}
@@ -49,8 +49,8 @@ class DocumentMarks {
       row_.documents[t] = document_;
     }
     if (apart_) std::iota(row_.positions.begin() + at_, row_.positions.begin() + end, 0);
-    // The label of a document's last token is the first token of the next document, which it cannot
-    // know.
+    // The label of a document's last token would be the first token of the next document, which is
+    // not predictable.
     const bool crosses = at_ + tokens <= row_.documents.size();
     if (apart_ && crosses && end > 0) row_.labels[end - 1] = kIgnoredLabel;
     at_ = end;
@@ -64,7 +64,7 @@ class DocumentMarks {
   int32_t document_ = 0;
 };
 
-// The text lengths of a spec's samples.
+// Returns the span lengths of a spec's samples; empty without span corruption.
 SpanLengths spans_of(const DatasetSpec& spec) {
   if (!spec.spans) return {};
   const SpanLengths spans = fit_spans(spec.sequence_length, spec.spans->how);
@@ -77,8 +77,8 @@ SpanLengths spans_of(const DatasetSpec& spec) {
 SpanObjective span_objective(const Tokenizer& tokenizer) {
   if (!tokenizer.end_of_text() || tokenizer.sentinels() == 0) {
     throw Error(
-        "span corruption needs a tokenizer with </s> and sentinels; this one has {}. Expected a T5 "
-        "model, or: tessera tokenizer train --kind unigram --sentinels 100",
+        "span corruption needs a tokenizer with </s> and sentinels; this one has {}. Use a T5 "
+        "model, or train one: tessera tokenizer train --kind unigram --sentinels 100",
         tokenizer.end_of_text() ? "no sentinels" : "no </s>");
   }
   SpanObjective spans;
@@ -93,12 +93,11 @@ TrainingData::TrainingData(DatasetSpec spec)
       length_(spec_.spans ? spans_.tokens : spec_.sequence_length) {
   if (spec_.datasets.empty()) {
     throw Error(
-        "data.train: names no dataset. Expected the prefix of one or more that   tessera data "
-        "build   made");
+        "data.train: is empty, expected the prefixes of one or more datasets written by   tessera "
+        "data build");
   }
   ids_.resize(length_ + 1);
-  // Datasets of the first stage come first and keep their order; later stages add those that are
-  // new.
+  // The datasets of the first stage come first, in their order. Later stages add new ones.
   for (const WeightedDataset& d : spec_.datasets) open(d.prefix);
   for (const MixtureStage& stage : spec_.stages) {
     for (const WeightedDataset& d : stage.datasets) {
@@ -136,15 +135,17 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
     const auto source =
         from_tokens == 0 ? static_cast<int>(i) : static_cast<int>(known - datasets_.begin());
     if (std::find(stage.sources.begin(), stage.sources.end(), source) != stage.sources.end()) {
-      throw Error("data.stages: {} stands twice in the stage from token {}", d.prefix, from_tokens);
+      throw Error(
+          "data.stages: duplicate dataset {} in the stage from token {}. Remove one of them.",
+          d.prefix, from_tokens);
     }
     const auto size = static_cast<double>(datasets_[source].order->tokens());
     // A share is weight * tokens^exponent (Xue et al. 2021, with an exponent of 0.3 for mT5).
     const double weight = d.weight * std::pow(size, spec_.size_exponent);
     if (!(weight > 0) || !std::isfinite(weight)) {
       throw Error(
-          "data.train: {} has weight {} and {} tokens, which make a share of {} with "
-          "data.size_exponent = {}, expected a finite number above 0. Give weights nearer to 1",
+          "data.train: {} has weight {} and {} tokens, which give a share of {} with "
+          "data.size_exponent = {}, expected a finite number above 0. Use weights closer to 1",
           d.prefix, d.weight, size, weight, spec_.size_exponent);
     }
     stage.sources.push_back(source);
@@ -153,8 +154,9 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
   return stage;
 }
 
-// Returns the stage of the run's next sample and those after it. Their first samples are counted
-// from what the run has consumed, because earlier samples may have had another length.
+// Returns the stage of the run's next sample and the stages after it. Their first samples are
+// counted from the consumed samples and tokens, because earlier samples may have had another
+// length.
 std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
   std::vector<Mixture::Stage> stages;
   int64_t before = -1;
@@ -162,20 +164,21 @@ std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t 
     Mixture::Stage stage = stage_of(from, datasets);
     if (stage.first_sample <= before) {
       throw Error(
-          "data.stages: the stage from token {} begins no later than the one before it. Expected "
+          "data.stages: the stage from token {} does not begin after the previous one, expected "
           "ascending numbers of tokens, the first above 0",
           from);
     }
     before = stage.first_sample;
     stage.first_sample = samples + samples_of(std::max<int64_t>(from - tokens, 0), length_);
-    // A stage that is over before the next sample is replaced by the one that is in effect.
+    // A stage that ends before the next sample is replaced by the one in effect.
     while (!stages.empty() && stages.back().first_sample >= stage.first_sample) stages.pop_back();
     stages.push_back(std::move(stage));
   };
   add(0, spec_.datasets);
   for (const MixtureStage& stage : spec_.stages) {
     if (stage.datasets.empty()) {
-      throw Error("data.stages: the stage from token {} names no dataset", stage.from_tokens);
+      throw Error("data.stages: the stage from token {} has no dataset, expected one or more",
+                  stage.from_tokens);
     }
     add(stage.from_tokens, stage.datasets);
   }
@@ -193,32 +196,31 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   for (const Dataset& d : datasets_) names.push_back(d.prefix);
   std::vector<Mixture::Stage> stages = stages_after(saved.samples, saved.tokens);
   Mixture::Start start{saved.samples, {}, {}};
-  std::vector<double> weights;  // of the saved blend
+  std::vector<double> weights;  // weights of the saved blend
   bool same = true;
   left_ = saved.sources;
   for (SourcePosition& s : left_) s.weight = 0;
   for (const Dataset& d : datasets_) {
     const SourcePosition* s = find_source(saved, d.prefix, d.identity, names);
     if (s && !changes) require_same_source(*s, d.identity);
-    // Each dataset continues exactly where it was if its content and its order are unchanged,
-    // otherwise at the first epoch that was not begun.
+    // A dataset continues at its saved position if its content and its order are unchanged,
+    // otherwise at the first epoch that had not begun.
     const bool known = s && (s->identity.empty() || s->identity == d.identity);
     const bool goes_on = known && saved.order == order_key();
     start.before.push_back(goes_on ? s->before : 0);
     start.given.push_back(s ? continued_sample(*s, goes_on, d.order->samples_per_epoch()) : 0);
     weights.push_back(s ? s->weight : 0);
     same = same && (goes_on || !s);
-    // What remains in left_ are datasets that the run no longer reads. Their places are kept, so
-    // that they can return later.
+    // Datasets that the run no longer reads remain in left_. Their positions are kept, so that they
+    // can be used again later.
     if (s) std::erase_if(left_, [&](const SourcePosition& l) { return l.name == s->name; });
   }
   Mixture::Stage& first = stages.front();
   const bool known_blend = !saved.sources.empty();
   std::vector<double> today(datasets_.size(), 0);
   for (size_t i = 0; i < first.sources.size(); ++i) today[first.sources[i]] = first.weights[i];
-  // The blend itself continues only if nothing about it has changed: the same data, order and
-  // weights, and no dataset of it is gone. Otherwise a new blend begins at this sample, from the
-  // current places.
+  // The blend itself continues only if its data, order and weights are unchanged and none of its
+  // datasets was removed. Otherwise a new blend begins at this sample, from the current positions.
   const auto was_read = [](const SourcePosition& l) { return l.samples > l.before; };
   if (known_blend && same && today == weights && std::none_of(left_.begin(), left_.end(), was_read))
     first.first_sample = saved.blend_sample;
@@ -228,8 +230,8 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   first_samples_ = saved.samples;
   first_tokens_ = saved.tokens;
   mixture_ = std::make_unique<Mixture>(std::move(stages), datasets(), start);
-  // A copy, because the reading-ahead thread uses mixture_ while the main thread asks for
-  // positions.
+  // A copy, because the thread that reads ahead uses mixture_ while the main thread calls
+  // position().
   counting_ = std::make_unique<Mixture>(*mixture_);
 }
 
@@ -257,7 +259,8 @@ void TrainingData::read(const Blend::Pick& pick, std::span<int32_t> out) {
   const bool fits = std::all_of(out.begin(), out.end(), [&](int32_t id) {
     return id >= 0 && (spec_.vocabulary <= 0 || id < spec_.vocabulary);
   });
-  // The slow path finds the first wrong id, to name its file, document and position.
+  // The slow path finds the first invalid id, and throws Error with its file, document and
+  // position.
   if (fits) return;
   for (const SamplePiece& p : from.order->pieces(pick.index)) {
     const auto ids = out.first(p.count);
@@ -270,8 +273,8 @@ void TrainingData::read(const Blend::Pick& pick, std::span<int32_t> out) {
 void TrainingData::read_row(int64_t sample, const SampleRow& row) {
   CHECK(std::ssize(row.tokens) == row_tokens() && std::ssize(row.source) == row_source(),
         "a row of {} + {} tokens", row.tokens.size(), row.source.size());
-  // The choice is made once: asking for the same sample again would be a step back, which replays
-  // up to 4,096 choices.
+  // The choice is requested only once: a second request for the same sample would be a step back,
+  // which replays up to 4,096 choices.
   const Blend::Pick pick = mixture_->at(sample);
   read(pick, ids_);
   if (spec_.spans) return corrupt(spec_, spans_, sample, ids_, row);
@@ -280,7 +283,7 @@ void TrainingData::read_row(int64_t sample, const SampleRow& row) {
 }
 
 void TrainingData::mark_documents(const Blend::Pick& pick, const SampleRow& row) {
-  DocumentMarks marks(row, spec_.documents_apart);
+  DocumentMarks marks(row, spec_.intra_document_masking);
   for (const SamplePiece& p : datasets_[pick.source].order->pieces(pick.index)) marks.next(p.count);
 }
 
@@ -321,14 +324,14 @@ ValidationData::ValidationData(DatasetSpec spec)
   if (tokens_ < 2) {
     const std::string why =
         spec_.split.empty()
-            ? "Name another dataset in data.validation."
+            ? "Use another dataset in data.validation."
             : fmt::format(
                   "data.split = {} divides by documents, and this dataset has {}: a plain text "
                   "file is one document. Build it with `tessera data build --split paragraphs` (or "
-                  "lines), name a dataset in data.validation, or leave data.split out.",
+                  "lines), set a dataset in data.validation, or remove data.split.",
                   spec_.split, data_->sequences());
     throw Error(
-        "{}: {} documents with {} tokens are too few to validate on, expected 2 tokens or more. {}",
+        "{}: {} documents with {} tokens are too few for validation, expected 2 tokens or more. {}",
         data_->data_name(), range_.size(), tokens_, why);
   }
 }
@@ -378,7 +381,7 @@ void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
 void ValidationData::mark_documents(int64_t sample, const SampleRow& row) const {
   const int64_t from = first_ + sample * length_;
   const int64_t end = std::min(from + length_ + 1, first_ + tokens_);
-  DocumentMarks marks(row, spec_.documents_apart);
+  DocumentMarks marks(row, spec_.intra_document_masking);
   for (int64_t at = from; at < end;) {
     const int64_t next = std::min(data_->first_token(data_->sequence_of(at) + 1), end);
     marks.next(next - at);

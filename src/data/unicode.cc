@@ -1,6 +1,6 @@
 // Decodes UTF-8 (Unicode standard, table 3-7) and looks properties up in a two-stage table: the
-// page of a code point, then its entry. Equal neighboring pages are stored once, so the table
-// takes a few tens of kilobytes.
+// page of a code point, then its entry. Equal neighboring pages are stored once, so the table has
+// only a few tens of kilobytes.
 #include "data/unicode.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Utf8 decode_utf8(std::string_view text) {
 }
 
 Utf8 decode_utf8_backwards(std::string_view text) {
-  // Tries the last 1 to 4 bytes: the one well-formed character that ends exactly at the end.
+  // Tries the last 1 to 4 bytes for a well-formed character that ends exactly at the end.
   for (int bytes = 1; bytes <= std::min<int64_t>(4, std::ssize(text)); ++bytes) {
     const Utf8 u = decode_utf8(text.substr(text.size() - bytes));
     if (u.code != Utf8::kInvalid && u.bytes == bytes) return u;

@@ -1,5 +1,5 @@
-// UTF-8 and what the tokenizers ask of a code point. The tables are those of Unicode 16.0.0
-// (scripts/unicode_tables.py says why), whatever library is installed.
+// UTF-8, and the properties of code points that the tokenizers need. The tables are those of
+// Unicode 16.0.0 (scripts/unicode_tables.py has the reason), independent of installed libraries.
 #pragma once
 
 #include <cstddef>
@@ -19,34 +19,34 @@ enum UnicodeFlags : uint8_t {
   kSpace = 3,   // \s: White_Space
   kClassMask = 3,
   kWord = 4,             // \w
-  kChangesUnderNfc = 8,  // a text without any of these is normalised already
-  kUnknownToNfc = 16,    // younger than the normaliser of Hugging Face: stays as it stands
+  kChangesUnderNfc = 8,  // a text without any of these is in NFC already
+  kUnknownToNfc = 16,    // newer than Hugging Face's normalizer, which leaves it unchanged
 };
 
-// One code point, or one byte that belongs to none.
+// One code point, or one byte that is not part of a code point.
 struct Utf8 {
   static constexpr char32_t kInvalid = 0xFFFFFFFF;
   char32_t code = kInvalid;
   int bytes = 1;  // 1 to 4; 1 for an invalid byte
 };
 
-// A byte of a text, as a number from 0 to 255.
+// Returns a byte of a text as a number from 0 to 255.
 inline uint8_t byte_at(std::string_view text, size_t i) { return text[i]; }
 
-// What stands at the beginning of `text`, which is not empty. Overlong forms, surrogates and
-// values beyond U+10FFFF are invalid (the definition of Unicode, table 3-7).
+// Decodes the beginning of `text`, which is not empty. Overlong forms, surrogates and values above
+// U+10FFFF are invalid (Unicode standard, table 3-7).
 Utf8 decode_utf8(std::string_view text);
 
-// What stands at the end of `text`, which is not empty.
+// Decodes the end of `text`, which is not empty.
 Utf8 decode_utf8_backwards(std::string_view text);
 
-// The place of the first byte at or after `from` that is no UTF-8; text.size() if there is none.
+// Returns the offset of the first byte at or after `from` that is not UTF-8; text.size(): none.
 size_t find_invalid_utf8(std::string_view text, size_t from = 0);
 
-// Pairs (code point << 8 | flags), ascending: the flags hold up to the next pair.
+// Returns pairs (code point << 8 | flags) in ascending order; flags apply up to the next pair.
 std::span<const uint32_t> unicode_ranges();
 
-// The flags by code point, in two stages of 256.
+// The flags of each code point, in a two-stage table with pages of 256.
 class UnicodeTable {
  public:
   UnicodeTable();
@@ -61,15 +61,15 @@ class UnicodeTable {
   std::vector<uint8_t> pages_;    // [pages, 256]
 };
 
-// The one table there is: constant, made at the first call.
+// Returns the table, a constant that is built by the first call.
 const UnicodeTable& unicode_table();
 
-// True where `text` may differ from its NFC form: no is certain, yes is not.
+// Returns true if `text` may differ from its NFC form; false: it is in NFC.
 bool may_change_under_nfc(std::string_view text, const UnicodeTable& table);
 
 // Appends the canonical composition of `text` (Unicode annex 15), as Hugging Face's tokenizers
-// make it: characters younger than Unicode 9.0 and bytes that are no UTF-8 stay as they are, and
-// nothing composes or moves across them.
+// compute it: characters newer than Unicode 9.0 and bytes that are not UTF-8 are unchanged, and
+// nothing is composed or reordered across them.
 void append_nfc(std::string_view text, const UnicodeTable& table, std::string& out);
 
 }  // namespace tessera::data

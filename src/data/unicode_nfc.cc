@@ -1,5 +1,5 @@
-// Canonical decomposition, ordering and composition (NFC, Unicode Standard Annex 15), in time n log
-// n. utf8proc provides the character data and the composition; the ordering of marks is our own.
+// Canonical decomposition, ordering and composition (NFC, Unicode Standard Annex 15), in time
+// O(n log n). utf8proc provides the character data and the composition; this file orders the marks.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -26,9 +26,9 @@ void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& cod
   codes.insert(codes.end(), parts.begin(), parts.begin() + n);
 }
 
-// Sorts each run of combining marks by combining class; marks of equal class keep their order,
-// which the standard requires. (utf8proc_decompose sorts by exchanging neighbors, which takes
-// quadratic time for a long run, such as a hostile text.)
+// Sorts each run of combining marks by combining class; marks of equal class keep their order, as
+// the standard requires. (utf8proc_decompose exchanges neighbors, which needs quadratic time for
+// long runs, as in hostile text.)
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
   const auto before = [](auto a, auto b) { return combining_class(a) < combining_class(b); };
@@ -40,7 +40,7 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   }
 }
 
-// Appends the composition of `text`, which is valid UTF-8 of characters that the normalizer knows.
+// Appends the composition of `text`, which is valid UTF-8 without kUnknownToNfc characters.
 void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes,
                      std::string& out) {
   codes.clear();
@@ -84,7 +84,7 @@ void append_nfc(std::string_view text, const UnicodeTable& table, std::string& o
   while (i < text.size()) {
     const Utf8 u = decode_utf8(text.substr(i));
     const size_t bytes = u.bytes;
-    // Such a character or byte is copied as it is and separates the text into parts that are
+    // An unknown character or invalid byte is copied as it is. The parts before and after it are
     // normalized independently.
     if (u.code == Utf8::kInvalid || (table[u.code] & kUnknownToNfc)) {
       append_composed(text.substr(from, i - from), codes, out);

@@ -1,7 +1,7 @@
 // Segments normalized text with a unigram language model (Kudo 2018): the Viterbi algorithm over
 // positions, with edges from a trie of the pieces. For each position, the best sum of scores (log
-// probabilities) of any segmentation up to it is kept; pieces that begin there extend it. Time is
-// O(n · longest piece), and each position is visited once, in order.
+// probabilities) of any segmentation up to it is stored; pieces that begin there extend it. The
+// time is O(n · longest piece).
 #include "data/unigram_cut.h"
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace tessera::data {
 namespace {
 
-constexpr float kUnknownPenalty = 10;  // below the least score of a piece
-constexpr float kLargestSum = 100000;  // beyond it a float loses what tells cuts apart
+constexpr float kUnknownPenalty = 10;  // difference to the lowest score of a piece
+constexpr float kLargestSum = 100000;  // above it, a float is too coarse to compare segmentations
 
 // Returns the bytes of the character that begins with this byte. The normalizer has already
-// replaced what is not UTF-8.
+// replaced invalid UTF-8.
 size_t character_bytes(char first) {
   const unsigned char c = first;
   return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
@@ -35,7 +35,7 @@ struct Entry {
 struct UnigramCut::End {
   float sum = 0;
   int32_t id = -1;
-  int64_t from = -1;  // where its last piece begins; −1: nothing ends here
+  int64_t from = -1;  // start of its last piece; −1: no segmentation ends here
 };
 
 UnigramCut::UnigramCut(const SentencePieceModel& model) {
@@ -43,8 +43,8 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
   float least = std::numeric_limits<float>::max();
   for (int32_t id = 0; id < std::ssize(model.pieces); ++id) {
     const SentencePieceModel::Piece& p = model.pieces[id];
-    // The library's rule for user-defined symbols. Their scores are positive, so that they always
-    // win over pieces, whose log probabilities are negative.
+    // User-defined symbols have the scores that the library gives them. These are positive, so such
+    // symbols always win over pieces, whose log probabilities are negative.
     scores_.push_back(p.type == PieceType::kUserDefined
                           ? static_cast<float>(0.1 * static_cast<double>(p.text.size() - 1))
                           : p.score);
@@ -67,7 +67,7 @@ UnigramCut::UnigramCut(const SentencePieceModel& model) {
   struct Range {
     size_t begin, end, depth;  // entries that share the first `depth` bytes
   };
-  std::vector<Range> ranges = {{0, entries.size(), 0}};  // of each node
+  std::vector<Range> ranges = {{0, entries.size(), 0}};  // range of each node
   nodes_.emplace_back();
   labels_.push_back(0);
   for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -104,8 +104,8 @@ size_t UnigramCut::extend(std::string_view text, size_t from, std::vector<End>& 
   const auto reach = [&](size_t to, float score, int32_t id) {
     furthest = std::max(furthest, to);
     const float sum = score + ends[from].sum;
-    // Only a better sum replaces an earlier one, so of equal segmentations the first one found
-    // stays, as in the library.
+    // Only a better sum replaces an earlier one, so among equal segmentations the first one found
+    // is kept, as in the library.
     if (ends[to].from < 0 || sum > ends[to].sum) ends[to] = {sum, id, static_cast<int64_t>(from)};
   };
   const size_t character = from + std::min(character_bytes(text[from]), text.size() - from);
@@ -143,7 +143,7 @@ void UnigramCut::cut(std::string_view text, std::vector<int32_t>& ids) const {
       for (size_t i = at; i <= furthest; ++i) ends[i].sum -= sum;
     furthest = std::max(furthest, extend(text, at, ends));
   }
-  // Walks the back pointers from the end of the text.
+  // Follows the back pointers from the end of the text.
   std::vector<std::pair<size_t, size_t>> pieces;  // begin and end, the last first
   for (size_t end = text.size(); end > 0; end = pieces.back().first)
     pieces.emplace_back(ends[end].from, end);

@@ -14,7 +14,7 @@ Tree text(std::string_view s) { return Tree(std::string(s)); }
 
 Tree object(Tree::Members members) { return Tree(std::move(members)); }
 
-// RFC 4648, with padding.
+// Returns the base64 encoding (RFC 4648) with padding.
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -68,8 +68,8 @@ Tree decoder(const SentencePieceModel& model) {
   return object({{"type", text("Sequence")}, {"decoders", Tree(std::move(steps))}});
 }
 
-// Lists special pieces and user-defined symbols. Symbols with a space in them, such as sentinels,
-// are left to the model: their pieces have score 0, which wins over all others.
+// Lists special pieces and user-defined symbols. Symbols that contain a space, such as sentinels,
+// are only part of the model: their pieces have score 0, which wins over all others.
 Tree added_tokens(const SentencePieceModel& model) {
   Tree::List added;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
@@ -102,7 +102,8 @@ Tree post_processor(const SentencePieceModel& model, const TextTemplate& around)
                              {"ids", Tree(Tree::List{Tree(int64_t{model.control_id(name)})})},
                              {"tokens", Tree(Tree::List{text(name)})}}));
   };
-  // Builds the template of a pair, B before A, and leaves that of the single text A in `single`.
+  // Builds the template of a pair, in the order B, A. The loop ends with the template of the single
+  // text A in `single`.
   for (const char* part : {"B", "A"}) {
     single.clear();
     put_token(around.begin);

@@ -1,5 +1,5 @@
-// Checks token ids against a vocabulary, and names the first id outside of it by file, document and
-// byte.
+// Checks token ids against a vocabulary. Errors have the file, document and byte of the first id
+// outside it.
 #include "data/vocabulary.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ void require_vocabulary(std::span<const int32_t> ids, int64_t vocabulary,
   if (bad == ids.end()) return;
   const int64_t token = start + (bad - ids.begin()), sequence = data.sequence_of(token);
   throw Error(
-      "{}: token {} of document {} (byte {}) is {}, beyond the vocabulary of {}. Was the "
-      "dataset built with another tokenizer? Build it again, or set model.vocabulary",
+      "{}: token {} of document {} (byte {}) is {}, outside the vocabulary of {}. The dataset was "
+      "probably built with another tokenizer. Build it again, or set model.vocabulary",
       data.data_name(), token - data.first_token(sequence), sequence, token * size_of(data.dtype()),
       *bad < 0 ? std::string("negative or too large for any") : std::to_string(*bad), vocabulary);
 }
@@ -48,7 +48,7 @@ void require_vocabulary(const InstructionData& data, int64_t vocabulary) {
     const auto bad = first_outside(ids, vocabulary);
     if (bad == ids.end()) continue;
     throw Error(
-        "example {} of the instructions: the tokenizer encodes it with token id {}, beyond the "
+        "example {} of the instructions: the tokenizer encodes it with token id {}, outside the "
         "vocabulary of {}. Use the model's tokenizer, or set model.vocabulary",
         e, *bad, vocabulary);
   }
@@ -58,8 +58,7 @@ void require_vocabulary(const InstructionData& data, int64_t vocabulary) {
 uint64_t hash_token_texts(const Tokenizer& tokenizer, int64_t count) {
   uint64_t hash = 0;
   for (int64_t id = 0; id < count; ++id) {
-    // Chained, so that the order of texts counts, and 16 bytes per token are hashed however long it
-    // is.
+    // Hashes are chained, so that the order of the texts matters.
     const uint64_t two[] = {hash, hash_bytes(tokenizer.token_bytes(static_cast<int32_t>(id)))};
     hash = hash_bytes({reinterpret_cast<const char*>(two), sizeof two});
   }

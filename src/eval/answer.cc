@@ -15,7 +15,7 @@
 namespace tessera::eval {
 namespace {
 
-// Returns where the first of the stop texts begins.
+// Returns the offset of the first occurrence of any stop text; npos: there is none.
 size_t stop_of(const std::string& text, const std::vector<std::string>& stops) {
   size_t at = text.npos;
   for (const std::string& s : stops) at = std::min(at, text.find(s));
@@ -33,7 +33,7 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// Returns what the model reads of an example: its last `room` tokens at most.
+// Returns the tokens of an example that the model reads: the last `room` ones of its context.
 std::vector<int32_t> read_of(const Example& e, const TextRules& rules,
                              const data::Tokenizer& tokenizer, int64_t room) {
   std::string context = e.options[0].context;
@@ -60,8 +60,8 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
   const int64_t context = model_of(checkpoint).context;
   if (spec.max_tokens >= context)
     throw Error(
-        "max_tokens = {} of the task leaves nothing of the model's context of {} for the question. "
-        "Lower max_tokens in the task file, or evaluate a model with a longer context",
+        "max_tokens = {} of the task leaves no room for the question in the model's context of {}. "
+        "Lower max_tokens in the task file, or evaluate a model with a longer context.",
         spec.max_tokens, context);
   GenerateOptions o;
   o.sampling.temperature = 0;

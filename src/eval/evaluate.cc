@@ -12,7 +12,7 @@
 namespace tessera::eval {
 namespace {
 
-// Writes a score as JSON: ranks exchange lists of numbers and texts.
+// Converts a score to JSON, in which the ranks exchange them.
 Tree to_tree(const ExampleScore& s) {
   Tree log = Tree::list(), unconditional = Tree::list(), t;
   for (const double x : s.log) log.push(Tree(x));
@@ -101,8 +101,8 @@ std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoin
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options) {
   std::vector<Example> own;
-  // Interleaved and not in ranges, so that a part of the file with long examples is divided among
-  // all ranks.
+  // Interleaved instead of one range per rank, so that a region of the file with long examples is
+  // divided among all ranks.
   for (int64_t i = world.rank(); i < std::ssize(task.examples); i += world.size())
     own.push_back(task.examples[i]);
   std::vector<ExampleScore> scores;

@@ -1,4 +1,4 @@
-// Runs a task: scores its examples on the ranks of a world, each some of them, and sums up.
+// Evaluates a task: divides its examples among the ranks, scores them and computes the metrics.
 #pragma once
 
 #include <span>
@@ -19,13 +19,13 @@ struct Metric {
   double error = 0;  // standard error of the value over the examples
 };
 
-// What was found of one example.
+// The result of one example.
 struct ExampleScore {
-  int64_t line = 0;                   // of the file
+  int64_t line = 0;                   // line of the example in its file
   std::vector<double> log;            // ln p of each option's response
-  std::vector<double> unconditional;  // the same without the question, where that is asked for
-  bool greedy = false;                // last_word
-  std::string written, extracted;     // exact_match
+  std::vector<double> unconditional;  // the same after TaskSpec::unconditional; empty without it
+  bool greedy = false;                // last_word: the response is the model's greedy output
+  std::string written, extracted;     // exact_match: the generated text, the answer in it
 };
 
 struct TaskResult {
@@ -33,29 +33,29 @@ struct TaskResult {
   std::vector<ExampleScore> examples;  // in the order of the file
 };
 
-// The metrics of a kind.
-//   choice       accuracy: the option of the largest ln p is right; accuracy_length: of the largest
-//                ln p / characters; accuracy_unconditional: of the largest ln p − ln p
-//                unconditional
-//   last_word    accuracy: the model would say it itself; perplexity: exp(−mean ln p)
-//   exact_match  exact_match: the share of answers that are right
+// Returns the metrics of the task's kind. An accuracy is the share of examples that are right.
+//   choice       accuracy: the correct option has the largest ln p; accuracy_length: the largest
+//                ln p / characters; accuracy_unconditional: the largest ln p − ln p unconditional
+//   last_word    accuracy: the response is the model's greedy output; perplexity: exp(−mean ln p)
+//   exact_match  exact_match: the extracted answer equals the correct one
 std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> examples,
                                std::span<const ExampleScore> scores);
 
-// The text that was written, as it is compared: the first match of `extract` (its first group), or
-// all of it where there is none to extract; nothing where it does not match. Without what is to be
-// ignored and the space around it.
+// Returns the answer in a generated text: the first group of the first match of `extract`, an empty
+// string if nothing matches, or the whole text if the task has no `extract`. Texts of `ignore` and
+// white space at both ends are removed.
 std::string extract_answer(const TaskSpec& spec, const std::string& written);
 
-// All ranks return the same, or throw the same SharedError (comm/agree.h), which names the task, if
-// one of them failed. Every rank loads the whole model.
+// Collective. Every rank loads the whole model. Returns the same result on all ranks. If one rank
+// fails, throws the same SharedError (comm/agree.h), which names the task, on all of them.
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options);
 
-// ---- Answers that the model writes itself, for tasks of exact match.
+// ---- Generated answers, for tasks of kind exact_match.
 
-// The most probable text after each example's context, until a stop text, the end-of-text token or
-// `max_tokens`. Of a context that is too long the beginning is left out.
+// Generates an answer to each example, greedily, up to a stop text, the end-of-text token or
+// `max_tokens`. A context that is too long is truncated at its beginning. Throws Error if
+// `max_tokens` leaves nothing of the model's context.
 std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
                                         const data::Tokenizer& tokenizer, const TaskSpec& spec,
                                         std::span<const Example> examples,

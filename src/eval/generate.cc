@@ -16,27 +16,26 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const std::function<void(int32_t)>& each) {
   validate(options.sampling);
   const auto length = std::ssize(prompt);
-  if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
+  if (prompt.empty()) throw Error("the prompt is empty. Give a text to continue.");
   if (options.max_tokens < 0)
     throw Error("max_tokens = {}, expected 0 or more.", options.max_tokens);
   const int64_t room = decoder.context() - length;
   if (options.max_tokens > room)
-    throw Error(
-        "a prompt of {} token{} and {} new ones do not fit in the model's context of {}. {}",
-        length, length == 1 ? "" : "s", options.max_tokens, decoder.context(),
-        room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
-                 : "Shorten the prompt.");
+    throw Error("a prompt of {} token{} and {} new tokens exceed the model's context of {}. {}",
+                length, length == 1 ? "" : "s", options.max_tokens, decoder.context(),
+                room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
+                         : "Shorten the prompt.");
   std::vector<int32_t> out;
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
   while (std::ssize(out) < options.max_tokens) {
     const uint64_t position = decoder.position();
-    // Ids beyond the vocabulary pad the embedding table and have no text.
+    // Ids outside the vocabulary are padding of the embedding table and have no text.
     auto vocabulary = std::ssize(logits);
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
     if (checkpoint::find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
       throw NumericError(
-          "the logits after {} tokens are not finite, though every weight is. Use another "
+          "the logits after {} tokens are not finite, although all weights are. Use another "
           "checkpoint.",
           length + std::ssize(out));
     workspace.resize(kernels::sample_workspace_bytes(vocabulary));
@@ -55,12 +54,16 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
 
 void validate(const kernels::Sampling& s) {
   if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) {
-    throw Error("temperature = {} is not usable: 0 takes the likeliest token, 1 samples as trained",
-                s.temperature);
+    throw Error(
+        "temperature = {}, expected a finite value >= 0. 0 selects the most probable token, 1 "
+        "samples from the model's own distribution.",
+        s.temperature);
   }
-  if (s.top_k < 0) throw Error("top_k = {} is not usable: 0 keeps all, 1 the likeliest", s.top_k);
+  if (s.top_k < 0)
+    throw Error("top_k = {}, expected 0 or more. 0 keeps all tokens, 1 only the most probable one.",
+                s.top_k);
   if (!(s.top_p > 0 && s.top_p <= 1)) {
-    throw Error("top_p = {} is not usable: above 0 and at most 1, which keeps all", s.top_p);
+    throw Error("top_p = {}, expected a value in (0, 1]. 1 keeps all tokens.", s.top_p);
   }
 }
 

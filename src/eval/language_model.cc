@@ -23,9 +23,9 @@
 namespace tessera::eval {
 namespace {
 
-// Tokens of a prompt that are read at a time; the rest is read one by one.
+// A prompt is read in chunks of this many tokens; the remainder is read one token at a time.
 constexpr int64_t kPromptChunk = 16;
-constexpr int64_t kScoredSequences = 4;  // of a micro-batch when a set is scored
+constexpr int64_t kScoredSequences = 4;  // sequences per micro-batch when a dataset is scored
 
 compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
                                 int64_t sequences, int64_t tokens, compile::Precision precision,
@@ -50,20 +50,23 @@ struct AdapterFields {
   }
 };
 
-// Returns the adapters that the run which wrote the checkpoint trained next to the weights.
+// Returns the LoRA adapters in a checkpoint. Throws Error if its header does not describe them.
 compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint) {
   compile::AdapterPolicy policy;
   if (!checkpoint::has_adapters(checkpoint)) return policy;
   const std::string source = checkpoint.folder().string();
   const Tree* lora = checkpoint.header().config.find("lora");
   if (lora == nullptr)
-    throw Error("{}: holds adapters, but its header does not say which. Merge them first.", source);
+    throw Error(
+        "{}: contains adapters, but its header has no 'lora' configuration. Merge the adapters "
+        "first, or use another checkpoint.",
+        source);
   AdapterFields fields{&policy};
   Places places;
   read_fields(fields_of(fields), *lora, source, places);
   if (policy.rank < 1 || !(policy.alpha > 0))
     throw Error(
-        "{}: holds adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
+        "{}: contains adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
         "both above 0. Merge the adapters first, or use another checkpoint.",
         source, policy.rank, policy.alpha);
   return policy;
@@ -74,8 +77,8 @@ std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& o) {
   return std::make_unique<runtime::PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
 }
 
-// Checks that a stored tensor has the model's shape: a corner of a larger tensor must not be
-// accepted.
+// Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
+// a larger tensor would be read.
 void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiece& piece) {
   const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
   if (stored != nullptr && stored->shape != piece.shape)
@@ -116,14 +119,14 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
     if (id < 0 || id >= model.padded_vocabulary())
       throw Error(
           "token id {} is not in the model's vocabulary of {}. The text was encoded with "
-          "another tokenizer; use the one inside the checkpoint.",
+          "another tokenizer; use the checkpoint's own.",
           id, model.padded_vocabulary());
 }
 
 // Longrope's frequencies change with the length, which a cache cannot follow: its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model) {
-  if (model.rotary_scale.kind == model::RotaryKind::kLongrope)
-    model.context = std::min(model.context, model.rotary_scale.context);
+  if (model.rope_scaling.rope_type == model::RopeType::kLongrope)
+    model.context = std::min(model.context, model.rope_scaling.original_max_position_embeddings);
   return model;
 }
 
@@ -141,13 +144,13 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
   compile::CompileRequest validate =
       request(model, compile::Purpose::kValidate, kScoredSequences, data.row_tokens(),
               options.precision, data.row_source());
-  validate.documents_apart = data.documents_apart();
+  validate.intra_document_masking = data.intra_document_masking();
   const auto machine = load(checkpoint, {validate}, options);
   runtime::Executor& e = machine->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
-  if (data.documents_apart()) view.documents = values<int32_t>(e, Role::kDocuments);
+  if (data.intra_document_masking()) view.documents = values<int32_t>(e, Role::kDocuments);
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   // The rows of the last batch beyond `count` have no labels, so they add neither loss nor tokens.
@@ -177,10 +180,10 @@ LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t seque
     : model_(model_of(checkpoint)), length_(length) {
   if ((source_length > 0) != (model_.encoder_layers > 0))
     throw Error("{}", model_.encoder_layers > 0
-                          ? "the model has an encoder: give what it reads, too."
-                          : "the model has no encoder, so there is no source to read.");
+                          ? "the model has an encoder, but the encoder input is missing. Give it."
+                          : "the model has no encoder, but an encoder input was given. Omit it.");
   if (length > model_.context)
-    throw Error("rows of {} tokens are longer than the model's context of {}. Give shorter ones.",
+    throw Error("rows of {} tokens are longer than the model's context of {}. Use shorter rows.",
                 length, model_.context);
   machine_ = load(checkpoint,
                   {request(model_, compile::Purpose::kLogits, sequences, length, options.precision,
@@ -197,7 +200,7 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
   if (!source.empty())
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
   const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
-  // Each row has positions from 0.
+  // In each row, positions start at 0.
   CHECK(std::ssize(positions) % length_ == 0, "{} positions in rows of {}", positions.size(),
         length_);
   for (auto row = positions.begin(); row != positions.end(); row += length_)
@@ -212,8 +215,8 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
         model_.encoder_layers, source.size());
   check_ids(source, model_);
-  // Without an encoder: one token, and a chunk. With one: the first token with the encoder, and one
-  // after it.
+  // Without an encoder, the programs read one token and a chunk. With an encoder, they read the
+  // first token, for which the encoder runs, and one later token.
   std::vector<compile::CompileRequest> programs;
   const auto length = std::ssize(source);
   if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
@@ -225,7 +228,8 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
 }
 
 void Decoder::forget(std::span<const int32_t> source) {
-  CHECK(source.size() <= source_.size(), "{} tokens, beside {}", source.size(), source_.size());
+  CHECK(source.size() <= source_.size(), "a source of {} tokens, compiled for {}", source.size(),
+        source_.size());
   position_ = 0;
   if (source.empty()) return;
   check_ids(source, model_);
@@ -250,15 +254,15 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
   check_ids(tokens, model_);
   size_t last = 0;
   while (!tokens.empty()) {
-    // The program for the next tokens: the chunk while enough tokens are left, or the one that
-    // reuses the encoder's output.
+    // Without an encoder, the second program reads a chunk while enough tokens are left. With one,
+    // it reads every token but the first and reuses the encoder's output.
     const bool second = source_.empty() ? tokens.size() >= chunk_ : position_ > 0;
     last = second ? 1 : 0;
     const size_t n = second ? chunk_ : 1;
     step(last, tokens.first(n));
     tokens = tokens.subspan(n);
   }
-  // A chunk has logits for each of its tokens; the last ones are those of the last token.
+  // A chunk has logits for each of its tokens, those of the last token at the end.
   const std::span<float> all = values<float>(machine_->executor(last), Role::kLogits);
   return all.last(model_.padded_vocabulary());
 }

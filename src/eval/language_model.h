@@ -1,4 +1,4 @@
-// A trained model out of a checkpoint, for scoring and for writing text.
+// Loads the model of a checkpoint for scoring and for generation.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace tessera::eval {
 struct ModelOptions {
   compile::Precision precision = compile::Precision::kFp32;
   int threads = 1;
-  // Of the device that use_gpu() made this process's own; without: the CPU.
+  // Features of the GPU that use_gpu() selected for this process; nullopt: run on the CPU.
   std::optional<GpuFeatures> gpu = {};
 };
 
@@ -26,26 +26,28 @@ struct Score {
   double bits_per_byte() const;
 };
 
-// The model of a checkpoint's header. Throws Error if it describes none.
+// Returns the model of a checkpoint's header. Throws Error if the header does not describe one.
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
-// Returns the cross-entropy of the first `samples` samples of a set (0: all). If the set keeps
-// documents separate (DatasetSpec::documents_apart), no token attends to another document.
+// Returns the cross-entropy of the first `samples` samples of a dataset (0: all). With
+// DatasetSpec::intra_document_masking, no token attends to another document.
 Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
             int64_t samples, const ModelOptions& options);
 
-// What a LogitsModel takes.
+// Returns the bytes of memory that a LogitsModel of these sizes needs.
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length = 0);
 
-// Logits of B sequences of T tokens each; an encoder reads S tokens beside each.
+// Computes the logits of B sequences of T tokens each. For a model with an encoder, each sequence
+// has an encoder input of S tokens in addition.
 class LogitsModel {
  public:
   LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences, int64_t length,
               const ModelOptions& options, int64_t source_length = 0);
 
-  // tokens [B, T] and source [B, S], whose id 0 is padding → logits [B, T, V] in f32, row-major,
-  // valid until the next call. Throws Error for ids beyond the vocabulary.
+  // Returns the logits [B, T, V] of tokens [B, T] and encoder input [B, S], in which id 0 is
+  // padding: f32, row-major, valid until the next call. Throws Error for ids outside the
+  // vocabulary.
   std::span<const float> read(std::span<const int32_t> tokens,
                               std::span<const int32_t> source = {});
 
@@ -55,8 +57,9 @@ class LogitsModel {
   std::unique_ptr<runtime::Machine> machine_;
 };
 
-// Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
-// has read; beside an encoder, which reads `source` with the first token, those of its output too.
+// Reads the tokens of one text in order and returns the logits of the next token. Caches the keys
+// and values of all tokens it has read. For a model with an encoder, the encoder reads `source`
+// together with the first token, and the keys and values of its output are cached too.
 class Decoder {
  public:
   Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
@@ -65,10 +68,10 @@ class Decoder {
   int64_t context() const { return model_.context; }
   int64_t position() const { return position_; }
   // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
-  // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
+  // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids outside the vocabulary.
   std::span<float> read(std::span<const int32_t> tokens);
-  // Begins a new text; beside an encoder, which reads another source where one is given.
-  // REQUIRES: it is no longer than the first.
+  // Begins a new text. `source`, if not empty, replaces the input of the encoder.
+  // REQUIRES: it is at most as long as the source of the constructor.
   void forget(std::span<const int32_t> source = {});
 
  private:
@@ -77,8 +80,8 @@ class Decoder {
   model::ModelConfig model_;
   std::unique_ptr<runtime::Machine> machine_;
   int64_t position_ = 0;
-  std::vector<int32_t> source_;  // beside an encoder
-  size_t chunk_ = 1;             // tokens that the second program takes; the first takes one
+  std::vector<int32_t> source_;  // encoder input; empty in a model without an encoder
+  size_t chunk_ = 1;             // tokens per run of the second program; the first reads one
 };
 
 }  // namespace tessera::eval

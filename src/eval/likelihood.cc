@@ -13,13 +13,13 @@ namespace tessera::eval {
 namespace {
 
 constexpr int64_t kShortestAnswer = 8;  // for the decoder of an encoder-decoder model
-constexpr int64_t kTokensAtOnce = 512;  // bounds the logits that are held: × vocabulary × 4 bytes
+constexpr int64_t kTokensAtOnce = 512;  // bounds the memory of logits: × vocabulary × 4 bytes
 
-// The model's input for one continuation: all tokens but the last, at most its context.
+// The model's input for one continuation.
 struct Row {
-  std::vector<int32_t> read;
-  std::vector<int32_t> predict;  // by the last of them
-  std::vector<int32_t> source;   // what an encoder reads
+  std::vector<int32_t> read;     // all tokens but the last, truncated to the model's context
+  std::vector<int32_t> predict;  // tokens that are predicted at the last positions of `read`
+  std::vector<int32_t> source;   // encoder input
 };
 
 void keep_last(std::vector<int32_t>& ids, int64_t most) {
@@ -30,7 +30,7 @@ void keep_last(std::vector<int32_t>& ids, int64_t most) {
 Row row_of(const Continuation& c, int64_t context) {
   std::vector<int32_t> all = c.context;
   all.insert(all.end(), c.tokens.begin(), c.tokens.end());
-  // One more than the context: the last token is only predicted.
+  // One token more than the context, because the last token is predicted but not read.
   keep_last(all, context + 1);
   Row row{all, c.tokens, {}};
   row.read.pop_back();
@@ -63,7 +63,7 @@ RowShape shape_of(const Row& row, int64_t context) {
           row_length(std::ssize(row.source), context)};
 }
 
-// Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in double.
+// Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in f64.
 double log_probability(std::span<const float> logits, int32_t token, bool& most_probable) {
   const double top = *std::max_element(logits.begin(), logits.end()), own = logits[token];
   double sum = 0;
@@ -86,7 +86,7 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
   return out;
 }
 
-// Computes the rows of one shape that `which` names. The batch of the last round is filled up with
+// Computes the rows of one shape, whose indices are in `which`. The last batch is filled up with
 // copies of its last row.
 void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& rows,
              const RowShape& shape, std::span<const size_t> which, const ModelOptions& options,
@@ -119,7 +119,7 @@ int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
 
 Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
                                  std::string_view context, std::string_view text) {
-  // Tokenizers join a space with the word after it, so white space at the end of the context is
+  // Tokenizers join a space with the text after it, so white space at the end of the context is
   // encoded as part of the continuation.
   const size_t end = context.find_last_not_of(" \t\r\n");
   const size_t kept = end == context.npos ? 0 : end + 1;
@@ -132,16 +132,21 @@ Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRul
   } else {
     const std::string whole = std::string(context) + std::string(text);
     const std::vector<int32_t> ids = encode_text(rules, tokenizer, whole);
-    // The tokens of the context are a prefix of those of the whole text, as a rule; the rest is
+    // Usually the tokens of the context are a prefix of those of the whole text. The rest is
     // scored.
     const size_t cut = std::min(c.context.size(), ids.size());
     c.tokens.assign(ids.begin() + cut, ids.end());
   }
   if (c.tokens.empty())
-    throw Error("nothing to predict: '{}' adds no token to the text before it", text);
+    throw Error(
+        "nothing to predict: '{}' adds no token to the text before it. Expected a response of at "
+        "least one token.",
+        text);
   if (!c.context.empty()) return c;
   if (!rules.alone)
-    throw Error("a text without a context wants an end-of-text token, and the tokenizer has none");
+    throw Error(
+        "the context is empty, and the tokenizer has no end-of-text token to use in its place. "
+        "Give a context, or use another tokenizer.");
   c.context = {*rules.alone};
   return c;
 }

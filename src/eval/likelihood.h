@@ -1,4 +1,4 @@
-// How likely a model finds given continuations of given texts.
+// Computes the log-likelihoods that a model assigns to given continuations of given contexts.
 #pragma once
 
 #include <span>
@@ -12,30 +12,34 @@
 namespace tessera::eval {
 
 struct Continuation {
-  std::vector<int32_t> context, tokens;  // neither empty; an encoder reads the context
+  std::vector<int32_t> context, tokens;  // neither is empty; an encoder reads the context
 };
 
 struct Likelihood {
   double log = 0;       // sum of ln p over the continuation's tokens
-  bool greedy = false;  // each of them is the most probable one
+  bool greedy = false;  // true if each of these tokens is the most probable one
 };
 
-// White space at the end of the context goes to the continuation, whose first token often holds it.
-// For a decoder alone the two are encoded as one text and cut apart; beside an encoder each by
-// itself, the context with what the rules put around it. An empty context becomes the token that
-// begins texts, or the end-of-text token. Throws Error where there is none, or nothing to predict.
+// Encodes a context and its continuation. White space at the end of the context is moved to the
+// continuation, since tokenizers often join it with the text after it. In a decoder-only model, the
+// two are encoded as one text and then divided. In a model with an encoder, each is encoded by
+// itself, the context with the tokens that `rules` puts around a text. An empty context becomes the
+// token that begins texts, or the end-of-text token. Throws Error if the tokenizer has neither, or
+// if the continuation has no tokens.
 Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
                                  std::string_view context, std::string_view text);
 
-// The length of a row of so many tokens: the next power of two, so that few programs do for all.
+// Returns the padded length of a row of `tokens` tokens: the next power of two, but at least
+// `shortest` and at most `context`. So rows of all lengths share a few programs.
 int64_t row_length(int64_t tokens, int64_t context, int64_t shortest = 32);
 
-// One likelihood each. Rows of like length are computed together; the beginning of what is longer
-// than the model's context is left out, of an encoder's text and of the continuation each.
+// Returns one likelihood per continuation. Rows of similar length are computed together. A row that
+// is longer than the model's context is truncated at its beginning; in a model with an encoder,
+// context and continuation are truncated separately.
 std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
                                     std::span<const Continuation> all, const ModelOptions& options);
 
-// What the largest of these takes: the model and its longest row.
+// Returns the most memory that likelihoods() needs, in bytes: the model with its longest rows.
 int64_t likelihood_bytes(const model::ModelConfig& model, const ModelOptions& options);
 
 }  // namespace tessera::eval

@@ -29,7 +29,7 @@ Metric share(std::string name, const std::vector<double>& right) {
 }
 
 double characters(std::string_view text) {
-  // Counts characters: continuation bytes of UTF-8 are skipped.
+  // Continuation bytes of UTF-8 do not count.
   return static_cast<double>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -59,8 +59,8 @@ std::vector<Metric> of_choice(const TaskSpec& spec, std::span<const Example> exa
                         return scores[i].log[k] / characters(examples[i].options[k].response);
                       })));
   if (spec.unconditional.empty()) return out;
-  // Subtracts what the text of an option has by itself, without the question: common words would
-  // win otherwise.
+  // Subtracts the ln p that an option has without the question. Otherwise options of common text
+  // would win.
   out.push_back(
       share("accuracy_unconditional", chosen_right(examples, scores, [&](size_t i, size_t k) {
               return scores[i].log[k] - scores[i].unconditional[k];

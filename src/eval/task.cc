@@ -1,11 +1,12 @@
-// Reads evaluation tasks: a YAML file with templates, and JSON lines of examples that fill them. A
-// key of a line that holds a list gives one text per option.
+// Reads evaluation tasks: a YAML file with templates, and JSON lines of examples that fill them. If
+// a key of a line is a list, it has one text per option.
 #include "eval/task.h"
 
 #include <re2/re2.h>
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shipped_configs.h"
 #include "base/tree.h"
 #include "data/instruction_template.h"
 
@@ -19,8 +20,8 @@ std::string text_of(const Tree& value) {
 // The templates of a task.
 struct Forms {
   data::InstructionTemplate form, response, answer;
-  // A template without {response}, such as one of names only, gets it at its end, so that the whole
-  // of it is the text before the response.
+  // `response` and `answer` contain only names, so {response} is appended to them: the text before
+  // it is then the whole template.
   explicit Forms(const TaskSpec& spec)
       : form(spec.form),
         response(spec.response + "{response}"),
@@ -31,7 +32,7 @@ struct Forms {
 class Line {
  public:
   Line(const Tree& tree, std::string place) : tree_(tree), place_(std::move(place)) {
-    if (tree_.as_members() == nullptr) throw Error("{}: expected an object, one a line", place_);
+    if (tree_.as_members() == nullptr) throw Error("{}: expected one JSON object per line", place_);
   }
 
   const std::string& place() const { return place_; }
@@ -53,10 +54,11 @@ class Line {
       for (const std::string& name : t->names()) {
         const Tree::List* list = at(name).as_list();
         if (list == nullptr) continue;
-        if (list->empty()) throw Error("{}: '{}' is an empty list", place_, name);
+        if (list->empty())
+          throw Error("{}: '{}' is an empty list, expected one entry per option", place_, name);
         if (!from.empty() && list->size() != n)
-          throw Error("{}: '{}' has {} entries and '{}' {}; expected as many", place_, name,
-                      list->size(), from, n);
+          throw Error("{}: '{}' has {} entries, but '{}' has {}; expected equal numbers", place_,
+                      name, list->size(), from, n);
         n = list->size();
         from = name;
       }
@@ -78,7 +80,7 @@ class Line {
     const Tree& value = at(key);
     const auto* number = std::get_if<int64_t>(&value.value);
     if (number == nullptr || *number < 0 || *number >= static_cast<int64_t>(options))
-      throw Error("{}: '{}' is {}, expected the number of an option, 0 to {}", place_, key,
+      throw Error("{}: '{}' is {}, expected the index of an option, 0 to {}", place_, key,
                   to_json(value), options - 1);
     return *number;
   }
@@ -88,11 +90,12 @@ class Line {
   std::string place_;
 };
 
-// Returns the bytes that the texts of all options of a file may have. Each option repeats the
-// context, so a list of many options would multiply the size of the file.
+// Returns the limit on the total bytes of the texts of all options of a file. Each option repeats
+// the context, so a list of many options could multiply the size of the file.
 size_t most_bytes(size_t file_bytes) { return (size_t{1} << 26) + 100 * file_bytes; }
 
-// Builds one example. `left`: bytes that its options may still have.
+// Builds one example. Subtracts the bytes of its options from `left`; throws Error if they exceed
+// it.
 Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line, size_t& left) {
   Example e;
   const size_t options = line.options(forms);
@@ -102,8 +105,7 @@ Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line,
     if (bytes > left)
       throw Error(
           "{}: with option {} of {}, the texts of all options exceed 64 MiB plus 100 times the "
-          "size "
-          "of the file. Shorten the context or the list of options",
+          "size of the file. Shorten the context or the list of options.",
           line.place(), i + 1, options);
     left -= bytes;
   }
@@ -129,43 +131,57 @@ std::string shots_before(const std::vector<Example>& all, size_t own, const Task
 
 namespace {
 
-// Checks the number of solved examples. Each example has its own, so they multiply the size of the
-// file.
+// Throws Error if the number of solved examples is out of range. Each example has its own copy of
+// them, so they multiply the size of the file.
 void check_shots(int64_t shots, const std::string& source) {
   constexpr int64_t kMostShots = 1000;
   if (shots < 0 || shots > kMostShots)
     throw Error("{}: shots is {}, expected 0 to {}", source, shots, kMostShots);
 }
 
+// Returns the task of that name that the program contains, or null if there is none, or if a file
+// has that name.
+const ShippedConfig* shipped_task(const Path& file) {
+  std::error_code error;
+  if (std::filesystem::exists(file, error) || error) return nullptr;
+  return shipped_config("tasks", file.string());
+}
+
 }  // namespace
 
+bool is_task(const Path& file) {
+  std::error_code error;
+  return shipped_task(file) != nullptr || std::filesystem::exists(file, error) || error;
+}
+
 TaskSpec read_task(const Path& file) {
+  const ShippedConfig* shipped = shipped_task(file);
+  const std::string text = shipped ? std::string(shipped->text) : read_file(file);
+  const std::string source = shipped ? fmt::format("tasks/{}.yaml", shipped->name) : file.string();
   TaskSpec spec;
   Places places;
   try {
-    read_fields(fields_of(spec), parse_yaml(read_file(file), file.string()), file.string(), places);
-  } catch (const FileError&) {
-    throw;
+    read_fields(fields_of(spec), parse_yaml(text, source), source, places);
   } catch (const Error& e) {
     throw Error("{}\n  The file is read as a task file (docs/evaluation.md).", e.what());
   }
-  const auto want = [&](bool is_there, const char* key) {
+  const auto require = [&](bool is_there, const char* key) {
     if (is_there) return;
-    throw Error("{}: a task of kind {} wants '{}'", file.string(), name_of_entry(spec.kind), key);
+    throw Error("{}: a task of kind {} requires '{}'", source, name_of_entry(spec.kind), key);
   };
-  want(!spec.data.empty(), "data");
-  want(!spec.form.empty(), "form");
-  want(!spec.response.empty(), "response");
-  want(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
-  want(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
-  check_shots(spec.shots, file.string());
+  require(!spec.data.empty(), "data");
+  require(!spec.form.empty(), "form");
+  require(!spec.response.empty(), "response");
+  require(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
+  require(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
+  check_shots(spec.shots, source);
   if (spec.max_tokens < 1)
-    throw Error("{}: max_tokens is {}, expected 1 or more", file.string(), spec.max_tokens);
+    throw Error("{}: max_tokens is {}, expected 1 or more", source, spec.max_tokens);
   try {
     const Forms forms(spec);
     const AnswerPattern extract(spec.extract);
   } catch (const std::exception& e) {
-    throw Error("{}: {}", file.string(), e.what());
+    throw Error("{}: {}", source, e.what());
   }
   return spec;
 }
@@ -180,9 +196,10 @@ std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
     out.push_back(read_example(spec, forms, line, left));
     out.back().line = tree.line;
   }
-  if (out.empty()) throw Error("{}: holds no example", data.string());
+  if (out.empty())
+    throw Error("{}: has no example, expected one JSON object per line", data.string());
   std::vector<std::string> shots;
-  // All are computed before any context is changed, since they are made of the contexts.
+  // All shots are built before any context is changed, since they consist of contexts.
   for (size_t i = 0; i < out.size(); ++i) shots.push_back(shots_before(out, i, spec));
   for (size_t i = 0; i < out.size(); ++i)
     for (Option& o : out[i].options) o.context = shots[i] + o.context;
@@ -205,8 +222,8 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
   return tasks;
 }
 
-// ---- Matches with RE2, which is an automaton: it neither recurses nor backtracks, so no
-// expression or text takes exponential time.
+// ---- Matches with RE2, which compiles an expression to an automaton: it neither recurses nor
+// backtracks, so no expression or text causes exponential time.
 
 namespace {
 

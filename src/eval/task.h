@@ -1,15 +1,15 @@
-// Evaluation tasks: what a file of configs/tasks says about a JSON-lines file of examples.
+// Evaluation tasks: a task file (as in configs/tasks) describes how to score a file of examples,
+// which are JSON lines.
 //
 //   kind: choice                              # choice | last_word | exact_match
-//   data: arc_easy.jsonl                      # beside the task file, or in --data FOLDER
-//   form: "{query}\nAnswer: {response}"       # what the model reads; names are keys of a line
-//   response: "{choices}"                     # what it should say; a list: one text an option
-//   gold: gold                                # the key that holds the right option's number
+//   data: arc_easy.jsonl                      # next to the task file, or in --data FOLDER
+//   form: "{query}\nAnswer: {response}"       # text that the model reads; names: keys of a line
+//   response: "{choices}"                     # expected response; a list: one entry per option
+//   gold: gold                                # key of the index of the correct option
 //
-// A key that holds a list gives its i-th entry to option i, in the form as well: so sentences whose
-// beginnings differ (Winogrande) are a form with "{context_options} {response}". What stands before
-// {response} is the context; the white space at its end counts to the response, as tokenizers want
-// it.
+// If a key is a list, its i-th entry is used for option i, also in `form`: sentences whose
+// beginnings differ (Winogrande) have the form "{context_options} {response}". The text before
+// {response} is the context. White space at its end belongs to the response, as tokenizers require.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@
 namespace tessera::eval {
 
 enum class TaskKind : uint8_t {
-  kChoice,     // which option is most likely
-  kLastWord,   // whether the response is what the model would say itself (LAMBADA)
-  kExactMatch  // whether what it writes holds the answer (GSM8K)
+  kChoice,     // is the correct option the most likely one?
+  kLastWord,   // is the response what the model itself would generate (LAMBADA)?
+  kExactMatch  // does the generated text contain the answer (GSM8K)?
 };
 constexpr const char* enum_names(TaskKind) { return "choice|last_word|exact_match"; }
 
@@ -34,27 +34,27 @@ struct TaskSpec {
   TaskKind kind = TaskKind::kChoice;
   std::string data, form, response, gold, unconditional, shot_separator = "\n\n";
   int64_t shots = 0;
-  // of exact_match
+  // For exact_match only.
   std::string answer, extract;
   std::vector<std::string> stop, ignore;
   int64_t max_tokens = 256;
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "how it is scored");
-    visit("data", self.data, "JSON lines, one example each");
-    visit("form", self.form, "what the model reads, with {names} of keys and {response}");
-    visit("response", self.response, "what it should say, with {names}; a list: one an option");
-    visit("gold", self.gold, "choice: the key that holds the number of the right option");
+    visit("kind", self.kind, "how examples are scored");
+    visit("data", self.data, "file of examples: JSON lines, one example per line");
+    visit("form", self.form, "text that the model reads, with {names} of keys and {response}");
+    visit("response", self.response, "expected response, with {names}; a list: one per option");
+    visit("gold", self.gold, "choice: key of the index of the correct option, from 0");
     visit("unconditional", self.unconditional,
-          "choice: the context without the question, for how likely an option is by itself");
-    visit("shots", self.shots, "solved examples before each: the first ones of the file");
-    visit("shot_separator", self.shot_separator, "between solved examples");
-    visit("answer", self.answer, "exact_match: the right answer, with {names}");
+          "choice: context without the question, to score an option by itself");
+    visit("shots", self.shots, "solved examples before each example: the first ones of the file");
+    visit("shot_separator", self.shot_separator, "text between solved examples");
+    visit("answer", self.answer, "exact_match: correct answer, with {names}");
     visit("extract", self.extract,
-          "exact_match: regular expression; its first group is the answer that was written");
-    visit("stop", self.stop, "exact_match: writing ends before any of these texts");
-    visit("ignore", self.ignore, "exact_match: texts that do not count in answers");
-    visit("max_tokens", self.max_tokens, "exact_match: new tokens at most");
+          "exact_match: regular expression; its first group is the answer in the generated text");
+    visit("stop", self.stop, "exact_match: generation ends before any of these texts");
+    visit("ignore", self.ignore, "exact_match: texts removed from answers before comparison");
+    visit("max_tokens", self.max_tokens, "exact_match: most tokens to generate");
   }
 };
 
@@ -63,42 +63,47 @@ struct Option {
 };
 
 struct Example {
-  int64_t line = 0;             // of the file, from 1
-  std::vector<Option> options;  // one, where there is nothing to choose from
-  int64_t gold = 0;             // which is right
-  std::string answer;           // of exact_match
+  int64_t line = 0;             // line in its file, from 1
+  std::vector<Option> options;  // one entry if the kind is not choice
+  int64_t gold = 0;             // index of the correct option
+  std::string answer;           // exact_match: the correct answer
 };
 
-// Throws Error with file, line and column for unknown keys, wrong values, a form without {response}
-// and what a kind lacks.
+// Reads a task file. A name that is not a file may be that of a task that the program contains,
+// such as piqa. Throws Error for unknown keys and invalid values, with file, line and column, and
+// for an invalid `form` and keys that the kind requires, with the file.
 TaskSpec read_task(const Path& file);
 
-// All examples, shots in front of each (an example is never its own shot). Throws Error, naming
-// file and line, for what is no JSON, lacks a key, and a gold that is no option's number.
+// Returns whether read_task would find `file`.
+bool is_task(const Path& file);
+
+// Returns all examples, each with its shots in front of the context (an example is never its own
+// shot). Throws Error with file and line if a line is not valid JSON or lacks a key, or if `gold`
+// is not the index of an option.
 std::vector<Example> read_examples(const TaskSpec& spec, const Path& data);
 
 struct Task {
-  std::string name;  // of its file
+  std::string name;  // name of the task file without its extension
   TaskSpec spec;
   std::vector<Example> examples;
 };
 
 struct TaskChoice {
   std::vector<std::string> files;
-  std::string folder;    // of the examples; empty: beside each task file
+  std::string folder;    // folder of the examples; empty: next to each task file
   int64_t shots = -1;    // -1: each task's own
-  int64_t examples = 0;  // only the first ones; 0: all
+  int64_t examples = 0;  // number of examples, the first ones of each file; 0: all
 };
 
-// As read_task and read_examples.
+// Reads all task files and their examples. Throws Error as read_task and read_examples do.
 std::vector<Task> read_tasks(const TaskChoice& choice);
 
-// The regular expression that finds the answer in a text that a model wrote (RE2's syntax: no
-// lookahead and no backreferences). Matching takes time proportional to the text.
+// A regular expression that finds the answer in a generated text (RE2's syntax: no lookahead and no
+// backreferences). Matching takes time proportional to the length of the text.
 class AnswerPattern {
  public:
-  // Throws Error with the reason for an expression that is not valid, nested too deeply or longer
-  // than 4,096 bytes.
+  // Throws Error with the reason if the expression is invalid, nested too deeply or longer than
+  // 4,096 bytes.
   explicit AnswerPattern(const std::string& expression);
   ~AnswerPattern();
   AnswerPattern(const AnswerPattern&) = delete;
@@ -109,7 +114,7 @@ class AnswerPattern {
   std::string find(std::string_view text) const;
 
  private:
-  struct Compiled;  // the library's type stays in task.cc
+  struct Compiled;  // keeps the header of RE2 out of this one
   std::unique_ptr<Compiled> compiled_;
 };
 

@@ -7,7 +7,8 @@
 
 namespace tessera::eval {
 
-// The rules of the tokenizer have precedence over those that were imported with the checkpoint.
+// The beginning token of the tokenizer has precedence over the one that was imported with the
+// checkpoint.
 TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
                      const data::Tokenizer& tokenizer) {
   const model::ModelConfig model = model_of(checkpoint);
@@ -27,13 +28,13 @@ TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
 std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text) {
   std::vector<int32_t> ids = tokenizer.encode(text);
-  const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text has it already
+  const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text contains it already
   if (rules.begin && !begun) ids.insert(ids.begin(), *rules.begin);
   if (rules.end) ids.push_back(*rules.end);
   return ids;
 }
 
-// A model may have more ids than its tokenizer, since tables are padded; those stand for no text.
+// The embedding table of a model is padded, so it may have more ids than its tokenizer.
 std::string written_text(const data::Tokenizer& tokenizer, std::span<const int32_t> ids) {
   std::vector<int32_t> known;
   for (const int32_t id : ids)

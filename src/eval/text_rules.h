@@ -1,5 +1,5 @@
-// What a model reads and writes beside the tokens of a text: by its tokenizer's template, and by
-// what the Hugging Face folder said that it was imported from.
+// Special tokens around the texts that a model reads and generates: from the template of its
+// tokenizer, and from the Hugging Face folder that it was imported from.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,23 @@
 namespace tessera::eval {
 
 struct TextRules {
-  bool encodes = false;               // texts go to an encoder, whose decoder begins with id 0
-  std::optional<int32_t> begin, end;  // around a text that is read
-  std::optional<int32_t> alone;       // what is read where there is no text
-  std::vector<int32_t> stops;         // any of them ends what is written
-  int64_t vocabulary = 0;             // ids below it may be written: those behind pad the table
+  bool encodes = false;               // an encoder reads the texts; the decoder begins with id 0
+  std::optional<int32_t> begin, end;  // tokens before and after a text that is read
+  std::optional<int32_t> alone;       // token that is read in place of an empty text
+  std::vector<int32_t> stops;         // any of these tokens ends a generated text
+  int64_t vocabulary = 0;             // ids below it may be generated; the others are padding
 };
 
+// Returns the rules of a checkpoint's model with this tokenizer.
 TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
                      const data::Tokenizer& tokenizer);
 
-// The ids of a text that is read, with what stands around it.
+// Returns the ids of a text that is read, with the tokens that the rules put around it.
 std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text);
 
-// The text of ids that the model wrote. Models may have more of them than their tokenizer: of such
-// an id it is nothing.
+// Returns the text of generated ids. A model may have more ids than its tokenizer; those have no
+// text.
 std::string written_text(const data::Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 }  // namespace tessera::eval

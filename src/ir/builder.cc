@@ -32,7 +32,7 @@ std::vector<ValueId> Builder::emit(OpAttributes attributes, const std::string& o
   for (size_t i = 0; i < specs.size(); ++i) {
     if (outputs[i] == kNone)
       outputs[i] = value(origin + specs[i].name, specs[i].dtype, specs[i].shape, role_, per_);
-    CHECK(graph_[outputs[i]].shape == specs[i].shape, "{}: output {} is {}, the rule says {}",
+    CHECK(graph_[outputs[i]].shape == specs[i].shape, "{}: output {} is {}, but its rule gives {}",
           op.origin, i, to_string(graph_[outputs[i]].shape), to_string(specs[i].shape));
   }
   op.outputs = outputs;
@@ -44,8 +44,8 @@ std::vector<ValueId> Builder::emit(OpAttributes attributes, const std::string& o
 void Builder::place(const Op& op, const std::vector<ValueId>& given) {
   const std::vector<AxisKind> axes = divided_axes(graph_.mesh);
   if (axes.empty() || given == op.outputs) return;
-  // During differentiation, operands already have shardings; the outputs get those of the first
-  // signature that fits them.
+  // During differentiation, operands already have shardings; outputs get those of the first
+  // signature that fits the operands.
   for (const AxisKind a : axes) {
     const auto s = fitting(op, given, graph_.values, a);
     CHECK(s.has_value(), "{}: no signature of {} fits its operands on axis {}", op.origin,
@@ -56,16 +56,16 @@ void Builder::place(const Op& op, const std::vector<ValueId>& given) {
   for (const ValueId v : op.outputs) localise(graph_[v], graph_.mesh);
 }
 
-// Converts one axis after another. Axes that need the same conversion become one op over their
-// joint group: one collective instead of several.
+// Converts one axis after another. Axes that need the same conversion share one op over their joint
+// group: one collective instead of several.
 ValueId Builder::convert(ValueId v, const Sharding& to) {
   for (const AxisKind a : Enumerators<AxisKind>()) {
     const Value x = graph_[v];
     const int8_t from = x.sharding.place[a], wanted = to.place[a];
     if (from == wanted) continue;
     const auto way = conversion(from, wanted);
-    CHECK(way.has_value(), "{} cannot go from place {} to {} on axis {}", x.name, from, wanted,
-          name_of(a));
+    CHECK(way.has_value(), "{} cannot be converted from placement {} to {} on axis {}", x.name,
+          from, wanted, name_of(a));
     Value y = x;
     y.name += way->suffix;
     y.role = role_;
@@ -101,12 +101,13 @@ ValueId Gradients::of(ValueId v) const {
   return kNone;
 }
 
-// A value that is read several times gets the sum of the gradients of its reads.
-// The gradient of a value has the dual sharding: a shared value has partial gradients, and so on.
+// A value that is read several times gets the sum of the gradients of its reads. The gradient has
+// the dual sharding: a shared value has partial gradients, and so on.
 void Gradients::add(ValueId v, ValueId gradient) {
   CHECK(gradient != kNone, "no gradient for {}", builder_[v].name);
   CHECK(builder_[gradient].sharding == dual(builder_[v].sharding),
-        "{} is not at the dual of the places of {}", builder_[gradient].name, builder_[v].name);
+        "the sharding of {} is not the dual of that of {}", builder_[gradient].name,
+        builder_[v].name);
   for (auto& [value, total] : of_) {
     if (value != v) continue;
     total =
@@ -133,7 +134,7 @@ bool Gradients::wanted(ValueId v) const {
 
 ValueId Gradients::weight(ValueId w) {
   const Value weight = builder_[w];
-  CHECK(weight.role == Role::kWeight, "{} is no weight", weight.name);
+  CHECK(weight.role == Role::kWeight, "{} is not a weight", weight.name);
   if (weight.frozen) {  // some ops write it along with other outputs; it is never read
     const ValueId v =
         builder_.value(weight.name + ".unused", DType::kF32, weight.shape, Role::kScratch, kOne);
@@ -141,7 +142,7 @@ ValueId Gradients::weight(ValueId w) {
     localise(builder_.graph()[v], builder_.graph().mesh);
     return v;
   }
-  // A weight has one gradient value, which all its uses add to.
+  // A weight has one gradient value, to which all its uses add.
   const ValueVector& all = builder_.graph().values;
   for (const ValueId v : all.ids())
     if (all[v].role == Role::kGradient && all[v].of == w) return v;

@@ -1,5 +1,5 @@
-// Writes ops into a list and infers what they give. Model families use it for the forward,
-// gradient rules for the backward.
+// Appends ops to a list and infers their outputs. Model families use it for the forward, gradient
+// rules for the backward.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ class Builder {
   Builder(Graph& graph, std::vector<Op>& ops, uint8_t per, std::string prefix)
       : graph_(graph), ops_(ops), per_(per), prefix_(std::move(prefix)) {}
 
-  // A value nothing computes: a weight, an input.
+  // Adds a value that no op computes: a weight or an input.
   ValueId value(const std::string& name, DType dtype, Shape shape, Role role, uint8_t per);
 
-  // Appends an op: emit(Gelu{.form = GeluForm::kTanh}, "up", {x}). Outputs not given (kNone, or
-  // past the end of `outputs`) are made as the op's rule infers them, named
+  // Appends an op: emit(Gelu{.form = GeluForm::kTanh}, "up", {x}). Outputs that are not given
+  // (kNone, or past the end of `outputs`) are created as the op's rule infers them, named
   // "<prefix>.<origin><suffix>", with the builder's index and role.
   std::vector<ValueId> emit(OpAttributes attributes, const std::string& origin,
                             std::vector<ValueId> inputs, std::vector<ValueId> outputs = {});
@@ -28,15 +28,15 @@ class Builder {
     return emit(std::move(attributes), origin, std::move(inputs)).at(0);
   }
 
-  // v at other places: appends the conversions that lead there, one for all axes that go the same
-  // way.
+  // Returns v with another sharding: appends the conversions that lead to it, one op for all axes
+  // that need the same conversion.
   ValueId convert(ValueId v, const Sharding& to);
 
   Graph& graph() { return graph_; }
   const Value& operator[](ValueId v) const { return graph_[v]; }
   void role(Role r) { role_ = r; }
-  // From here on outputs that emit makes are placed by the signature that the op's other operands
-  // fit.
+  // From here on, emit gives its outputs the placements of the signature that fits the op's other
+  // operands.
   void place_outputs() { places_ = true; }
 
  private:
@@ -50,8 +50,8 @@ class Builder {
   bool places_ = false;
 };
 
-// What a gradient rule may ask and say. The gradient of a value is the sum of what its uses
-// contribute, each at the dual of the value's places; values of aliasing ops may share one gradient
+// The interface of gradient rules. The gradient of a value is the sum of the contributions of its
+// uses, each with the dual of the value's sharding; values of aliasing ops may share one gradient
 // value.
 class Gradients {
  public:
@@ -60,19 +60,19 @@ class Gradients {
   Builder& builder() { return builder_; }
   const Value& operator[](ValueId v) const { return builder_[v]; }
 
-  // The gradient of an output, complete; kNone if nothing depends on it.
+  // Returns the complete gradient of an output; kNone if nothing depends on it.
   ValueId of(ValueId v) const;
-  // Says that `gradient` is one term of v's gradient.
+  // Adds `gradient` as one term of v's gradient.
   void add(ValueId v, ValueId gradient);
-  // The terms so far as one value that the caller adds its own term to (kNone: none yet); the
-  // caller must add() the result.
+  // Returns the terms so far as one value, to which the caller adds its own term (kNone: none yet);
+  // the caller must add() the result.
   ValueId take(ValueId v);
-  // Whether anything needs the gradient of v (not for token ids and the like).
+  // Returns true if anything needs the gradient of v (false for token ids, for example).
   bool wanted(ValueId v) const;
-  // The gradient of a weight, f32 here, which ops add to; of a frozen one, a value that nobody
-  // reads.
+  // Returns the gradient of a weight, in f32 here, to which ops add; for a frozen weight, a value
+  // that is never read.
   ValueId weight(ValueId w);
-  // The report, which a loss adds to.
+  // Returns the report, to which a loss adds.
   ValueId report() const;
 
  private:

@@ -1,4 +1,4 @@
-// Divides ops along the dimension of sequences, and finds which ops must stay in order.
+// Divides ops along the sequence dimension, and finds which ops must stay in order.
 #include "ir/chunk.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The dimension that a conversion works along.
+// Returns the dimension along which a conversion works.
 int64_t dim_of(const Op& op) {
   return std::visit(
       [](const auto& a) -> int64_t {
@@ -21,31 +21,35 @@ int64_t dim_of(const Op& op) {
       op.attributes);
 }
 
-// An op can be cut by sequences if each sequence of its outputs depends on that sequence of its
-// inputs alone, that is, if its sharding rule allows a split of the first label of the outputs.
-// Losses, statistics and ops on flat state add over sequences.
-bool is_divisible(const Op& op, const ShardingRule& rule) {
+// An op can be divided by sequences if each sequence of its outputs depends only on that sequence
+// of its inputs, that is, if its sharding rule allows a split of the first label of the outputs.
+// Losses, statistics and ops on flat state add over sequences. An op that adds to a gradient is not
+// divided, since only the first of these ops in a call overwrites the gradient. The first dimension
+// of a weight is not a sequence dimension, even if it has the same size.
+bool is_divisible(const Op& op, const ShardingRule& rule, ValueSpan values) {
   const Effects& e = rule_of(op).effects;
   if (e.loss || e.flat_state || e.adds_to_report || rule.loss || rule.maximum || is_message(op))
     return false;
   if (op.outputs.empty() || rule.outputs.empty() || rule.outputs[0].empty()) return false;
-  // A conversion leaves the dimensions alone that it does not work along.
+  const auto is_gradient = [&](ValueId v) { return values[v].role == Role::kGradient; };
+  if (std::any_of(op.outputs.begin(), op.outputs.end(), is_gradient)) return false;
+  // A conversion leaves all dimensions alone except the one along which it works.
   if (e.converts) return dim_of(op) != 0;
   return rule.splits.find(rule.outputs[0][0]) != std::string::npos;
 }
 
 }  // namespace
 
-// Operands whose first label is that of the sequences are cut; those without the label, such as
-// weights, are read whole by every chunk. Where the label is not the first, a chunk would not be a
-// contiguous range, so the op stays whole.
+// Operands whose first label is that of the sequences are divided; those without the label, such as
+// weights, are read whole by every chunk. If the label is not the first, a chunk would not be a
+// contiguous range, so the op is not divided.
 std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) {
   const auto has = [](ValueId v) { return v != kNone; };
   if (!std::all_of(op.inputs.begin(), op.inputs.end(), has) ||
       !std::all_of(op.outputs.begin(), op.outputs.end(), has))
     return std::nullopt;
   const ShardingRule rule = rule_of(op).sharding(op, values);
-  if (!is_divisible(op, rule)) return std::nullopt;
+  if (!is_divisible(op, rule, values)) return std::nullopt;
   const char sequences = rule.outputs[0][0];
   ChunkedOperands chunked;
   for (const std::string& labels : rule.outputs) {
@@ -62,8 +66,8 @@ std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) 
   return chunked;
 }
 
-// The op on one chunk as an op of its own, on values of the size of a chunk, so that rules and
-// costs apply to it as they are.
+// Returns the op on one chunk as an op of its own, on values of the size of a chunk, so that rules
+// and costs apply to it unchanged.
 ChunkOp chunk_op(const Op& op, ValueSpan values) {
   const std::optional<ChunkedOperands> chunked = chunked_operands(op, values);
   CHECK(chunked, "{} cannot be computed in chunks", op.origin);
@@ -105,8 +109,8 @@ std::vector<OperandUse> uses_of(const Op& op, ValueSpan values) {
   return all;
 }
 
-// Two uses conflict if one of them writes and they share bytes: of one value by their chunks, of
-// two values in one frame by their offsets.
+// Two uses conflict if one of them writes and they share bytes: chunks of one value that overlap,
+// or two values in one buffer whose offsets overlap.
 bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values) {
   if (!a.writes && !b.writes) return false;
   if (a.value == b.value) return a.chunk.overlaps(b.chunk);

@@ -1,6 +1,6 @@
-// Ops on a part of the sequences of a micro-batch. The sharding rule of an op tells which of its
-// operands have the dimension of sequences, the first one, so a chunk divides them as a mesh axis
-// would, but in time.
+// Ops on a part of the sequences of a micro-batch. An op's sharding rule determines which of its
+// operands have the sequence dimension, the first one. A chunk divides them as a mesh axis would,
+// but in time.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace tessera {
 
-// Which operands a chunk of an op takes a part of. It takes all of the others, such as weights.
+// Which operands a chunk of an op divides. It uses all of the others, such as weights.
 struct ChunkedOperands {
   std::vector<bool> inputs, outputs;
 };
 
-// Nothing if the op cannot be computed in chunks: an output is a sum over sequences, or it works
-// along the dimension of sequences.
+// Returns nothing if the op cannot be computed in chunks: an output is a sum over sequences or a
+// gradient that calls add to, or the op works along the sequence dimension.
 std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values);
 
-// An op on its chunk, as if its operands were no larger: `op` names them by their place in
+// An op on its chunk, as if its operands were no larger: the operands of `op` are indices into
 // `values`.
 struct ChunkOp {
   Op op;
@@ -36,20 +36,20 @@ auto on_chunk(const Op& op, ValueSpan values, F&& f) {
   return f(c.op, ValueSpan(c.values));
 }
 
-// What an op reads or writes, for the order between ops.
+// An operand that an op reads or writes, used to order ops.
 struct OperandUse {
   ValueId value;
   Chunk chunk;
   bool writes = false;
 };
-// Inputs, the packed weight, outputs and the workspace.
+// Returns the uses of inputs, the packed weight, outputs and the workspace.
 std::vector<OperandUse> uses_of(const Op& op, ValueSpan values);
-// Whether two ops must stay in order since one writes what the other reads or writes: a part of the
-// same value, or of values of a frame that share bytes. Where values without a frame are stored
-// does not count.
+// Returns true if two ops must stay in order, since one writes what the other reads or writes:
+// overlapping parts of one value, or values of a buffer that share bytes. The offsets of values
+// without a buffer do not matter.
 bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values);
 
-// The bytes that an op touches, in the scratch of its segment or in a frame, once values have
+// The bytes that an op uses, in the scratch of its segment or in a buffer, once values have
 // offsets.
 struct TouchedBytes {
   FrameKindId frame;  // kNone: scratch

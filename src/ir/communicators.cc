@@ -1,7 +1,7 @@
 // Determines the communicators that a program needs, and their names. Collectives of different
 // queues use different communicators, because transfers of one communicator complete in order.
-// Messages use one communicator per direction, or one per pair of stages where transfers of a
-// communicator take turns (NCCL).
+// Messages use one communicator per direction, or one per direction and pair of stages if the
+// operations of a communicator run one after another (NCCL).
 #include "ir/communicators.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ Queue sending_queue(const Way& way) {
   return way.forward ? Queue::kSendForward : Queue::kSendBackward;
 }
 
-// With interleaved schedules, the stage after the last is the first.
+// Returns the communicator of messages with the neighboring stage. With interleaved schedules, the
+// stage after the last is the first.
 CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
   const int64_t step = way.forward == way.sends ? 1 : stages - 1, other = (stage + step) % stages;
   return {GroupRef::of_stages({std::min(stage, other), std::max(stage, other)}), sending_queue(way),
@@ -55,8 +56,8 @@ std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>&
       for (const Op& op : s.ops)
         if (communicates(op))
           found[communicator_of(op, queue_of(op, s.queue), *p, messages)] |= reduces(op);
-  // The last stage may send nothing forward while others do; all ranks must create the same
-  // communicators.
+  // The last stage may send nothing forward while other stages do, but all ranks must create the
+  // same communicators.
   const GroupRef pipeline = GroupRef::along({AxisKind::kPipeline});
   const CommunicatorName forward = {pipeline, Queue::kSendForward, kNone};
   const CommunicatorName backward = {pipeline, Queue::kSendBackward, kNone};

@@ -9,21 +9,21 @@
 
 namespace tessera {
 
-// Which messages of the pipeline share a communicator. kShared: all of a direction, between any
-// stages. kPairs: those of a direction from one stage to its neighbour. NCCL runs the operations of
-// a communicator one after another: with kShared a receive that was started early would hold up the
-// sends after it.
+// How pipeline messages share communicators. kShared: one for all messages of a direction. kPairs:
+// one per direction and pair of neighboring stages. NCCL runs the operations of a communicator one
+// after another: with kShared, a receive that was started early would delay the sends after it.
 enum class Messages : uint8_t { kShared, kPairs };
 
 struct CommunicatorName {
   GroupRef over;
-  Queue queue = Queue::kData;  // separates communicators of one group; of a message the sender's
-  int64_t from = kNone;        // of messages of one pair of stages: the stage that sends
+  Queue queue = Queue::kData;  // separates communicators of one group; for a message, the sender's
+                               // queue
+  int64_t from = kNone;        // the sending stage, for messages between one pair of stages
   auto operator<=>(const CommunicatorName&) const = default;
 };
 
-// Returns the communicator of an op that communicates, on that queue of `program`. A sender's queue
-// and the receiver's share one.
+// Returns the communicator of a communicating op on that queue of `program`. The sender's queue and
+// the receiver's share one.
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages);
 
@@ -31,13 +31,13 @@ struct CommunicatorUse {
   CommunicatorName name;
   bool reduces = false;
 };
-// Returns what the rank of these programs uses, sorted by name: ranks that share several
-// communicators make them in the same order, and no wait can cycle.
+// Returns the communicators of a rank that runs these programs, sorted by name, so that ranks that
+// share several communicators create them in the same order and cannot deadlock.
 std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>& programs,
                                               Messages messages);
 
-// Returns the number of communicators of more than one rank that the program needs. Each takes
-// device memory outside of the arena.
+// Returns the number of communicators with more than one rank that the program needs. Each uses
+// device memory outside the arena.
 int64_t communicator_count(const Program& program);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ double AttentionPairs::flops() const { return 2 * real_product(products, head_si
 
 double bytes_of(ValueSpan values, ValueId v) { return static_cast<double>(values[v].bytes()); }
 
-// Each operand is read and each output written once: the cost of element-wise ops.
+// Returns the cost of elementwise ops: each operand is read and each output written once.
 Cost sweep_cost(const Op& op, ValueSpan values) {
   Cost c;
   for (const ValueId v : op.inputs) c.bytes += bytes_of(values, v);

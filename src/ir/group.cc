@@ -1,4 +1,4 @@
-// The text of groups: its one writer and its one reader.
+// Prints and parses groups of ranks.
 #include "ir/group.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kWorldName = "world", kStagesPrefix = "stages:";
 
-// Calls take(part) for the parts of a text between separators until it returns false.
+// Calls `take(part)` for each part of a text between separators, until it returns false.
 template <class Take>
 bool each_part(std::string_view text, char separator, const Take& take) {
   for (size_t at = 0; at <= text.size();) {
@@ -49,8 +49,8 @@ std::string to_string(const GroupRef& group) {
   return text;
 }
 
-// The inverse of to_string(): an empty text, "world", stages after their prefix, or a sum of axes.
-// A part that does not parse to its end makes the whole text invalid.
+// Parses what to_string() returns: an empty text, "world", stages after their prefix, or axes
+// joined by '+'. If any part is invalid, the whole text is.
 std::optional<GroupRef> group_named(std::string_view text) {
   GroupRef group;
   if (text.empty()) return group;

@@ -1,5 +1,5 @@
-// Groups of ranks in terms of the mesh: who takes part in a collective. A program serves all ranks
-// of a stage, so a group is named from the point of view of the rank that runs it.
+// Groups of ranks in terms of the mesh: the ranks that take part in a collective. A program serves
+// all ranks of a stage, so a group is described relative to the rank that runs it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-// The group of a rank. The default is no group.
+// The group of a rank. By default there is none.
 struct GroupRef {
   enum class Kind : uint8_t {
-    kAxes,    // the ranks that differ from it along these axes alone
+    kAxes,    // the ranks that differ from it only along these axes
     kStages,  // its counterparts on these stages, which agree with it along all other axes
     kWorld,   // all ranks
   };
@@ -29,7 +29,7 @@ struct GroupRef {
   static GroupRef world();
 
   bool empty() const { return kind == Kind::kAxes && axes == 0; }
-  // Whether it is a group along that axis, perhaps among others.
+  // Returns true for a group along that axis, perhaps among others.
   bool has(AxisKind a) const { return kind == Kind::kAxes && (axes & bit(a)) != 0; }
   void add(AxisKind a) { axes |= bit(a); }
   static constexpr uint8_t bit(AxisKind a) {
@@ -41,7 +41,7 @@ static_assert(count_of(AxisKind()) <= 8);
 
 // "tensor", "replica+tensor" (axes, outermost first), "stages:0,3", "world"; empty for no group.
 std::string to_string(const GroupRef& group);
-// The group of that text; nothing for any other text.
+// Parses to_string(); returns nothing for any other text.
 std::optional<GroupRef> group_named(std::string_view text);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Splits the text of a program into tokens, in one pass. Line ends are tokens, since an entry is a
-// line; columns count characters, not bytes, and are computed incrementally, which keeps long lines
-// linear.
+// Splits the text of a program into tokens, in one pass. Line ends are tokens, since each entry is
+// one line. Columns count characters, not bytes, and are computed incrementally, so long lines need
+// only linear time.
 #include "ir/lexer.h"
 
 #include <cctype>
@@ -35,7 +35,7 @@ class Lexer {
   }
 
  private:
-  // Counts only the text since the last call.
+  // Returns the column of at_, counting only the characters since the last call.
   int column() {
     column_ += static_cast<int>(count_characters(text_.substr(counted_to_, at_ - counted_to_)));
     counted_to_ = at_;
@@ -80,7 +80,7 @@ class Lexer {
       string();
     } else if (std::string_view("%$@#").find(c) != std::string_view::npos) {
       id(c);
-      // -inf and -nan begin with a letter after the sign.
+      // -inf and -nan have a letter after the sign.
     } else if (is_digit(c) || (c == '-' && (is_digit(peek(1)) || is_letter(peek(1))))) {
       number();
     } else if (is_letter(c)) {
@@ -108,7 +108,7 @@ class Lexer {
       ++i;
       if (i < text_.size()) t.text += text_[i] == 'n' ? '\n' : text_[i];
     }
-    if (i >= text_.size() || text_[i] != '"') fail("a text without end", "a closing '\"'");
+    if (i >= text_.size() || text_[i] != '"') fail("an unterminated string", "a closing '\"'");
     finish(std::move(t), i + 1 - at_);
   }
 
@@ -118,11 +118,11 @@ class Lexer {
     const char* from = text_.data() + at_ + 1;
     const auto [end, error] = std::from_chars(from, text_.data() + text_.size(), t.integer);
     if (error != std::errc() || t.integer < 0 || t.integer > std::numeric_limits<int32_t>::max())
-      fail(fmt::format("'{}'", mark), "a number behind it");
+      fail(fmt::format("'{}'", mark), "a number after it");
     finish(std::move(t), end - from + 1);
   }
 
-  // Tries an integer first, so 64-bit values keep all digits; anything else must be a double.
+  // Tries an integer first, so that 64-bit values keep all digits; anything else must be a double.
   void number() {
     size_t length = 1;
     while (in_word(peek(length)) || ((peek(length) == '-' || peek(length) == '+') &&

@@ -1,4 +1,4 @@
-// Cuts the printed text into tokens that know where they stood.
+// Splits the printed text into tokens with their positions.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,21 @@
 namespace tessera {
 
 struct Token {
-  // kId: one of % $ @ # with a number behind it.
+  // kId: one of % $ @ #, followed by a number.
   enum Kind : uint8_t { kWord, kString, kInteger, kNumber, kId, kMark, kLineEnd, kEnd };
   Kind kind = kEnd;
-  char mark = 0;        // of kMark and kId
-  std::string text;     // of words and strings, and of all for messages
-  int64_t integer = 0;  // of kInteger and kId
-  double number = 0;    // of kNumber
+  char mark = 0;        // for kMark and kId
+  std::string text;     // for kWord and kString; for all others, used in messages
+  int64_t integer = 0;  // for kInteger and kId
+  double number = 0;    // for kNumber
   int line = 1, column = 1;
 };
 
-// Empty lines leave no tokens. Throws Error ("source:line:column: found …, expected …").
+// Returns the tokens; empty lines have none. Throws Error ("source:line:column: found …, expected
+// …").
 std::vector<Token> tokens_of(std::string_view text, const std::string& source);
 
-// A token as a message names it.
+// Returns a token as messages show it.
 std::string describe(const Token& t);
 
 // Reads tokens in order. Throws Error with what was found and what was expected.
@@ -101,7 +102,7 @@ class TokenReader {
     if (t.kind == Token::kWord && t.text == "nan") return std::numeric_limits<double>::quiet_NaN();
     fail(t, "a number");
   }
-  // Returns look_up of the next name.
+  // Returns look_up(next name) if that has a value, otherwise fails.
   template <class F>
   auto entry(F look_up, const char* wanted) {
     const auto found = peek().kind == Token::kWord ? look_up(peek().text) : decltype(look_up(""))();

@@ -1,6 +1,6 @@
-// Ranks as mixed-radix numbers of their mesh coordinates, the pipeline outermost and tensor
-// innermost, so that the ranks of a tensor group are neighbors on a node. Groups, shard shapes and
-// the boxes of shards follow from the coordinates.
+// Ranks as mixed-radix numbers of their mesh coordinates, pipeline outermost and tensor innermost,
+// so that the ranks of a tensor group are neighbors on a node. Groups, shard shapes and the boxes
+// of shards follow from the coordinates.
 #include "ir/mesh.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t r
           to_string(group));
     return ranks;
   }
-  // The Cartesian product over the axes of the group, outer axes first, which is the order of
+  // The Cartesian product over the axes of the group, outer axes first, which gives ascending
   // ranks.
   std::vector<Coordinates> members = {own};
   for (const AxisKind a : Enumerators<AxisKind>()) {
@@ -90,7 +90,8 @@ int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& 
   return index;
 }
 
-// A dimension that several axes divide is divided by their product, and padded to a multiple of it.
+// If several axes divide a dimension, it is divided by the number of ranks along all of them, and
+// padded to a multiple of that number.
 Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh) {
   std::vector<int64_t> dims = global.dims();
   std::vector<int64_t> parts(dims.size(), 1);
@@ -116,13 +117,13 @@ ValueVector local_values(ValueVector values) {
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
   for (const AxisKind a : Enumerators<AxisKind>()) {
-    // Several axes on one dimension: the index of the shard is mixed-radix as well, outer axes
+    // If several axes divide one dimension, the index of the shard is mixed-radix too, outer axes
     // first.
     if (v.sharding.place[a] < 0) continue;
     int64_t& i = index.at(v.sharding.place[a]);
     i = i * mesh[a] + at[a];
   }
-  // Shards have equal extents; the last ones may be cut off at n, or be empty.
+  // Shards have equal extents; the last ones may be cut off at n or be empty.
   Extents e;
   for (int d = 0; d < v.shape.rank(); ++d) {
     const int64_t extent = v.local()[d], n = v.shape[d];
@@ -135,7 +136,7 @@ Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
 
 std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box) {
   std::vector<KnownBox> boxes;
-  const bool dealt = v.whole && v.whole->copies > 1;  // several rows share a row of the whole
+  const bool dealt = v.whole && v.whole->copies > 1;  // several rows share a row of the parent
   const int64_t step = dealt ? 1 : std::max<int64_t>(box.end[0] - box.begin[0], 1);
   for (int64_t row = box.begin[0]; row < box.end[0]; row += step) {
     KnownBox k{box, {}};

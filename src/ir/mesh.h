@@ -1,5 +1,5 @@
-// The ranks of a run as a grid: one axis for each kind of parallelism, and the groups of ranks that
-// talk to each other.
+// The ranks of a run as a grid with one axis per kind of parallelism, and the groups of ranks that
+// communicate.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Ranks are numbered with the last axis fastest: tensor ranks are neighbours, stages far apart.
+// Ranks are numbered with the last axis fastest: tensor ranks are neighbors, stages are far apart.
 //   rank = ((pipeline · replica' + replica) · shard' + shard) · … · tensor' + tensor
 struct Mesh {
   EnumArray<AxisKind, int64_t> size;
@@ -25,7 +25,7 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-// Where a rank stands: 0 … size − 1 on each axis.
+// The position of a rank: 0 … size − 1 on each axis.
 struct Coordinates {
   EnumArray<AxisKind, int64_t> at;
 
@@ -42,34 +42,37 @@ Coordinates coordinates_of(const Mesh& mesh, int64_t rank);
 constexpr bool is_data(AxisKind a) {
   return a == AxisKind::kReplica || a == AxisKind::kShard || a == AxisKind::kExpert;
 }
-GroupRef data_ranks();  // along these axes
+GroupRef data_ranks();  // the group along these axes
 
-// The ranks of the group that `rank` belongs to, in rising order; CHECKs that it does.
+// Returns the ranks of the group that `rank` belongs to, in ascending order; CHECKs that it belongs
+// to it.
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank);
-// The number of ranks of such a group, and the index of a rank in its own.
+// Return the number of ranks in such a group, and the index of a rank in its own group.
 int64_t group_size(const Mesh& mesh, const GroupRef& group);
 int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& at);
 
-// The extents of one rank's part: ceil(n / parts) along every split dimension.
+// Returns the shape of one rank's shard: ceil(n / parts) along every split dimension.
 Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh);
-// Sets v.part from v.sharding.
+// Sets v.part, the shape on one rank, from v.sharding.
 void localise(Value& v, const Mesh& mesh);
 
-// The values with the shapes that one rank has: what kernels and costs are asked about.
+// Returns the values with their shapes on one rank, as kernels and costs need them.
 ValueVector local_values(ValueVector values);
 
-// The box [begin, end) of the global value that a rank's part holds. The part may be larger: what
-// is beyond the box is padding. Axes that split one dimension nest, outermost first.
+// The box [begin, end) of the global value that a rank's shard holds. The shard may be larger:
+// elements outside the box are padding. If several axes split one dimension, they nest, outermost
+// first.
 struct Extents {
   std::vector<int64_t> begin, end;
 };
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at);
 
-// What of a box of a rank's part of a weight (which stands at `place`, its extents) is no padding,
-// as boxes of what checkpoints know (Value::whole), in the order of the part's elements.
+// The parts of a box of a rank's shard of a weight that are not padding, as boxes of the tensor in
+// checkpoints (Value::whole), in the order of the shard's elements. `place`: the extents of the
+// shard.
 struct KnownBox {
-  Box part;       // of the rank's part
-  Extents known;  // of the whole; smaller where the part has padding
+  Box part;       // box of the rank's shard
+  Extents known;  // box of the checkpoint's tensor; smaller if the shard has padding
 };
 std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box);
 

@@ -1,4 +1,4 @@
-// The names of enumerations in the text of programs. A table without a name for each enumerator
+// The names of enumerations in the text of programs. A table that lacks a name for an enumerator
 // does not compile.
 #include "ir/names.h"
 
@@ -75,7 +75,7 @@ std::optional<Role> role_named(std::string_view s, std::string_view name) {
   std::optional<Role> found;
   for (const Role r : Enumerators<Role>()) {
     if (name_of(r) != s) continue;
-    // If several roles have this word, the first is the one without a name of its own.
+    // If several roles share this name, the first is the one without a value name of its own.
     if (!found || name == value_name(r)) found = r;
   }
   return found;
@@ -97,8 +97,9 @@ bool shares_bytes(const Value& a, const Value& b) {
 }  // namespace
 
 // If several values share a name, the n-th of them belongs to the n-th value named after it.
-// Gradients and factors are of weights, copies of what is computed. What the host keeps has a
-// frame, and what is recomputed has none where another value of its name has one.
+// Gradients and factored moments belong to weights, copies to computed values. A value that is
+// copied to the host has a buffer; a recomputed value has none if another value of its name has
+// one.
 void set_origins(ValueVector& values) {
   using Named = std::map<std::string, std::vector<ValueId>, std::less<>>;
   Named weights, computed, kept, unkept;
@@ -110,7 +111,7 @@ void set_origins(ValueVector& values) {
       computed[x.name].push_back(v);
       std::vector<ValueId>& list = (x.frame != kNone ? kept : unkept)[x.name];
       if (x.frame != kNone && !list.empty() && shares_bytes(values[list.back()], x))
-        list.back() = v;  // an op works in place: the frame keeps its output
+        list.back() = v;  // an op works in place: the buffer keeps its output
       else
         list.push_back(v);
     }

@@ -1,4 +1,4 @@
-// Words of the printed text that enums have.
+// Names of enumerators in the printed text.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The name of a value, kind or segment.
+// Returns the name of a value, buffer kind or segment.
 template <class T>
 std::string entry_name(const T& entry) {
   if constexpr (requires { entry.name(); })
@@ -18,36 +18,37 @@ std::string entry_name(const T& entry) {
     return entry.name;
 }
 
-// Suffixes of names from which the parser derives what the text does not state otherwise.
+// Suffixes of names from which the parser derives relations that the text does not state otherwise.
 constexpr const char* kGradientSuffix = ".gradient";  // "layer.up.weight.gradient"
-constexpr const char* kWeightsSuffix = ".weights";    // kinds of frames: "layer.weights" …
-constexpr const char* kFactorsSuffix = ".factors";    // … and the factors of Adafactor for them
-constexpr const char* kGradientSum = "gradient";      // origin of a Sum of gradients
-constexpr const char* kOutputSuffix = "'";            // "hidden'": what a block writes to "hidden"
+constexpr const char* kWeightsSuffix = ".weights";    // buffer kinds: "layer.weights" …
+constexpr const char* kFactorsSuffix = ".factors";  // … and Adafactor's factored moments for them
+constexpr const char* kGradientSum = "gradient";    // origin of a Sum of gradients
+constexpr const char* kOutputSuffix = "'";          // "hidden'": a block's output in the stream
+                                                    // "hidden"
 
-constexpr std::string_view kPeerPrefix = "stage:";  // of the peer of a message
+constexpr std::string_view kPeerPrefix = "stage:";  // prefix of the peer of a message
 
 std::string_view name_of(Queue q);
 std::string_view name_of(HiddenStream s);
 std::string_view name_of(WireKind k);  // empty for kSilent
 std::string_view name_of(Access a);
 std::string_view name_of(AxisKind a);
-// shared, partial, partial_max or replicated; none for a split.
+// Returns shared, partial, partial_max or replicated; nothing for a split.
 std::optional<std::string_view> name_of_place(int8_t place);
 
-// Nothing where no entry has that name.
+// Return nothing if no enumerator has that name.
 std::optional<Queue> queue_named(std::string_view s);
 std::optional<HiddenStream> stream_named(std::string_view s);
 std::optional<WireKind> wire_kind_named(std::string_view s);
 std::optional<Access> access_named(std::string_view s);
 std::optional<AxisKind> axis_named(std::string_view s);
 std::optional<int8_t> place_named(std::string_view s);
-// Several roles have one word: see Role. `name` of the value tells them apart.
+// Several roles share one name (see Role); `name`, that of the value, distinguishes them.
 std::optional<Role> role_named(std::string_view s, std::string_view name);
 
-// ---- Derives facts that the printed text omits: relations of values and frame kinds, attributes.
-// Only the parser calls these, which has names, and the printer, which prints what they would not
-// find; passes set the fields directly.
+// ---- Derives facts that the printed text omits: relations of values and buffer kinds, attributes.
+// Only the parser, which has names, and the printer, which prints what these functions would not
+// find, call them; passes set the fields directly.
 
 // Sets Value::copy and Value::of.
 void set_origins(ValueVector& values);

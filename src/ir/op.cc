@@ -1,5 +1,5 @@
 // Tables over the types of ops, generated from OpTypes: the index of a type in that list is its
-// kind. Attributes that only some ops have are found at compile time by asking each type for the
+// kind. Attributes that only some ops have are found at compile time by testing each type for the
 // member.
 #include "ir/op.h"
 
@@ -51,7 +51,8 @@ GroupRef* over_of(OpAttributes& attributes) {
   return const_cast<GroupRef*>(over_of(std::as_const(attributes)));
 }
 
-// The only attribute of this type names the table of weights.
+// Returns the only attribute of type FrameKindId, which names the table of weights; kNone if there
+// is none.
 FrameKindId members_of(const OpAttributes& attributes) {
   FrameKindId members = kNone;
   std::visit(
@@ -75,7 +76,8 @@ DType* sum_type(OpAttributes& attributes) {
       attributes);
 }
 
-// ---- Finds the optimizer of an update op, and the op of an optimizer, in the list of types.
+// ---- Finds the optimizer of an update op, and the update op of an optimizer, in the list of
+// types.
 
 namespace {
 

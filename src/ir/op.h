@@ -1,5 +1,5 @@
-// Coarse ops on values. What an op is and its attributes: ir/ops/<op>.h. Its shapes, sharding,
-// gradient and cost: ir/ops/<op>.cc.
+// Coarse ops on values. The meaning and attributes of an op are in ir/ops/<op>.h; its shapes,
+// sharding, gradient and cost in ir/ops/<op>.cc.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ enum class Queue : uint8_t {
   kCompute,
   kCopyIn,
   kCopyOut,
-  kData,             // gathers and reductions over the ranks that share a flat frame
+  kData,             // gathers and reductions over the ranks that share a flat buffer
   kGroups,           // reductions over other groups
   kSendForward,      // to the next stage
-  kReceiveForward,   // from the stage before
-  kSendBackward,     // to the stage before
+  kReceiveForward,   // from the previous stage
+  kSendBackward,     // to the previous stage
   kReceiveBackward,  // from the next stage
-  // Inner queues: of ops within a call of the compute queue. No call is issued to one.
+  // Inner queues are for ops within a call of the compute queue. No call is issued to one.
   kTensor,  // gathers and reductions over tensor-parallel ranks
 };
 constexpr int kQueues = static_cast<int>(Queue::kTensor) + 1;
@@ -33,12 +33,12 @@ constexpr size_t count_of(Queue) { return kQueues; }
 constexpr bool is_inner(Queue q) { return q >= Queue::kTensor; }
 
 // The part of the sequences of its operands that an op works on: part `index` of `count` equal
-// ones. Together the ops of all parts make the same values as one op on all sequences.
+// ones. Together the ops of all parts compute the same values as one op on all sequences.
 struct Chunk {
   int32_t index = 0, count = 1;
 
   bool is_whole() const { return count == 1; }
-  // Whether a part of the same value has sequences of both.
+  // Returns true if parts of the same value have common sequences.
   bool overlaps(const Chunk& o) const {
     return int64_t{index} * o.count < (int64_t{o.index} + 1) * count &&
            int64_t{o.index} * count < (int64_t{index} + 1) * o.count;
@@ -49,21 +49,22 @@ struct Chunk {
 struct Op {
   OpAttributes attributes;
   std::vector<ValueId> inputs, outputs;
-  ValueId workspace = kNone;  // scratch bytes the target asks for
-  ValueId packed = kNone;     // of products: the packed form of the weight, if the target has one
-  Queue queue = Queue::kCompute;  // an inner queue, or else that of the segment
-  // The ops of other queues of the segment that this one waits for, by their index. All are earlier
-  // in the list.
+  ValueId workspace = kNone;      // scratch that the target needs for the op
+  ValueId packed = kNone;         // for GEMMs: the packed weight, if the target has a packed form
+  Queue queue = Queue::kCompute;  // an inner queue; otherwise the op runs on the queue of the
+                                  // segment
+  // Indices of the ops of other queues in the segment that this one waits for. All are earlier in
+  // the list.
   std::vector<int32_t> after = {};
   Chunk chunk;
-  std::string origin;  // "attn.qkv": what the op does in its block, for messages
+  std::string origin;  // "attn.qkv": the role of the op in its block, for messages
 
   OpKind kind() const { return kind_of(attributes); }
   template <class A>
   bool is() const {
     return kind() == kind_of<A>();
   }
-  // nullptr for an op of another kind.
+  // Returns nullptr for an op of another kind.
   template <class A>
   const A* if_as() const {
     return std::get_if<A>(&attributes);
@@ -85,18 +86,18 @@ struct Op {
   bool operator==(const Op&) const = default;
 };
 
-// The queue that an op runs on in a segment of the queue `home`.
+// Returns the queue on which an op of a segment on the queue `home` runs.
 constexpr Queue queue_of(const Op& op, Queue home) { return is_inner(op.queue) ? op.queue : home; }
 
-// One-pass update ops, whichever optimizer they are of.
+// The optimizer and attributes of a one-pass update op.
 struct OnePass {
   OptimizerKind kind = OptimizerKind::kAdamW;
   const WeightUpdate* update = nullptr;  // points into the op
 };
-// CHECKs that the op is one.
+// CHECKs that the op is a one-pass update.
 OnePass one_pass_of(const Op& op);
 
-// The attributes of the update op of that optimizer.
+// Returns the attributes of the update op of that optimizer.
 OpAttributes one_pass_update(OptimizerKind kind, const WeightUpdate& update);
 
 }  // namespace tessera

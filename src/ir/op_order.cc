@@ -1,4 +1,4 @@
-// Orders the ops of a segment by vector clocks.
+// Computes with vector clocks which ops of a segment are complete before others start.
 #include "ir/op_order.h"
 
 #include <algorithm>
@@ -17,9 +17,8 @@ OpClocks::OpClocks(const std::vector<Op>& ops) {
 }
 
 // clock[q] of an op is the last op of queue q that is complete when it starts. It is the maximum
-// over the op before it on its own queue and the ops that it waits for: of their clocks, and of
-// these ops themselves. A queue runs in order, so one number per queue covers all ops before
-// it.
+// over the previous op on its own queue and the ops that it waits for, of these ops themselves and
+// of their clocks. A queue runs in order, so one number per queue covers all earlier ops.
 void OpClocks::join(Clock& clock, int32_t op) const {
   const Clock& other = clocks_[op];
   for (const Queue q : Enumerators<Queue>()) clock[q] = std::max(clock[q], other[q]);

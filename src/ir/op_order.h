@@ -1,4 +1,4 @@
-// Which ops of a segment are over when another starts, by queues and waits alone.
+// Computes which ops of a segment are complete when another starts, from queues and waits alone.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@ namespace tessera {
 
 bool uses_inner_queues(const std::vector<Op>& ops);
 
-// Vector clocks: for each op and each queue the last op of that queue that is over when the op
+// Vector clocks: for each op and each queue, the last op of that queue that is complete when the op
 // starts. Ops are added in the order of the list.
 class OpClocks {
  public:
   OpClocks() = default;
-  // Follows the waits that the ops have.
+  // Adds all ops with their waits.
   explicit OpClocks(const std::vector<Op>& ops);
 
-  // Adds the next op, which so far comes after the ops of its own queue alone.
+  // Adds the next op, which so far comes only after the ops of its own queue.
   void add(Queue queue);
-  // The op added last also waits for that one.
+  // Makes the op added last also wait for that op.
   void wait_for(int32_t op);
 
-  // Whether op `a` is over when op `b` starts.
+  // Returns true if op `a` is complete when op `b` starts.
   bool is_before(int32_t a, int32_t b) const { return clocks_[b][queues_[a]] >= a; }
 
  private:

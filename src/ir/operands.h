@@ -1,4 +1,4 @@
-// Where the operands of an op are, by the slots that its type names (ir/ops/fields.h).
+// Finds the operands of an op by the slots that its type names (ir/ops/fields.h).
 #pragma once
 
 #include <concepts>
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The place of a slot among the inputs of an op with these attributes, the first of them where it
-// has several; kNone where the attributes leave it out.
+// Returns the index of a slot among the inputs of an op with these attributes, the first if it has
+// several; kNone if the attributes omit it.
 template <class A>
 int input_index(const A& attributes, typename A::In wanted) {
   if constexpr (requires { A::inputs(attributes, [](auto, int64_t) {}); }) {
@@ -23,7 +23,7 @@ int input_index(const A& attributes, typename A::In wanted) {
   }
 }
 
-// The same of outputs.
+// The same for outputs.
 template <class A>
 int output_index(const A& attributes, typename A::Out wanted) {
   if constexpr (requires { A::outputs(attributes, [](auto, int64_t) {}); }) {
@@ -38,7 +38,7 @@ int output_index(const A& attributes, typename A::Out wanted) {
   }
 }
 
-// How many inputs an op with these attributes has, without those of kRest.
+// Returns the number of inputs of an op with these attributes, without those of kRest.
 template <class A>
 size_t input_count(const A& attributes) {
   size_t all = 0;
@@ -46,7 +46,7 @@ size_t input_count(const A& attributes) {
   return all;
 }
 
-// The index in OpTypes of the op whose slots Slot are.
+// Returns the index in OpTypes of the op that has the slots Slot.
 template <class Slot, class... Ts>
 constexpr int owner_of(TypeList<Ts...>) {
   const auto owns = []<class A>(std::type_identity<A>) {
@@ -71,8 +71,8 @@ concept InputSlot = OperandSlot<Slot> && requires {
 template <class Slot>
 concept OutputSlot = OperandSlot<Slot> && !InputSlot<Slot>;
 
-// The place of a slot among the inputs (or outputs) of an op; kNone where it has none. The op is of
-// the type that names the slot: place_of(op, Attention::kBias) is for attention.
+// Returns the index of a slot among the inputs (or outputs) of an op; kNone if it has none. The op
+// must be of the type that names the slot: place_of(op, Attention::kBias) is for attention.
 template <InputSlot Slot>
 int place_of(const Op& op, Slot slot) {
   return input_index(op.as<OwnerOf<Slot>>(), slot);
@@ -82,7 +82,7 @@ int place_of(const Op& op, Slot slot) {
   return output_index(op.as<OwnerOf<Slot>>(), slot);
 }
 
-// The value of a slot, the first where it has several; kNone where it has none.
+// Returns the value of a slot, the first if it has several; kNone if it has none.
 template <InputSlot Slot>
 ValueId input(const Op& op, Slot slot) {
   const int place = place_of(op, slot);

@@ -41,7 +41,7 @@ I ValueParser::named(const Names<I>& names, const IdVector<I, T>& list, const ch
   return found->second;
 }
 
-// A value is %N, a name that only one value has, or - for none.
+// Parses a value: %N, a name that only one value has, or - for none.
 ValueId ValueParser::value() {
   if (take_mark('-')) return kNone;
   if (peek().kind == Token::kId) return id<ValueId>('%', values_->size(), "a value");
@@ -111,7 +111,8 @@ Mesh ValueParser::mesh() {
   return m;
 }
 
-// Options follow the role in any order. `in` names a buffer kind, which is defined only later.
+// Parses an option after the role; options are in any order. `in` names a buffer kind, which is
+// defined only later.
 void ValueParser::value_option(Value& v) {
   if (take_key("per"))
     v.per = per();
@@ -167,7 +168,7 @@ void ValueParser::values(ValueVector& list) {
   value_names_ = unique_names(list);
 }
 
-// By the names and frames of values, and where the text states it.
+// Sets copies and origins from the names and buffers of values, and from of= where the text has it.
 void ValueParser::origins(ValueVector& list) {
   set_origins(list);
   const size_t here = at_;
@@ -182,7 +183,7 @@ void OpParser::ops(std::vector<Op>& list) {
   while (is_mark('=', 1) || is_mark(',', 1) || is_mark('(')) list.push_back(op());
 }
 
-constexpr int64_t kMostLayersInText = 100'000;  // of a block, so that no text takes much memory
+constexpr int64_t kMostLayersInText = 100'000;  // per block, so that no text needs much memory
 
 // block NAME layers=N [at=L,… from= to= held= input= output= input_gradient= output_gradient=]
 // [loss]
@@ -230,7 +231,7 @@ Block Parser::block() {
 void Parser::kinds(Program& p) {
   heading("kinds");
   std::vector<std::pair<FrameKindId, size_t>>
-      likes;  // of a kind, and the token that names the other
+      likes;  // a kind, and the token that names the other kind
   while (peek().kind == Token::kId) {
     numbered('$', p.kinds.size());
     FrameKind k;
@@ -264,8 +265,8 @@ void Parser::kinds(Program& p) {
   set_relations(p);
 }
 
-// read KIND, KIND … or write, add, update. An op could begin with such a word too (as the name of
-// an output), but is followed by a mark and not by a name.
+// read KIND, KIND … or write, add, update. An op may also begin with such a name (as the name of an
+// output), but then a mark follows, not a name.
 void Parser::segment_parameters(const Program& p, Segment& s) {
   while (peek().kind == Token::kWord && access_named(peek().text) &&
          (peek(1).kind == Token::kWord || peek(1).kind == Token::kId)) {
@@ -311,7 +312,7 @@ void Parser::frames(Program& p) {
 }
 
 void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
-  // Later calls are checked at the end.
+  // References to later calls are checked at the end.
   constexpr size_t kAny = std::numeric_limits<int32_t>::max();
   do list.push_back(id<CallId>('#', kAny, wanted));
   while (take_mark(','));
@@ -328,7 +329,7 @@ void Parser::fresh(const Program& p, Call& c) {
     const FrameKindId wanted = kind(p);
     size_t i = 0;
     while (i < s.frames.size() && s.frames[i].kind != wanted) ++i;
-    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name()));
+    if (i == s.frames.size()) fail(at, fmt::format("a kind that is a parameter of {}", s.name()));
     c.fresh[i] = true;
   } while (take_mark(','));
 }
@@ -356,7 +357,7 @@ void Parser::wire(Wire& w) {
   }
   mark(':');
   const auto kind = peek().kind == Token::kString ? wire_kind_named(peek().text) : std::nullopt;
-  if (!kind) fail(peek(), "what is communicated");
+  if (!kind) fail(peek(), "the kind of a message or collective");
   w.kind = *kind;
   next();
   mark(':');
@@ -386,8 +387,7 @@ void Parser::call_option(const Program& p, Call& c) {
   }
 }
 
-// #0 SEGMENT options… A call may wait for one that follows it in the text, so waits are checked at
-// the end.
+// #0 SEGMENT options… A call may wait for a later one, so waits are checked at the end.
 void Parser::calls(Program& p) {
   heading("calls");
   while (peek().kind == Token::kId) {
@@ -397,8 +397,8 @@ void Parser::calls(Program& p) {
     c.segment = named(segment_names_, p.segments, "a segment");
     while (peek().kind != Token::kLineEnd) call_option(p, c);
     if (c.frames.size() != p.segment(c).frames.size())
-      fail(at, fmt::format("{} frames, as {} takes (this call has {})", p.segment(c).frames.size(),
-                           p.segment(c).name(), c.frames.size()));
+      fail(at, fmt::format("{} frames, one per parameter of {} (this call has {})",
+                           p.segment(c).frames.size(), p.segment(c).name(), c.frames.size()));
     line_end();
     p.schedule.push_back(std::move(c));
   }

@@ -1,6 +1,6 @@
-// Reads what print() writes. Throws Error for anything else, with line, column, what was found and
-// what was wanted: "train.txt:12:7: found 'nrom', expected the name of an op". Ids are checked to
-// be in range; whether the program makes sense is for verify() to say.
+// Parses what print() writes. Throws Error for anything else, with line, column, what was found and
+// what was expected: "train.txt:12:7: found 'nrom', expected the name of an op". Checks that ids
+// are in range; verify() checks the rest.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the segments of a program are for, and their names.
+// The purposes of a program's segments, and their names.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace tessera {
 
-// What a segment is for.
+// The purpose of a segment.
 enum class Phase : uint8_t {
   kForward,         // saves what the backward reads
   kForwardNoSave,   // the same, but saves nothing
   kRecompute,       // saves what kForwardNoSave did not, right before the backward
-  kBackward,        // all gradients, or where there is a kWeightBackward, those of inputs
-  kWeightBackward,  // the part of a backward that only gradients of weights need
+  kBackward,        // all gradients; if there is a kWeightBackward, only those of inputs
+  kWeightBackward,  // the part of a backward that only weight gradients need
   kJoint,           // forward and backward of a block that ends in a loss
-  kPack,            // weights, into the layout that the GEMM library prefers
+  kPack,            // weights, into the memory layout that the GEMM library needs
   kClear,           // the report
   kGather,          // weights, over the ranks that share them
   kReduce,          // gradients, over the ranks that share the weights
@@ -34,17 +34,17 @@ enum class Phase : uint8_t {
   kReceiveForward,
   kSendBackward,  // their gradients, to the previous stage
   kReceiveBackward,
-  kKeepSent,     // keeps this rank's share of what was sent
+  kKeepSent,     // keeps this rank's shard of what was sent
   kReleaseSent,  // ends the lifetime of what was kept
   kOffload,      // saved values, to the memory of the host
   kFetch,        // and back
 };
 constexpr size_t count_of(Phase) { return static_cast<size_t>(Phase::kFetch) + 1; }
 
-// The word of a phase in names; empty for kJoint.
+// Returns the name of a phase; empty for kJoint.
 std::string_view name_of(Phase p);
 
-// The name of a segment: the word of its phase (ir/names.h), a dot, and its subject, as in
+// Returns the name of a segment: the name of its phase, a dot, and its subject, as in
 // "forward.layer" or "sum.report". A joint segment is named after its block alone: "head".
 std::string segment_name(Phase phase, const std::string& subject);
 

@@ -1,4 +1,4 @@
-// The text of a graph and of a program: stable, and parse() gives back the same (ir/parse.h).
+// The text of a graph or program: stable, and parse() reads it back exactly (ir/parse.h).
 //
 //   program train state=… scratch=… bytes=… live=… mesh=pipeline:2,shard:4 stage=1
 //   values
@@ -16,10 +16,10 @@
 //   calls
 //     #7 head mb=0 frames=@3,@5 fresh=head.gradients,report after=#1 before_step=#9
 //
-// Values that are computed are %number; others, kinds and segments go by name where it is unique.
-// The place of a value on a mesh axis stands only where it is not replicated (place=tensor:0,
-// shard:shared), the extents of one rank's part only where an axis splits it. Left out: what has
-// its default. Numbers are the shortest that read back the same.
+// Computed values are shown as %number; others, buffer kinds and segments by name if it is unique.
+// The placement of a value on a mesh axis is shown only if it is not replicated (place=tensor:0,
+// shard:shared), the shape of one rank's shard only if an axis splits it. Defaults are omitted.
+// Numbers are the shortest that read back the same.
 #pragma once
 
 #include <string>

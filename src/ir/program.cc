@@ -18,7 +18,7 @@ std::string segment_name(Phase phase, const std::string& subject) {
 
 std::string Segment::name() const { return segment_name(phase, subject); }
 
-// No phase name is a prefix of another one followed by a dot, so at most one fits.
+// No phase name is a prefix of another one followed by a dot, so at most one matches.
 void Segment::set_name(std::string_view name) {
   phase = Phase::kJoint;
   subject = name;

@@ -1,5 +1,5 @@
-// Two levels: ops on values, calls on frames. A model is a few blocks; a training step is a list of
-// calls of their segments on frames of memory.
+// Two levels: ops on values, calls on buffers. A model is a few blocks; a training step is a list
+// of calls of their segments on buffers.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ using FrameId = Id<struct FrameTag>;
 using CallId = Id<struct CallTag>;
 
 // The hidden states that pass from block to block. A model with an encoder has two streams: kSource
-// passes through the encoder, kHidden through the decoder. Other models have kHidden alone.
+// passes through the encoder, kHidden through the decoder. Other models have only kHidden.
 enum class HiddenStream : uint8_t { kHidden, kSource };
 constexpr size_t count_of(HiddenStream) { return static_cast<size_t>(HiddenStream::kSource) + 1; }
 
-// One logical layer kind of a model: embed, layer, head. It reads `input` from the stream `from`
-// and writes `output` to the stream `to`.
+// One kind of layer of a model: embed, layer, head. It reads `input` from the stream `from` and
+// writes `output` to the stream `to`.
 //
-// A stack is a block with `at`: the numbers of the layers that it is, rising. Layers are numbered
-// along their stream, from 0, whichever blocks they belong to: with layers of two kinds in turn,
-// one block is at 0, 2, 4 and the other at 1, 3, 5. Names and dropout masks of a layer depend on
-// its number, not on its block.
+// A stack is a block with `at`: the numbers of its layers, in ascending order. Layers are numbered
+// along their stream, from 0, whichever blocks they belong to: if two kinds of layers alternate,
+// one block has 0, 2, 4 and the other 1, 3, 5. Names and dropout masks of a layer depend on its
+// number, not on its block.
 struct Block {
-  std::string name;         // unique: segments and frame kinds are named after it
+  std::string name;         // unique: segments and buffer kinds are named after it
   std::vector<int64_t> at;  // empty: the block is not a stack and exists once
   HiddenStream from = HiddenStream::kHidden, to = HiddenStream::kHidden;
   ValueId input = kNone, output = kNone;
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
-  std::vector<Op> weights;    // of the backward, what only gradients of weights need; or empty
-  bool loss = false;          // ends in a loss: trained by one segment, forward and backward in one
-  std::vector<ValueId> held;  // weights of the block that no op reads, but that its stage holds
+  std::vector<Op> weights;    // backward ops that only weight gradients need; may be empty
+  bool loss = false;          // ends in a loss: one segment has its forward and backward
+  std::vector<ValueId> held;  // weights of the block that no op reads but its stage holds
 
-  // Layers, each reading what the layer before it wrote.
+  // Returns true for a stack of layers, each of which reads what the previous one wrote.
   bool is_stack() const { return input != kNone && output != kNone && from == to; }
   int64_t count() const { return is_stack() ? std::ssize(at) : 1; }
   bool operator==(const Block&) const = default;
@@ -53,9 +53,9 @@ struct Graph {
   ValueVector values;
   IdVector<BlockId, Block> blocks;
   int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
-  int64_t source = 0;                 // S, of an encoder's sequences; 0: there is none
-  // What one block gives for each micro-batch and all layers of a stack behind it read: the
-  // encoder's output. Its gradient is the f32 sum of what they give.
+  int64_t source = 0;                 // S, length of an encoder's sequences; 0: no encoder
+  // The encoder's output: one block writes it per micro-batch, and all layers of a later stack read
+  // it. Its gradient is the f32 sum of their contributions.
   ValueId memory = kNone, memory_gradient = kNone;
   Mesh mesh;
 
@@ -64,26 +64,26 @@ struct Graph {
   bool operator==(const Graph&) const = default;
 };
 
-// Values of one index that are born and die together, contiguous.
+// Values with one index and one lifetime, contiguous in memory.
 struct FrameKind {
   std::string name;  // "layer.weights"
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;         // lives across steps
-  bool host = false;          // in memory of the host, beside the arena
-  FrameKindId like = kNone;   // a flat kind: its elements are those of that kind's members
-  FrameKindId input = kNone;  // of a stream, as blocks write it: the kind that the next one reads
-  FrameKindId factors_of = kNone;  // of the factors of Adafactor: the kind of the weights
-  std::vector<int64_t> stages;     // that hold it, where several do
+  bool state = false;         // persists across steps
+  bool host = false;          // in the host's memory, outside the arena
+  FrameKindId like = kNone;   // a flat kind has the elements of that kind's members
+  FrameKindId input = kNone;  // for a stream that blocks write: the kind that the next one reads
+  FrameKindId factors_of = kNone;  // for Adafactor's factors: the kind of the weights
+  std::vector<int64_t> stages;     // the stages that hold it, if there are several
   bool operator==(const FrameKind&) const = default;
 };
 
-// One life of a frame kind: written first, read last. State frames live for ever.
+// A buffer of a kind, used from its first write to its last read. State buffers are permanent.
 struct Frame {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  int64_t offset = kNone;  // in the arena; of a host kind from Program::bytes on, behind it
+  int64_t offset = kNone;  // in the arena; for a host kind, from Program::bytes on
   bool state = false;
   bool operator==(const Frame&) const = default;
 };
@@ -97,22 +97,22 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-// A straight line of ops, compiled once, called for every layer and micro-batch.
+// A straight line of ops, compiled once and called for every layer and micro-batch.
 struct Segment {
   Phase phase = Phase::kJoint;
-  std::string subject;  // the block, weight group or frame kind that it works on; may be empty
+  std::string subject;  // the block, weight group or buffer kind that it works on; may be empty
   std::vector<Parameter> frames;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
   Queue queue = Queue::kCompute;
 
   std::string name() const;
-  // Sets phase and subject from what name() returns.
+  // Sets phase and subject from a name that name() returns.
   void set_name(std::string_view name);
   bool operator==(const Segment&) const = default;
 };
 
-// What a call communicates.
+// The kind of communication of a call.
 enum class WireKind : uint8_t {
   kSilent,   // nothing
   kSegment,  // collectives between the ops of a compute segment
@@ -124,36 +124,36 @@ enum class WireKind : uint8_t {
 };
 constexpr size_t count_of(WireKind) { return static_cast<size_t>(WireKind::kReceive) + 1; }
 
-// The facts of a message or collective, so that `check` never opens a segment.
+// The properties of a message or collective, so that `check` never opens a segment.
 struct Wire {
   WireKind kind = WireKind::kSilent;
-  GroupRef over;         // of a collective: who takes part
-  int64_t peer = kNone;  // of a message: the stage at the other end
-  std::string label;     // what is communicated: equal on all members
+  GroupRef over;         // for a collective: the group of ranks
+  int64_t peer = kNone;  // for a message: the stage at the other end
+  std::string label;     // describes the data; equal on all members
   int64_t bytes = 0;
   bool operator==(const Wire&) const = default;
 };
 
-// The group of a collective, or "stage:2", the peer of a message; empty for neither.
+// Returns the group of a collective, or "stage:2", the peer of a message; else an empty text.
 std::string partners_of(const Wire& wire);
 
 struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  std::vector<FrameId> frames;  // one for each parameter of the segment
-  std::vector<bool> fresh;      // of each: this call adds first, so it writes
+  std::vector<FrameId> frames;  // one per parameter of the segment
+  std::vector<bool> fresh;      // per buffer: this call is the first that adds to it, so it writes
   Wire wire;
   std::vector<CallId> after, before_step;
   bool operator==(const Call&) const = default;
 };
 
-// What one pipeline stage runs.
+// The program of one pipeline stage.
 struct Program {
   std::string name;  // "train", "validate", "logits", "decode"
   Mesh mesh;
   int64_t stage = 0;  // its pipeline coordinate
-  // A rank's transfers, of all queues, start in issue order and each may block the next, as those
-  // of NCCL on one device can. Then the issue order of all stages must be one order.
+  // A rank's transfers, of all queues, start in issue order, and each may block the next, as with
+  // NCCL on one device. Then the issue orders of all stages must be consistent.
   bool ordered_transfers = false;
   ValueVector values;
   IdVector<FrameKindId, FrameKind> kinds;
@@ -162,9 +162,9 @@ struct Program {
   IdVector<CallId, Call> schedule;
   int64_t state_bytes = 0;     // the first part of the arena
   int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
-  int64_t bytes = 0;           // the arena
-  int64_t host_bytes = 0;      // the host's arena: frames of host kinds
-  int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
+  int64_t bytes = 0;           // size of the arena
+  int64_t host_bytes = 0;      // size of the host arena, for buffers of host kinds
+  int64_t live_bytes = 0;      // most bytes alive at one call
 
   const Value& operator[](ValueId v) const { return values[v]; }
   const FrameKind& kind(FrameKindId k) const { return kinds[k]; }
@@ -176,19 +176,19 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.
+// Returns the index of the parameter of `s` that holds `v`, or kNone if v is in the scratch of `s`.
 int parameter_of(const Program& p, const Segment& s, ValueId v);
 
-// Names for messages: "#14 backward.layer layer=3 mb=1", "layer.saved layer=3 mb=1".
+// Return names for messages: "#14 backward.layer layer=3 mb=1", "layer.saved layer=3 mb=1".
 std::string call_name(const Program& p, CallId call);
 std::string frame_name(const Program& p, FrameId frame);
 
-// Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
-// of their segments asks for. The regions of the queues stand in the order of Queue, from
-// Program::scratch_offset on, at multiples of kScratchAlignment of it. A call may write the first
-// Segment::scratch_bytes of its region; what is behind them may belong to frames meanwhile.
+// Calls of one queue run one after another, so they share their scratch: as many bytes as the
+// largest of their segments needs. The regions are in the order of Queue, from
+// Program::scratch_offset on, at multiples of kScratchAlignment from there. A call may write the
+// first Segment::scratch_bytes of its region; the other bytes may belong to buffers at that time.
 constexpr int64_t kScratchAlignment = 256;
-// Frames, and the values in them, begin at multiples of this. The alignment of a target is a
+// Buffers, and the values in them, begin at multiples of this. The alignment of a target is a
 // multiple of it, and divides kScratchAlignment.
 constexpr int64_t kByteAlignment = 64;
 int64_t scratch_bytes(const Program& p, Queue queue);

@@ -42,7 +42,7 @@ Signature split_signature(const ShardingRule& rule, char label) {
     const size_t d = labels.find(label);
     return d == std::string::npos ? otherwise : static_cast<int8_t>(d);
   };
-  // Inputs without the label are needed in full by every rank, so they are shared.
+  // Every rank needs inputs without the label in full, so they are shared.
   for (const std::string& l : rule.inputs) s.inputs.push_back(place(l, kShared));
   const int8_t summed = rule.maximum ? kPartialMax : kPartial;
   for (const std::string& l : rule.outputs) s.outputs.push_back(place(l, summed));
@@ -56,7 +56,8 @@ std::vector<Signature> signatures(const ShardingRule& rule) {
     return Signature{std::vector<int8_t>(rule.inputs.size(), in),
                      std::vector<int8_t>(rule.outputs.size(), out)};
   };
-  // Linear in a set of inputs: if these are partial and the others shared, the outputs are partial.
+  // For a set of inputs in which the op is linear: if they are partial and the others shared, the
+  // outputs are partial.
   for (const std::vector<int>& set : rule.linear) {
     all.push_back(uniform(kShared, kPartial));
     for (const int i : set) all.back().inputs.at(i) = kPartial;
@@ -67,8 +68,8 @@ std::vector<Signature> signatures(const ShardingRule& rule) {
   return all;
 }
 
-// Shared and replicated values have equal bytes. The difference matters only to gradients, hence
-// not to values without one.
+// Shared and replicated values have equal bytes. They differ only in their gradients, so values
+// without a gradient fit either.
 bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
   if (place == wanted || (v.role == Role::kReport && v.dtype == DType::kF64)) return true;
   const auto same = [](int8_t p) { return p == kShared || p == kReplicated; };
@@ -98,9 +99,8 @@ std::vector<AxisKind> divided_axes(const Mesh& mesh) {
   return axes;
 }
 
-// The collective (or local copy) that leads from one placement to the other. The dual of a
-// conversion is the gradient of it: all-gather and reduce-scatter, slice and pad, share and
-// all-reduce.
+// The collective (or local copy) that converts from one placement to the other. The gradient of a
+// conversion is its dual: all-gather and reduce-scatter, slice and pad, share and all-reduce.
 std::optional<Conversion> conversion(int8_t from, int8_t to) {
   const bool whole_to = to == kReplicated || to == kShared;
   const bool whole_from = from == kReplicated || from == kShared;

@@ -1,6 +1,6 @@
 // The human-readable summary of a program: tables of segments and buffers, calls, memory.
 // Consecutive calls of one segment whose layer and micro-batch change by constant steps of at most
-// one are merged into a line, so a pipeline of thousands of calls fits on a page.
+// one share a line, so a pipeline of thousands of calls fits on a page.
 #include "ir/summary.h"
 
 #include <fmt/format.h>
@@ -49,8 +49,8 @@ std::string ops_text(const Segment& s) {
   return text;
 }
 
-// Per segment: calls, operations and bytes of one call, and scratch; then the totals over all
-// calls.
+// Per segment: the number of calls, operations and bytes of one call, and scratch; then the totals
+// over all calls.
 std::string segments_text(const Program& p) {
   std::map<SegmentId, int> calls;
   for (const Call& c : p.schedule) ++calls[c.segment];
@@ -93,7 +93,7 @@ std::string frames_text(const Program& p) {
   return text;
 }
 
-// Consecutive calls of one segment, whose layers and micro-batches go up or down by one or stay.
+// Consecutive calls of one segment, whose layers and micro-batches change by at most one.
 struct Group {
   CallId first, last;
 };
@@ -103,7 +103,7 @@ CallId before(CallId c) { return CallId(c.number() - 1); }
 
 int64_t step(int64_t a, int64_t b) { return b - a; }
 
-// The first two calls of a group set its steps; every later call must repeat them.
+// The first two calls of a group set its step; every later call must repeat it.
 bool continues(const Program& p, const Group& g, CallId next) {
   const Call &last = p.call(g.last), &call = p.call(next);
   const int64_t layer = step(last.layer, call.layer), mb = step(last.microbatch, call.microbatch);

@@ -1,4 +1,4 @@
-// A program on a page, for people:
+// A summary of a program for people, on about a page:
 //
 //   program train: 214 calls of 11 segments on 96 frames
 //   segments             calls    MFLOP       MiB   ops        of one call; MiB that must move
@@ -21,7 +21,7 @@ namespace tessera {
 
 std::string summary(const Program& p);
 
-// Where the stages of a pipeline differ: their ranks, layers and bytes in a row each, then the
+// For stages of a pipeline that differ: one row per stage with ranks, layers and bytes, then the
 // segments that only some of them call.
 std::string summary(const std::vector<Program>& stages);
 

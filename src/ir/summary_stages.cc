@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// 0,1,2,5 → "0-2, 5".
+// Formats 0,1,2,5 as "0-2, 5".
 std::string ranges(const std::set<int64_t>& numbers) {
   std::string out;
   for (auto i = numbers.begin(); i != numbers.end();) {
@@ -50,8 +50,7 @@ double mib(int64_t bytes) { return ratio(bytes, 1 << 20); }
 
 }  // namespace
 
-// A row per stage, then the segments that some stages have and others do not: what makes stages
-// unlike.
+// Writes one row per stage, then the segments that only some of the stages have.
 std::string summary(const std::vector<Program>& stages) {
   std::string out =
       fmt::format("{:>5}  {:<14}{:<16}{:>7}{:>8}{:>12}{:>12}{:>12}\n", "stage", "ranks", "layers",

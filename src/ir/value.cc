@@ -1,5 +1,5 @@
 // Names of roles and values. A weight of a stack is one value for all layers; its name in a
-// checkpoint has the layer's number: "layer.norm1.gain" becomes "layer3.norm1.gain".
+// checkpoint contains the layer's number: "layer.norm1.gain" becomes "layer3.norm1.gain".
 #include "ir/value.h"
 
 #include <fmt/format.h>

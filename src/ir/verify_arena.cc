@@ -1,5 +1,5 @@
-// Verifies that the frames and the scratch of a placed program are in its arena, which is no larger
-// than they need.
+// Verifies that the buffers and the scratch of a placed program are in its arena, which is no
+// larger than they need.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-// The bytes [begin, end) of the arena, and where the last frame in them ends.
+// The bytes [begin, end) of the arena, and the end of the last buffer in them.
 struct Region {
   const char* name;
   int64_t begin, end, used;
@@ -65,7 +65,7 @@ class ArenaVerifier {
                       what, end, used, kByteAlignment, kScratchAlignment));
   }
 
-  // State is there throughout: no two frames of it share bytes or are the same.
+  // State exists for the whole run: no two of its buffers share bytes or are the same.
   void verify_apart() {
     std::set<std::tuple<FrameKindId, int64_t, int64_t>> seen;
     std::vector<FrameId> state;
@@ -73,7 +73,7 @@ class ArenaVerifier {
       const Frame& f = p_.frame(id);
       if (!f.state) continue;
       if (!seen.insert({f.kind, f.layer, f.microbatch}).second)
-        findings_.push_back(fmt::format("frame {} is there twice", frame_name(p_, id)));
+        findings_.push_back(fmt::format("duplicate frame {}", frame_name(p_, id)));
       if (p_.bytes_of(id) > 0) state.push_back(id);
     }
     std::sort(state.begin(), state.end(),

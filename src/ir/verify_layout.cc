@@ -1,4 +1,4 @@
-// Verifies frames, segments and calls of a program: offsets, lifetimes, operands.
+// Verifies the buffers, segments and calls of a program: offsets, lifetimes, operands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ int64_t most_padding(const Value& v, int64_t shards) {
   return kScratchAlignment + shards * 64 * size_of(v.dtype);
 }
 
-// Members follow each other in order, with no more than padding between them and at the end.
+// Members follow each other in order, with only padding between them and at the end.
 Findings verify_gaps(const Program& p, FrameKindId kind) {
   const FrameKind& k = p.kind(kind);
   int64_t end = 0, most = 1;  // the first is at 0
@@ -44,7 +44,8 @@ Findings verify_gaps(const Program& p, FrameKindId kind) {
     end = v.offset + v.bytes();
     most = most_padding(v, 1);
   }
-  // What a layer writes to a stream is as large as what the next one reads, which may be smaller.
+  // A layer's output in a stream has the size of the next layer's input, whose values may be
+  // smaller.
   const bool is_read = std::any_of(p.kinds.begin(), p.kinds.end(),
                                    [&](const FrameKind& other) { return other.input == kind; });
   if (k.values.empty() || is_read) return findings;
@@ -53,8 +54,8 @@ Findings verify_gaps(const Program& p, FrameKindId kind) {
   return findings;
 }
 
-// A kind that is like that of the weights has the same elements: its members, if it has one for
-// each weight, are at the same elements of it.
+// A kind with `like` has the same elements as that kind of weights: its members, if there is one
+// per weight, are at the same elements.
 Findings verify_like(const Program& p, FrameKindId kind) {
   const FrameKind& k = p.kind(kind);
   const FrameKind& like = p.kind(k.like);
@@ -74,14 +75,15 @@ Findings verify_like(const Program& p, FrameKindId kind) {
                       like.name)};
 }
 
-// The members of a kind lie beside each other, or all in one place: the stream, which is one
-// value in each block.
+// The members of a kind do not overlap, or are all at one offset, as in hidden states, which are
+// one value per block.
 Findings verify_kind(const Program& p, FrameKindId id) {
   const FrameKind& k = p.kind(id);
   Findings findings;
   for (size_t i = 0; i < k.values.size(); ++i) {
     const Value& v = p[k.values[i]];
-    if (v.frame != id) findings.push_back(fmt::format("{}: {} lies elsewhere", k.name, v.name));
+    if (v.frame != id)
+      findings.push_back(fmt::format("{}: {} is not in this kind of frame", k.name, v.name));
     if (v.offset < 0 || v.offset + v.bytes() > k.bytes)
       findings.push_back(fmt::format("{}: {} of {} bytes at {} does not fit in {} bytes", k.name,
                                      v.name, v.bytes(), v.offset, k.bytes));
@@ -104,8 +106,8 @@ Findings verify_kind(const Program& p, FrameKindId id) {
   return findings;
 }
 
-// A value in a frame is a member of its kind, is computed in place over one, or is all of the frame
-// as one row of elements, or this rank's part of that.
+// A value in a buffer is a member of its kind, is computed in place over a member, or is the whole
+// buffer as one row of elements, or this rank's shard of that row.
 Findings verify_membership(const Program& p, const Value& v) {
   if (v.frame == kNone || v.own) return {};
   const FrameKind& k = p.kind(v.frame);
@@ -113,14 +115,14 @@ Findings verify_membership(const Program& p, const Value& v) {
   const bool member = std::any_of(k.values.begin(), k.values.end(),
                                   [&](ValueId other) { return same_bytes(v, p[other]); });
   if (flat || member) return {};
-  return {fmt::format("{}: its bytes {} to {} of {} are of no member of it", v.name, v.offset,
-                      v.offset + v.bytes(), k.name)};
+  return {fmt::format("{}: its bytes {} to {} of {} belong to no member of that kind", v.name,
+                      v.offset, v.offset + v.bytes(), k.name)};
 }
 
-// What a segment's ops do to one kind of frame.
+// How a segment's ops use one kind of buffer.
 struct Use {
   bool reads = false, writes = false, adds = false;
-  std::vector<ValueId> made;  // what it writes or adds to
+  std::vector<ValueId> made;  // the values that it writes or adds to
 
   Access needed() const {
     const int kinds = int{reads} + int{writes} + int{adds};
@@ -129,7 +131,7 @@ struct Use {
   }
 };
 
-// One segment: its parameters against its ops, and where its values lie.
+// Verifies one segment: its parameters against its ops, and the offsets of its values.
 class SegmentVerifier {
  public:
   SegmentVerifier(const Program& p, const Segment& s) : p_(p), s_(s), name_(s.name()) {}
@@ -142,7 +144,7 @@ class SegmentVerifier {
   }
 
  private:
-  // From the op that makes a value, or the start, to the last that uses it, or the end.
+  // From the op that writes a value, or the start, to the last that uses it, or the end.
   struct Life {
     int64_t first, last;
   };
@@ -150,7 +152,7 @@ class SegmentVerifier {
   std::string name(const Op& op) const {
     return fmt::format("{} {} ({})", name_, op.origin, name_of(op.kind()));
   }
-  // A frame as one row of elements, or this rank's part of it.
+  // Returns true for a buffer as one row of elements, or this rank's shard of it.
   bool is_flat(ValueId v) const {
     if (p_[v].frame == kNone || p_[v].offset != 0 || p_[v].shape.rank() != 1) return false;
     return p_[v].own || p_[v].bytes() == p_.kind(p_[v].frame).bytes;
@@ -162,8 +164,8 @@ class SegmentVerifier {
     return std::find(values.begin(), values.end(), v) != values.end();
   }
 
-  // A read extends the lifetime of a value. What nothing in the segment made must be a member of
-  // the buffer of a parameter, which is then read.
+  // A read extends the lifetime of a value. A value that no op of the segment wrote must be a
+  // member of a parameter's buffer, which is then read.
   void read(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
     const bool here = lives_.contains(v);
@@ -177,8 +179,8 @@ class SegmentVerifier {
           fmt::format("{}: reads {}, which nothing before it made", name(op), p_[v].name));
   }
 
-  // A value in a buffer is added to if it is a sum, else written. The use of each kind, collected
-  // here, is compared with the access of the parameter at the end.
+  // A value in a buffer is added to if it is a sum, else written. The use of each kind is collected
+  // here and compared with the access of the parameter at the end.
   void make(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
     const auto [life, first] = lives_.try_emplace(v, Life{i, i});
@@ -209,7 +211,7 @@ class SegmentVerifier {
           std::find(op.outputs.begin(), op.outputs.end(), op.workspace) == op.outputs.end();
       if (!alone || w.frame != kNone || w.dtype != DType::kU8)
         findings_.push_back(
-            fmt::format("{}: its workspace {} is not bytes of the scratch that it alone uses",
+            fmt::format("{}: its workspace {} is not a part of the scratch that only this op uses",
                         name(op), w.name));
     }
     for (const ValueId v : op.outputs) make(i, v);
@@ -220,8 +222,8 @@ class SegmentVerifier {
     for (const Parameter& x : s_.frames) {
       const std::string& kind = p_.kind(x.kind).name;
       if (!taken.insert(x.kind).second)
-        findings_.push_back(fmt::format("{}: takes {} twice", name_, kind));
-      // A segment without ops may stand for an end of life.
+        findings_.push_back(fmt::format("{}: has the parameter {} twice", name_, kind));
+      // A segment without ops may only mark the end of a lifetime.
       if (s_.ops.empty() && x.access == Access::kRead) continue;
       if (!uses_.contains(x.kind)) {
         findings_.push_back(fmt::format("{}: takes {}, which no op of it touches", name_, kind));
@@ -240,7 +242,7 @@ class SegmentVerifier {
             fmt::format("{}: its ops touch {}, which it does not take", name_, p_.kind(kind).name));
   }
 
-  // A frame is written or started fresh as a whole, so no part of it may be left out.
+  // A buffer is written or started fresh as a whole, so every part of it must be written.
   void verify_covers(FrameKindId kind) {
     for (const ValueId member : p_.kind(kind).values) {
       if (p_[member].role == Role::kReport) continue;
@@ -253,7 +255,7 @@ class SegmentVerifier {
     }
   }
 
-  // Members of a frame are there before the segment if it reads them, and after it in any case.
+  // Members of a buffer exist before the segment if it reads them, and after it in any case.
   Life whole_life(ValueId v, Life life) const {
     if (!is_member(v)) return life;
     if (!made_.contains(v)) life.first = 0;
@@ -271,7 +273,7 @@ class SegmentVerifier {
   }
 
   // Values of one buffer (or of the scratch) are compared pair by pair: two that share bytes must
-  // not be alive at the same time, unless an op makes one out of the other in place. Scratch must
+  // not be alive at the same time, unless an op computes one from the other in place. Scratch must
   // be as large as its values need, and no larger.
   void verify_places() {
     std::map<FrameKindId, std::vector<std::pair<ValueId, Life>>> by_frame;
@@ -305,7 +307,7 @@ class SegmentVerifier {
   void verify_pair(const std::pair<ValueId, Life>& a, const std::pair<ValueId, Life>& b) {
     const auto& [va, la] = a;
     const auto& [vb, lb] = b;
-    if (is_flat(va) && is_flat(vb)) return;  // the part and the whole of a collective
+    if (is_flat(va) && is_flat(vb)) return;  // this rank's shard and the whole of a collective
     if (!share_bytes(p_[va], p_[vb]) || la.first > lb.last || lb.first > la.last) return;
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
@@ -322,7 +324,7 @@ class SegmentVerifier {
   Findings findings_;
 };
 
-// What one layer writes to a stream the next one reads: one frame under two kinds.
+// Returns the kind that the next layer reads a layer's output as: one buffer has two kinds.
 FrameKindId read_as(const Program& p, FrameKindId kind) {
   const FrameKindId input = p.kind(kind).input;
   return input ? input : kind;

@@ -1,5 +1,5 @@
-// Verifies each number of values and programs by itself and against its neighbors, so that what
-// verifies more can compute with them: nothing overflows, and no index is outside its list.
+// Verifies each number of values and programs, alone and against related ones, so that later checks
+// can compute with them: nothing overflows, and no index is out of range.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,10 +17,11 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-// Sums of a few sizes, and the products of a size with a few small numbers, fit in 64 bits.
+// Sums of a few sizes, and a size times a few small numbers, fit in 64 bits.
 constexpr int64_t kMostBytes = int64_t{1} << 56;
 constexpr int64_t kMostRanks = int64_t{1} << 31;
-// The label of a layer or micro-batch; those of streams count one beyond the layers.
+// The largest layer or micro-batch number; for hidden states, numbers go up to one more than the
+// last layer.
 constexpr int64_t kMostLabel = int64_t{1} << 31;
 constexpr int kMostDimensions = 8;  // rules label them "abcdefgh"
 
@@ -31,7 +32,7 @@ std::string size_text(const std::string& what, int64_t found) {
   return fmt::format("{} is {} bytes, expected 0 to {}", what, found, kMostBytes);
 }
 
-// Whether it has 1 to 8 dimensions of 1 or more, whose product is a size.
+// Returns true if the shape has 1 to 8 dimensions of at least 1, and at most kMostBytes bytes.
 bool is_array(const Shape& s, DType type) {
   if (s.rank() < 1 || s.rank() > kMostDimensions) return false;
   int64_t bytes = size_of(type);
@@ -42,7 +43,7 @@ bool is_array(const Shape& s, DType type) {
   return true;
 }
 
-// The parts of a packed weight cover one dimension, in order.
+// Verifies that the parts of a packed weight cover one dimension, in order.
 Findings verify_parts(const Value& v) {
   int64_t next = 0;
   const int64_t dim = v.parts[0].dim;
@@ -58,7 +59,7 @@ Findings verify_parts(const Value& v) {
                       extent, dim)};
 }
 
-// Whether it is rows of `whole`, as PartOf describes them.
+// Returns true if the shape is rows of `whole`, as PartOf describes them.
 bool is_part(const Shape& s, const PartOf& whole) {
   const Shape& w = whole.shape;
   if (w.rank() != s.rank() || s.rank() < 2 || whole.copies < 1 || whole.first < 0) return false;
@@ -69,7 +70,7 @@ bool is_part(const Shape& s, const PartOf& whole) {
          whole.first <= w[1] - whole.copies * s[1];
 }
 
-// The shape of one rank is that which the sharding and the mesh make of the global shape.
+// Verifies that the shape on one rank follows from the global shape, the sharding and the mesh.
 Findings verify_local(const Value& v, const Mesh& mesh) {
   for (const int8_t place : v.sharding.place)
     if (place >= v.shape.rank())
@@ -77,7 +78,7 @@ Findings verify_local(const Value& v, const Mesh& mesh) {
           fmt::format("{}: is split along dimension {} of {}", v.name, place, to_string(v.shape))};
   const Shape expected = part_shape(v.shape, v.sharding, mesh);
   if (v.local() == expected && v.part.has_value() == (expected != v.shape)) return {};
-  return {fmt::format("{}: one rank has {} of {}, its sharding says {}", v.name,
+  return {fmt::format("{}: one rank has {} of {}, but its sharding gives {}", v.name,
                       to_string(v.local()), to_string(v.shape), to_string(expected))};
 }
 
@@ -103,17 +104,19 @@ Findings verify_value(const Value& v, const Mesh& mesh) {
   return findings;
 }
 
-// A gradient or another value of a weight that is a part of a larger one must be the same part.
+// Verifies that a gradient, or another value that belongs to a weight that is a part of a larger
+// one, is the same part.
 Findings verify_part(const Value& v, const std::vector<const Value*>& weights) {
   const bool found = std::any_of(weights.begin(), weights.end(), [&](const Value* w) {
     return *w->whole == *v.whole && w->shape == v.shape;
   });
   if (found) return {};
-  return {fmt::format("{}: is rows {} on of {} {}, as no weight of that shape is", v.name,
+  return {fmt::format("{}: is the rows from {} of {} {}, but no weight of that shape is", v.name,
                       v.whole->first, v.whole->name, to_string(v.whole->shape))};
 }
 
-// The weights that are parts of one weight of the checkpoint cover its rows, each once.
+// Verifies that the weights that are parts of one weight of the checkpoint cover its rows, each
+// once.
 Findings verify_wholes(ValueSpan values) {
   std::map<std::string, std::vector<const Value*>> by_whole;
   for (const Value& v : values)
@@ -128,23 +131,24 @@ Findings verify_wholes(ValueSpan values) {
     int64_t next = 0;
     const Value* before = nullptr;
     for (const Value* v : members) {
-      // Layers of another kind have a weight of the same name, which is the same part.
+      // Layers of another kind have a weight with the same name, which is the same part.
       if (before != nullptr && v->name == before->name && *v->whole == *before->whole) continue;
       before = v;
       if (v->whole->first != next || v->whole->shape != members[0]->whole->shape)
-        findings.push_back(fmt::format("{}: is rows {} on of {} {}, expected rows {} on of {}",
-                                       v->name, v->whole->first, name, to_string(v->whole->shape),
-                                       next, to_string(members[0]->whole->shape)));
+        findings.push_back(
+            fmt::format("{}: is the rows from {} of {} {}, expected the rows from {} of {}",
+                        v->name, v->whole->first, name, to_string(v->whole->shape), next,
+                        to_string(members[0]->whole->shape)));
       next = v->whole->first + v->whole->copies * v->shape[1];
     }
     if (next != members[0]->whole->shape[1])
-      findings.push_back(
-          fmt::format("{}: its parts have {} of {} rows", name, next, members[0]->whole->shape[1]));
+      findings.push_back(fmt::format("{}: its parts cover {} of {} rows", name, next,
+                                     members[0]->whole->shape[1]));
   }
   return findings;
 }
 
-// Stages are below those of the mesh, and rise.
+// Returns true if the stages are in ascending order and exist in the mesh.
 bool are_stages(const std::vector<int64_t>& stages, const Mesh& mesh) {
   return std::is_sorted(stages.begin(), stages.end(), std::less_equal<>()) &&
          std::all_of(stages.begin(), stages.end(),
@@ -161,8 +165,8 @@ Findings verify_program(const Program& p) {
     ranks *= n;
   }
   if (!are_stages({p.stage}, p.mesh))
-    findings.push_back(fmt::format("the program is of stage {}, the mesh has {} stages", p.stage,
-                                   p.mesh[AxisKind::kPipeline]));
+    findings.push_back(fmt::format("the program is for stage {}, but the mesh has {} stages",
+                                   p.stage, p.mesh[AxisKind::kPipeline]));
   const std::pair<const char*, int64_t> sizes[] = {{"the state", p.state_bytes},
                                                    {"the offset of scratch", p.scratch_offset},
                                                    {"the arena", p.bytes},
@@ -203,9 +207,10 @@ Findings verify_segment(const Program& p, const Segment& s) {
   return findings;
 }
 
-// A frame has a layer and a micro-batch if its kind has one frame for each. A gradient that is
-// reduced after each micro-batch has frames for them, too, and no frame of a block that is no stack
-// of layers needs a layer; `first` is the first frame of the kind, and the others are like it.
+// Verifies a buffer. It has a layer and a micro-batch if its kind has one buffer for each. Two
+// exceptions: a gradient that is reduced after each micro-batch has a buffer per micro-batch, and
+// buffers of a block that is not a stack need no layer. `first` is the first buffer of the kind;
+// the others must agree with it.
 Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
   const Frame& f = p.frame(id);
   const FrameKind& k = p.kind(f.kind);
@@ -235,7 +240,7 @@ Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
   return findings;
 }
 
-// The frames that the host writes are those of the micro-batches from 0 on.
+// Verifies that the buffers that the host writes are those of micro-batches 0, 1, ….
 Findings verify_batches(const Program& p) {
   IdVector<FrameKindId, std::set<int64_t>> found(p.kinds.size());
   IdVector<FrameKindId, int64_t> frames(p.kinds.size(), 0);

@@ -1,5 +1,5 @@
-// Verifies what ops have to do with each other: packed weights, the pieces of one reduction,
-// gradients and their ops; and the bytes that a target's libraries ask for.
+// Verifies relations between ops: packed weights, the pieces of one reduction, gradients and their
+// ops; also the bytes that a target's libraries need.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ std::string name(const Segment& s, const Op& op) {
   return fmt::format("{} {} ({})", s.name(), op.origin, name_of(op.kind()));
 }
 
-// Whether `pack` makes the layout that the product reads: of the same weight, for the same product.
+// Returns true if `pack` produces the layout that the GEMM reads: for the same weight and the same
+// GEMM.
 bool packs_for(const Op& pack, const Op& product) {
   const Pack& a = pack.as<Pack>();
   if (product.inputs.size() != 2 || product.inputs[1] != pack.inputs.at(0)) return false;
@@ -32,10 +33,10 @@ bool packs_for(const Op& pack, const Op& product) {
   return false;
 }
 
-// Each packed weight is made by one op, for the products that read it.
+// Verifies that each packed weight is written by one op, for the GEMMs that read it.
 Findings verify_packs(const Program& p) {
   std::map<ValueId, std::pair<const Segment*, const Op*>> packs;
-  std::set<ValueId> fitting;  // packs whose `rows` are those of a product
+  std::set<ValueId> fitting;  // packed weights whose `rows` match a GEMM
   Findings findings;
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
@@ -48,7 +49,7 @@ Findings verify_packs(const Program& p) {
       const auto found = packs.find(op.packed);
       if (found == packs.end() || !packs_for(*found->second.second, op)) {
         findings.push_back(
-            fmt::format("{}: no op packs {} for it", name(s, op), p[op.packed].name));
+            fmt::format("{}: no op packs {} for this GEMM", name(s, op), p[op.packed].name));
         continue;
       }
       const int64_t rows = found->second.second->as<Pack>().rows;
@@ -56,20 +57,22 @@ Findings verify_packs(const Program& p) {
     }
   for (const auto& [v, pack] : packs)
     if (!fitting.contains(v))
-      findings.push_back(fmt::format("{}: rows = {}, which no product that reads {} has",
+      findings.push_back(fmt::format("{}: rows = {}, but no GEMM that reads {} has that many",
                                      name(*pack.first, *pack.second), pack.second->as<Pack>().rows,
                                      p[v].name));
   return findings;
 }
 
-// The number of pieces of a reduction, and which of them it is; 1 and 0 for any other op.
+// Returns the number of pieces of a reduction, and the index of this piece; 1 and 0 for any other
+// op.
 std::pair<int64_t, int64_t> piece_number(const Op& op) {
   if (const AllReduce* const a = op.if_as<AllReduce>()) return {a->pieces, a->piece};
   if (const ReduceScatter* const a = op.if_as<ReduceScatter>()) return {a->pieces, a->piece};
   return {1, 0};
 }
 
-// The pieces of a reduction follow each other: of n ops the i-th makes piece i of n.
+// Verifies that the pieces of a reduction follow each other: of n ops the i-th computes piece i of
+// n.
 Findings verify_pieces(const Segment& s) {
   Findings findings;
   int64_t next = 0;
@@ -91,8 +94,7 @@ void each_op(const Program& p, const Visit& visit) {
     for (const Op& op : s.ops) visit(op, s);
 }
 
-// Attributes that ops have in common: the ops that follow are of one origin, or of one table of
-// members.
+// Verifies attributes that several ops share: ops of one origin, or ops with one table of members.
 class CommonAttributes {
  public:
   explicit CommonAttributes(const Program& p) : p_(p) {}
@@ -154,7 +156,7 @@ class CommonAttributes {
   Findings findings_;
 };
 
-// A reduction that converts what it sends does so in its workspace.
+// Verifies that a reduction that converts what it sends has a workspace for it.
 Findings verify_staging(const Program& p, const ValueVector& local) {
   Findings findings;
   for (const Segment& s : p.segments)
@@ -186,12 +188,12 @@ Findings verify_target(const Program& p, const Target& target) {
       if (op.workspace != kNone) {
         const int64_t needed = target.workspace_bytes(op, local);
         if (p[op.workspace].bytes() < needed)
-          findings.push_back(fmt::format("{}: has a workspace of {} bytes, the target asks for {}",
+          findings.push_back(fmt::format("{}: has a workspace of {} bytes, but the target needs {}",
                                          name(s, op), p[op.workspace].bytes(), needed));
       }
       if (op.packed != kNone && p[op.packed].bytes() != target.packed_bytes(op, local))
         findings.push_back(
-            fmt::format("{}: has a packed weight of {} bytes, the target asks for {}", name(s, op),
+            fmt::format("{}: has a packed weight of {} bytes, but the target needs {}", name(s, op),
                         p[op.packed].bytes(), target.packed_bytes(op, local)));
     }
   return findings;

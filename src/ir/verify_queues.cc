@@ -19,7 +19,7 @@ std::string op_name(const Segment& s, const Op& op) {
   return fmt::format("{} {} ({})", s.name(), op.origin, name_of(op.kind()));
 }
 
-// All members of the group are of one stage, which runs one list of ops.
+// Returns true if all members of the group are on one stage, and so run the same list of ops.
 bool is_within_stage(const GroupRef& group) {
   return group.kind == GroupRef::Kind::kAxes && !group.has(AxisKind::kPipeline);
 }
@@ -47,7 +47,7 @@ class QueueVerifier {
     }
     for (const auto& [v, chunks] : made_)
       if (std::count(chunks.begin(), chunks.end(), true) != std::ssize(chunks))
-        add_finding(s_.name(), "makes some chunks of {} and not all", p_[v].name);
+        add_finding(s_.name(), "makes some but not all chunks of {}", p_[v].name);
     return std::move(findings_);
   }
 
@@ -71,10 +71,10 @@ class QueueVerifier {
   void verify_waits(const Op& op) {
     for (const int32_t j : op.after)
       if (queue_of(s_.ops[j], s_.queue) == queue_of(op, s_.queue))
-        add_finding(op_name(s_, op), "waits for op {} of its own queue", j);
+        add_finding(op_name(s_, op), "waits for op {}, which is on its own queue", j);
   }
 
-  // The number of chunks must divide the sequences of every operand that is cut.
+  // Verifies that the number of chunks divides the sequences of every operand that is divided.
   bool is_divisible(const Op& op) {
     const auto chunked = chunked_operands(op, p_.values);
     bool good = chunked.has_value();
@@ -89,15 +89,16 @@ class QueueVerifier {
     return good;
   }
 
-  // Chunks are ticked off per value as ops make them: one number of chunks for all, each made once.
+  // Marks the chunks of a value that ops compute: all ops use the same number of chunks, and
+  // compute each once.
   void make(const Op& op, const OperandUse& t) {
     if (op.chunk.is_whole() || t.value == op.workspace) return;
     std::vector<bool>& chunks = made_[t.value];
     if (chunks.empty()) chunks.resize(t.chunk.count);
     const int32_t at = t.chunk.index;
     if (std::ssize(chunks) != t.chunk.count)
-      add_finding(op_name(s_, op), "makes {} in {} chunks, an op before it in {}", p_[t.value].name,
-                  t.chunk.count, chunks.size());
+      add_finding(op_name(s_, op), "makes {} in {} chunks, but an earlier op uses {}",
+                  p_[t.value].name, t.chunk.count, chunks.size());
     else if (chunks[at])
       add_finding(op_name(s_, op), "makes chunk {} of {} a second time", at, p_[t.value].name);
     else
@@ -105,7 +106,7 @@ class QueueVerifier {
   }
 
   // A read of some sequences needs every chunk that overlaps them; chunks of reader and writer may
-  // differ in size.
+  // have different sizes.
   void read(const Op& op, const OperandUse& t) {
     const auto made = made_.find(t.value);
     if (made == made_.end()) return;
@@ -118,12 +119,13 @@ class QueueVerifier {
 
   const Program& p_;
   const Segment& s_;
-  std::map<ValueId, std::vector<bool>> made_;  // the chunks of each value that is made in chunks
+  std::map<ValueId, std::vector<bool>> made_;  // the chunks of each value that is computed in
+                                               // chunks
   Findings findings_;
 };
 
-// For each op those that are over when it starts: the op before it on its queue, those that it
-// waits for, and all that are over when these start.
+// Returns for each op the ops that are complete when it starts: the previous op on its queue, those
+// that it waits for, and all that are complete when these start.
 std::vector<std::vector<bool>> ops_before(const Segment& s) {
   const size_t n = s.ops.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
@@ -151,9 +153,9 @@ Findings verify_queues(const Program& p) {
   return findings;
 }
 
-// Ops on different queues may run at the same time unless waits order them. Every pair that nothing
-// orders is compared, byte range by byte range. Quadratic in the ops of a segment, of which there
-// are some hundreds.
+// Ops on different queues may run at the same time unless waits order them. Every unordered pair is
+// compared, byte range by byte range. Quadratic in the number of ops of a segment, which is a few
+// hundred.
 Findings verify_races(const Program& p, const Segment& s) {
   Findings findings;
   if (!uses_inner_queues(s.ops)) return findings;
@@ -167,7 +169,7 @@ Findings verify_races(const Program& p, const Segment& s) {
         for (const TouchedBytes& b : bytes[j])
           if (in_conflict(a, b))
             findings.push_back(fmt::format(
-                "{} and {} touch the same bytes ({} and {}) and neither waits for the other",
+                "{} and {} use the same bytes ({} and {}), but neither waits for the other",
                 op_name(s, s.ops[i]), op_name(s, s.ops[j]), p[a.value].name, p[b.value].name));
     }
   return findings;

@@ -18,12 +18,12 @@ std::string place_text(int8_t place) {
   return named ? std::string(*named) : fmt::format("split {}", place);
 }
 
-// Ops that change state work on flat buffers, which ZeRO divides instead of the op; a message sends
-// a value in whatever sharding it has.
+// Returns true for ops that change state, because they work on flat buffers that ZeRO divides, and
+// for messages, which send a value in whatever sharding it has.
 bool takes_any_place(const Op& op) { return rule_of(op).effects.flat_state || is_message(op); }
 
-// A conversion leads from one placement to the other on the axes of its group and changes nothing
-// on others. Flat buffers, of one dimension, have no placements.
+// Returns true if a conversion leads from one placement to the other on the axes of its group and
+// changes nothing on the others. Flat buffers, of one dimension, have no placements.
 bool converts(const Op& op, ValueSpan values, AxisKind axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
@@ -37,12 +37,13 @@ bool converts(const Op& op, ValueSpan values, AxisKind axis, bool same_bytes) {
   return way->attributes == op.attributes;
 }
 
-// Dimensions of one label have one extent. A rule that splits nothing labels each operand by
-// itself.
+// Verifies that dimensions with one label have one extent. A rule that splits nothing labels each
+// operand separately.
 void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
                     const std::string& name, Findings& findings) {
   if (rule.splits.empty()) return;
-  std::map<char, std::pair<int64_t, ValueId>> known;  // the largest extent of a label, and whose
+  std::map<char, std::pair<int64_t, ValueId>> known;  // the largest extent of a label, and its
+                                                      // value
   const auto look = [&](ValueId id, const std::string& labels) {
     for (int d = 0; d < std::ssize(labels); ++d) {
       const int64_t extent = values[id].shape[d];
@@ -53,7 +54,7 @@ void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
         if (extent > largest) largest = extent, whose = id;
         continue;
       }
-      findings.push_back(fmt::format("{}: dimension {} of {} is {}, that of {} is {}", name, d,
+      findings.push_back(fmt::format("{}: dimension {} of {} is {}, but that of {} is {}", name, d,
                                      values[id].name, extent, values[whose].name, largest));
     }
   };
@@ -64,9 +65,9 @@ void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
 Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) {
   const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
-    return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
-                        rule.inputs.size(), rule.outputs.size(), op.inputs.size(),
-                        op.outputs.size())};
+    return {fmt::format(
+        "{}: its sharding rule labels {} inputs and {} outputs, but the op has {} and {}", name,
+        rule.inputs.size(), rule.outputs.size(), op.inputs.size(), op.outputs.size())};
   Findings findings;
   const auto look = [&](ValueId id, const std::string& labels) {
     const Value& v = values[id];

@@ -1,6 +1,6 @@
-// What a run computes on: the memory, the kernels and the prepared kernels of one kind of device.
-// A backend is made once, from run.device, and is passed to those that need it. A new kind of
-// device is one more class here and a folder of kernels.
+// The device backend of a run: the memory, the kernels and the prepared kernels of one kind of
+// device. It is created once, from run.device. A new kind of device adds a class here and a
+// directory of kernels.
 #pragma once
 
 #include <functional>
@@ -28,15 +28,16 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  int threads() const { return threads_; }  // of the host, for kernels of the CPU
-  virtual std::string model() const = 0;    // of the device, for people: "AMD EPYC 9354"
+  int threads() const { return threads_; }  // host threads for CPU kernels
+  virtual std::string model() const = 0;    // name of the device in reports: "AMD EPYC 9354"
   // Identifies the device among those of its host. Empty for the CPU, which ranks share.
   virtual std::string device_id() const = 0;
-  // Whether kernels are enqueued in streams and run later, or have run when their call returns.
+  // Returns true if kernels are enqueued in streams, false if a launch returns after the kernel
+  // ran.
   virtual bool has_streams() const = 0;
 
   virtual std::unique_ptr<Arena> arena(std::string name, int64_t bytes) const = 0;
-  virtual int64_t alignment() const = 0;  // bytes: of frames and workspaces in the arena
+  virtual int64_t alignment() const = 0;  // bytes; for buffers and workspaces in the arena
 
   virtual const KernelTable& table() const = 0;
   virtual std::unique_ptr<Product> product(const MatmulShape& shape) const = 0;
@@ -45,11 +46,11 @@ class Backend {
   // Returns nullptr if the kernel of the table computes attention of this shape.
   virtual std::unique_ptr<GpuAttention> attention(const AttentionShape&) { return nullptr; }
 
-  // Returns the seconds of the fastest of several runs of `work`, which are repeated for `seconds`
-  // and at least once. Launches are not counted.
+  // Returns the time in seconds of the fastest of several runs of `work`, which is repeated for
+  // `seconds`, at least once. Launch time is not counted.
   virtual double best_seconds(const std::function<void(Stream)>& work,
                               const std::function<double()>& now_s, double seconds) const = 0;
-  // Returns the FLOP/s of the fastest of a few large GEMMs of this dtype, measured now. This is the
+  // Measures a few large GEMMs of this dtype and returns the FLOP/s of the fastest. This is the
   // "matrix rate" that the speed of a run is compared with.
   virtual double matrix_rate(DType type, const std::function<double()>& now_s) const = 0;
 
@@ -81,8 +82,8 @@ class CpuBackend final : public Backend {
   CpuFeatures cpu_;
 };
 
-// Returns the backend of the GPU that use_gpu() chose for this process, or without one that of the
-// CPU. tf32: see GpuBlas.
+// Returns the backend of the GPU that use_gpu() chose for this process, or the CPU backend without
+// one. tf32: see GpuBlas.
 std::unique_ptr<Backend> backend_of(const CpuFeatures& cpu, int threads,
                                     const std::optional<GpuFeatures>& gpu = {}, bool tf32 = false);
 

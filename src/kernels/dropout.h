@@ -1,6 +1,6 @@
-// Dropout whose mask is a function of meaning alone: (key, global sample, element of the sample).
-// Element e of sample s is kept if uniform(word e % 4 of Philox{key}.block(e / 4, s)) >= p, so a
-// run draws the same mask on every layout and number of threads.
+// Dropout with a mask that is a function of (key, global sample, element of the sample) only.
+// Element e of sample s is kept if uniform(word e % 4 of Philox{key}.block(e / 4, s)) >= p, so the
+// mask is the same for every layout and number of threads.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace tessera::kernels {
 
 struct Dropout {
-  float probability = 0;  // p, of dropping; 0: no dropout
-  uint64_t key = 0;       // of (seed, step, op, layer); or of the op alone, where these are given:
-  const double *seed = nullptr, *step = nullptr;  // where the kernel runs
+  float probability = 0;  // drop probability p; 0: no dropout
+  uint64_t key = 0;       // hash of (seed, step, op, layer), or of the op only if these are given:
+  const double *seed = nullptr, *step = nullptr;  // in the kernel's device memory
   int64_t layer = 0;
 };
 
-// The whole key, for kernels of the CPU.
+// Returns the complete key, for CPU kernels.
 inline uint64_t mask_key(const Dropout& d) {
   if (d.seed == nullptr) return d.key;
   const auto seed = static_cast<uint64_t>(*d.seed), step = static_cast<uint64_t>(*d.step);
@@ -26,7 +26,7 @@ inline uint64_t mask_key(const Dropout& d) {
   return Philox{d.key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((step << 16) | layer);
 }
 
-// Where a local [B, T, F] lies in the global [.., rows, width] of each sample:
+// The position of a local [B, T, F] in the global [.., rows, width] of each sample:
 // its element (t, f) is e = (first_row + t) * width + first_column + f.
 struct DropoutWindow {
   int64_t first_row = 0;
@@ -41,7 +41,7 @@ struct DropoutArgs {
   Dropout dropout;
   TensorView y;  // [B, T, F]  written; may alias x
   DropoutWindow window = {};
-  TensorView mask = {};  // [B, T, F] u8  written: 1 where kept; or none
+  TensorView mask = {};  // [B, T, F] u8  written: 1 for kept elements; or none
 };
 void launch(Cpu, const Launch&, const DropoutArgs&);
 void launch(Gpu, const Launch&, const DropoutArgs&);

@@ -1,4 +1,4 @@
-// Rows of a table by number, and the gradient of the table.
+// Embedding lookup, and the gradient of the table.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tessera::kernels {
 
-// The table may be a part of a divided one: it holds rows first .. first+V-1 of `total`. An id
-// must be in [0, total); ids of other parts give zero rows and no gradient.
+// The table may be a shard with rows first .. first+V-1 of `total`. An id must be in [0, total);
+// ids of other shards give zero rows and no gradient.
 struct TableRows {
   int64_t first = 0;
-  int64_t total = 0;  // 0: V, the table is whole
+  int64_t total = 0;  // 0: V, the table is not sharded
 };
 
 struct EmbeddingArgs {
@@ -24,8 +24,8 @@ struct EmbeddingArgs {
 void launch(Cpu, const Launch&, const EmbeddingArgs&);
 void launch(Gpu, const Launch&, const EmbeddingArgs&);
 
-// d_table[ids[n], :] += dy[n, :] for n in order, whatever the number of threads. Of 16 bits, a row
-// of the table takes the f32 sum of all its dy, rounded once; on the CPU that needs a workspace.
+// d_table[ids[n], :] += dy[n, :] for n in order, for any number of threads. In a 16-bit table, the
+// f32 sum of all dy of a row is added and rounded once; on the CPU this needs a workspace.
 struct EmbeddingGradArgs {
   TensorView ids;      // [N] i32
   TensorView dy;       // [N, D] f32, bf16 or f16

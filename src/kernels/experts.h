@@ -1,14 +1,15 @@
 // The experts of a mixture of experts (Shazeer et al. 2017): gated feed-forward layers. Each token
-// passes through those that its router chose. No token is dropped, and the workspace depends on
-// shapes alone, not on the choice.
+// passes through the experts that the router chose for it. No token is dropped, and the workspace
+// depends on shapes only, not on the choices.
 //
 //   p = x_t up_eᵀ [I, 2],   h = act(p[·, 0]) · p[·, 1] [I],   y_t = Σ_j weights_tj · h down_eᵀ
 //
-// for each choice j of token t, e = choice[t, j]. Experts of other ranks add nothing here.
+// for each choice j of token t, with the weights of expert choice[t, j]. Experts of other ranks are
+// skipped.
 //
 // The pairs of a token and a choice are sorted by expert, then by token, and processed in tiles of
-// rows of one expert. Sums have a fixed order: for a token by rising expert, for the gradient of a
-// weight by tiles in the order of tokens.
+// rows of one expert. Sums have a fixed order: for a token by ascending expert, for the gradient of
+// a weight by tiles in the order of tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,35 +24,35 @@ namespace tessera::kernels {
 
 struct ExpertsShape {
   int64_t tokens = 0, hidden = 0, inner = 0;  // N, H, I
-  int64_t experts = 0, chosen = 0;            // E of this rank, K
-  int64_t all_experts = 0;                    // of the model
-  DType dtype = DType::kF32;                  // of x, the weights, y and their gradients
-  DType sums = DType::kF32;                   // of the weights' gradients
+  int64_t experts = 0, chosen = 0;            // E on this rank, K per token
+  int64_t all_experts = 0;                    // experts of the model
+  DType dtype = DType::kF32;                  // x, weights, y, and the gradients of x and y
+  DType sums = DType::kF32;                   // gradients of the weights
   GateKind gate = GateKind::kSilu;
   bool pairs = false;     // the forward writes p, and the gradient reads it
-  bool gradient = false;  // what run() computes
+  bool gradient = false;  // run() computes the gradient
   bool operator==(const ExpertsShape&) const = default;
 };
 
 struct ExpertsOperands {
   const void* x = nullptr;          // [N, H]
-  const int32_t* choice = nullptr;  // [N, K], rising in each row
+  const int32_t* choice = nullptr;  // [N, K], ascending in each row
   const float* weights = nullptr;   // [N, K]
   const void* up = nullptr;         // [E, I, 2, H]
   const void* down = nullptr;       // [E, H, I]
-  int64_t first = 0;                // number of this rank's first expert
-  void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not touched
+  int64_t first = 0;                // index of this rank's first expert
+  void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not accessed
   void* y = nullptr;                // [N, H]  written
-  // For the gradient, in place of y:
+  // Only for the gradient, instead of y:
   const void* dy = nullptr;    // [N, H]
   void* dx = nullptr;          // [N, H]  written
   float* d_weights = nullptr;  // [N, K]  written
-  void* d_up = nullptr;        // [E, I, 2, H]  added to, or written where fresh; or none
+  void* d_up = nullptr;        // [E, I, 2, H]  added to, or written if fresh; or none
   void* d_down = nullptr;      // [E, H, I]  likewise
   bool fresh_up = false, fresh_down = false;
 };
 
-// Experts of one shape, on either device. run() allocates nothing, and runs must not overlap.
+// Experts of one shape, on either device. run() does not allocate memory. Runs must not overlap.
 class Experts : public PreparedKernel {
  public:
   virtual void run(const Launch& l, const ExpertsOperands& operands) const = 0;

@@ -1,5 +1,5 @@
 // The gate of a feed-forward layer (Shazeer 2020). Each inner unit m has a gate g and a value u,
-// which lie side by side:
+// which are adjacent in memory:
 //   y[n,m] = act(g) * u,   g = x[n,m,0],  u = x[n,m,1]
 //   silu   act(g) = g / (1 + exp(-g)): SwiGLU, LLaMA
 //   erf, tanh: the two forms of kernels/gelu.h: GEGLU, T5 v1.1

@@ -1,5 +1,5 @@
-// Attention on a GPU as it is prepared for a shape: by our own kernels (kernels/attention.h), or by
-// cuDNN where that was measured to be faster on this very card and to compute the same.
+// Attention on a GPU, prepared for one shape: by our own kernels (kernels/attention.h), or by cuDNN
+// if a measurement on this GPU found it to be faster and to compute the same results.
 #pragma once
 
 #include <functional>
@@ -14,20 +14,20 @@
 
 namespace tessera::kernels {
 
-// cuDNN, opened when this is made. Throws Error where it is not installed, or where the program was
-// built without the headers of its frontend.
+// The cuDNN library. The constructors open it and throw Error if it is not installed, or if the
+// program was built without the headers of its frontend.
 class CudaDnn {
  public:
-  // Of the device of this process.
+  // Uses the device of this process.
   CudaDnn();
-  // Of a card that need not be here, described as cuDNN itself describes one (a text in JSON) and
-  // by its compute capability (90): what it would take can be asked; nothing runs.
+  // Uses a GPU that this machine need not have, described by cuDNN's JSON text and by its compute
+  // capability (90). Its plans can be listed but not run.
   CudaDnn(std::string_view card, int architecture);
   ~CudaDnn();
   CudaDnn(const CudaDnn&) = delete;
   CudaDnn& operator=(const CudaDnn&) = delete;
 
-  int64_t version() const;  // of the library: 91900
+  int64_t version() const;  // library version: 91900
 
   struct Handle;
   const Handle& handle() const { return *handle_; }
@@ -40,41 +40,43 @@ struct AttentionShape {
   int64_t b = 1, t = 1, s = 1;  // samples, queries, keys
   int64_t kv = 1, g = 1, d = 64;
   DType dtype = DType::kBF16;
-  bool apart = false;  // keys and values of another sequence, [B, S, KV, 2, D]
+  bool apart = false;  // keys and values are in a separate array, [B, S, KV, 2, D]
   bool causal = true;
-  bool documents = false;  // AttentionScope's, as is padding; at most one of both
+  bool documents = false;  // as in AttentionScope; at most one of documents and padding
   bool padding = false;
   bool gradient = false;
   float scale = 1;
   bool operator==(const AttentionShape&) const = default;
 };
 
-// "b=4 t=1024 s=1024 kv=25 g=1 d=64 scale=0.125 causal gradient bf16".
+// Returns the text of a shape: "b=4 t=1024 s=1024 kv=25 g=1 d=64 scale=0.125 causal gradient bf16".
 std::string attention_text(const AttentionShape& shape);
 
-// How attention of a shape is chosen. Without a library, or where neither a choice is known nor a
-// clock is there, it is our own.
+// How the kernel of attention is chosen. Our own kernels are used without a library, and for a
+// shape with no stored choice if there is no clock.
 struct AttentionChoosing {
   const CudaDnn* dnn = nullptr;
   ProductChoices* choices = nullptr;
-  std::function<double()> now_s;                // with it, shapes without a choice are measured
-  std::function<void(const std::string&)> say;  // hears why cuDNN is not taken for a shape
+  std::function<double()> now_s;  // clock; with it, shapes without choice are measured
+  std::function<void(const std::string&)> say;  // receives the reason if cuDNN is not used
 };
 
 class GpuAttention final : public PreparedKernel {
  public:
-  // What cuDNN may be asked for: two bytes a number, rows of at most 128 of them in eights.
+  // Returns true if cuDNN may support the shape: a 16-bit type, and d a multiple of 8 and at most
+  // 128.
   static bool may_choose(const AttentionShape& shape);
 
-  // Measuring compares cuDNN's numbers with our own kernels' first, on drawn operands: one plan
-  // that differs by more than rounding, or in its bits from one run to the next, is not taken. The
-  // device's memory must have room for the operands. `choosing`'s library and choices outlive it.
+  // A measurement first compares the results of cuDNN and our own kernels on random operands: a
+  // plan is rejected if it differs by more than rounding errors, or if its bits differ between
+  // runs. The device must have free memory for the operands. The library and the choices of
+  // `choosing` must outlive this object.
   GpuAttention(const AttentionShape& shape, const AttentionChoosing& choosing);
   ~GpuAttention() override;
 
   bool by_library() const;
   int64_t workspace_bytes() const override;
-  // Operands as in kernels/attention.h, of the shape; without dropout and biases.
+  // Operands are those of kernels/attention.h with this shape, without dropout and biases.
   void run(const Launch& l, const AttentionArgs& a) const;
   void run(const Launch& l, const AttentionGradArgs& a) const;
 

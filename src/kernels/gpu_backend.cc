@@ -1,5 +1,5 @@
-// The backend of a GPU. Measured times are those of the device: the timed work is repeated in one
-// graph, or between two readings of the host's clock, until the time of launches is negligible.
+// The GPU backend. Measured times are those of the device: the timed work is repeated in one graph,
+// or between two readings of the host clock, so that launch time is negligible.
 #include "kernels/gpu_backend.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace tessera::kernels {
 namespace {
 
-// Returns the seconds of one square GEMM by the host's clock. A short one is repeated, so that the
-// time of launches does not count.
+// Returns the seconds of one square GEMM by the host clock. A short one is repeated, so that launch
+// time is negligible.
 double square_product_s(DType type, const GpuBlas& blas, int64_t size,
                         const std::function<double()>& now_s) {
   constexpr double kLong = 0.01;
@@ -20,7 +20,7 @@ double square_product_s(DType type, const GpuBlas& blas, int64_t size,
   const GpuMatmul product(
       {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
-  const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
+  const DeviceBuffer memory("measuring GEMMs", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
   const GpuStream stream;
   for (std::byte* const operand : {at, at + bytes})
@@ -89,7 +89,7 @@ void GpuBackend::choose_attention(std::function<void(const std::string&)> say) {
   opens_dnn_ = true;
 }
 
-// Several runs are captured as one graph, so that one launch is divided among them.
+// Several runs are captured in one graph, so that they share the time of one launch.
 double GpuBackend::best_seconds(const std::function<void(Stream)>& work,
                                 const std::function<double()>& now_s, double seconds) const {
   constexpr int kRunsOfGraph = 10;
@@ -113,7 +113,7 @@ double GpuBackend::best_seconds(const std::function<void(Stream)>& work,
   }
 }
 
-// Sizes grow while they take little time and fit into the free memory.
+// Increases the size as long as a GEMM is fast and fits in free memory.
 double GpuBackend::matrix_rate(DType type, const std::function<double()>& now_s) const {
   constexpr int64_t kLeast = 512, kMost = 4096, kWorkspace = 64 << 20;
   constexpr double kLong = 0.1;

@@ -1,5 +1,5 @@
-// The backend of a GPU, and how its library algorithms are chosen: GEMMs by cuBLASLt, attention by
-// our own kernels or cuDNN.
+// The GPU backend, and the choice of its kernels: GEMMs by cuBLASLt, attention by our own kernels
+// or cuDNN.
 #pragma once
 
 #include "kernels/backend.h"
@@ -10,7 +10,7 @@ namespace tessera::kernels {
 
 class GpuBackend final : public Backend {
  public:
-  // `gpu` is the device that use_gpu() made this process's own. tf32: see GpuBlas.
+  // `gpu` is the device that use_gpu() selected for this process. tf32: see GpuBlas.
   GpuBackend(int threads, const GpuFeatures& gpu, bool tf32);
 
   std::string model() const override { return features_.model; }
@@ -30,13 +30,13 @@ class GpuBackend final : public Backend {
 
   const GpuFeatures& features() const { return features_; }
 
-  // The algorithms that GEMMs made from now on take. With a clock, shapes without a choice are
-  // measured; without a clock, nothing is measured. See GpuBlas::choose_by.
+  // Returns the kernel choices for GEMMs that are prepared later. With a clock, shapes without a
+  // choice are measured; without a clock, nothing is measured. See GpuBlas::choose_by.
   ProductChoices& choices() { return choices_; }
   void measure_products(std::function<double()> now_s);
-  // From now on attention that cuDNN supports uses what the choices have for it, or what is
-  // measured (measure_products). cuDNN is opened for the first of these; `say` receives a log line
-  // if cuDNN is opened, cannot be opened, or is rejected for a shape.
+  // Makes attention that cuDNN supports use the stored choices, or measurements (measure_products).
+  // cuDNN is opened for the first such shape. `say` receives a log line if cuDNN is opened, cannot
+  // be opened, or is rejected for a shape.
   void choose_attention(std::function<void(const std::string&)> say);
 
  private:

@@ -1,5 +1,5 @@
 // The experts on a GPU (kernels/experts.h), enqueued in a stream. The host reads nothing back: the
-// device makes the table of tiles, and the kernels run over the largest possible number of tiles.
+// device computes the table of tiles, and the kernels run over the maximum number of tiles.
 #pragma once
 
 #include "kernels/experts.h"

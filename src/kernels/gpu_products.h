@@ -1,5 +1,5 @@
-// Matrix products and the head's loss on a GPU, by cuBLASLt: as Matmul and LinearCrossEntropy
-// (kernels/matmul.h, kernels/linear_cross_entropy.h), enqueued in a stream. Sums are f32.
+// GEMMs and the fused head and loss on a GPU by cuBLASLt, enqueued in a stream: the counterparts of
+// Matmul and LinearCrossEntropy (kernels/matmul.h, kernels/linear_cross_entropy.h). Sums are f32.
 #pragma once
 
 #include <functional>
@@ -15,23 +15,23 @@ namespace tessera::kernels {
 // Bytes. cuBLASLt: "The workspace pointer must be aligned to at least a multiple of 256 bytes."
 constexpr int64_t kBlasWorkspaceAlignment = 256;
 
-// The library, found when the first of these is made: a program that computes on the CPU pays
-// nothing for it. Throws Error where it is not installed.
+// The cuBLASLt library. It is opened when the first object is created, so a program that computes
+// on the CPU does not load it. The constructor throws Error if the library is not installed.
 class GpuBlas {
  public:
-  // tf32: products of f32 read their operands with 10 bits of mantissa, which tensor cores take.
+  // tf32: f32 GEMMs read their operands with 10 mantissa bits and use tensor cores.
   explicit GpuBlas(bool tf32 = false);
   ~GpuBlas();
   GpuBlas(const GpuBlas&) = delete;
   GpuBlas& operator=(const GpuBlas&) = delete;
 
-  int64_t version() const;  // of the library: 130000
+  int64_t version() const;  // library version: 130000
   bool tf32() const { return tf32_; }
 
-  // From now on a product takes the algorithm that `choices`, which outlive this, have for it.
-  // Where they have none and there is a clock, some of those that the library proposes are
-  // measured, for which the device's memory must have room for the product's operands, and the
-  // fastest is added. Without either the library's first proposal is taken.
+  // Makes GEMMs that are prepared later use the algorithms of `choices`, which must outlive this
+  // object. For a shape without a choice, if there is a clock, some proposals of the library are
+  // measured and the fastest is added to the choices; the device must have free memory for the
+  // operands. Without a choice and a clock, the library's first proposal is used.
   void choose_by(ProductChoices& choices, std::function<double()> now_s = {}) {
     choices_ = &choices;
     now_s_ = std::move(now_s);
@@ -49,14 +49,14 @@ class GpuBlas {
   std::function<double()> now_s_;
 };
 
-// Fills device memory with random numbers, nearly normal and of unit variance, of this type (f32,
-// bf16 or f16): operands for a measurement. A device computes faster on zeros than on the numbers
-// of a model. Returns when they are there.
+// Fills device memory with approximately normal numbers of unit variance in this type (f32, bf16 or
+// f16), as operands for a measurement: a device computes faster on zeros than on the numbers of a
+// model. Returns when the memory is filled.
 void fill_with_noise(Stream s, void* to, DType type, int64_t elements);
 
 class GpuMatmul final : public Product {
  public:
-  // `blas` outlives it. A, B and C start at multiples of 16 bytes, the workspace at a multiple of
+  // `blas` must outlive this object. A, B and C are aligned to 16 bytes, the workspace to
   // kBlasWorkspaceAlignment.
   GpuMatmul(const MatmulShape& shape, const GpuBlas& blas);
   ~GpuMatmul() override;
@@ -65,8 +65,8 @@ class GpuMatmul final : public Product {
 
   int64_t workspace_bytes() const override;
   int64_t packed_bytes() const override { return 0; }
-  void pack(const void* b, void* packed) const override;  // never: nothing is packed on a GPU
-  // A fresh run takes the algorithm that `choices` have for the shape without `accumulate`, or else
+  void pack(const void* b, void* packed) const override;  // must not be called: packed_bytes() is 0
+  // A fresh run uses the stored algorithm for the shape without `accumulate`, or, if there is none,
   // that of the shape.
   void run(const Launch& l, const MatmulOperands& operands) const override;
 

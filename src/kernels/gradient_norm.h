@@ -1,4 +1,4 @@
-// The norm of gradients: sums of squares, and the numbers that an update derives from them.
+// The gradient norm: sums of squares, and the clip factor that an update derives from them.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace tessera::kernels {
 
 constexpr int64_t kSquaresBlock = 4096;
 
-// The sum of squares of a flat range, in double, by fixed blocks of 4,096 elements: the same bits
-// for any number of threads. A square of a float cannot overflow a double, so the sum is finite
-// exactly if every element is.
+// Adds the squares of a flat range in double, in fixed blocks of 4,096 elements: the bits are the
+// same for any number of threads. A square of a float cannot overflow a double, so the sum is
+// finite if and only if every element is.
 struct SquaresArgs {
   TensorView x;           // [n] f32, bf16 or f16
   double* sum = nullptr;  // added to
@@ -30,11 +30,11 @@ void launch(Cpu, const Launch&, const FirstNonFiniteArgs&);
 void launch(Gpu, const Launch&, const FirstNonFiniteArgs&);
 int64_t workspace_bytes(Gpu, const FirstNonFiniteArgs&, int threads);
 
-// From the sums of a step to what its update multiplies gradients by:
+// Computes the factor by which an update multiplies gradients:
 //   norm = sqrt(squares) / n,  n = max(tokens, 1) * loss_scale
 //   scale = min(1, limit / (norm + 1e-6)) / n        (limit 0: 1 / n)
-//   skip = 1 where squares or loss are not finite or skip_before is set, else 0
-// The small number is PyTorch's and Megatron's, so that a clipped run equals theirs.
+//   skip = 1 if squares or loss are not finite or skip_before is set, else 0
+// The constant 1e-6 is that of PyTorch and Megatron, so clipped runs are comparable.
 struct ClipArgs {
   const double *tokens = nullptr, *squares = nullptr, *loss = nullptr;
   const double *loss_scale = nullptr, *skip_before = nullptr;

@@ -1,11 +1,11 @@
-// What all kernels share: the device that runs one, how it is launched, and its entry in a table.
+// The interface of all kernels: device, launch parameters, and the table of kernels.
 //
-// A kernel is declared once, in the header of its name: a struct of its operands, XArgs, and
+// A kernel is declared once, in the header with its name: a struct of its operands, XArgs, and
 //   void launch(Cpu, const Launch&, const XArgs&);
 //   void launch(Gpu, const Launch&, const XArgs&);
-// A kernel that needs a workspace has workspace_bytes(Cpu, …) and workspace_bytes(Gpu, …) as well,
-// or one of them. On the CPU a launch computes at once; on a GPU it is enqueued in the stream,
-// memory is the device's, and no call waits.
+// A kernel that needs a workspace also has workspace_bytes(Cpu, …) or workspace_bytes(Gpu, …) or
+// both. On the CPU, launch() returns after the computation. On a GPU, it enqueues the kernel in the
+// stream and does not wait; operands are in device memory.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,25 @@ struct Cpu {};
 struct Gpu {};
 
 struct Launch {
-  Stream stream = {};         // of a GPU; the CPU has none
+  Stream stream = {};         // only on a GPU
   void* workspace = nullptr;  // workspace_bytes() bytes
-  int threads = 1;            // CPU threads; workspace_bytes() was asked for this number
+  int threads = 1;            // CPU threads; the number given to workspace_bytes()
 
-  // An array in the workspace, that many bytes from its start.
+  // Returns an array in the workspace, `offset` bytes from its start.
   template <class T>
   T* room(int64_t offset = 0) const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
   }
 };
 
-// The bytes of workspace that a launch needs: a function of shapes and types, so the data of views
-// may be null. A kernel that has no overload of its own needs none.
+// Returns the bytes of workspace that a launch needs. They depend on shapes and types only, so the
+// data of views may be null. A kernel without an overload needs no workspace.
 template <class Device, class Args>
 int64_t workspace_bytes(Device, const Args&, int) {
   return 0;
 }
 
-// The bytes of an array of n elements.
+// Returns the bytes of an array of n elements.
 template <class T>
 constexpr int64_t bytes_for(int64_t n) {
   return n * int64_t{sizeof(T)};
@@ -71,9 +71,9 @@ class TableOf<ArgsList<Args...>> {
   std::tuple<Kernel<Args>...> kernels_;
 };
 
-// A kernel that is made ready once for a shape: a library's plan, an algorithm that was measured.
-// What it computes is in the header of its kind: Product (kernels/matmul.h), Head
-// (kernels/linear_cross_entropy.h), GpuAttention (kernels/gpu_attention.h).
+// A kernel that is prepared once for a shape, for example with a library's plan or a measured
+// algorithm. See `Product` (kernels/matmul.h), Head (kernels/linear_cross_entropy.h), Experts
+// (kernels/experts.h) and GpuAttention (kernels/gpu_attention.h).
 class PreparedKernel {
  public:
   PreparedKernel() = default;
@@ -81,8 +81,8 @@ class PreparedKernel {
   PreparedKernel& operator=(const PreparedKernel&) = delete;
   virtual ~PreparedKernel() = default;
 
-  // The workspace of a run. On the CPU it is aligned to 64 bytes, on a GPU to
-  // kBlasWorkspaceAlignment.
+  // Returns the size of the workspace of a run. The caller aligns it to 64 bytes on the CPU, and to
+  // kBlasWorkspaceAlignment on a GPU.
   virtual int64_t workspace_bytes() const = 0;
 
  protected:

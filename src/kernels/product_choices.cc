@@ -16,7 +16,7 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::string_view kHeader = "tessera products 1", kBetween = " | ";
-constexpr std::string_view kAttention = "attention ";  // a line of it begins with this
+constexpr std::string_view kAttention = "attention ";  // prefix of the lines of attention
 
 // FNV-1a. It detects accidental damage, not deliberate changes.
 uint64_t checksum(std::string_view text) {
@@ -26,7 +26,7 @@ uint64_t checksum(std::string_view text) {
   return h;
 }
 
-// Takes the text before `mark` and removes both from `text`; takes all of it if there is no mark.
+// Returns the text before `mark` and removes both from `text`; without a mark, the whole text.
 std::string_view take(std::string_view& text, std::string_view mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view part = text.substr(0, end);
@@ -139,7 +139,7 @@ std::string ProductChoices::text() const {
 std::vector<std::string> ProductChoices::read(std::string_view text, const std::string& source) {
   changed_ = false;
   if (take(text, "\n") != kHeader)
-    return {fmt::format("{} does not begin with '{}': its products are measured anew.", source,
+    return {fmt::format("{} does not begin with '{}': its kernels are measured again.", source,
                         kHeader)};
   std::vector<std::string> damaged;
   for (int line = 2; !text.empty(); ++line) {
@@ -159,7 +159,7 @@ std::vector<std::string> ProductChoices::read(std::string_view text, const std::
       attention_[{machine, product}] = *attention;
     else
       damaged.push_back(
-          fmt::format("{}:{}: a damaged line: that product is measured anew.", source, line));
+          fmt::format("{}:{}: damaged line: its kernel is measured again.", source, line));
   }
   return damaged;
 }
@@ -167,8 +167,8 @@ std::vector<std::string> ProductChoices::read(std::string_view text, const std::
 FastestProduct fastest_product(size_t candidates, const std::function<double(size_t)>& time_s) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> best(candidates, kNever);
-  // Rounds over all candidates, not all runs of one candidate: a disturbance then hits all alike.
-  // The minimum counts, since a disturbance can only make a run slower.
+  // Runs all candidates once per round instead of all runs of one candidate at once, so a
+  // disturbance affects all of them. The minimum counts, since a disturbance only slows runs down.
   for (int round = 0; round < kProductRounds; ++round)
     for (size_t i = 0; i < candidates; ++i)
       if (const double s = time_s(i); s < best[i]) best[i] = s;

@@ -1,4 +1,4 @@
-// The choice of one token's experts and sums over its scores, for the kernels of every device.
+// The choice of experts for one token, and sums over its scores, for the kernels of every device.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RouteRow {
   }
   constexpr int64_t group_size() const { return experts / groups; }
 
-  // The sum of the two largest values of a group.
+  // Returns the sum of the two largest values of a group.
   constexpr float group_value(int64_t g) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     float first = kNone, second = kNone;
@@ -31,7 +31,7 @@ struct RouteRow {
     }
     return group_size() > 1 ? first + second : first;
   }
-  // Returns true if a group is among the best. Of equal groups the first is better.
+  // Returns true if a group is among the `groups_chosen` best. Of equal groups the first is better.
   constexpr bool takes_part(int64_t g) const {
     if (groups_chosen == groups) return true;
     const float own = group_value(g);
@@ -42,8 +42,8 @@ struct RouteRow {
     }
     return better < groups_chosen;
   }
-  // Returns the expert that follows `last` by falling value, then rising number. After -1: the
-  // best.
+  // Returns the expert after `last` in the order of descending value, then ascending index; for -1
+  // the best one.
   constexpr int64_t after(int64_t last) const {
     int64_t best = -1;
     for (int64_t g = 0; g < groups; ++g) {
@@ -58,7 +58,7 @@ struct RouteRow {
   }
 };
 
-// Writes the numbers of the k best experts in rising order.
+// Writes the indices of the k best experts in ascending order.
 constexpr void choose_experts(const RouteRow& row, int64_t k, int32_t* choice) {
   int64_t last = -1;
   for (int64_t n = 0; n < k; ++n) {

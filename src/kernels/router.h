@@ -14,17 +14,17 @@ enum class RouterScoreKind : uint8_t { kSoftmax, kSigmoid };
 struct RouterForm {
   RouterScoreKind score = RouterScoreKind::kSoftmax;
   bool renormalize = true;  // weights are divided by their sum + 1e-20
-  float scale = 1;          // and multiplied by this
+  float scale = 1;          // factor of the weights
   int64_t groups = 1, groups_chosen = 1;
 };
 
-// s = softmax(z) or sigmoid(z). Chooses the K largest s + bias, among equal ones the first, within
-// the `groups_chosen` groups that have the largest sums of their two largest s + bias.
+// s = softmax(z) or sigmoid(z). Chooses the K experts with the largest s + bias (of equal ones the
+// first) within the `groups_chosen` groups with the largest sums of their two largest s + bias.
 struct RouteArgs {
   RouterForm form;
   TensorView logits;   // [N, E] f32
   TensorView bias;     // [E] f32, or none
-  TensorView choice;   // [N, K] i32  written, rising
+  TensorView choice;   // [N, K] i32  written, ascending
   TensorView weights;  // [N, K] f32  written
   TensorView scores;   // [N, E] f32  written
 };
@@ -40,9 +40,10 @@ struct RouteGradArgs {
 void launch(Cpu, const Launch&, const RouteGradArgs&);
 void launch(Gpu, const Launch&, const RouteGradArgs&);
 
-// For each of B sequences of T tokens, c of which have a label:
+// The losses of each of B sequences of T tokens, c of which have a label:
 //   c · (balance · E / (K · T) · Σ_e n_e P_e + z · mean_t logsumexp(z_t)²)
-// n_e: choices of e; P_e: mean of its scores (sigmoid scores are first divided by their sum).
+// n_e is the number of choices of expert e, P_e the mean of its scores (sigmoid scores are first
+// divided by their sum).
 struct RouterLossForm {
   RouterScoreKind score = RouterScoreKind::kSoftmax;
   float balance = 0, z = 0;
@@ -63,7 +64,7 @@ int64_t workspace_bytes(Gpu, const RouterLossArgs&, int threads);
 struct RouterLossGradArgs {
   RouterLossForm form;
   TensorView logits, scores, choice, labels;
-  const double* loss_scale = nullptr;  // where the kernel runs; or none
+  const double* loss_scale = nullptr;  // in the kernel's device memory; or none
   TensorView d_logits;                 // [B, T, E] f32  written
 };
 void launch(Cpu, const Launch&, const RouterLossGradArgs&);
@@ -71,7 +72,7 @@ void launch(Gpu, const Launch&, const RouterLossGradArgs&);
 int64_t workspace_bytes(Cpu, const RouterLossGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const RouterLossGradArgs&, int threads);
 
-// load_e += E · n_e − K · N, with n_e choices of expert e by N tokens.
+// load_e += E · n_e − K · N, with n_e the number of choices of expert e by N tokens.
 struct RouterLoadArgs {
   TensorView choice;  // [N, K] i32
   TensorView load;    // [E] f32, bf16 or f16  added to

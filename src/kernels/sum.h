@@ -1,4 +1,4 @@
-// Sums of activations and of their rows. f32, bf16 or f16, each operand has its own; sums in f32.
+// Sums of activations and of their rows. Each operand is f32, bf16 or f16; sums are f32.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ using Summands = UpTo<TensorView, kMaxTerms>;
 
 // out[n,d] = sum of terms[n,d] + sum of biases[d]
 struct SumArgs {
-  Summands terms;   // of [N, D], one at least
-  Summands biases;  // of [D]
+  Summands terms;   // [N, D] each; at least one
+  Summands biases;  // [D] each
   TensorView out;   // [N, D]  written; may alias a term
 };
 void launch(Cpu, const Launch&, const SumArgs&);
 void launch(Gpu, const Launch&, const SumArgs&);
 
-// dbias[d] += sum_n dy[n,d], in f32 by fixed blocks of rows, rounded once where dbias is of 16
-// bits: the bits do not depend on the threads.
+// dbias[d] += sum_n dy[n,d], in f32 in fixed blocks of rows; a 16-bit dbias is rounded once. The
+// bits do not depend on the number of threads.
 struct BiasGradArgs {
   TensorView dy;     // [N, D]
   TensorView dbias;  // [D] f32, bf16 or f16  added to

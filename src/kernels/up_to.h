@@ -1,4 +1,4 @@
-// A list of at most N elements that holds them itself, as arguments of kernels do.
+// A list of at most N elements with inline storage, for the arguments of kernels.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class UpTo {
   }
 
   void push_back(const T& x) {
-    require(size_ < N, "a list of arguments is longer than the kernel takes");
+    require(size_ < N, "a list of arguments is longer than the kernel allows");
     elements_[size_++] = x;
   }
   size_t size() const { return size_; }

@@ -15,10 +15,10 @@
 namespace tessera::launch {
 namespace {
 
-constexpr double kClocksApart = 2;  // seconds; what NTP keeps is a thousandth of it
+constexpr double kClocksApart = 2;  // seconds; NTP keeps clocks within milliseconds
 
-// The ranks that have each value, and the value that most ranks have (of equally common ones, that
-// of the lowest rank).
+// The ranks that have each value, and the most common value (on a tie, the value of the lowest
+// rank).
 struct Groups {
   std::map<std::string, std::vector<size_t>> of;
   std::string most;
@@ -71,9 +71,9 @@ void compare_clocks(std::span<const RankFacts> ranks, Agreement& out) {
     if (std::abs(r.clock_s - middle) > kClocksApart) by_host.emplace(r.host, r.clock_s - middle);
   for (const auto& [host, apart] : by_host)
     out.warnings.push_back(
-        fmt::format("the clock of {} is {:.0f} s {} those of the others: times in its lines do not "
-                    "fit. Nothing in training depends on it; `timedatectl` there says whether it "
-                    "is kept right",
+        fmt::format("the clock of {} is {:.0f} s {} those of the other hosts, so times in its log "
+                    "lines are shifted. Training does not depend on clocks; run `timedatectl` on "
+                    "that host to check its time synchronization",
                     host, std::abs(apart), apart > 0 ? "ahead of" : "behind"));
 }
 
@@ -116,13 +116,13 @@ std::string to_text(const RankFacts& facts) {
 }
 
 RankFacts parse_facts(const std::string& text) {
-  const Tree t = parse_json(text, "what a rank says of itself");
+  const Tree t = parse_json(text, "facts of a rank");
   RankFacts out;
   int64_t rank = 0;
   const auto read = [&](const char* name, auto& value) {
     const Tree* member = t.find(name);
-    if (member == nullptr) throw Error("what a rank says of itself lacks '{}'", name);
-    read_value(*member, value, Place{"what a rank says of itself", name});
+    if (member == nullptr) throw Error("facts of a rank: '{}' is missing", name);
+    read_value(*member, value, Place{"facts of a rank", name});
   };
   read("rank", rank);
   read("host", out.host);

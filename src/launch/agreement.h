@@ -1,5 +1,5 @@
-// All ranks of a run are the same program with the same configuration; what differs is named before
-// the first step. Pure.
+// Checks before the first step that all ranks of a run have the same program version and
+// configuration. All functions are pure.
 #pragma once
 
 #include <span>
@@ -11,20 +11,21 @@ namespace tessera::launch {
 struct RankFacts {
   int rank = 0;
   std::string host, version;
-  std::string config;  // as one JSON object
-  double clock_s = 0;  // its clock less one that all share, such as when its word came
+  std::string config;  // the configuration as one JSON object
+  double clock_s = 0;  // wall clock of the rank minus a clock common to all, such as a receive time
 };
 
 struct Agreement {
-  std::string error;  // "rank 3 on n02 runs tessera 0.1.1, the others 0.1.0"; empty: they agree
-  int rank = 0;       // the first of those the error is about
-  std::vector<std::string> warnings;  // clocks over two seconds apart: nothing depends on them
+  std::string error;  // "rank 3 on n02 runs tessera 0.1.1, the others 0.1.0"; empty: all agree
+  int rank = 0;       // the first rank that the error is about
+  std::vector<std::string> warnings;  // clocks that differ by over two seconds; training ignores it
 };
 
-// Who differs from most. `ranks` ascends and is not empty.
+// Returns the ranks that differ from the majority. `ranks` must be ascending and not empty.
 Agreement compare(std::span<const RankFacts> ranks);
 
-// For an all-gather of texts of one size or of many; throws Error for what is none of ours.
+// Encodes facts as JSON text that ranks can exchange. parse_facts() throws Error for any other
+// text.
 std::string to_text(const RankFacts& facts);
 RankFacts parse_facts(const std::string& text);
 

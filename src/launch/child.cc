@@ -25,7 +25,8 @@ struct Pipe {
 
 Pipe new_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", std::strerror(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: {}", std::strerror(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -52,7 +53,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
-  ::signal(SIGPIPE, SIG_DFL);  // which this process ignores
+  ::signal(SIGPIPE, SIG_DFL);  // this process ignores it, and exec would keep that
   ::execvpe(command[0], command, environment);
   const int why = errno;
   // 126 and 127 are the codes that shells use; the parent reads the errno instead.

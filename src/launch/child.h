@@ -1,5 +1,6 @@
-// A program that we start and whose output we read: in a process group of its own (Ctrl-C reaches
-// us, and we tell it), told to end if we die.
+// A child process whose output this process reads. It has a process group of its own, so Ctrl-C
+// reaches only this process, which can signal the child. The kernel sends it SIGTERM if this
+// process dies.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +15,20 @@ namespace tessera::launch {
 
 class Child {
  public:
-  // `environment`: NAME=VALUE, added to ours. Throws Error where the program cannot be started.
+  // Starts the program. `environment` has entries NAME=VALUE, which override those of this process.
+  // Throws Error if the program cannot be started.
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment);
-  ~Child();  // ends what still runs
+  ~Child();  // kills the process group if the child is still running
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   const Descriptor& out() const { return out_; }
   const Descriptor& err() const { return err_; }
-  // The exit code, or 128 + the signal as a shell says it, once it has ended.
+  // Returns the exit code, or 128 + the signal number (as a shell does), after the child has ended;
+  // nothing while it is running.
   std::optional<int> ended();
-  void signal(int number);      // to the program
-  void signal_all(int number);  // to its group
+  void signal(int number);      // signals the child
+  void signal_all(int number);  // signals its process group
 
  private:
   pid_t pid_ = -1;

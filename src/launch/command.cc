@@ -1,5 +1,5 @@
-// Builds the command line of mpirun or srun, and splits and quotes words by the rules of a POSIX
-// shell.
+// Builds the command line of mpirun or srun, and splits and quotes command lines by the rules of a
+// POSIX shell.
 #include "launch/command.h"
 
 #include <iterator>
@@ -19,7 +19,7 @@ std::vector<std::string> mpirun(const StartOptions& o) {
                                 "--map-by",     "slot",      "-x",
                                 kHomeVariable};
   if (o.root) c.emplace_back("--allow-run-as-root");
-  // Without it, mpirun refuses more ranks than it counts cores.
+  // Without it, mpirun rejects more ranks than there are cores.
   if (o.hosts.empty() || slots(o.hosts) < o.ranks) c.emplace_back("--oversubscribe");
   if (!o.hosts.empty()) {
     c.emplace_back("--host");
@@ -69,10 +69,10 @@ std::vector<std::string> split_words(const std::string& text) {
   std::string word;
   bool inside = false;
   char quote = 0;
-  // Backslashes escape outside of single quotes. An empty pair of quotes is a word, hence `inside`.
+  // `inside`: an argument has begun. An empty pair of quotes is an argument, too.
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    // As in a shell: a backslash quotes the next character, except between single quotes.
+    // A backslash quotes the next character, except in single quotes.
     if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
       word += text[++i];
       inside = true;

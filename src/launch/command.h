@@ -1,4 +1,5 @@
-// The command line that starts the ranks. Pure.
+// Builds the command line that starts the ranks, and parses the launcher's output. All functions
+// are pure.
 #pragma once
 
 #include <string>
@@ -9,48 +10,51 @@
 
 namespace tessera::launch {
 
-// ---- What mpirun and srun pass on from the ranks, line by line. Pure.
+// ---- Output of the ranks, as mpirun and srun pass it on line by line.
 
 enum class Starter : uint8_t { kMpirun, kSrun };
 
 struct RankLine {
-  int rank = -1;  // -1: output of the starter itself
+  int rank = -1;  // -1: output of the launcher itself
   std::string text;
 };
 
-// "[1,5]<stderr>:text" of `mpirun --tag-output`, "5: text" of `srun --label`.
+// Parses a line such as "[1,5]<stderr>:text" of `mpirun --tag-output`, or "5: text" of `srun
+// --label`.
 RankLine parse_line(Starter starter, std::string_view line);
 
-// Parses a line of the starter that reports how a rank's process ended; else returns rank -1:
+// Parses a line of the launcher that reports how a rank's process ended. Returns rank -1 for any
+// other line. Examples:
 //   mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).
 //   srun: error: n02: task 1: Killed
 RankLine parse_ending(Starter starter, std::string_view line);
 
-// True for the starter's own output: frames, and its text for every job that fails.
+// Returns true for launcher output without information: frames, and the text it prints for every
+// failed job.
 bool is_noise(std::string_view line);
 
 struct StartOptions {
   Starter starter = Starter::kMpirun;
   int ranks = 1;
-  std::vector<Host> hosts;            // mpirun; empty: this one
-  std::vector<std::string> left_out;  // srun: names of hosts that are not to be used
-  std::string mpi =
-      "pmix";         // srun: how the ranks find each other; Debian's Open MPI knows pmix only
-  bool root = false;  // Open MPI refuses root unless told
+  std::vector<Host> hosts;            // mpirun: where to start ranks; empty: on this host
+  std::vector<std::string> left_out;  // srun: names of hosts to exclude
+  // srun: the interface by which the ranks find each other. Debian's Open MPI supports only pmix.
+  std::string mpi = "pmix";
+  bool root = false;                 // adds --allow-run-as-root, which Open MPI requires from root
   std::vector<std::string> more;     // further arguments of mpirun or srun
-  std::vector<std::string> program;  // with its arguments
+  std::vector<std::string> program;  // the program and its arguments
 };
 
-// Ranks fill one host after the other, so that neighbours (tensor ranks) are nearest; they are not
-// bound to cores, because their threads are our matter. More ranks than cores are allowed: -n said
-// so.
+// Returns the command that starts the ranks. Ranks fill one host after the other, so that
+// consecutive (tensor-parallel) ranks share a host. They are not bound to cores, because each rank
+// manages its own threads. More ranks than cores are allowed, since the user gave the number.
 std::vector<std::string> start_command(const StartOptions& options);
 
-// Splits as a shell would: spaces part words, quotes and backslashes keep them. Throws Error for a
-// quote that does not end.
+// Splits a command line as a shell does: at blanks, except in quotes or after a backslash. Throws
+// Error for an unclosed quote.
 std::vector<std::string> split_words(const std::string& text);
 
-// The same words for a shell, quoted where they need it.
+// Joins arguments to a command line for a shell, and quotes those that need it.
 std::string quote_words(const std::vector<std::string>& words);
 
 }  // namespace tessera::launch

@@ -1,5 +1,6 @@
-// What a rank is doing, written by the thread that trains at every call and read by the one that
-// reports, without a lock (a sequence lock: Hemminger 2002). A write takes about 50 ns.
+// The current activity of a rank. The training thread writes it at each call, and the heartbeat
+// thread reads it, through a sequence lock (Hemminger 2002), so that the writer never blocks. A
+// write takes about 50 ns.
 #pragma once
 
 #include <array>
@@ -12,15 +13,15 @@
 namespace tessera::launch {
 
 struct Doing {
-  int64_t step = 0;    // 0: before the first
-  double since_s = 0;  // when it began, on the writer's clock
-  bool waits = false;  // for other ranks
-  std::string text;    // at most 256 bytes of it
+  int64_t step = 0;    // 0: before the first step
+  double since_s = 0;  // start time, on the writer's clock
+  bool waits = false;  // true if the rank waits for other ranks
+  std::string text;    // description, truncated to 256 bytes
 };
 
 class DoingSlot {
  public:
-  // From one thread only.
+  // Writes the activity. Call it from one thread only.
   void write(int64_t step, std::string_view text, bool waits, double now_s) noexcept {
     std::array<uint64_t, kWords> bytes{};
     const size_t length = text.size() < kBytes ? text.size() : whole_characters(text);
@@ -36,10 +37,10 @@ class DoingSlot {
     turn_.store(turn + 2, std::memory_order_release);
   }
 
-  // Grows with every write: what has not grown has not changed.
+  // Returns a number that increases with each write, so that equal numbers mean no change.
   uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
 
-  // From any thread; tries again while a write is going on.
+  // Returns the activity. Any thread may call it; it retries while a write is in progress.
   Doing read() const {
     std::array<uint64_t, kWords> bytes{};
     while (true) {
@@ -64,14 +65,14 @@ class DoingSlot {
   static size_t whole_characters(std::string_view text) noexcept {
     size_t length = kBytes;
     while (length > 0 && length < text.size() && (text[length] & 0xC0) == 0x80)
-      --length;  // no UTF-8 character is cut
+      --length;  // a UTF-8 character is not split
     return length;
   }
 
   std::atomic<uint64_t> turn_{0};
   std::atomic<int64_t> step_{0};
   std::atomic<double> since_s_{0};
-  std::atomic<uint32_t> length_{0};  // of the text × 2, + 1 where it waits
+  std::atomic<uint32_t> length_{0};  // bytes of the text × 2, + 1 if the rank waits
   std::array<std::atomic<uint64_t>, kWords> words_{};
 };
 

@@ -1,9 +1,10 @@
 // The rank's side of the heartbeat protocol (message.h).
 //
 // A thread sends beats and listens for pulses. It uses TCP and never MPI, so it works while MPI
-// blocks or fails. The training thread publishes what it is doing through a slot without locks
-// (say()), so that reporting costs it nothing. If the monitor is silent for `patience_s`, the host
-// is cut off and the rank ends itself: the monitor may already be starting a replacement elsewhere.
+// blocks or fails. The training thread publishes its activity through a lock-free slot (say()),
+// which costs it almost no time. If the monitor is silent for `patience_s`, the host is
+// disconnected and the rank ends itself: the monitor may already be starting a replacement
+// elsewhere.
 #include "launch/heartbeat.h"
 
 #include <poll.h>
@@ -47,7 +48,7 @@ Heartbeat::Heartbeat(HeartbeatOptions options) : options_(std::move(options)) {
   hello.kind = MessageKind::kHello;
   hello.token = options_.home.token;
   hello.clock_s = options_.wall_s();
-  doing_.write(0, "starting", false, options_.now_s());
+  doing_.write(0, "startup", false, options_.now_s());
   post(hello);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
@@ -74,13 +75,13 @@ void Heartbeat::connect() {
   } while (options_.now_s() - began < options_.connecting_s);
   throw Error(
       "rank {} on {} cannot reach `tessera launch` at port {} of {}. Open the ports between these "
-      "hosts, or say with --address which of its addresses they reach",
+      "hosts, or pass `launch` an address that the ranks can reach with --address",
       options_.hello.rank, options_.hello.host, options_.home.port, tried);
 }
 
 void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
   if (!thread_.joinable()) return;
-  // A repeated report, as a long wait makes it, keeps the time at which it began.
+  // A repeated report, as a long wait makes, keeps its start time.
   const size_t what = std::hash<std::string_view>()(text) + step * 2 + (waits ? 1 : 0);
   if (what == std::exchange(said_, what)) return;
   doing_.write(step, text, waits, options_.now_s());
@@ -118,12 +119,12 @@ void Heartbeat::post(const Message& message) {
 
 bool Heartbeat::post_last(const Message& message) {
   if (!thread_.joinable()) return false;
-  beat();  // the last position of the rank
+  beat();  // the final activity of the rank
   post(message);
   std::unique_lock lock(mutex_);
   last_words_ = true;
   // Waits for the acknowledgement: a process that exits at once may lose data that is still in the
-  // socket, and the monitor would report a rank that died without a word.
+  // socket, and the monitor would report a rank that died without a message.
   changed_.wait_for(lock, kLastWords, [this] { return heard_ || gone_; });
   return heard_;
 }
@@ -178,7 +179,7 @@ void Heartbeat::obey(MessageKind kind) {
 bool Heartbeat::listen_once() {
   std::string bytes, line;
   const Received received = receive(socket_, bytes);
-  // Any bytes show that the watcher is alive.
+  // Any bytes show that the monitor is alive.
   if (received == Received::kBytes) silence_s_ = 0;
   lines_.append(bytes);
   try {
@@ -188,14 +189,13 @@ bool Heartbeat::listen_once() {
       obey(kind);
     }
   } catch (const Error& e) {
-    return end(fmt::format("the watcher is not understood: {}", e.what()));
+    return end(fmt::format("cannot parse a message of `tessera launch`: {}", e.what()));
   }
-  if (received == Received::kClosed) return end("the process that watches this run is gone");
+  if (received == Received::kClosed)
+    return end("`tessera launch`, which monitors this run, is gone");
   if (silence_s_ > options_.patience_s)
-    return end(
-        fmt::format("no word for {:.0f} s from the process that watches this run: this host "
-                    "is cut off from it",
-                    silence_s_));
+    return end(fmt::format(
+        "no message from `tessera launch` for {:.0f} s: this host is cut off from it", silence_s_));
   return true;
 }
 

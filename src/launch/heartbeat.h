@@ -1,6 +1,6 @@
-// A rank's side: says a few times a second, on a thread of its own that never touches MPI, that the
-// rank lives and what it is doing, to the process that watches all ranks (watch.h). Being stopped,
-// cut off or dead shows by silence, however long an op may take.
+// The rank's side of the heartbeats. A thread that never uses MPI reports several times per second
+// to the monitor (`tessera launch`, watch.h) that the rank is alive and what it is doing. A rank
+// that is suspended, disconnected or dead stops reporting; a rank in a long op does not.
 //
 // clang-format off
 //   Heartbeat heartbeat(options);              // Heartbeat(): no monitor, the calls have no effect
@@ -10,8 +10,8 @@
 //   heartbeat.leave();                         // before a normal exit
 // clang-format on
 //
-// A rank that hears nothing from the watcher ends by itself: its host is cut off, or the run is
-// over.
+// A rank that receives nothing from the monitor ends itself: its host is disconnected, or the run
+// has ended.
 #pragma once
 
 #include <condition_variable>
@@ -29,42 +29,45 @@ namespace tessera::launch {
 
 struct HeartbeatOptions {
   Home home;
-  Message hello;                            // who this is: rank, ranks, host, pid, version, memory
+  Message hello;                            // identity: rank, ranks, host, pid, version, memory
   std::function<double()> now_s, wall_s;    // a steady clock; seconds since 1970
-  std::function<int64_t()> resident_bytes;  // of this process
-  // Ends the process at once; called on the heartbeat's thread. `why` is empty where the watcher
-  // asked for it and so knows.
+  std::function<int64_t()> resident_bytes;  // resident memory of this process
+  // Ends the process at once. It is called on the heartbeat thread. `why` is empty if the monitor
+  // requested the end.
   std::function<void(const std::string& why)> end_process;
-  double period_s = 0.5;  // between beats; a fifth of it while what it does changes
-  double patience_s = 5;  // without a word from the watcher
-  double connecting_s = 15;
+  double period_s = 0.5;     // time between beats; a fifth of it while the activity changes
+  double patience_s = 5;     // timeout for messages from the monitor
+  double connecting_s = 15;  // time limit for connecting
 };
 
 class Heartbeat {
  public:
   Heartbeat() = default;
-  // Connects. Throws Error that names the addresses tried.
+  // Connects to the monitor. Throws Error, with the addresses tried, if that fails.
   explicit Heartbeat(HeartbeatOptions options);
-  ~Heartbeat();  // without leave(): the watcher sees a rank that ended without a word
+  ~Heartbeat();  // without leave() or fail() before it, the monitor reports that the rank died
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // What this rank does from now on, until something else is said; `waits`: it communicates. No
-  // lock, no allocation, no message; from the training thread only.
+  // Sets the activity of this rank until the next call; `waits` means that it waits for other
+  // ranks. It uses no lock, allocates nothing and sends nothing. Call it from the training thread
+  // only.
   void say(int64_t step, std::string_view text, bool waits = false) noexcept;
-  // The configuration (JSON) with which this rank runs: the watcher compares those of all.
+  // Sends the configuration (JSON) of this rank; the monitor compares those of all ranks.
   void facts(const std::string& config);
-  // Both return when the watcher has it, after a second at most; true: it has, and tells people.
-  bool fail(const std::string& error, int code = 1);  // `code`: the exit code of this rank
+  // Report an error, with the exit code of this rank, or a normal exit. Both wait up to a second
+  // for the acknowledgement of the monitor and return true if it arrived: then the monitor prints
+  // the error.
+  bool fail(const std::string& error, int code = 1);
   bool leave();
   bool asked_to_stop() const { return asked_to_stop_.load(std::memory_order_relaxed); }
 
  private:
   void connect();
   void run();
-  bool listen_once();  // false: the heart is to stop
+  bool listen_once();  // returns false if the thread must stop
   void obey(MessageKind kind);
-  bool end(const std::string& why);  // false
+  bool end(const std::string& why);  // returns false
   void post(const Message& message);
   bool post_last(const Message& message);
   void beat();
@@ -72,13 +75,14 @@ class Heartbeat {
   HeartbeatOptions options_;
   Descriptor socket_;
   DoingSlot doing_;
-  size_t said_ = 0;  // hash of the last message that say() sent
+  size_t said_ = 0;  // hash of the last activity that say() wrote
   std::atomic<bool> asked_to_stop_{false}, over_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the next three lines
   std::condition_variable changed_;
   std::string to_send_;
   bool heard_ = false, gone_ = false, last_words_ = false;
-  double silence_s_ = 0;  // of the watcher; this and the next are the thread's own
+  // Only the heartbeat thread uses these two.
+  double silence_s_ = 0;  // time since the last message of the monitor
   LineBuffer lines_;
   std::thread thread_;
 };

@@ -70,14 +70,14 @@ Home parse_home(std::string_view text) {
   }
   if (home.token.empty() || home.port <= 0 || home.port > 65535 || home.addresses.empty())
     throw Error(
-        "{} is '{}', expected token:port:address,… as `tessera launch` sets it; unset it to "
-        "run without",
+        "{} is '{}', expected token:port:address,… as `tessera launch` sets it. Unset it to "
+        "run without a monitor",
         kHomeVariable, text);
   return home;
 }
 
-// The token keeps ranks of other runs, and strangers who find the port, from being taken for ranks
-// of this run.
+// Returns a new token. It keeps ranks of other runs, and other processes that find the port, from
+// being accepted as ranks of this run.
 std::string new_token() {
   std::random_device random;
   std::string token;

@@ -1,7 +1,8 @@
-// Where the ranks of a run report: addresses and port of the process that watches them, and a token
-// that tells this run from every other. It reaches the ranks as one environment variable,
+// The endpoint to which the ranks of a run report: addresses and port of the monitor (`tessera
+// launch`), and a token that distinguishes this run from all others. The ranks receive it as one
+// environment variable,
 //   TESSERA_LAUNCH = token:port:address,address,…
-// which `cli` reads and passes on.
+// which the cli module reads.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ constexpr const char* kHomeVariable = "TESSERA_LAUNCH";
 struct Home {
   std::string token;
   int port = 0;
-  std::vector<std::string> addresses;  // tried in this order; numbers, no names
+  std::vector<std::string> addresses;  // numeric, tried in this order
 };
 
 std::string to_text(const Home& home);
@@ -23,7 +24,8 @@ Home parse_home(std::string_view text);  // throws Error
 
 std::string new_token();  // 128 random bits, as 32 hexadecimal digits
 
-// Of the interfaces that are up, IPv4 before IPv6, loopback last; no link-local ones.
+// Returns the addresses of the interfaces that are up: IPv4 before IPv6, loopback last, and no
+// link-local ones. Throws Error if they cannot be read.
 std::vector<std::string> own_addresses();
 
 }  // namespace tessera::launch

@@ -31,7 +31,8 @@ int read_slots(std::string_view text, const std::string& at) {
   return n;
 }
 
-// Reads a line. Of "n01:4" and "slots=4" the last one counts; upper limits of mpirun are ignored.
+// Reads a line. If it has both "n01:4" and "slots=4", the last one counts. mpirun's max_slots is
+// ignored.
 Host read_host(const std::string& line, const std::string& at) {
   std::istringstream words(line);
   Host host;
@@ -46,7 +47,7 @@ Host read_host(const std::string& line, const std::string& at) {
     if (word.starts_with("slots=")) {
       host.slots = read_slots(std::string_view(word).substr(6), at);
     } else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots=")) {
-      throw Error("{}: unknown word '{}', expected a line such as 'n01 slots=4'", at, word);
+      throw Error("{}: unknown entry '{}', expected a line such as 'n01 slots=4'", at, word);
     }
   }
   return host;

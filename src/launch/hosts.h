@@ -1,4 +1,4 @@
-// The machines of a run, as mpirun's host files name them. Pure.
+// The hosts of a run, in the syntax of mpirun's host files. All functions are pure.
 #pragma once
 
 #include <span>
@@ -18,10 +18,11 @@ struct Host {
 // Throws Error for anything else and for a file without hosts.
 std::vector<Host> parse_hosts(std::string_view text, const std::string& source);
 
-int slots(std::span<const Host> hosts);
+int slots(std::span<const Host> hosts);              // the sum over all hosts
 std::string host_list(std::span<const Host> hosts);  // n01:4,n02:4
 
-// Ranks fill one host after the other; the index of the one that has this rank.
+// Returns the index of the host that has this rank, if ranks fill one host after the other. Ranks
+// beyond all slots are on the last host.
 size_t host_of(std::span<const Host> hosts, int rank);
 
 }  // namespace tessera::launch

@@ -1,5 +1,5 @@
-// Encodes messages as one JSON object per line. Members of another type than expected are ignored,
-// like unknown ones, so that different versions of the program can still exchange their versions.
+// Encodes messages as one JSON object per line. Members of an unexpected type are ignored, like
+// unknown ones, so that different versions of the program can still exchange their versions.
 #include "launch/message.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Message decode(std::string_view line) {
   std::string kind;
   read(tree, "kind", kind);
   const auto* const at = std::find(kNames.begin(), kNames.end(), kind);
-  if (at == kNames.end()) throw Error("a message of the unknown kind '{}'", kind);
+  if (at == kNames.end()) throw Error("unknown message kind '{}'", kind);
   Message message;
   message.kind = static_cast<MessageKind>(at - kNames.begin());
   members(message, [&](const char* name, auto& value) { read(tree, name, value); });
@@ -80,13 +80,13 @@ Message decode(std::string_view line) {
 }
 
 bool LineBuffer::take(std::string& line) {
-  // Bytes that were searched before are not searched again, so a line that arrives in many parts
-  // takes linear time.
+  // Bytes that were searched before are not searched again, so the time for a line that arrives in
+  // many parts is linear.
   const size_t end = bytes_.find('\n', searched_);
   const size_t stop = std::min(end, bytes_.size());
   cut_ = stop - start_ > longest_;
   if (cut_ && rule_ == LongLine::kThrow)
-    throw Error("a line of over {} bytes; expected at most {}", stop - start_, longest_);
+    throw Error("a line has {} bytes or more, expected at most {}", stop - start_, longest_);
   if (cut_) {
     line = bytes_.substr(start_, longest_);
     start_ = searched_ = start_ + longest_;

@@ -22,12 +22,12 @@ constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes read from a rank befor
 constexpr size_t kSpareStrangers = 64;
 
 void watch(const Descriptor& epoll, const Descriptor& socket) {
-  // Level-triggered: data that a bounded read leaves behind is reported again by the next call.
+  // Level-triggered: data that remains after a bounded read is reported again by the next call.
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = socket.get();
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0)
-    throw Error("a rank cannot be heard: {}", std::strerror(errno));
+    throw Error("cannot wait for a heartbeat socket: {}", std::strerror(errno));
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ void Receiver::accept_all() {
   }
 }
 
-// Closes the oldest connection without a token, if there are too many. A rank sends its token right
-// after it connects, so the oldest one is least likely to be a rank.
+// Closes the oldest connection without a token if there are too many such connections. A rank sends
+// its token right after it connects, so the oldest one is least likely to be a rank.
 void Receiver::limit_strangers() {
   size_t strangers = 0;
   auto oldest = connections_.end();
@@ -109,7 +109,7 @@ bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) 
       events.push_back({connection.rank, false, std::move(message)});
     }
   } catch (const Error&) {
-    return false;  // none of ours, or broken: the same as a connection that ended
+    return false;  // not a rank, or corrupt: treated like a connection that ended
   }
   return received != Received::kClosed;
 }
@@ -121,7 +121,7 @@ void Receiver::post(Connection& connection, MessageKind kind) {
   Message message;
   message.kind = kind;
   connection.to_send += encode(message);
-  send_some(connection.socket, connection.to_send);  // a lost connection shows when it is read
+  send_some(connection.socket, connection.to_send);  // a lost connection is detected by read()
 }
 
 void Receiver::tell(int rank, MessageKind kind) {

@@ -1,5 +1,5 @@
-// The watcher's side of all heartbeats: listens, and turns what ranks say into events. One thread,
-// no lock.
+// The monitor's side of all heartbeats: listens for ranks and turns their messages into events. It
+// is used by one thread, without locks.
 #pragma once
 
 #include <map>
@@ -24,9 +24,9 @@ class Receiver {
   // ranks + 64 such connections are open: one more closes the oldest of them.
   Receiver(std::string token, int ranks, Interfaces interfaces = Interfaces::kAll);
   int port() const { return port_; }
-  int descriptor() const { return epoll_.get(); }  // readable when something is to be read
+  int descriptor() const { return epoll_.get(); }  // readable when read() has something to return
 
-  // What has come since the last call, in order for each rank. Never waits.
+  // Returns the events since the last call, in order for each rank. Never blocks.
   std::vector<RankEvent> read();
   void tell(int rank, MessageKind kind);
   void tell_all(MessageKind kind);
@@ -35,17 +35,18 @@ class Receiver {
   struct Connection {
     Descriptor socket;
     int64_t arrival = 0;
-    int rank = -1;  // before its hello
+    int rank = -1;  // -1: before its hello
     LineBuffer lines;
     std::string to_send;
   };
   void accept_all();
   void limit_strangers();
-  bool read_one(Connection& connection, std::vector<RankEvent>& events);  // false: it is over
+  // Returns false if the connection ended or must be closed.
+  bool read_one(Connection& connection, std::vector<RankEvent>& events);
   void post(Connection& connection, MessageKind kind);
 
   std::string token_;
-  size_t most_strangers_;  // connections whose token has not arrived
+  size_t most_strangers_;  // maximum number of connections without a token
   int64_t arrivals_ = 0;
   int port_ = 0;
   Descriptor listener_, epoll_;

@@ -8,7 +8,7 @@
 namespace tessera::launch {
 namespace {
 
-// Reads digits at the start of `text` and removes them; -1 where there are none.
+// Reads digits at the start of `text` and removes them. Returns -1 if there are none.
 int take_number(std::string_view& text) {
   int value = -1;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -39,20 +39,20 @@ std::set<std::string> lost_hosts(const Verdict& verdict, const std::vector<std::
 }  // namespace
 
 Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends) {
-  CHECK(!ends.empty(), "no loss to follow");
+  CHECK(!ends.empty(), "no failed attempt");
   if (std::ssize(ends) > options.limit) return {};
   const AttemptEnd& last = ends.back();
   if (last.verdict.loss == Loss::kDisagree) return {false, 0, "retrying would not help"};
   if (last.verdict.loss == Loss::kError && last.verdict.code == kNumericExitCode)
     return {false, 0,
-            "a numeric failure (exit code 3) would happen again. Change the learning rate or the "
-            "data, or start from an earlier step"};
+            "a numeric failure (exit code 3) would recur. Change the learning rate or the data, or "
+            "start from an earlier step"};
   if (last.verdict.loss == Loss::kError && last.verdict.step == 0)
-    return {false, 0, "an error before the first step would come again"};
+    return {false, 0, "an error before the first step would recur"};
   if (ends.size() > 1 && same_error(last, ends[ends.size() - 2]))
-    return {false, 0, "the same error at the same step, twice"};
+    return {false, 0, "the same error occurred twice at the same step"};
   const int n = losses_in_a_row(ends);
-  // 2^(n-1) times the first delay.
+  // The delay is 2^(n-1) times the first one.
   return {true, std::min(options.longest_pause_s, options.pause_s * std::ldexp(1.0, n - 1)), ""};
 }
 

@@ -1,4 +1,5 @@
-// What happens after a loss: again or not, how soon, and with how many ranks. Pure.
+// Decides after a failure whether the run restarts, when, and with how many ranks. All functions
+// are pure.
 #pragma once
 
 #include <optional>
@@ -17,41 +18,44 @@ struct AttemptEnd {
 };
 
 struct RestartOptions {
-  int limit = 0;       // attempts after the first
-  double pause_s = 5;  // before the first restart
-  double longest_pause_s = 300;
+  int limit = 0;                 // attempts after the first
+  double pause_s = 5;            // delay before the first restart
+  double longest_pause_s = 300;  // upper limit of the delay
 };
 
 struct Restart {
   bool again = false;
   double pause_s = 0;
-  std::string why;  // where it does not go on although restarts are left
+  std::string why;  // the reason if the run does not restart although restarts are left
 };
 
-// Twice the pause for each loss in a row without progress. Not again: what the ranks disagree on,
-// an error before the first step, a numeric failure (kNumericExitCode: the same computation would
-// give the same numbers), and the same error at the same step as the time before.
+// Decides whether to restart after the last of these attempts. The delay doubles with each
+// consecutive failure without progress. Not retried are disagreements between ranks, errors before
+// the first step, numeric failures (kNumericExitCode: the same computation would give the same
+// numbers), and the same error at the same step as in the attempt before.
 Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends);
 
-// The batch and the layout, as far as fewer ranks matter.
+// The parts of the batch and the layout that limit the choice of fewer ranks.
 struct JobSize {
   int64_t global = 1, micro = 1;
   int64_t model_ranks = 1;  // ranks that hold one copy of the model: tensor × pipeline
-  int64_t zero_group = 0;   // layout.zero_group: it must divide the data axis; 0: no groups
+  int64_t zero_group = 0;   // layout.zero_group, which must divide the data axis; 0: no groups
 };
 
-// The largest data axis on at most `ranks` ranks that divides the batch; none fits: nothing.
+// Returns the largest degree of data parallelism on at most `ranks` ranks that divides the batch,
+// or nothing if there is none.
 std::optional<int64_t> largest_data(int64_t ranks, const JobSize& job);
 
 struct RankHosts {
   int ranks = 1;
-  std::vector<Host> hosts;            // empty: this one, or SLURM's
-  std::vector<std::string> left_out;  // hosts by the names the ranks gave
-  int64_t data = 0;                   // the data axis; 0: as the run file says
+  std::vector<Host> hosts;            // empty: this host, or those of the SLURM job
+  std::vector<std::string> left_out;  // excluded hosts, by the names that the ranks reported
+  int64_t data = 0;                   // degree of data parallelism; 0: that of the run file
 };
 
-// Without the hosts of the lost ranks; where there is only one host, with fewer ranks on it.
-// `rank_hosts`: the host of each rank, as it said. Nothing where no layout is left.
+// Returns the ranks and hosts without the hosts of the failed ranks, or with fewer ranks on the
+// same hosts if no other host is left. `rank_hosts` is the host that each rank reported. Returns
+// nothing if no layout fits.
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
                                  const std::vector<std::string>& rank_hosts, const JobSize& job);
 

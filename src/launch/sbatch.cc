@@ -1,4 +1,4 @@
-// Writes the batch script. Texts from the run file and the command line become words of a shell
+// Writes the batch script. Texts from the run file and the command line become arguments in a shell
 // script, so each is quoted, and control characters, which could begin a new command, are rejected.
 //
 // The script runs the launcher in the background and waits for it, because bash runs a trap only
@@ -36,7 +36,7 @@ void check(const BatchJob& job) {
   for (const std::string& command : job.setup) refuse_control_characters("--setup", command);
   for (const std::string& word : job.launch)
     refuse_control_characters("the run file or an override", word);
-  // sbatch replaces %-patterns in file names, but none after a backslash.
+  // sbatch replaces %-patterns in file names, but not if the name has a backslash.
   if (job.folder.find('\\') != job.folder.npos)
     throw Error("submit: run.directory = {} contains a backslash. Choose another path.",
                 job.folder);
@@ -49,7 +49,7 @@ std::string without_patterns(const std::string& path) {
   return out;
 }
 
-// Returns an option with a value as one word: sbatch parses quotes as a shell does.
+// Returns an option with its value as one argument: sbatch parses quotes as a shell does.
 std::string option(const char* name, const std::string& value) {
   return line(quote_words({name + value}));
 }
@@ -67,7 +67,7 @@ std::string header(const BatchJob& job) {
   for (const std::string& m : job.more) s += line(quote_words(split_words(m)));
   s += line("--requeue", "requeue after a node failure");
   s += line("--open-mode=append", "append to the same output file");
-  s += line(fmt::format("--signal=B:TERM@{}", job.leave_s),
+  s += line(fmt::format("--signal=B:TERM@{}", job.grace_s),
             "sent before the time limit: save and exit");
   s += option("--output=", without_patterns(job.folder) + "/slurm-%j.txt");
   return s;
@@ -84,7 +84,7 @@ std::string sbatch_script(const BatchJob& job) {
 # The launch command starts the ranks with srun, monitors them, and resumes from the last checkpoint when a
 # rank fails. The output of each rank is in {0}/ranks/rank-N.txt.
 leaving=
-{1} -n "$SLURM_NTASKS" --rank-files {0}/ranks &
+{1} -n "$SLURM_NTASKS" --log-dir {0}/ranks &
 launch=$!
 trap 'leaving=1; kill -TERM "$launch" 2>/dev/null' TERM
 

@@ -19,9 +19,9 @@
 namespace tessera::launch {
 namespace {
 
-constexpr int kBacklog = 4096;  // all ranks of a large run come at once; the system caps it
+constexpr int kBacklog = 4096;  // all ranks of a large run connect at once; the system may limit it
 
-// An address of either family, and how many of its bytes are used.
+// An address of either family, and the number of bytes in use.
 struct Address {
   sockaddr_storage bytes{};
   socklen_t size = 0;
@@ -119,7 +119,7 @@ Descriptor accept_one(const Descriptor& listener) {
 Descriptor connect_to(const std::string& address, int port, double seconds, std::string& why) {
   const Address to = read_address(address, port);
   if (to.size == 0) {
-    why = "no address";
+    why = "not an IPv4 or IPv6 address";
     return {};
   }
   Descriptor out = new_socket(to.bytes.ss_family);

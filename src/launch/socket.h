@@ -1,4 +1,5 @@
-// The few things we do with TCP sockets. Descriptors are closed on exec and never block.
+// The operations on TCP sockets that heartbeats need. Descriptors are closed on exec and do not
+// block.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace tessera::launch {
 
-// Owns one descriptor; -1: none.
+// Owns a file descriptor, or none (-1).
 class Descriptor {
  public:
   Descriptor() = default;
@@ -25,20 +26,21 @@ class Descriptor {
 
 enum class Interfaces : uint8_t { kAll, kLoopback };
 
-// Listens on a free port, which it writes to `port`. kLoopback: on 127.0.0.1 alone, which no other
-// host can reach. Throws Error.
+// Listens on a free port and writes its number to `port`. With kLoopback it listens only on
+// 127.0.0.1, which no other host can reach. Throws Error if that fails.
 Descriptor listen_on(Interfaces interfaces, int& port);
 Descriptor accept_one(const Descriptor& listener);  // not open if no connection is waiting
 
-// Connects within `seconds`; `address` is a number (IPv4 or IPv6). None where that fails, and `why`
-// says how.
+// Connects within `seconds` to a numeric IPv4 or IPv6 address. If that fails, returns a descriptor
+// that is not open and writes the reason to `why`.
 Descriptor connect_to(const std::string& address, int port, double seconds, std::string& why);
 
 enum class Received : uint8_t { kBytes, kNothing, kClosed };
 // Appends what has arrived, and returns after `most` bytes or more.
 Received receive(const Descriptor& socket, std::string& bytes, size_t most = SIZE_MAX);
 
-// Sends what fits without waiting and removes it from `bytes`. False: the connection is gone.
+// Sends what fits without blocking and removes it from `bytes`. Returns false if the connection is
+// lost.
 bool send_some(const Descriptor& socket, std::string& bytes);
 
 }  // namespace tessera::launch

@@ -25,11 +25,11 @@ namespace {
 
 constexpr int kLookMs = 100;
 constexpr double kPulse_s = 0.5;
-// Seconds after the ranks were asked to end until the launcher is asked, too, and is killed.
+// Seconds from the end message to the ranks until the launcher receives SIGTERM and SIGKILL.
 constexpr double kPolite_s = 1.5, kPatient_s = 4;
-constexpr size_t kMostWords = 12;  // lines of the starter that are kept
-constexpr size_t kLongestOutputLine = size_t{64}
-                                      << 10;  // bytes; a longer line is passed on in pieces
+constexpr size_t kMostWords = 12;  // lines of the launcher's own output that are kept
+// In bytes. A longer line is passed on in pieces.
+constexpr size_t kLongestOutputLine = size_t{64} << 10;
 
 // Raises the limit of open files. There is one connection per rank, so the usual limit of 1,024
 // would end at about a thousand ranks.
@@ -57,7 +57,7 @@ class Attempt {
     bool open = true;
     LineBuffer lines{kLongestOutputLine, LineBuffer::LongLine::kSplit};
     bool continues = false;  // the next line is the rest of the last one, which was too long
-    int rank = -1;           // that printed the last line
+    int rank = -1;           // the rank that printed the last line
   };
 
   void wait();
@@ -76,7 +76,7 @@ class Attempt {
   Child child_;
   std::array<Stream, 2> streams_{Stream{child_.out(), o_.out}, Stream{child_.err(), o_.err}};
   std::map<int, std::ofstream> files_;
-  std::vector<std::string> words_;  // the starter's own
+  std::vector<std::string> words_;  // the launcher's own output
   double pulsed_s_ = 0, decided_s_ = 0;
   int asked_ = 0;
   bool told_starter_ = false;
@@ -165,7 +165,7 @@ std::string Attempt::words() const {
   return out;
 }
 
-// Returns true if no process that was started here runs any more.
+// Returns true if all processes of this attempt have ended.
 bool Attempt::done() {
   const double since = decided_s_ > 0 ? o_.now_s() - decided_s_ : 0;
   if (since > kPolite_s && !told_starter_) {
@@ -175,8 +175,8 @@ bool Attempt::done() {
   if (since > kPatient_s) child_.signal_all(SIGKILL);
   const std::optional<int> code = child_.ended();
   if (!code) return false;
-  // A process that inherited the pipes may keep them open, so their end is not awaited: what they
-  // hold now is read once more.
+  // A process that inherited the pipes may keep them open, so their end is not awaited. Their
+  // present contents are read once more.
   if (streams_[0].open || streams_[1].open) {
     for (Stream& s : streams_) read_output(s);
   }

@@ -1,5 +1,5 @@
-// One attempt at a run: starts the ranks, passes on what they print, watches them, and ends them
-// all when one is lost. `restart.h` decides what comes after.
+// One attempt at a run: starts the ranks, passes on their output, monitors them, and ends all of
+// them if one fails. restart.h decides what happens next.
 #pragma once
 
 #include <cstdio>
@@ -18,27 +18,28 @@ namespace tessera::launch {
 struct AttemptOptions {
   Starter starter = Starter::kMpirun;
   std::vector<std::string> command;          // from start_command
-  std::vector<std::string> addresses;        // at which ranks reach this process
-  Interfaces interfaces = Interfaces::kAll;  // on which it listens for them
+  std::vector<std::string> addresses;        // where the ranks can reach this process
+  Interfaces interfaces = Interfaces::kAll;  // where this process listens for ranks
   WatchOptions watch;
   std::function<double()> now_s;
-  // How many times the user asked to stop: once, the ranks finish their step, save and leave;
-  // twice, they end at once.
+  // Returns how many times the user asked to stop. After the first request the ranks finish their
+  // step, save and exit; after the second they end at once.
   std::function<int()> stop_requests;
-  std::FILE* out = stdout;  // what ranks print; lines of others than rank 0 begin with their number
+  std::FILE* out = stdout;  // output of the ranks, with a prefix "rank N: " except for rank 0
   std::FILE* err = stderr;
-  Path rank_files;  // a folder: the lines of each rank go to rank-N.txt there as well
+  Path rank_files;  // directory for a copy of each rank's output in rank-N.txt; empty: no copies
 };
 
 struct AttemptResult {
-  std::optional<Verdict> verdict;  // none: every rank left in order
-  std::string report;              // of the verdict
-  std::vector<std::string> hosts;  // of the ranks
-  int64_t step = 0;                // the latest that any rank has begun
-  bool stopped = false;            // because the user asked
-  double ending_s = 0;             // from the verdict until all that was started here had ended
+  std::optional<Verdict> verdict;  // the failure; none if all ranks exited normally
+  std::string report;              // describes the failure
+  std::vector<std::string> hosts;  // per rank
+  int64_t step = 0;                // the latest step that any rank began
+  bool stopped = false;            // true if the user asked to stop
+  double ending_s = 0;             // seconds from the verdict until all processes had ended
 };
 
+// Runs the command to its end. Throws Error if it cannot be started.
 AttemptResult attempt(const AttemptOptions& options);
 
 }  // namespace tessera::launch

@@ -43,9 +43,8 @@ void Watch::heard(double now_s, int rank, const Message& message) {
   advance(now_s);
   if (rank < 0 || rank >= options_.ranks) {
     disagreement_ = fmt::format(
-        "a process on {} reports that it is rank {} of {} ranks: the launcher and MPI disagree "
-        "about "
-        "the number of ranks",
+        "a process on {} reports that it is rank {}, but {} ranks were started: the launcher and "
+        "MPI disagree about the number of ranks",
         message.host, rank, options_.ranks);
     return sign(Loss::kDisagree, 0);
   }
@@ -55,17 +54,19 @@ void Watch::heard(double now_s, int rank, const Message& message) {
     case MessageKind::kHello:
       if (r.life != Life::kAwaited || message.ranks != options_.ranks) {
         disagreement_ = fmt::format(
-            "rank {} on {} counts {} ranks, and {} were started{}: the launcher and MPI disagree "
+            "rank {} on {} sees {} ranks, but {} were started{}: the launcher and MPI disagree "
             "about the number of ranks (under SLURM: use --mpi pmix or pmi2, whichever Open MPI "
-            "was "
-            "built for)",
+            "was built for)",
             rank, message.host, message.ranks, options_.ranks,
             r.life == Life::kAwaited ? "" : ", and another process reports the same rank");
         sign(Loss::kDisagree, rank);
       }
       r.life = Life::kAlive;
       r.hello = message;
-      r.hello.clock_s -= last_s_;  // against the watcher's steady clock: apart by latency only
+      // Relative to the monitor's steady clock, so that values of different ranks can be compared.
+      // They
+      // differ by the latency even if the clocks agree.
+      r.hello.clock_s -= last_s_;
       break;
     case MessageKind::kFacts:
       r.config = message.text;
@@ -110,8 +111,8 @@ void Watch::ended_by(int rank, const std::string& how) {
   if (verdict_) blame_unreported();
 }
 
-// Corrects the verdict about a rank that died before its hello: it had no connection that could
-// close, so what was seen first is the end of another rank, which the launcher ended because of it.
+// Corrects the verdict if a rank died before its hello. It had no connection that could close, so
+// the first sign was the end of another rank, which the launcher ended as a consequence.
 void Watch::blame_unreported() {
   if (verdict_->loss != Loss::kDied) return;
   if (!ranks_[verdict_->ranks[0]].ending.empty()) return;
@@ -208,8 +209,8 @@ std::vector<std::string> Watch::hosts() const {
 bool Watch::lost_with(const RankState& r, const RankState& first) const {
   switch (first_->loss) {
     case Loss::kSilent:
-      // Half of the timeout: ranks of a lost host stop at almost the same time, but the first one
-      // to exceed the limit decides when this is evaluated.
+      // Half of the timeout: the ranks of a failed host stop at almost the same time, but this is
+      // evaluated as soon as the first one exceeds the timeout.
       return r.life == Life::kAlive && r.heard_s - first.heard_s < kTogether &&
              clock_s_ - r.heard_s > options_.silence_s / 2;
     case Loss::kNeverCame:

@@ -1,14 +1,15 @@
-// Decides whether a run is well: events in, a verdict out. Pure: times are handed in, nothing is
-// read or sent, so every kind of loss is a test.
+// The failure detector of a run: it receives events and decides whether a rank has failed. Pure:
+// the caller passes the time, and nothing is read or sent, so that tests can cover all kinds of
+// failure.
 //
-// A rank is lost when its connection ends without a word, when it says an error, or when it is
-// silent for `silence_s`. Silence is counted in time in which the watcher itself ran: while it was
-// kept from running (a laptop that slept, a machine that swaps) no rank grows older by more than
-// the usual gap between two looks. How long an op takes decides nothing.
+// A rank has failed if its connection closes without a bye, if it reports an error, or if it is
+// silent for `silence_s`. Timeouts are paused while the monitor itself is suspended (a laptop that
+// sleeps, a machine that swaps): each gap between two calls counts as at most one second. The
+// duration of an op has no influence.
 //
-// The first sign names the rank. The verdict comes `settle_s` later, so that the same error on
-// other ranks is part of it; then nothing that ranks say counts any more. Its words are put
-// together when all have ended, because only then it is known how the process ended.
+// The first sign of a failure identifies the rank. The verdict follows `settle_s` later, so that it
+// includes other ranks with the same error; later messages are ignored. The report is written after
+// all processes have ended, because only then the exit status of the failed one is known.
 #pragma once
 
 #include <optional>
@@ -22,26 +23,26 @@ namespace tessera::launch {
 
 struct WatchOptions {
   int ranks = 1;
-  double silence_s = 4;   // without a beat
-  double start_s = 120;   // until every rank has said hello
-  double settle_s = 0.5;  // from the first sign to the verdict
+  double silence_s = 4;   // heartbeat timeout
+  double start_s = 120;   // timeout for the hello of every rank
+  double settle_s = 0.5;  // time from the first sign to the verdict
 };
 
 enum class Loss : uint8_t { kError, kDied, kSilent, kNeverCame, kDisagree, kEnded };
 
 struct Verdict {
   Loss loss = Loss::kError;
-  std::vector<int> ranks;  // that were lost; empty: cannot be said
-  int64_t step = 0;        // that was reached
-  int code = 1;            // of `launch`: kNumericExitCode if the first rank failed with that
+  std::vector<int> ranks;  // the failed ranks; empty: unknown
+  int64_t step = 0;        // the latest step that any rank reported
+  int code = 1;            // exit code of `launch`: kNumericExitCode if the first rank's was
 };
 
 struct RankState {
   enum class Life : uint8_t { kAwaited, kAlive, kFailed, kDied, kLeft };
   Life life = Life::kAwaited;
-  int64_t code = 1;  // with which it failed
+  int64_t code = 1;  // exit code, if it reported an error
   Message hello, beat;
-  double heard_s = 0, died_s = 0;  // the last word, and the end, on the watch's clock
+  double heard_s = 0, died_s = 0;  // times of the last message and of the end, on Watch's clock
   std::string config, error, last_line, ending;
 };
 
@@ -49,24 +50,26 @@ class Watch {
  public:
   Watch(WatchOptions options, double now_s);
 
+  // The rank sent a message, or its connection closed.
   void heard(double now_s, int rank, const Message& message);
   void closed(double now_s, int rank);
-  // What the rank printed to standard error, line by line; the last one is quoted.
+  // The rank printed a line to standard error. The report quotes the last one.
   void printed(int rank, const std::string& line);
-  // How the rank's process ended, as who started it says: "killed by signal 9".
+  // The launcher reported how the rank's process ended, such as "signal 9, Killed".
   void ended_by(int rank, const std::string& how);
-  // mpirun or srun has ended; `words`: what it had to say.
+  // mpirun or srun has ended; `words` is its own output.
   void starter_ended(double now_s, const std::string& starter, int code, const std::string& words);
-  // Call a few times a second, after the events.
+  // Checks the timeouts and may reach a verdict. Call it several times per second, after the
+  // events.
   void tick(double now_s);
 
   const std::optional<Verdict>& verdict() const { return verdict_; }
-  std::string report() const;              // the paragraph for people; REQUIRES a verdict
-  std::vector<std::string> hosts() const;  // of each rank; empty where it never came
-  bool all_left() const;                   // every rank said good-bye
-  bool none_came() const;                  // no rank ever said anything
-  int64_t step() const;                    // the latest that any rank has begun
-  // Things to tell that are no loss (clocks apart), each once.
+  std::string report() const;              // describes the failure for the user; REQUIRES a verdict
+  std::vector<std::string> hosts() const;  // per rank; empty if the rank never connected
+  bool all_left() const;                   // true if all ranks sent a bye
+  bool none_came() const;                  // true if no rank ever connected
+  int64_t step() const;                    // the latest step that any rank began
+  // Returns each warning once. Warnings are not failures (clocks that differ).
   std::vector<std::string> take_warnings();
 
  private:
@@ -79,7 +82,7 @@ class Watch {
   void blame_unreported();
 
   WatchOptions options_;
-  double last_s_ = 0, clock_s_ = 0;  // clock_s_: time in which the watcher ran
+  double last_s_ = 0, clock_s_ = 0;  // clock_s_: time during which the monitor ran
   std::vector<RankState> ranks_;
   struct Sign {
     Loss loss;
@@ -101,8 +104,8 @@ std::string name_ranks(std::span<const int> ranks);
 // Returns the part of an error that is equal on all ranks; the rest is detail of one rank.
 std::string_view first_line(const std::string& error);
 
-// Describes the ranks that failed and how, their activity, and the activity of the others.
-// `clock_s` is the watch's, `lost` is not empty and its first rank the one to describe.
+// Describes how the ranks in `lost` failed, their activity, and that of the other ranks. `lost` is
+// not empty, and its first rank is described in detail. `clock_s` is the time on Watch's clock.
 std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
                         double clock_s);
 

@@ -1,5 +1,5 @@
-// Writes the paragraph about a failure: who failed, where it was, and what the other ranks were
-// doing. Ranks in the same call are grouped, since with many ranks most of them wait in the same
+// Writes the paragraph about a failure: the failed rank, its activity, and that of the other ranks.
+// Ranks in the same call are grouped, since with many ranks most of them wait in the same
 // collective.
 #include "launch/watch.h"
 
@@ -14,12 +14,12 @@ namespace {
 
 using Life = RankState::Life;
 
-constexpr size_t kMostGroups = 3;   // of other ranks, by what they did
-constexpr double kWaitsAWhile = 1;  // seconds, from which a wait is worth its length
+constexpr size_t kMostGroups = 3;   // groups of other ranks that are listed
+constexpr double kWaitsAWhile = 1;  // seconds; the duration of longer waits is reported
 
-// Returns "step 12, forward of layer 3"; before the first step there is no number.
+// Returns an activity such as "step 12, forward of layer 3", without the step before the first one.
 std::string place_of(const Message& beat) {
-  const std::string what = beat.text.empty() ? "starting" : beat.text;
+  const std::string what = beat.text.empty() ? "startup" : beat.text;
   return beat.step > 0 ? fmt::format("step {}, {}", format_count(beat.step), what) : what;
 }
 
@@ -34,8 +34,8 @@ std::string memory_of(const RankState& r) {
   const auto may = static_cast<double>(r.hello.memory_bytes);
   if (may <= 0 || used < 0.8 * may) return "";
   return fmt::format(
-      " It held {:.1f} of the {:.1f} GiB it may use: the system ends such processes.", gib(used),
-      gib(may));
+      " It used {:.1f} of its limit of {:.1f} GiB: the out-of-memory killer may have ended it.",
+      gib(used), gib(may));
 }
 
 std::string capital(std::string text) {
@@ -57,8 +57,8 @@ bool whole_host(std::span<const int> lost, std::span<const RankState> ranks) {
   return elsewhere;
 }
 
-// Describes where the other ranks were: first those in the same call as the failed one, then the
-// largest groups.
+// Describes the activity of the other ranks: first those in the same call as the failed one, then
+// the largest groups.
 std::string others(std::span<const int> lost, std::span<const RankState> ranks, double clock_s) {
   struct Group {
     std::string place;
@@ -76,7 +76,7 @@ std::string others(std::span<const int> lost, std::span<const RankState> ranks, 
                            [&](const Group& g) { return g.place == place; });
     if (at == groups.end()) at = groups.insert(groups.end(), Group{place, {}, 0});
     at->members.push_back(i);
-    // A beat is old when it is evaluated, so the time since it was received is added.
+    // The wait continued after the last beat, so the time since then is added.
     if (r.beat.waits) at->waited_s = std::max(at->waited_s, r.beat.since_s + clock_s - r.heard_s);
   }
   const std::string its = first.hello.host.empty() ? "" : place_of(first.beat);
@@ -122,7 +122,7 @@ std::string silent(std::span<const int> lost, std::span<const RankState> ranks, 
 std::string died(int rank, const RankState& r) {
   const std::string how = r.ending.empty() ? "" : fmt::format(" ({})", r.ending);
   if (r.hello.host.empty()) return fmt::format("rank {} died{} before it had reported", rank, how);
-  return fmt::format("rank {} {} died{}; {:.1f} s before it was in {}", rank, on(r.hello), how,
+  return fmt::format("rank {} {} died{}; {:.1f} s earlier it was in {}", rank, on(r.hello), how,
                      r.died_s - r.heard_s, place_of(r.beat));
 }
 
@@ -140,13 +140,13 @@ std::string unreported(std::span<const RankState> ranks) {
 std::string error(std::span<const int> lost, std::span<const RankState> ranks) {
   std::vector<int> sorted(lost.begin(), lost.end());
   std::sort(sorted.begin(), sorted.end());
-  const RankState& r = ranks[sorted[0]];  // the first rank knows most
+  const RankState& r = ranks[sorted[0]];  // the lowest rank's error has the most detail
   const std::string who =
       lost.size() == 1 ? fmt::format("rank {} {}", lost[0], on(r.hello)) : name_ranks(sorted);
   std::string out = fmt::format("{}: {}\n  It happened in {}", who, r.error, place_of(r.beat));
   for (size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].life == Life::kFailed && first_line(ranks[i].error) != first_line(r.error))
-      return out + fmt::format(". Rank {} then said: {}", i, ranks[i].error);
+      return out + fmt::format(". Rank {} then reported: {}", i, ranks[i].error);
   return out;
 }
 
@@ -163,7 +163,6 @@ std::string name_ranks(std::span<const int> ranks) {
   for (size_t i = 0; i < ranks.size();) {
     size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    // At least three ranks in a row become a range.
     if (end - i > 2) {
       parts.push_back(fmt::format("{}-{}", ranks[i], ranks[end - 1]));
     } else {
@@ -179,12 +178,12 @@ std::string name_ranks(std::span<const int> ranks) {
 
 std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
                         double clock_s) {
-  CHECK(!lost.empty(), "a loss without a rank");
+  CHECK(!lost.empty(), "a failure without a rank");
   const RankState& r = ranks[lost[0]];
   if (loss == Loss::kNeverCame)
     return fmt::format(
-        "{} of {} did not report within {:.0f} s of the start. Look at the lines above, at whether "
-        "the program stands at the same path on every host, and at the ports between them",
+        "{} of {} did not report within {:.0f} s of the start. Check the lines above, that the "
+        "program is at the same path on every host, and that the ports between the hosts are open",
         name_ranks(lost), ranks.size(), clock_s);
   std::string out;
   if (loss == Loss::kSilent) out = silent(lost, ranks, clock_s);

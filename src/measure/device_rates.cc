@@ -45,9 +45,8 @@ Buffer operand(int64_t elements, DType type, int threads) {
   return b;
 }
 
-// OpenBLAS, if it is installed. It is loaded only here, as a second opinion on the machine's rate;
-// the trainer does not use it.
-// can do; the trainer does not use it.
+// OpenBLAS, if it is installed. It is loaded only here, as a reference for the machine's rate; the
+// trainer does not use it.
 class OpenBlas {
  public:
   OpenBlas() : library_(dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL)) {
@@ -65,7 +64,7 @@ class OpenBlas {
 
   void run(const kernels::MatmulShape& s, const Buffer& a, const Buffer& b, const Buffer& c,
            int threads) const {
-    constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;  // of cblas.h
+    constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;  // as in cblas.h
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
     set_threads_(threads);
     // The leading dimension of a row-major operand is the length of its stored rows.
@@ -101,7 +100,7 @@ std::vector<ProductCase> product_cases(int64_t tokens, int64_t hidden, int64_t v
     const char* name;
     int64_t rows, outputs, inputs;
   };
-  constexpr int64_t kChunk = 512;  // of the head, which works by chunks of tokens
+  constexpr int64_t kChunk = 512;  // the LM head processes tokens in chunks
   const Layer layers[] = {{"qkv", tokens, 3 * hidden, hidden},
                           {"projection", tokens, hidden, hidden},
                           {"up", tokens, 4 * hidden, hidden},
@@ -133,7 +132,9 @@ ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures&
   rate.plain = operations / shortest_call(seconds, [&] {
                  plain.run({.workspace = room.data()}, {a.data(), b.data(), result.data()});
                });
-  s.packed_b = c.kind != ProductKind::kWeightGradient;  // activations are used once
+  // The second operand of a weight gradient is an activation, which is used once: packing would not
+  // pay.
+  s.packed_b = c.kind != ProductKind::kWeightGradient;
   const kernels::Matmul packing(s, cpu, threads);
   if (packing.packed_bytes() > 0) {
     const Buffer packed("benchmark packed operand", packing.packed_bytes());

@@ -165,7 +165,7 @@ class KernelBench {
       std::iota(row, row + z_.length, 0);
     const TensorView positions = o.integers(at, {z_.sequences, z_.length});
     const kernels::Rotary r = {.dims = d / 2 * 2};
-    // q and k, read and written
+    // q and k are read and written.
     time("rotary", kLow, low_bytes(4, z_.heads * r.dims), o,
          kernels::RotaryArgs{qkv, positions, r});
     const TensorView x = o.numbers(kLow, {z_.sequences, z_.length, z_.hidden});
@@ -177,9 +177,9 @@ class KernelBench {
          kernels::DropoutArgs{x, samples, {.probability = 0.1f, .key = 1}, x, {}, mask});
   }
 
-  // Returns token ids with the frequencies of text (Zipf's law: the n-th most frequent word appears
-  // 1 / n as often as the first), because the gradient of an embedding depends on how often ids
-  // repeat. u is uniform, so V^u has a density proportional to 1 / n.
+  // Returns token ids with the frequencies of text (Zipf's law: the n-th most frequent token
+  // appears 1 / n as often as the first), because the gradient of an embedding depends on how often
+  // ids repeat. u is uniform, so V^u has a density proportional to 1 / n.
   std::vector<int32_t> words() const {
     std::vector<int32_t> ids(rows());
     uint32_t state = 12345;
@@ -195,7 +195,7 @@ class KernelBench {
   void tables() {
     Operands o(device_);
     const std::vector<int32_t> text = words();
-    // Rows of the table that are read at least once; repeated rows come from the cache.
+    // The number of table rows that are read at least once; repeated rows come from the cache.
     const auto different = static_cast<double>(std::set(text.begin(), text.end()).size());
     const TensorView ids = o.integers(text, {rows()}),
                      table = o.numbers(kLow, {z_.vocabulary, z_.hidden}),

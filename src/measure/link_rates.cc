@@ -14,7 +14,7 @@ namespace tessera::measure {
 namespace {
 
 constexpr int64_t kSizes[] = {1 << 12, 1 << 16, 1 << 19, 1 << 22, 1 << 25};  // bytes
-constexpr int kTimes = 9;  // of each size; the median counts
+constexpr int kTimes = 9;  // repetitions per size; the median counts
 
 double clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -81,8 +81,8 @@ LinkRates measure_links(comm::World& world) {
   world.all_reduce(most, comm::Reduction::kMax);
   if (most[0] != -most[1] || here.back() - here.front() + 1 != k || here.front() % k != 0)
     throw Error(
-        "the links are measured with neighbouring ranks on a host and as many on each; host {} "
-        "has {}, another {:.0f}. Start mpirun with --map-by ppr:N:node.",
+        "measuring links: host {} has {} ranks, another host has {:.0f}; expected the same number "
+        "of consecutive ranks on each host. Start mpirun with --map-by ppr:N:node.",
         host, k, k == static_cast<int64_t>(most[0]) ? -most[1] : most[0]);
   rates.ranks_per_host = k;
   rates.node = measured(world, here);

@@ -54,7 +54,7 @@ config::RunConfig probe(model::Family family, DType type, int64_t hidden, int64_
   if (family == model::Family::kGpt2) c.model.dropout = 0.1;
   model::derive_sizes(c.model);
   c.batch.micro = micro;
-  c.batch.global = 2 * micro;  // the second adds to gradients
+  c.batch.global = 2 * micro;  // the second micro-batch accumulates gradients
   c.precision = type == DType::kF32 ? compile::Precision::kFp32 : compile::Precision::kBf16;
   c.optimizer.learning_rate = 0;
   return c;
@@ -73,7 +73,7 @@ data::BatchSource batches(const config::RunConfig& c) {
           }};
 }
 
-// Trains `steps` steps after one that warms up, and records how long each op of a step took.
+// Trains a model for some steps after one warm-up step and records the time of each op.
 class Probe {
  public:
   Probe(const config::RunConfig& config, const CpuFeatures& cpu, int threads)
@@ -150,7 +150,7 @@ class Rates {
 
   StepRates mean(comm::World& world) const {
     StepRates r;
-    // All rates in one all-reduce, in the order of the maps, and read back in the same order.
+    // All rates are reduced at once. They are written and read back in the order of the maps.
     std::vector<double> rates;
     const auto each = [&](const auto& all) {
       for (const auto& [key, sum] : all) rates.push_back(sum.work / sum.seconds);
@@ -193,9 +193,9 @@ std::vector<config::RunConfig> probe_models(DType type, Depth depth) {
 }
 
 StepRates measure_steps(comm::World& world, const CpuFeatures& cpu, int threads, Depth depth) {
-  constexpr int kTinySteps = 50, kSteps[] = {1, 3, 5};  // by Depth
+  constexpr int kTinySteps = 50, kSteps[] = {1, 3, 5};  // kSteps is indexed by Depth
   world.barrier();
-  // All sizes are so small that a step is nearly only the fixed costs of its ops.
+  // With sizes this small, almost all time of a step is the fixed cost of its ops.
   const double tiny = Probe(probe(model::Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads)
                           .seconds_an_op(kTinySteps);
   Rates rates(tiny);

@@ -17,7 +17,7 @@ namespace tessera::measure {
 namespace {
 
 constexpr int64_t kMessageBytes = 1 << 20;
-constexpr int kMessages = 4;  // the first of them is not counted
+constexpr int kMessages = 4;  // exchanges per pair; the first one is not counted
 constexpr int64_t kEveryPair = 32;
 constexpr double kSlowRank = 0.7, kSlowLink = 0.5;
 
@@ -99,10 +99,11 @@ std::string spread(const char* what, const std::vector<double>& x, double unit, 
 std::vector<Round> meeting_rounds(int64_t ranks) {
   std::vector<Round> rounds;
   if (ranks > kEveryPair) {
-    // Every pair would take n - 1 rounds. Partners at distances 1, 2, 4, … involve every rank and
-    // take at most 2 log2(n) + 2.
+    // All pairs would need n - 1 rounds. Pairs at distances 1, 2, 4, … involve every rank and need
+    // at most 2 log2(n) + 2.
     for (int64_t apart = 1; apart < ranks; apart *= 2) {
-      Round even, odd;  // a chain of partners takes two rounds
+      // Inner ranks of a chain have two partners, so every distance needs two rounds.
+      Round even, odd;
       for (int64_t a = 0; a + apart < ranks; ++a)
         (a / apart % 2 == 0 ? even : odd).emplace_back(a, a + apart);
       rounds.push_back(std::move(even));
@@ -110,9 +111,9 @@ std::vector<Round> meeting_rounds(int64_t ranks) {
     }
     return rounds;
   }
-  // The circle method of round-robin tournaments: one player keeps its seat, the others rotate
-  // (with an odd number, the one opposite the empty seat rests). After seats - 1 rounds every pair
-  // has met once.
+  // The rotation method of round-robin tournaments: one rank keeps its seat, and the others rotate
+  // by one seat per round (with an odd number, the rank opposite the empty seat pauses). After
+  // seats - 1 rounds every pair has been in a round once.
   const int64_t seats = ranks + ranks % 2;
   std::vector<int64_t> table(seats);
   std::iota(table.begin(), table.end(), 0);

@@ -1,5 +1,5 @@
-// What `mpirun -n N tessera doctor` measures and says: how fast each rank multiplies, how fast each
-// pair of ranks exchanges messages, and which rank or host is slower than its like.
+// The measurements of `mpirun -n N tessera doctor`: the matrix rate of each rank, the bandwidth
+// between pairs of ranks, and the ranks and hosts that are slower than their peers.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@
 
 namespace tessera::measure {
 
-// Who exchanges with whom in each round: every rank at most once a round. Up to 32 ranks every pair
-// meets once; beyond, partners are 1, 2, 4, … apart, which touches every host's links.
+// Pairs of ranks that exchange messages at the same time. No rank is in two pairs of a round.
 using Round = std::vector<std::pair<int64_t, int64_t>>;
+// Returns the rounds to measure. With at most 32 ranks they contain every pair once; with more,
+// pairs at distances 1, 2, 4, …, which use the links of every host.
 std::vector<Round> meeting_rounds(int64_t ranks);
 
 struct PairRate {
@@ -24,20 +25,22 @@ struct PairRate {
 };
 
 struct RankRates {
-  std::vector<std::string> hosts;  // of each rank
-  std::vector<double> flops;       // of each rank, all measured at the same time
+  std::vector<std::string> hosts;  // per rank
+  std::vector<double> flops;       // FLOP/s per rank, all measured at the same time
   std::vector<PairRate> pairs;
 };
 
-// On all ranks at once; every rank gets the same answer. Some 0.5 s and 20 ms a round.
+// Measures all ranks and pairs. Collective; all ranks receive the same result. It takes about 0.5
+// s, and 20 ms per round.
 RankRates measure_ranks(comm::World& world, const CpuFeatures& cpu, int threads);
 
-// "rank 3 on n02 multiplies at 41 GF/s, the median is 160": ranks below 70 % of the median; hosts
-// whose links to others, and pairs within a host that, reach less than half of the median of their
-// like. Empty: all alike.
+// Describes what is slow, such as "rank 3 on n02 multiplies at 41 GF/s, the median is 160": ranks
+// below 70 % of the median matrix rate, hosts whose links to other hosts are below half of the
+// median of all hosts, and pairs within a host below half of the median of such pairs. Returns an
+// empty list if nothing is slow.
 std::vector<std::string> outliers(const RankRates& rates);
 
-// Lowest, median and highest of each kind, a line each.
+// Returns the lowest, highest and median rate of each kind, one line per kind.
 std::vector<std::string> summary_of(const RankRates& rates);
 
 }  // namespace tessera::measure

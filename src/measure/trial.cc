@@ -13,7 +13,8 @@
 namespace tessera::measure {
 namespace {
 
-constexpr int kKilled = 128 + SIGKILL;  // how a shell says what the kernel does out of memory
+// A shell's exit code for SIGKILL, which the kernel's out-of-memory killer sends.
+constexpr int kKilled = 128 + SIGKILL;
 
 bool says_out_of_memory(const std::string& log) {
   for (const char* words :

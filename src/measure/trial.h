@@ -1,4 +1,4 @@
-// A trial of `tessera tune`: a short run of this very program as a child process.
+// A trial of `tessera tune`: a short run of this program in a child process.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,22 @@ struct TrialOptions {
   std::string run;                // the run file
   std::vector<std::string> keys;  // key=value of the command line, before those of the trial
   int64_t ranks = 1, steps = 5;   // the first step is not measured
-  double limit_s = 300;           // then it is ended: a time-out
-  double memory_gib = 0;          // address space of each process; 0: as it is
+  double limit_s = 300;           // timeout, after which the trial is killed
+  double memory_gib = 0;          // address-space limit of each process; 0: unchanged
 };
 
-// Starts when made. Its directory is `folder`, which goes away with it.
+// A running trial. The constructor starts it in the new directory `folder`; the destructor kills it
+// and removes the directory.
 class Trial {
  public:
   Trial(const TrialOptions& options, const std::vector<std::string>& keys, Path folder,
         double now_s);
   ~Trial();
 
-  // What came of it, once it is over. Out of memory is what was refused before the first step, what
-  // the system gave no more of, and what the kernel killed.
+  // Returns the result after the trial has ended, else nothing. kOutOfMemory covers a run that was
+  // rejected before its first step, a failed allocation and a kill by the kernel.
   std::optional<plan::TrialResult> poll(double now_s);
-  // The last words of one that failed.
+  // Returns the last line that the trial printed, which is the reason if it failed.
   std::string why() const;
 
  private:
@@ -42,10 +43,10 @@ class Trial {
   std::unique_ptr<launch::Child> child_;
 };
 
-// Returns the keys that every trial sets besides its point, whatever the run file has.
+// Returns the keys that every trial sets in addition to its point, overriding the run file.
 std::vector<std::string> trial_keys(const Path& directory, int64_t steps);
 
-// Median of the steps after the first; 0 where there are none.
+// Returns the median duration in seconds of the steps after the first, or 0 if there are none.
 double median_step_s(const std::string& metrics_lines);
 
 }  // namespace tessera::measure

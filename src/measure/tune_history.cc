@@ -1,5 +1,5 @@
-// Stores the trials of `tessera tune`, with a hash of everything else that their times depend on,
-// so that trials of another run, machine or version of the run file do not count.
+// Stores the trials of `tessera tune` with the conditions that their times depend on, so that
+// trials of another run, machine or version of the run file do not count.
 #include "measure/tune_history.h"
 
 #include <algorithm>
@@ -62,8 +62,8 @@ std::string hash_of(const TunedRun& run, const plan::Space& space, int64_t steps
   return hash_text(to_json(fixed));
 }
 
-// Returns the models of NVIDIA's GPUs. The driver lists them here without a CUDA context, which
-// would take memory of the device from the trials.
+// Returns the models of the NVIDIA GPUs. The driver lists them in /proc, without a CUDA context,
+// which would use device memory that the trials need.
 std::set<std::string> gpu_models() {
   std::set<std::string> models;
   std::error_code none;
@@ -136,11 +136,11 @@ std::vector<PastTrial> read_history(const Path& path, const plan::Space& space,
     const Tree& told = member(one, "point", path);
     const std::string* outcome = member(one, "outcome", path).as_string();
     const double* seconds = std::get_if<double>(&member(one, "seconds", path).value);
-    if (outcome == nullptr) throw Error("{}: an outcome is not a text.", path.string());
+    if (outcome == nullptr) throw Error("{}: 'outcome' of a trial is not a string.", path.string());
     const plan::TrialResult result{plan::parse_outcome(*outcome),
                                    seconds == nullptr ? 0 : *seconds};
     if (result.outcome == plan::Outcome::kRan && !(result.seconds > 0))
-      throw Error("{}: a trial that ran took no time.", path.string());
+      throw Error("{}: 'seconds' of a trial that ran is not positive.", path.string());
     const Tree* of = one.find("of");  // absent in a file of an older version
     if (of == nullptr || to_json(*of) != ours) continue;
     for (size_t i = 0; i < space.points.size(); ++i)

@@ -1,4 +1,4 @@
-// The trials of `tessera tune` in a file, so that a stopped tuning resumes.
+// Stores the trials of `tessera tune` in a file, so that an interrupted tuning can resume.
 #pragma once
 
 #include "base/config.h"
@@ -14,11 +14,11 @@ struct PastTrial {
   plan::TrialResult result;
 };
 
-// What the time of a trial depends on besides its point. A trial of the file counts only if all of
-// this is equal.
+// Everything except the point that the time of a trial depends on. A stored trial counts only if
+// all of it is equal.
 struct TrialConditions {
-  std::string run;      // hash of all keys but the knobs and those that every trial sets
-  std::string machine;  // its processors; of a simulated one its name and a hash of its figures
+  std::string run;      // hash of all keys except the knobs; trial_keys() override the run file
+  std::string machine;  // CPU and GPU models; if simulated, its name and a hash of its numbers
   int64_t ranks = 1, steps = 5;
   bool simulated = false;
 
@@ -31,11 +31,13 @@ struct TrialConditions {
   }
 };
 
-// `simulated`: the machine of the simulator, or nullptr if the trials run on this machine.
+// Returns the conditions of trials of this run. `simulated` is the machine of the simulator, or
+// nullptr if the trials run on this machine.
 TrialConditions conditions_of(const TunedRun& run, const plan::Space& space, int64_t steps,
                               const plan::Hardware* simulated);
 
-// {"trials": [{"point": {"batch.micro": "2", …}, "outcome": "ran", "seconds": 0.41}, …]}
+// Returns the trials as
+// {"trials": [{"point": {"batch.micro": "2", …}, "outcome": "ran", "seconds": 0.41}, …]}.
 Tree as_tree(const plan::Space& space, const std::vector<PastTrial>& trials);
 
 // Adds a trial to the file, with its conditions as {"of": {"run": …}}. All others stay as they are.

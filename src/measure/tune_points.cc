@@ -14,8 +14,8 @@
 namespace tessera::measure {
 namespace {
 
-// The prior probability that a point fits in memory, as log-odds: they grow by kOddsOfMemory per
-// factor e between the memory that there is and the predicted one, up to kMostOdds.
+// The prior probability that a point fits in memory, as log-odds: kOddsOfMemory times the logarithm
+// of available over predicted memory, limited to [-kMostOdds, kMostOdds].
 constexpr double kOddsOfMemory = 12, kMostOdds = 5;
 
 bool is_number(const std::string& s) {
@@ -34,7 +34,7 @@ std::vector<std::string> divisors(int64_t n, int64_t most) {
 // Returns the knobs of a run whose user names none: the micro-batch size and recomputation, which
 // trade memory for time, and with several ranks the layout.
 std::vector<plan::Knob> usual_knobs(const config::RunConfig& c, int64_t ranks) {
-  constexpr int64_t kMostMicro = 64;  // larger ones gain nothing and have no memory
+  constexpr int64_t kMostMicro = 64;  // larger ones gain no speed and rarely fit in memory
   std::vector<plan::Knob> knobs = {
       {"batch.micro", divisors(c.batch.global, kMostMicro), true},
       {"layout.recompute", {"none", "selective", "full"}, false},
@@ -131,7 +131,7 @@ std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
   const config::RunConfig c = train::load_run(run.run, run.keys);
   const int64_t model =
       value_of(c, space, point, "layout.tensor") * value_of(c, space, point, "layout.pipeline");
-  // Data parallelism takes the ranks that tensor and pipeline parallelism leave.
+  // Data parallelism uses the ranks that tensor and pipeline parallelism leave.
   keys.push_back(fmt::format("layout.data={}", std::max<int64_t>(run.ranks / model, 1)));
   return keys;
 }

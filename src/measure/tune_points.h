@@ -1,4 +1,4 @@
-// What `tessera tune` may choose for a run: its knobs, and the points that make a run.
+// The search space of `tessera tune`: the knobs of a run, and the points that are valid runs.
 #pragma once
 
 #include <string>
@@ -19,26 +19,29 @@ struct TunedRun {
       config::DataUse::kRead;  // kIgnored: trials are simulated, which needs no data
 };
 
-// "batch.micro=1,2,4"; numbers are ordered. Throws UsageError for anything else.
+// Parses a knob such as "batch.micro=1,2,4"; it is ordered if all choices are numbers. Throws
+// UsageError for any other form.
 plan::Knob parse_knob(const std::string& text);
 
-// Those of `given`, and of micro-batch, recomputation and (with several ranks) tensor, pipeline,
-// ZeRO and sequence parallelism what is not given. Points that no run can have are left out; data
-// ranks are what the others leave. Throws Error where no point is left.
+// Returns the space of the knobs in `given`. If there are none, the knobs are the micro-batch size,
+// recomputation and, with several ranks, tensor, pipeline and sequence parallelism and ZeRO. Points
+// that are not valid runs are omitted. layout.data follows from the other degrees and the number of
+// ranks, unless it is a knob. Throws Error if no point is valid.
 plan::Space space_of(const TunedRun& run, const std::vector<plan::Knob>& given);
 
-// The keys of a run file for a point, layout.data among them.
+// Returns the run-file keys of a point as "key=value", including layout.data.
 std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
                                  const plan::Point& point);
 
-// What the machine of the cluster file would need for it.
+// Predicts trials on the machine of a cluster file instead of running them.
 struct Simulator {
   plan::Hardware hardware;
   Target target;
 
-  // Returns kOutOfMemory if the run does not fit.
+  // Returns the predicted time per step, or kOutOfMemory if the run does not fit.
   plan::TrialResult run(const TunedRun& run, const plan::Space& space,
                         const plan::Point& point) const;
+  // Returns the predicted time per step and the log-odds that the run fits in memory.
   plan::PriorBelief believe(const TunedRun& run, const plan::Space& space,
                             const plan::Point& point) const;
 
@@ -47,7 +50,7 @@ struct Simulator {
                               const plan::Point& point) const;
 };
 
-// Every figure times a factor between 1 − share and 1 + share.
+// Multiplies each number of `hardware` by a random factor in [1 - share, 1 + share).
 plan::Hardware perturbed(plan::Hardware hardware, double share, uint64_t seed);
 
 }  // namespace tessera::measure

@@ -73,37 +73,46 @@ void check_dividers(std::string_view key, const std::vector<double>& list, int64
   for (const double x : list) within(key, x, 1e-6, 1e6);
 }
 
-void check_rotary_scale(const ModelConfig& m) {
-  const RotaryScale& s = m.rotary_scale;
-  within("rotary_scale.factor", s.factor, 1, 1e9);
-  within("rotary_scale.low", s.low, 1e-9, 1e9);
-  within("rotary_scale.high", s.high, 1e-9, 1e9);
-  if (s.high <= s.low)
-    fail("rotary_scale.high", "= {}, expected more than low = {}", s.high, s.low);
-  between("rotary_scale.context", s.context, 1, kMostContext);
-  const bool longrope = s.kind == RotaryKind::kLongrope;
+void check_rope_scaling(const ModelConfig& m) {
+  const RopeScalingConfig& s = m.rope_scaling;
+  within("rope_scaling.factor", s.factor, 1, 1e9);
+  within("rope_scaling.low_freq_factor", s.low_freq_factor, 1e-9, 1e9);
+  within("rope_scaling.high_freq_factor", s.high_freq_factor, 1e-9, 1e9);
+  if (s.high_freq_factor <= s.low_freq_factor)
+    fail("rope_scaling.high_freq_factor", "= {}, expected more than low_freq_factor = {}",
+         s.high_freq_factor, s.low_freq_factor);
+  within("rope_scaling.beta_slow", s.beta_slow, 1e-9, 1e9);
+  within("rope_scaling.beta_fast", s.beta_fast, 1e-9, 1e9);
+  if (s.beta_fast <= s.beta_slow)
+    fail("rope_scaling.beta_fast", "= {}, expected more than beta_slow = {}", s.beta_fast,
+         s.beta_slow);
+  between("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings, 1,
+          kMostContext);
+  const bool longrope = s.rope_type == RopeType::kLongrope;
   const int64_t pairs = longrope && rule_of(m.family).turns ? rotated_dims(m) / 2 : 0;
-  check_dividers("rotary_scale.short_factors", s.short_factors, pairs);
-  check_dividers("rotary_scale.long_factors", s.long_factors, pairs);
-  if (s.attention > 0 && s.kind != RotaryKind::kYarn && !longrope)
-    fail("rotary_scale.attention", "= {} is not supported by kind {}. Remove it.", s.attention,
-         name_of_entry(s.kind));
-  if (s.kind == RotaryKind::kDynamic && s.factor != 1 && m.context > s.context)
+  check_dividers("rope_scaling.short_factor", s.short_factor, pairs);
+  check_dividers("rope_scaling.long_factor", s.long_factor, pairs);
+  if (s.attention_factor > 0 && s.rope_type != RopeType::kYarn && !longrope)
+    fail("rope_scaling.attention_factor", "= {} is not supported by rope_type {}. Remove it.",
+         s.attention_factor, name_of_entry(s.rope_type));
+  if (s.rope_type == RopeType::kDynamic && s.factor != 1 &&
+      m.context > s.original_max_position_embeddings)
     fail("context",
-         "= {}, but rotary_scale.kind = dynamic changes the frequencies in sequences longer than "
-         "rotary_scale.context = {}, which is not supported. Set context to this or less.",
-         m.context, s.context);
+         "= {}, but rope_scaling.rope_type = dynamic changes the frequencies in sequences longer "
+         "than rope_scaling.original_max_position_embeddings = {}, which is not supported. Set "
+         "context to this or less.",
+         m.context, s.original_max_position_embeddings);
 }
 
 void check_rotary(const ModelConfig& m) {
-  within("rotary_share", m.rotary_share, 0, 1);
+  within("rotary_pct", m.rotary_pct, 0, 1);
   const int64_t turned = rotated_dims(m);
   if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
-    fail("rotary_share",
+    fail("rotary_pct",
          "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
-         m.rotary_share, turned, m.head_size());
-  within("rotary_base", m.rotary_base, 1e-3, 1e15);
-  check_rotary_scale(m);
+         m.rotary_pct, turned, m.head_size());
+  within("rope_theta", m.rope_theta, 1e-3, 1e15);
+  check_rope_scaling(m);
 }
 
 void check_numbers(const ModelConfig& m, std::string_view key, const std::vector<int64_t>& list) {
@@ -168,10 +177,10 @@ void check_attention(const ModelConfig& m) {
   if (!m.window_layers.empty() && m.window == 0)
     fail("window_layers", "= [{}], but window = 0. Set a window.",
          fmt::join(m.window_layers, ", "));
-  within("window_rotary_base", m.window_rotary_base, 0, 1e15);
-  if (m.window_rotary_base > 0 && (m.window == 0 || !rule_of(m.family).turns))
-    fail("window_rotary_base", "= {}, but no layer has a window and rotary embeddings. Remove it.",
-         m.window_rotary_base);
+  within("window_rope_theta", m.window_rope_theta, 0, 1e15);
+  if (m.window_rope_theta > 0 && (m.window == 0 || !rule_of(m.family).turns))
+    fail("window_rope_theta", "= {}, but no layer has a window and rotary embeddings. Remove it.",
+         m.window_rope_theta);
   for (const auto& [key, value] : {std::pair{"attention_scalar", m.attention_scalar},
                                    std::pair{"attention_soft_cap", m.attention_soft_cap},
                                    std::pair{"logit_soft_cap", m.logit_soft_cap}}) {
@@ -227,7 +236,8 @@ void check_model(const ModelConfig& m) {
 
 bool changes_model(std::string_view key, Family family) {
   const FamilyRule& rule = rule_of(family);
-  if (key.starts_with("rotary") || key == "window_rotary_base") return rule.turns;
+  if (key.starts_with("rotary") || key.starts_with("rope") || key == "window_rope_theta")
+    return rule.turns;
   if (key.starts_with("relative") || key == "scaled_head") return rule.encodes;
   if (key == "parallel_residual") return family == Family::kNeox;
   if (key == "gelu") return rule.chooses_gelu;
@@ -244,9 +254,9 @@ ModelConfig comparable(ModelConfig m) {
   if (m.heads > 0 && m.head_width == m.hidden / m.heads) m.head_width = 0;
   if (m.heads > 0 && m.attention_scalar == static_cast<double>(m.head_size()))
     m.attention_scalar = 0;
-  if (m.window > 0 && m.window_rotary_base == 0 && !m.rotary_scale.scales())
-    m.window_rotary_base = m.rotary_base;
-  if (!m.rotary_scale.scales() && m.rotary_scale.attention == 0) m.rotary_scale = {};
+  if (m.window > 0 && m.window_rope_theta == 0 && !m.rope_scaling.scales())
+    m.window_rope_theta = m.rope_theta;
+  if (!m.rope_scaling.scales() && m.rope_scaling.attention_factor == 0) m.rope_scaling = {};
   if (m.experts > 0) m.expert_feed_forward = expert_width(m);
   if (m.experts > 0 && m.dense_layers.empty()) m.feed_forward = m.expert_feed_forward;
   m.preset.clear();

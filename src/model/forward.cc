@@ -46,25 +46,26 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
 }
 
 // The published factor of cosines and sines (DynamicRope of DeepSeek; LongRoPE's equation 9).
-double rotary_magnitude(const RotaryScale& s) {
-  if (s.kind != RotaryKind::kYarn && s.kind != RotaryKind::kLongrope) return 1;
-  if (s.attention > 0) return s.attention;
+double rotary_magnitude(const RopeScalingConfig& s) {
+  if (s.rope_type != RopeType::kYarn && s.rope_type != RopeType::kLongrope) return 1;
+  if (s.attention_factor > 0) return s.attention_factor;
   if (s.factor <= 1) return 1;
-  if (s.kind == RotaryKind::kYarn) return 0.1 * std::log(s.factor) + 1;
-  return std::sqrt(1 + std::log(s.factor) / std::log(static_cast<double>(s.context)));
+  if (s.rope_type == RopeType::kYarn) return 0.1 * std::log(s.factor) + 1;
+  return std::sqrt(1 + std::log(s.factor) /
+                           std::log(static_cast<double>(s.original_max_position_embeddings)));
 }
 
-RopeScaling op_kind(RotaryKind kind) {
+RopeScaling op_kind(RopeType kind) {
   switch (kind) {
-    case RotaryKind::kLlama3:
+    case RopeType::kLlama3:
       return RopeScaling::kLlama3;
-    case RotaryKind::kLinear:
+    case RopeType::kLinear:
       return RopeScaling::kLinear;
-    case RotaryKind::kDynamic:
+    case RopeType::kDynamic:
       return RopeScaling::kUnscaled;
-    case RotaryKind::kYarn:
+    case RopeType::kYarn:
       return RopeScaling::kYarn;
-    case RotaryKind::kLongrope:
+    case RopeType::kLongrope:
       return RopeScaling::kLongrope;
   }
   CHECK(false, "rotary kind {}", static_cast<int>(kind));
@@ -72,26 +73,27 @@ RopeScaling op_kind(RotaryKind kind) {
 
 // Sets what the scale of the model's frequencies is for sequences of that length.
 void scale_rotary(const ModelConfig& m, int64_t tokens, Rotary& a) {
-  const RotaryScale& s = m.rotary_scale;
+  const RopeScalingConfig& s = m.rope_scaling;
   a.magnitude = rotary_magnitude(s);
   if (!s.scales()) return;
-  a.scaling = op_kind(s.kind);
-  if (s.kind == RotaryKind::kLongrope) {
-    a.dividers = tokens > s.context ? s.long_factors : s.short_factors;
+  a.scaling = op_kind(s.rope_type);
+  if (s.rope_type == RopeType::kLongrope) {
+    a.dividers = tokens > s.original_max_position_embeddings ? s.long_factor : s.short_factor;
     return;
   }
   a.factor = s.factor;
   if (!a.has_bounds()) return;
-  a.low = s.low;
-  a.high = s.high;
-  a.context = s.context;
-  a.truncate = s.kind != RotaryKind::kYarn || s.truncate;
+  const bool yarn = s.rope_type == RopeType::kYarn;
+  a.low = yarn ? s.beta_slow : s.low_freq_factor;
+  a.high = yarn ? s.beta_fast : s.high_freq_factor;
+  a.context = s.original_max_position_embeddings;
+  a.truncate = !yarn || s.truncate;
 }
 
 }  // namespace
 
 int64_t rotated_dims(const ModelConfig& m) {
-  return static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
+  return static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_pct);
 }
 
 std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
@@ -115,7 +117,7 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
                                  .feed_forward = inner_width(m, l),
                                  .experts = has_experts(m, l),
                                  .window = window,
-                                 .rotary_base = window > 0 ? m.window_rotary_base : 0});
+                                 .rope_theta = window > 0 ? m.window_rope_theta : 0});
     }
     kind->at.push_back(l);
   }
@@ -305,9 +307,9 @@ ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
 
 ValueId BlockWriter::rotary(ValueId qkv) {
   if (!kind_.rotary) return qkv;
-  Rotary a = {.dims = rotated_dims(model_), .base = model_.rotary_base};
-  if (kind_.rotary_base > 0)
-    a.base = kind_.rotary_base;
+  Rotary a = {.dims = rotated_dims(model_), .base = model_.rope_theta};
+  if (kind_.rope_theta > 0)
+    a.base = kind_.rope_theta;
   else
     scale_rotary(model_, graph_.tokens, a);
   return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
@@ -391,7 +393,7 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   b.labels = batch(Role::kLabels, DType::kI32, bt);
   b.positions = batch(Role::kPositions, DType::kI32, bt);
   b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
-  if (form.documents_apart) b.documents = batch(Role::kDocuments, DType::kI32, bt);
+  if (form.intra_document_masking) b.documents = batch(Role::kDocuments, DType::kI32, bt);
   if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);

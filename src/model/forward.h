@@ -36,7 +36,7 @@ struct AttentionForm {
 // B sequences of T tokens; of S in an encoder.
 struct BatchForm {
   int64_t sequences = 1, tokens = 1, source = 0;
-  bool documents_apart = false;
+  bool intra_document_masking = false;
   int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 
@@ -56,7 +56,7 @@ struct LayerKind {
   int64_t feed_forward = 0;  // inner width of the MLP or of each expert
   bool experts = false;
   int64_t window = 0;               // keys that a query sees; 0: all
-  double rotary_base = 0;           // 0: the base and scaling of the model
+  double rope_theta = 0;            // 0: the base and scaling of the model
   std::string stack = kLayerStack;  // prefix of the names of values
 };
 

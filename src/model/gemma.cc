@@ -37,7 +37,7 @@ void defaults2(ModelConfig& m) {
 
 void defaults3(ModelConfig& m) {
   common_defaults(m);
-  m.rotary_base = kGlobalBase;
+  m.rope_theta = kGlobalBase;
 }
 
 // The last of every `period` layers sees all keys, the others a window.
@@ -67,14 +67,14 @@ constexpr Preset kPresets2[] = {
 
 void gemma3_1b(ModelConfig& m) {
   m.head_width = 256;
-  m.window_rotary_base = kLocalBase;
+  m.window_rope_theta = kLocalBase;
   set_windows(m, 512, kPeriod3);
 }
 void gemma3(ModelConfig& m) {
   gemma3_1b(m);
   m.window = 1024;
-  m.rotary_scale.kind = RotaryKind::kLinear;
-  m.rotary_scale.factor = 8;
+  m.rope_scaling.rope_type = RopeType::kLinear;
+  m.rope_scaling.factor = 8;
 }
 void gemma3_27b(ModelConfig& m) {
   gemma3(m);
@@ -128,16 +128,16 @@ void read_scale_of_full_layers(const HfReader& rope, ModelConfig& m) {
     rope.refuse("type", "given", "transformers reads rope_type in this family. Rename the key");
   if (rope.number("partial_rotary_factor", 1, 0, 1) != 1)
     rope.refuse("partial_rotary_factor", "below 1", "heads of this family are turned whole");
-  m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, 1e12);
-  read_rotary_scale(rope, rope, Ropes::kAll, m);
-  m.rotary_scale.truncate = true;
+  m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, 1e12);
+  read_rope_scaling(rope, rope, Ropes::kAll, m);
+  m.rope_scaling.truncate = true;
 }
 
 // Two rotary embeddings: of layers with a window, unscaled, and of the others. Files of
 // transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling, those of 5 one
 // object for each kind of layer in rope_parameters.
 void read_both_rotaries(const HfReader& in, ModelConfig& m) {
-  m.rotary_base = in.number("rope_theta", kGlobalBase, 1, 1e12);
+  m.rope_theta = in.number("rope_theta", kGlobalBase, 1, 1e12);
   double local = in.number("rope_local_base_freq", kLocalBase, 1, 1e12);
   const bool has_scale = in.find("rope_scaling") && !in.object("rope_scaling").empty();
   if (in.find("rope_parameters")) {
@@ -157,9 +157,9 @@ void read_both_rotaries(const HfReader& in, ModelConfig& m) {
   } else if (has_scale) {
     read_scale_of_full_layers(in.object("rope_scaling"), m);
   }
-  m.window_rotary_base = m.window > 0 ? local : 0;
+  m.window_rope_theta = m.window > 0 ? local : 0;
   // Where all layers slide, the other base is unused.
-  if (m.window > 0 && m.window_layers.empty()) m.rotary_scale = {};
+  if (m.window > 0 && m.window_layers.empty()) m.rope_scaling = {};
 }
 
 void read_gemma3(const HfReader& in, ModelConfig& m) {
@@ -197,7 +197,7 @@ Tree write_gemma2(const ModelConfig& m) { return write_common("Gemma2ForCausalLM
 Tree write_gemma3(const ModelConfig& m) {
   Tree out = write_common("Gemma3ForCausalLM", "gemma3_text", m);
   out.set("rope_local_base_freq",
-          Tree(m.window_rotary_base > 0 ? m.window_rotary_base : m.rotary_base));
+          Tree(m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta));
   return out;
 }
 

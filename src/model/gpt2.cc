@@ -64,7 +64,7 @@ void released(ModelConfig& m) {
   m.gelu = GeluForm::kTanh;
   m.tied_embeddings = true;
   m.parallel_residual = false;
-  m.rotary_share = 0;
+  m.rotary_pct = 0;
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;
 }
@@ -99,7 +99,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.norm_epsilon = in.number("layer_norm_epsilon", 1e-5, 0, 1);
   m.tied_embeddings = in.get<bool>("tie_word_embeddings", true);
   m.parallel_residual = false;
-  m.rotary_share = 0;
+  m.rotary_pct = 0;
   m.dropout = in.number("resid_pdrop", 0.1, 0, 1);
   m.attention_dropout = in.number("attn_pdrop", 0.1, 0, 1);
   const double embedded = in.number("embd_pdrop", 0.1, 0, 1);

@@ -14,12 +14,10 @@ namespace {
 
 constexpr double kMaxBase = 1e12, kMaxFactor = 1e6, kMinFactor = 1e-6;
 
-constexpr double kYarnFast = 32, kYarnSlow = 1;  // rotations over the first context, by default
-
 void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
-  m.rotary_share = in.number(key, m.rotary_share, 0, 1);
-  if (keys.share == nullptr && m.rotary_share != 1)
-    in.refuse(key, fmt::format("{}", m.rotary_share),
+  m.rotary_pct = in.number(key, m.rotary_pct, 0, 1);
+  if (keys.share == nullptr && m.rotary_pct != 1)
+    in.refuse(key, fmt::format("{}", m.rotary_pct),
               "heads of this family are turned whole, by transformers too. Remove the key");
 }
 
@@ -38,8 +36,8 @@ int64_t first_context(const HfReader& in, const HfReader& rope, Ropes known, con
 // The factor, which may be null for the kinds that then divide the context by the first one.
 double read_factor(const HfReader& rope, const ModelConfig& m, const char* kind, bool derived) {
   if (derived && !rope.find("factor"))
-    return std::max(1.0,
-                    static_cast<double>(m.context) / static_cast<double>(m.rotary_scale.context));
+    return std::max(1.0, static_cast<double>(m.context) /
+                             static_cast<double>(m.rope_scaling.original_max_position_embeddings));
   required(rope, "factor", kind);
   return rope.number("factor", 1, 1, kMaxFactor);
 }
@@ -51,36 +49,36 @@ double read_attention(const HfReader& rope) {
 }
 
 void read_llama3(const HfReader& in, const HfReader& rope, ModelConfig& m) {
-  RotaryScale& s = m.rotary_scale;
+  RopeScalingConfig& s = m.rope_scaling;
   s.factor = read_factor(rope, m, "llama3", false);
-  s.low = required(rope, "low_freq_factor", "llama3");
-  s.high = required(rope, "high_freq_factor", "llama3");
-  s.context = first_context(in, rope, Ropes::kAll, m);
-  if (s.high <= s.low)
-    rope.refuse("high_freq_factor", fmt::format("{}", s.high),
-                fmt::format("expected more than low_freq_factor = {}", s.low));
+  s.low_freq_factor = required(rope, "low_freq_factor", "llama3");
+  s.high_freq_factor = required(rope, "high_freq_factor", "llama3");
+  s.original_max_position_embeddings = first_context(in, rope, Ropes::kAll, m);
+  if (s.high_freq_factor <= s.low_freq_factor)
+    rope.refuse("high_freq_factor", fmt::format("{}", s.high_freq_factor),
+                fmt::format("expected more than low_freq_factor = {}", s.low_freq_factor));
 }
 
 void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
-  RotaryScale& s = m.rotary_scale;
-  s.context = first_context(in, rope, Ropes::kAll, m);
+  RopeScalingConfig& s = m.rope_scaling;
+  s.original_max_position_embeddings = first_context(in, rope, Ropes::kAll, m);
   s.factor = read_factor(rope, m, "yarn", rope.is_null("factor"));
   const auto bound = [&](const char* key, double otherwise) {
     const double x = rope.number(key, otherwise, 0, kMaxFactor);
     return x > 0 ? x : otherwise;  // transformers treats 0 as absent
   };
-  s.low = bound("beta_slow", kYarnSlow);
-  s.high = bound("beta_fast", kYarnFast);
-  if (s.high <= s.low)
-    rope.refuse("beta_fast", fmt::format("{}", s.high),
-                fmt::format("expected more than beta_slow = {}", s.low));
+  s.beta_slow = bound("beta_slow", s.beta_slow);
+  s.beta_fast = bound("beta_fast", s.beta_fast);
+  if (s.beta_fast <= s.beta_slow)
+    rope.refuse("beta_fast", fmt::format("{}", s.beta_fast),
+                fmt::format("expected more than beta_slow = {}", s.beta_slow));
   // null counts as false here, unlike an absent key.
   s.truncate = !rope.is_null("truncate") && rope.get<bool>("truncate", true);
-  s.attention = read_attention(rope);
+  s.attention_factor = read_attention(rope);
   const double one = rope.number("mscale", 0, 0, kMaxFactor);
   const double all = rope.number("mscale_all_dim", 0, 0, kMaxFactor);
-  if (s.attention > 0 || one == 0 || all == 0 || s.factor <= 1) return;
-  s.attention = (0.1 * one * std::log(s.factor) + 1) / (0.1 * all * std::log(s.factor) + 1);
+  if (s.attention_factor > 0 || one == 0 || all == 0 || s.factor <= 1) return;
+  s.attention_factor = (0.1 * one * std::log(s.factor) + 1) / (0.1 * all * std::log(s.factor) + 1);
 }
 
 std::vector<double> read_dividers(const HfReader& rope, const char* key, const ModelConfig& m) {
@@ -100,12 +98,12 @@ std::vector<double> read_dividers(const HfReader& rope, const char* key, const M
 }
 
 void read_longrope(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
-  RotaryScale& s = m.rotary_scale;
-  s.context = first_context(in, rope, known, m);
+  RopeScalingConfig& s = m.rope_scaling;
+  s.original_max_position_embeddings = first_context(in, rope, known, m);
   s.factor = read_factor(rope, m, "longrope", true);
-  s.attention = read_attention(rope);
-  s.short_factors = read_dividers(rope, "short_factor", m);
-  s.long_factors = read_dividers(rope, "long_factor", m);
+  s.attention_factor = read_attention(rope);
+  s.short_factor = read_dividers(rope, "short_factor", m);
+  s.long_factor = read_dividers(rope, "long_factor", m);
 }
 
 Tree numbers(const std::vector<double>& list) {
@@ -114,45 +112,44 @@ Tree numbers(const std::vector<double>& list) {
   return out;
 }
 
-void write_bounds(const RotaryScale& s, const char* low, const char* high, Tree& out) {
-  out.set("factor", Tree(s.factor));
-  out.set(low, Tree(s.low));
-  out.set(high, Tree(s.high));
-  out.set("original_max_position_embeddings", Tree(s.context));
-}
-
 }  // namespace
 
-Tree rotary_scale_tree(const RotaryScale& s) {
-  const bool dynamic = s.kind == RotaryKind::kDynamic && s.factor != 1;
-  const bool has_magnitude = s.kind == RotaryKind::kYarn && s.attention > 0;
+Tree rope_scaling_tree(const RopeScalingConfig& s) {
+  const bool dynamic = s.rope_type == RopeType::kDynamic && s.factor != 1;
+  const bool has_magnitude = s.rope_type == RopeType::kYarn && s.attention_factor > 0;
   if (!s.scales() && !dynamic && !has_magnitude) return {};
   Tree out = Tree::object();
-  out.set("rope_type", Tree(name_of_entry(s.kind)));
-  switch (s.kind) {
-    case RotaryKind::kLlama3:
-      write_bounds(s, "low_freq_factor", "high_freq_factor", out);
+  out.set("rope_type", Tree(name_of_entry(s.rope_type)));
+  switch (s.rope_type) {
+    case RopeType::kLlama3:
+      out.set("factor", Tree(s.factor));
+      out.set("low_freq_factor", Tree(s.low_freq_factor));
+      out.set("high_freq_factor", Tree(s.high_freq_factor));
+      out.set("original_max_position_embeddings", Tree(s.original_max_position_embeddings));
       break;
-    case RotaryKind::kLinear:
-    case RotaryKind::kDynamic:
+    case RopeType::kLinear:
+    case RopeType::kDynamic:
       out.set("factor", Tree(s.factor));
       break;
-    case RotaryKind::kYarn:
-      write_bounds(s, "beta_slow", "beta_fast", out);
+    case RopeType::kYarn:
+      out.set("factor", Tree(s.factor));
+      out.set("beta_slow", Tree(s.beta_slow));
+      out.set("beta_fast", Tree(s.beta_fast));
+      out.set("original_max_position_embeddings", Tree(s.original_max_position_embeddings));
       out.set("truncate", Tree(s.truncate));
       break;
-    case RotaryKind::kLongrope:
+    case RopeType::kLongrope:
       out.set("factor", Tree(s.factor));
-      out.set("original_max_position_embeddings", Tree(s.context));
-      out.set("short_factor", numbers(s.short_factors));
-      out.set("long_factor", numbers(s.long_factors));
+      out.set("original_max_position_embeddings", Tree(s.original_max_position_embeddings));
+      out.set("short_factor", numbers(s.short_factor));
+      out.set("long_factor", numbers(s.long_factor));
       break;
   }
-  if (s.attention > 0) out.set("attention_factor", Tree(s.attention));
+  if (s.attention_factor > 0) out.set("attention_factor", Tree(s.attention_factor));
   return out;
 }
 
-void read_rotary_scale(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
+void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (rope.find(layers))
       rope.refuse(layers, "given",
@@ -162,31 +159,31 @@ void read_rotary_scale(const HfReader& in, const HfReader& rope, Ropes known, Mo
   auto kind = rope.get<std::string>("rope_type", old);
   if (known == Ropes::kPhi3 && (kind == "su" || kind == "yarn")) kind = "longrope";
   if (kind == "default") return;
-  const std::tuple<const char*, RotaryKind, bool> kinds[] = {
-      {"llama3", RotaryKind::kLlama3, known == Ropes::kAll},
-      {"linear", RotaryKind::kLinear, known == Ropes::kAll},
-      {"dynamic", RotaryKind::kDynamic, known == Ropes::kAll},
-      {"yarn", RotaryKind::kYarn, known == Ropes::kAll},
-      {"longrope", RotaryKind::kLongrope, known != Ropes::kUnscaled}};
+  const std::tuple<const char*, RopeType, bool> kinds[] = {
+      {"llama3", RopeType::kLlama3, known == Ropes::kAll},
+      {"linear", RopeType::kLinear, known == Ropes::kAll},
+      {"dynamic", RopeType::kDynamic, known == Ropes::kAll},
+      {"yarn", RopeType::kYarn, known == Ropes::kAll},
+      {"longrope", RopeType::kLongrope, known != Ropes::kUnscaled}};
   std::string computed = "default";
   for (const auto& [name, entry, computes] : kinds) {
     if (!computes) continue;
     computed += fmt::format(", {}", name);
     if (kind != name) continue;
-    m.rotary_scale.kind = entry;
+    m.rope_scaling.rope_type = entry;
     switch (entry) {
-      case RotaryKind::kLlama3:
+      case RopeType::kLlama3:
         return read_llama3(in, rope, m);
-      case RotaryKind::kLinear:
-        m.rotary_scale.factor = read_factor(rope, m, "linear", false);
+      case RopeType::kLinear:
+        m.rope_scaling.factor = read_factor(rope, m, "linear", false);
         return;
-      case RotaryKind::kDynamic:
-        m.rotary_scale.factor = read_factor(rope, m, "dynamic", false);
-        m.rotary_scale.context = m.context;
+      case RopeType::kDynamic:
+        m.rope_scaling.factor = read_factor(rope, m, "dynamic", false);
+        m.rope_scaling.original_max_position_embeddings = m.context;
         return;
-      case RotaryKind::kYarn:
+      case RopeType::kYarn:
         return read_yarn(in, rope, m);
-      case RotaryKind::kLongrope:
+      case RopeType::kLongrope:
         return read_longrope(in, rope, known, m);
     }
   }
@@ -197,28 +194,28 @@ void read_rotary_scale(const HfReader& in, const HfReader& rope, Ropes known, Mo
 }
 
 void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m) {
-  m.rotary_base = in.number(keys.base, m.rotary_base, 1, kMaxBase);
+  m.rope_theta = in.number(keys.base, m.rope_theta, 1, kMaxBase);
   if (keys.share != nullptr) read_share(in, keys.share, keys, m);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!in.find(key)) continue;
     const HfReader rope = in.object(key);
     if (rope.empty()) continue;
-    m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, kMaxBase);
+    m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, kMaxBase);
     read_share(rope, "partial_rotary_factor", keys, m);
-    read_rotary_scale(in, rope, known, m);
+    read_rope_scaling(in, rope, known, m);
     break;  // if both are given, rope_parameters is ignored
   }
   if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)
     in.refuse(
-        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_share),
+        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_pct),
         fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
                     "more",
                     turned, m.head_size()));
 }
 
 void write_rotary(const ModelConfig& m, Tree& out) {
-  out.set("rope_theta", Tree(m.rotary_base));
-  out.set("rope_scaling", rotary_scale_tree(m.rotary_scale));
+  out.set("rope_theta", Tree(m.rope_theta));
+  out.set("rope_scaling", rope_scaling_tree(m.rope_scaling));
 }
 
 int64_t read_used_window(const HfReader& in, int64_t otherwise) {

@@ -22,11 +22,11 @@ struct RotaryKeys {
 void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m);
 
 // Reads an object like rope_scaling; `in` is the file, whose keys about the first context win.
-void read_rotary_scale(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m);
+void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m);
 
 // Writes rope_theta and rope_scaling; the latter alone, null where frequencies are unscaled.
 void write_rotary(const ModelConfig& m, Tree& out);
-Tree rotary_scale_tree(const RotaryScale& scale);
+Tree rope_scaling_tree(const RopeScalingConfig& scale);
 
 // sliding_window where use_sliding_window is true, else 0.
 int64_t read_used_window(const HfReader& in, int64_t otherwise);

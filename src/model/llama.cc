@@ -7,14 +7,14 @@ namespace {
 
 constexpr LlamaForm kForm;
 
-void llama3(ModelConfig& m) { m.rotary_base = 500'000; }
+void llama3(ModelConfig& m) { m.rope_theta = 500'000; }
 void llama31(ModelConfig& m) {
-  m.rotary_base = 500'000;
-  m.rotary_scale.factor = 8;
+  m.rope_theta = 500'000;
+  m.rope_scaling.factor = 8;
 }
 void llama32(ModelConfig& m) {
-  m.rotary_base = 500'000;
-  m.rotary_scale.factor = 32;
+  m.rope_theta = 500'000;
+  m.rope_scaling.factor = 32;
   m.tied_embeddings = true;
 }
 void hlat(ModelConfig& m) { m.init_std = 0.021; }

@@ -99,7 +99,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
 }
 
 void llama_defaults(ModelConfig& m) {
-  m.rotary_share = 1;
+  m.rotary_pct = 1;
   m.parallel_residual = false;
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;

@@ -8,14 +8,14 @@ namespace {
 constexpr LlamaForm kForm;
 
 void first(ModelConfig& m) { m.window = 4096; }
-void million(ModelConfig& m) { m.rotary_base = 1'000'000; }
+void million(ModelConfig& m) { m.rope_theta = 1'000'000; }
 void nemo(ModelConfig& m) {
   million(m);
   m.head_width = 128;
 }
 void small(ModelConfig& m) {
   nemo(m);
-  m.rotary_base = 100'000'000;
+  m.rope_theta = 100'000'000;
 }
 
 // Sizes of the config.json files of mistralai/*.

@@ -18,7 +18,7 @@ constexpr LlamaForm kForm;
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
-  m.rotary_base = 1'000'000;
+  m.rope_theta = 1'000'000;
   m.experts = 8;
   m.experts_per_token = 2;
 }

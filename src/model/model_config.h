@@ -50,10 +50,10 @@ struct ModelConfig {
   int64_t vocabulary = 0;              // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;   // the embedding is padded up to a multiple of this
   int64_t context = 2048;              // longest sequence
-  double rotary_share = 0.25, rotary_base = 10000;
-  RotaryScale rotary_scale;
-  double window_rotary_base = 0;  // sliding layers use it unscaled; 0: rotary_base
-  double attention_scalar = 0;    // scores are multiplied by scalar^-1/2; 0: head size
+  double rotary_pct = 0.25, rope_theta = 10000;
+  RopeScalingConfig rope_scaling;
+  double window_rope_theta = 0;  // sliding layers use it unscaled; 0: rope_theta
+  double attention_scalar = 0;   // scores are multiplied by scalar^-1/2; 0: head size
   double attention_soft_cap = 0, logit_soft_cap = 0;       // 0: none
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
@@ -116,14 +116,12 @@ struct ModelConfig {
   }
 
   static void computation_fields(auto& self, auto&& visit) {
-    visit("rotary_share", self.rotary_share,
-          "share of a head's dimensions that rotary embeddings turn");
-    visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
-    visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
-    visit(
-        "window_rotary_base", self.window_rotary_base,
-        "base of the rotary frequencies in layers with a window, which are then unscaled; 0: as in "
-        "the others");
+    visit("rotary_pct", self.rotary_pct, "fraction of a head's dimensions that RoPE rotates");
+    visit("rope_theta", self.rope_theta, "base of the RoPE frequencies");
+    visit("rope_scaling", self.rope_scaling, "RoPE scaling for longer contexts");
+    visit("window_rope_theta", self.window_rope_theta,
+          "base of the RoPE frequencies in layers with a window, which are then unscaled; 0: as in "
+          "the others");
     visit("attention_scalar", self.attention_scalar,
           "attention scores are times its power of -0.5; 0: the head's width");
     visit("attention_soft_cap", self.attention_soft_cap,

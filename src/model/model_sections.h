@@ -9,39 +9,45 @@
 
 namespace tessera::model {
 
-// How rotary frequencies change for contexts longer than that of the first training. kDynamic: as
-// kLinear's for longer sequences only, which are rejected, so frequencies are unscaled.
-enum class RotaryKind : uint8_t { kLlama3, kLinear, kDynamic, kYarn, kLongrope };
-constexpr const char* enum_names(RotaryKind) { return "llama3|linear|dynamic|yarn|longrope"; }
+// How RoPE frequencies are scaled for contexts longer than that of the training before. kDynamic
+// scales as kLinear, but only in longer sequences, which are rejected; so nothing is scaled.
+enum class RopeType : uint8_t { kLlama3, kLinear, kDynamic, kYarn, kLongrope };
+constexpr const char* enum_names(RopeType) { return "llama3|linear|dynamic|yarn|longrope"; }
 
-// The formulas are in kernels/rotary.h.
-struct RotaryScale {
-  RotaryKind kind = RotaryKind::kLlama3;
-  double factor = 1;  // 1: none, except longrope
-  double low = 1, high = 4;
-  int64_t context = 8192;
-  double attention = 0;  // 0: by the kind
+// The names are those of rope_scaling in a config.json; kernels/rotary.h has the formulas.
+struct RopeScalingConfig {
+  RopeType rope_type = RopeType::kLlama3;
+  double factor = 1;                                 // 1: none, except longrope
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  double beta_slow = 1, beta_fast = 32;              // yarn
+  int64_t original_max_position_embeddings = 8192;
+  double attention_factor = 0;  // 0: by the type
   bool truncate = true;
-  std::vector<double> short_factors, long_factors;
+  std::vector<double> short_factor, long_factor;
 
   bool scales() const {
-    return kind == RotaryKind::kLongrope || (kind != RotaryKind::kDynamic && factor != 1);
+    return rope_type == RopeType::kLongrope || (rope_type != RopeType::kDynamic && factor != 1);
   }
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "llama3 | linear | dynamic | yarn | longrope: how frequencies change");
-    visit("factor", self.factor, "by which slow rotary frequencies are lowered; 1: none");
-    visit("low", self.low,
-          "llama3, yarn: dimensions of fewer turns in the first context are slow (beta_slow)");
-    visit("high", self.high, "llama3, yarn: dimensions of more turns stay as they are (beta_fast)");
-    visit("context", self.context, "the first context: what the model saw before it was scaled");
-    visit("attention", self.attention,
-          "yarn, longrope: factor of cosines and sines; 0: the kind's own",
+    visit("rope_type", self.rope_type,
+          "llama3 | linear | dynamic | yarn | longrope: how the frequencies are scaled");
+    visit("factor", self.factor, "divisor of low RoPE frequencies; 1: no scaling");
+    visit("low_freq_factor", self.low_freq_factor,
+          "llama3: dimensions with fewer turns in the original context are divided by factor");
+    visit("high_freq_factor", self.high_freq_factor,
+          "llama3: dimensions with more turns in the original context keep their frequency");
+    visit("beta_slow", self.beta_slow, "yarn: as low_freq_factor");
+    visit("beta_fast", self.beta_fast, "yarn: as high_freq_factor");
+    visit("original_max_position_embeddings", self.original_max_position_embeddings,
+          "context of the training before the scaling");
+    visit("attention_factor", self.attention_factor,
+          "yarn, longrope: factor of cosines and sines; 0: that of the type",
           zero_or_between(1e-6, 1e6));
-    visit("truncate", self.truncate, "yarn: the bounds low and high are rounded to dimensions");
-    visit("short_factors", self.short_factors,
-          "longrope: what divides each frequency up to the first context, one per pair");
-    visit("long_factors", self.long_factors, "longrope: the same in longer sequences");
+    visit("truncate", self.truncate, "yarn: round the bounds of dimensions to integers");
+    visit("short_factor", self.short_factor,
+          "longrope: divisors of the frequencies up to the original context, one per pair");
+    visit("long_factor", self.long_factor, "longrope: the same in longer sequences");
   }
 };
 

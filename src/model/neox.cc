@@ -120,8 +120,8 @@ Tree write_hf(const ModelConfig& m) {
   out.set("max_position_embeddings", Tree(m.context));
   out.set("hidden_act", Tree(std::string(m.gelu == GeluForm::kErf ? "gelu" : "gelu_fast")));
   out.set("layer_norm_eps", Tree(m.norm_epsilon));
-  out.set("rotary_pct", Tree(m.rotary_share));
-  out.set("rotary_emb_base", Tree(m.rotary_base));
+  out.set("rotary_pct", Tree(m.rotary_pct));
+  out.set("rotary_emb_base", Tree(m.rope_theta));
   out.set("use_parallel_residual", Tree(m.parallel_residual));
   out.set("attention_bias", Tree(true));
   out.set("hidden_dropout", Tree(m.dropout));

@@ -10,7 +10,7 @@ constexpr LlamaForm kForm = {.norms = NormPlaces::kAfter, .head_norm = HeadNormF
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
-  m.rotary_base = 500'000;
+  m.rope_theta = 500'000;
   m.norm_epsilon = 1e-6;
 }
 
@@ -29,7 +29,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.feed_forward = 11008;
   m.context = 2048;
   m.norm_epsilon = 1e-5;
-  m.rotary_base = 10000;
+  m.rope_theta = 10000;
   read_llama(in, m);
   read_silu(in);
   if (in.find("sliding_window"))

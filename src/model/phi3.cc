@@ -11,7 +11,7 @@ namespace {
 constexpr LlamaForm kForm = {.fused_files = true};
 
 void short_context(ModelConfig& m) { m.window = 2047; }
-void phi4(ModelConfig& m) { m.rotary_base = 250'000; }
+void phi4(ModelConfig& m) { m.rope_theta = 250'000; }
 
 // Sizes of the config.json files of microsoft/Phi-3-*-4k-instruct and microsoft/phi-4.
 constexpr Preset kPresets[] = {
@@ -37,14 +37,15 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 
 // transformers 4 expects exactly three keys in rope_scaling, 5 takes more.
 Tree write_longrope(const ModelConfig& m) {
-  const RotaryScale& s = m.rotary_scale;
-  Tree out = rotary_scale_tree(s);
-  if (s.kind != RotaryKind::kLongrope) return out;
+  const RopeScalingConfig& s = m.rope_scaling;
+  Tree out = rope_scaling_tree(s);
+  if (s.rope_type != RopeType::kLongrope) return out;
   Tree least = Tree::object();
   least.set("type", Tree(std::string("longrope")));
   for (const char* key : {"short_factor", "long_factor", "attention_factor"})
     if (const Tree* t = out.find(key)) least.set(key, *t);
-  const double derived = static_cast<double>(m.context) / static_cast<double>(s.context);
+  const double derived =
+      static_cast<double>(m.context) / static_cast<double>(s.original_max_position_embeddings);
   if (s.factor != std::max(1.0, derived)) least.set("factor", Tree(s.factor));
   return least;
 }
@@ -56,11 +57,13 @@ Tree write_hf(const ModelConfig& m) {
   out.set("resid_pdrop", Tree(m.dropout));
   out.set("embd_pdrop", Tree(m.dropout_of_embeddings()));
   out.set("sliding_window", m.window > 0 ? Tree(m.window) : Tree());
-  out.set("rope_theta", Tree(m.rotary_base));
+  out.set("rope_theta", Tree(m.rope_theta));
   out.set("rope_scaling", write_longrope(m));
-  out.set("partial_rotary_factor", Tree(m.rotary_share));
+  out.set("partial_rotary_factor", Tree(m.rotary_pct));
   out.set("original_max_position_embeddings",
-          Tree(m.rotary_scale.kind == RotaryKind::kLongrope ? m.rotary_scale.context : m.context));
+          Tree(m.rope_scaling.rope_type == RopeType::kLongrope
+                   ? m.rope_scaling.original_max_position_embeddings
+                   : m.context));
   return out;
 }
 

@@ -9,7 +9,7 @@ constexpr LlamaForm kForm = {.head_biases = true};
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
-  m.rotary_base = 1'000'000;
+  m.rope_theta = 1'000'000;
   m.norm_epsilon = 1e-6;
 }
 
@@ -32,7 +32,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.layers = m.heads = m.kv_heads = 32;
   m.feed_forward = 22016;
   m.context = 32768;
-  m.rotary_base = 10000;
+  m.rope_theta = 10000;
   read_llama(in, m);
   read_silu(in);
   read_last_windows(in, m);

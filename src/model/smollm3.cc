@@ -11,7 +11,7 @@ constexpr LlamaForm kForm;
 
 void defaults(ModelConfig& m) {
   llama_defaults(m);
-  m.rotary_base = 2'000'000;
+  m.rope_theta = 2'000'000;
   m.norm_epsilon = 1e-6;
   m.tied_embeddings = true;
 }
@@ -22,7 +22,7 @@ void every_fourth(ModelConfig& m, int64_t interval) {
 }
 
 void released(ModelConfig& m) {
-  m.rotary_base = 5'000'000;
+  m.rope_theta = 5'000'000;
   every_fourth(m, 4);
 }
 

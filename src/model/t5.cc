@@ -121,7 +121,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
 }
 
 void defaults(ModelConfig& m) {
-  m.rotary_share = 0;
+  m.rotary_pct = 0;
   m.parallel_residual = false;
   m.gelu = GeluForm::kTanh;
   m.norm_epsilon = 1e-6;

@@ -1,6 +1,7 @@
 // Expected improvement, and the probability that a trial runs. The latter is a Gaussian process
-// classifier with a logistic link. Its posterior is not normal; Laplace's approximation takes a
-// normal with the mode and the curvature there (Rasmussen & Williams 2006, algorithms 3.1 and 3.2).
+// classifier with a logistic link. Its posterior is not normal; Laplace's approximation replaces it
+// by a normal with the same mode and the same curvature there (Rasmussen & Williams 2006,
+// algorithms 3.1 and 3.2).
 #include "plan/acquire.h"
 
 #include <Eigen/Cholesky>
@@ -14,8 +15,8 @@ namespace {
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
 
-// A variance of 4: log-odds change by about two between points far apart. Half a range counts as
-// far.
+// With a variance of 4, the log-odds of distant points differ by about 2. The length scale is half
+// a knob's range.
 constexpr double kVariance = 4, kLength = 0.5;
 constexpr int kNewtonSteps = 25;  // the log posterior is concave: a few are enough
 

@@ -1,4 +1,5 @@
-// What a tuner looks at next: how much better a point may be, times how likely it runs at all.
+// The acquisition function of a tuner: the expected improvement of a point, and the probability
+// that it runs at all.
 #pragma once
 
 #include <vector>
@@ -7,11 +8,12 @@
 
 namespace tessera::plan {
 
-// E max(best − y, 0) of a normal y (Jones, Schonlau & Welch 1998): minimising.
+// Returns E max(best − y, 0) for a normally distributed y that is to be minimized (Jones, Schonlau
+// & Welch 1998).
 double expected_improvement(const Estimate& y, double best);
 
-// The probability that a point runs, learned from those that did and those that failed (out of
-// memory, too slow): a Gaussian process behind a logistic function, by Laplace's approximation
+// The probability that a point runs, learned from the points that ran and those that failed (out of
+// memory, too slow): a Gaussian process classifier with a logistic link, by Laplace's approximation
 // (Rasmussen & Williams 2006, algorithms 3.1 and 3.2). Prior means are log-odds.
 class Feasibility {
  public:
@@ -25,7 +27,7 @@ class Feasibility {
   const Distances* distances_;
   std::vector<double> length_;
   std::vector<Point> points_;
-  std::vector<double> slope_;  // of the log likelihood at the mode
+  std::vector<double> slope_;  // gradient of the log likelihood at the mode
   std::vector<double> width_;  // square root of its negative curvature there
   std::vector<double> root_;   // lower Cholesky factor of 1 + width · covariance · width
 };

@@ -1,5 +1,6 @@
-// Draws the timeline of a simulated step as an SVG: per stage a row of bars (upper half
-// computation, thin bars below other queues) and the bytes alive over time. Adjacent bars of one
+// Renders the timeline of a simulated step as an SVG: one row per stage, with a bar per call
+// (computation in the upper half, thin bars for the other queues below) and the bytes in use over
+// time. Adjacent bars of one
 // color and micro-batch are merged, and steps narrower than a third of a pixel are skipped, so the
 // size of the file stays moderate for large programs.
 #include "plan/explain.h"
@@ -46,7 +47,7 @@ struct Bar {
   std::string name;
   const char* colour;
   int64_t microbatch, from, to;
-  bool beside;  // on another queue than computation
+  bool beside;  // on a queue other than the compute queue
 };
 
 std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& times) {
@@ -70,8 +71,8 @@ std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& tim
   return bars;
 }
 
-// Returns the bytes alive after each change, as (time, bytes): +bytes at the first call of a
-// buffer, -bytes after its last one, summed in the order of time.
+// Returns the bytes in use after each change as (time, bytes), in the order of time. A buffer adds
+// its bytes at the start of its first call and removes them at the end of its last one.
 std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
                                                  const IdVector<CallId, CallTime>& times) {
   std::vector<std::pair<int64_t, int64_t>> changes;
@@ -94,8 +95,9 @@ std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
   return changes;
 }
 
-// A step function of time: H to the time of a change, V to the new height. The top of the row is
-// the largest arena of all stages, so rows can be compared.
+// Returns the SVG path of the bytes in use, a step function of time: H to the time of a change, V
+// to the new height. The top of each row is the largest arena of all stages, so rows can be
+// compared.
 std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& times, double top,
                         double scale, int64_t most) {
   const auto y = [&](int64_t bytes) { return top + kMemory * (1 - ratio(bytes, most)); };
@@ -103,7 +105,7 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
   double drawn = kLeft;
   for (const auto& [time, bytes] : live_of(p, times)) {
     const double x = kLeft + real_product(time, scale);
-    if (x - drawn < 0.3) continue;  // narrower than a pixel
+    if (x - drawn < 0.3) continue;  // narrower than a third of a pixel
     d += fmt::format("H{:.1f}V{:.1f}", x, y(bytes));
     drawn = x;
   }
@@ -114,7 +116,7 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
 
 //   stage s   ▐████▌▐██▌ ▐████▌     computation, colored by phase
 //             ▂▂▂▂   ▂▂▂            other queues
-//             ▁▃▅▇▇▅▃▁              bytes alive
+//             ▁▃▅▇▇▅▃▁              bytes in use
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
   const double scale = ratio(kWidth, std::max<int64_t>(timeline.step_ns, 1));
   int64_t most = 1;

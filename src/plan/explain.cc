@@ -1,5 +1,5 @@
-// The pages of `plan` as text and as JSON. The limiting factor is named by a rule: the matrix rate
-// if GEMMs take more than three times the largest other part, otherwise that part.
+// Prints a prediction as text and as JSON. The limiting factor is the matrix rate if GEMMs take
+// more than three times as long as the largest other part, otherwise that part.
 #include "plan/explain.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace tessera::plan {
 namespace {
 
-// The parts of a step that a page names.
+// The parts of the step time that a page lists.
 enum class StepPart : uint8_t {
   kMatrix,
   kAttention,
@@ -33,16 +33,17 @@ enum class StepPart : uint8_t {
 };
 constexpr size_t count_of(StepPart) { return static_cast<size_t>(StepPart::kHost) + 1; }
 constexpr EnumArray<StepPart, const char*> kPartNames = {
-    "matrix products", "attention",     "recomputation",      "sweeps", "tensor comm", "data comm",
-    "pipeline comm",   "sums over all", "copies to the host", "bubble", "optimizer",   "host"};
+    "GEMMs",       "attention", "recomputation", "element-wise ops",
+    "tensor comm", "data comm", "pipeline comm", "world comm",
+    "host copies", "bubble",    "optimizer",     "launch waits"};
 
 struct Part {
   StepPart kind;
   double seconds;
 };
 
-// The parts add up to the step: computation by what limits it (matrix rate, attention kernels,
-// memory bandwidth), exposed communication by the axis that it runs over, and what nothing fills.
+// Returns the parts that add up to the step: computation by its limit (matrix rate, attention
+// kernels, memory bandwidth), exposed communication by mesh axis, and idle time.
 std::vector<Part> parts_of(const TimeParts& t) {
   return {{StepPart::kMatrix, t.matrix()},
           {StepPart::kAttention, t.attention()},
@@ -58,7 +59,7 @@ std::vector<Part> parts_of(const TimeParts& t) {
           {StepPart::kHost, t.host}};
 }
 
-// Twenty characters are the whole step; a character has eight steps.
+// Returns a bar of at most 20 characters (the whole step), in eighths of a character.
 std::string bar(double share) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   constexpr double kWidth = 20;
@@ -76,14 +77,14 @@ std::string budget(const Prediction& p, double tokens) {
   return out;
 }
 
-// Returns the line that divides the memory of the fullest stage by use.
+// Returns the line that breaks down the memory of the fullest stage by use.
 std::string memory_line(const Prediction& p, const Hardware& h) {
   const compile::MemoryPlan& m = p.fullest().memory;
   const DeviceFigures& d = h.device;
   std::string kept;
   if (d.headroom > 0)
     kept = fmt::format(", {} of {:.1f} kept free", percent_text(d.headroom), gib(d.memory_bytes));
-  const std::string host = m.host == 0 ? "" : " · of the host " + bytes_text(m.host);
+  const std::string host = m.host == 0 ? "" : " · host memory " + bytes_text(m.host);
   return fmt::format(
       "memory {} of {:.1f} GiB{} (stage {}): activations {} · optimizer {} · weights {} · "
       "gradients "
@@ -93,13 +94,14 @@ std::string memory_line(const Prediction& p, const Hardware& h) {
       bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)), host);
 }
 
-// "adamw", "group 1 (sgd)"
+// Returns the name of an optimizer: "adamw", "group 1 (sgd)".
 std::string name_of(const OptimizerPart& part) {
   return part.group == 0 ? std::string(part.rule)
                          : fmt::format("group {} ({})", part.group, part.rule);
 }
 
-// With groups of optimizers, what each takes on the fullest stage; empty without.
+// Returns the line with the state bytes and the time of each optimizer on the fullest stage, or an
+// empty string if there is only one optimizer.
 std::string optimizer_line(const Prediction& p) {
   const std::vector<OptimizerPart>& parts = p.fullest().optimizers;
   if (parts.size() < 2) return "";
@@ -163,7 +165,7 @@ bool fits(const Prediction& p, const Hardware& hardware) {
   });
 }
 
-// The GEMMs are the first part; the largest of the others competes with a third of them.
+// GEMMs are the first of the parts; the largest other part is compared with a third of them.
 std::string limit_of(const Prediction& p, const Hardware& hardware) {
   const std::vector<Part> parts = parts_of(p.parts);
   const Part& worst =
@@ -177,7 +179,8 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
                        rate_text(p.peak_flops_per_s, "FLOP/s"));
   switch (worst.kind) {
     case StepPart::kBubble:
-      return fmt::format("stages that wait for each other: {} % of the step", percent);
+      return fmt::format("the pipeline bubble: stages wait for each other {} % of the step",
+                         percent);
     case StepPart::kHost:
       return fmt::format("launches: the device waits {} % of the step", percent);
     case StepPart::kTensor:
@@ -195,7 +198,7 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
 
 // llama2-7b on 64 …   fits: … of … GiB
 // step … · … per device (… % of the … peak, … with recomputation) · … tokens/s
-//   matrix products   61.2 %  ████████████▎       parts above 0.5 %, largest first
+//   GEMMs             61.2 %  ████████████▎       parts of at least 0.5 %, largest first
 // memory … · limited by: …
 std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject) {
   std::string out = fmt::format(

@@ -27,8 +27,8 @@ struct Bound {
 };
 constexpr double kBytes = 1e6, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
 constexpr const char *kGibibytes = "bytes: 80 GiB are 85899345920",
-                     *kGigabytes = "bytes a second: 300 GB/s are 300e9",
-                     *kTeraflops = "operations a second: 312 TFLOP/s are 312e12",
+                     *kGigabytes = "bytes per second: 300 GB/s are 300e9",
+                     *kTeraflops = "operations per second: 312 TFLOP/s are 312e12",
                      *kMicroseconds = "seconds: 4 us are 4e-6";
 constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAny, kGibibytes},
                                {"device.memory_bytes_per_s", false, false, kRate, kAny, kGigabytes},
@@ -66,15 +66,16 @@ double number_in(const Field& f) {
   return d != nullptr ? *d : kNotGiven;
 }
 
-// In this order: missing, not a usable number, a share above 1, outside the plausible range.
+// Throws Error if a figure is missing, not a usable number, a share above 1, or outside its
+// plausible range; checks in this order.
 void check_figure(std::span<const Field> fields, const Bound& b, bool required,
                   const std::string& source, const Places& places) {
   const Field& f = find_field(fields, b.path, "");
   const auto place = places.find(b.path);
   if (place == places.end()) {
     if (required)
-      throw Error("{}: {} is missing: {}. Add it, with where it is from in a comment.", source,
-                  b.path, f.help);
+      throw Error("{}: {} is missing: {}. Add it, with its source in a comment.", source, b.path,
+                  f.help);
     return;
   }
   const double x = number_in(f);
@@ -82,11 +83,10 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
     throw Error("{}: {} = {}: expected {}.", place->second, b.path, x,
                 b.zero ? "0 or more" : "more than 0");
   if (b.share && x > 1)
-    throw Error("{}: {} = {}: expected a share of 1 (of what the specification says).",
-                place->second, b.path, x);
+    throw Error("{}: {} = {}: expected a share of the specified figure, at most 1.", place->second,
+                b.path, x);
   if (x > 0 && (x < b.least || x > b.most))
-    throw Error("{}: {} = {}: no machine is like that; expected {}.", place->second, b.path, x,
-                b.example);
+    throw Error("{}: {} = {} is implausible; expected {}.", place->second, b.path, x, b.example);
 }
 
 std::string place_of(const Tree& t, const Place& place) {
@@ -106,7 +106,7 @@ void check_known(const std::string& name, std::span<const char* const> known, co
                  const Tree& t, const Place& place) {
   for (const char* k : known)
     if (name == k) return;
-  throw Error("{}: '{}' is no {} of a measured product; expected {}.", place_of(t, place), name,
+  throw Error("{}: '{}' is not a {} of a measured GEMM; expected {}.", place_of(t, place), name,
               what, fmt::join(known, " | "));
 }
 
@@ -116,21 +116,21 @@ void check_together(const Hardware& h, const std::string& source) {
   if (n.package_devices > 1 && n.package_bytes_per_s == 0)
     throw Error(
         "{}: node.package_devices = {}, but node.package_bytes_per_s is missing: {}. Add it.",
-        source, n.package_devices, "what a device sends within its package");
+        source, n.package_devices, "the rate of a device to others in its package");
   if (n.devices % n.package_devices != 0)
     throw Error("{}: node.package_devices = {} does not divide node.devices = {}.", source,
                 n.package_devices, n.devices);
   if (const DeviceFigures& d = h.device; d.outside_bytes >= usable_bytes(d))
     throw Error(
-        "{}: device.outside_bytes = {:.0f} and device.headroom = {} leaves nothing of "
-        "device.memory_bytes = {:.0f}.",
+        "{}: device.outside_bytes = {:.0f} with device.headroom = {} leaves nothing of "
+        "device.memory_bytes = {:.0f}. Lower one of them.",
         source, d.outside_bytes, d.headroom, d.memory_bytes);
 }
 
 }  // namespace
 
-// Overrides are read after the file and all figures are checked afterwards, so that an override may
-// replace a figure that would be rejected.
+// Overrides are read after the file, and all figures are checked last, so an override may replace a
+// figure of the file that would be rejected.
 Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides) {
   Hardware h;
@@ -158,7 +158,8 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
     MeasuredProduct r;
     const auto member = [&](const char* name) -> const Tree& {
       const Tree* found = t.find(name);
-      if (found == nullptr) throw Error("{}: a product without '{}'.", place_of(t, place), name);
+      if (found == nullptr)
+        throw Error("{}: '{}' is missing from a measured GEMM. Add it.", place_of(t, place), name);
       return *found;
     };
     tessera::read_value(member("type"), r.type, place);
@@ -188,9 +189,9 @@ void check_op_name(const std::string& name, const Tree& tree, const Place& place
   std::vector<std::string> names;
   for (const OpKind k : Enumerators<OpKind>()) names.emplace_back(name_of(k));
   const std::string guess = nearest(name, names);
-  throw Error("{}: there is no op '{}'.{}", place_of(tree, place), name,
-              guess.empty() ? " docs/adding_an_op.md says where ops stand."
-                            : fmt::format(" Did you mean '{}'?", guess));
+  throw Error(
+      "{}: unknown op '{}'.{}", place_of(tree, place), name,
+      guess.empty() ? " src/ir/ops lists the ops." : fmt::format(" Did you mean '{}'?", guess));
 }
 
 Tree write_value(const std::vector<MeasuredProduct>& x) {
@@ -214,13 +215,13 @@ Tree write_value(const OpRates& x) {
   return t;
 }
 
-std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
+std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured GEMMs"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
 
 double usable_bytes(const DeviceFigures& d) { return d.memory_bytes * (1 - d.headroom); }
 
-// Memory outside the arena: a fixed part (context, library code), and if the rank communicates, a
-// fixed part of the communication library plus one per communicator.
+// Memory outside the arena has a fixed part (context, library code). If the rank communicates, the
+// communication library adds another fixed part and one part per communicator.
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators) {
   if (communicators == 0) return std::llround(d.outside_bytes);
   return std::llround(d.outside_bytes + d.communication_bytes +

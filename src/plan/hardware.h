@@ -1,8 +1,8 @@
-// A machine as data: what a cluster file (configs/clusters/*.yaml) says, and what `tessera bench`
-// writes for the machine at hand. One form, one reader.
+// A machine as data: the contents of a cluster file (configs/clusters/*.yaml). `tessera bench`
+// writes a file of the same format for this machine.
 //
-// Units: seconds, bytes, bytes a second in one direction, floating point operations a second (two a
-// multiply-add). A share is a part of 1. Where a key has no default it must be given.
+// Units: seconds, bytes, bytes per second in one direction, floating-point operations per second
+// (two per multiply-add). A share is in [0, 1]. A key without a default is required.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace tessera::plan {
 
 constexpr double kNotGiven = std::numeric_limits<double>::quiet_NaN();
 
-// A measured product C [m, n] = sum over k, of operands of `type` (f32 | bf16).
+// A measured GEMM: C [m, n] = A [m, k] B [k, n] with operands of `type` (f32 | bf16).
 struct MeasuredProduct {
   std::string type, kind;  // kind: forward | input gradient | weight gradient
   int64_t m = 0, n = 0, k = 0;
   double flops_per_s = 0;
 };
 
-// Measured rates of ops by name, or by name and type of what they read ("norm": 9e9, "norm.bf16"):
-// bytes (Cost::moved_bytes) or operations (Flops::hardware) per second.
+// Measured rates of ops, by op name or by op name and operand type ("norm", "norm.bf16"): bytes
+// (Cost::moved_bytes) or operations (Flops::hardware) per second.
 struct OpRates : std::map<std::string, double, std::less<>> {};
 
 enum class DeviceKind : uint8_t { kGpu, kCpu, kAccelerator };
@@ -48,37 +48,38 @@ struct DeviceFigures {
   OpRates op_bytes_per_s, op_flops_per_s;
 
   static void fields(auto& self, auto&& visit) {
-    visit("name", self.name, "the name in reports");
+    visit("name", self.name, "name of the device in reports");
     visit("kind", self.kind, "gpu | cpu | accelerator");
     visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver reports it");
-    visit("memory_bytes_per_s", self.memory_bytes_per_s, "its bandwidth by the specification");
-    visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");
-    visit("bf16_flops_per_s", self.bf16_flops_per_s, "matrix rate by the specification, 16 bits");
-    visit("fp32_flops_per_s", self.fp32_flops_per_s, "the same for operands of 32 bits");
-    visit("fp8_flops_per_s", self.fp8_flops_per_s, "the same, 8 bits; 0: it multiplies none");
+    visit("memory_bytes_per_s", self.memory_bytes_per_s, "specified memory bandwidth");
+    visit("memory_efficiency", self.memory_efficiency,
+          "share of the specified bandwidth that long reads and writes reach");
+    visit("bf16_flops_per_s", self.bf16_flops_per_s, "specified matrix rate, 16-bit operands");
+    visit("fp32_flops_per_s", self.fp32_flops_per_s, "specified matrix rate, 32-bit operands");
+    visit("fp8_flops_per_s", self.fp8_flops_per_s,
+          "specified matrix rate, 8-bit operands; 0: no FP8 support");
     visit("matrix_efficiency", self.matrix_efficiency,
-          "the share of it that full tiles on all processors reach");
+          "share of the specified matrix rate that full tiles on all processors reach");
     visit("attention_efficiency", self.attention_efficiency,
-          "fused attention's share of the rate of full tiles");
+          "rate of fused attention as a share of the rate of full tiles");
     visit("processors", self.processors,
-          "units that work on one tile each; 0: products have no tiles");
-    visit("kernel_s", self.kernel_s, "shortest time of a kernel on the device");
+          "number of units that compute one tile each; 0: GEMMs are not tiled");
+    visit("kernel_s", self.kernel_s, "minimum time of a kernel on the device");
     visit("outside_bytes", self.outside_bytes,
-          "memory that the driver and libraries take beside the arena");
+          "memory of the driver and libraries, outside the arena");
     visit("communication_bytes", self.communication_bytes,
-          "the same of the communication library, where there are several ranks");
+          "memory of the communication library, if there are several ranks");
     visit("communicator_bytes", self.communicator_bytes,
-          "the same of each communicator: its buffers and the staging memory of its sums");
+          "memory per communicator: its buffers and the staging memory of its reductions");
     visit("headroom", self.headroom,
-          "the share of memory_bytes that a plan leaves free, for what libraries allocate later");
+          "share of memory_bytes that a plan leaves free, for later allocations by libraries");
     visit("host_bytes_per_s", self.host_bytes_per_s,
-          "what copies between it and pinned memory of its host reach in one direction; 0: not "
-          "known");
-    visit("host_memory_bytes", self.host_memory_bytes,
-          "its share of the memory of its host; 0: not known");
-    visit("products", self.products, "measured products; they replace the model of tiles");
-    visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of ops that sweep, by name");
-    visit("op_flops_per_s", self.op_flops_per_s, "the same of attention and of the fused head");
+          "rate of copies to or from pinned host memory, in one direction; 0: not known");
+    visit("host_memory_bytes", self.host_memory_bytes, "host memory per device; 0: not known");
+    visit("products", self.products, "measured GEMMs, which replace the model of tiles");
+    visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of memory-bound ops, by name");
+    visit("op_flops_per_s", self.op_flops_per_s,
+          "measured rates of attention, the fused head and experts, by name");
   }
 };
 
@@ -90,14 +91,15 @@ struct NodeFigures {
   bool by_processor = false;
 
   static void fields(auto& self, auto&& visit) {
-    visit("devices", self.devices, "devices of a node");
-    visit("package_devices", self.package_devices, "neighbours that share a package");
-    visit("bytes_per_s", self.bytes_per_s, "what a device sends to others of its node");
-    visit("package_bytes_per_s", self.package_bytes_per_s, "the same within a package");
-    visit("efficiency", self.efficiency, "the share of these rates that collectives reach");
-    visit("latency_s", self.latency_s, "of one hop");
+    visit("devices", self.devices, "devices per node");
+    visit("package_devices", self.package_devices, "devices per package");
+    visit("bytes_per_s", self.bytes_per_s, "send rate of a device to others in its node");
+    visit("package_bytes_per_s", self.package_bytes_per_s,
+          "send rate of a device to others in its package");
+    visit("efficiency", self.efficiency, "share of these rates that collectives reach");
+    visit("latency_s", self.latency_s, "latency of one hop");
     visit("by_processor", self.by_processor,
-          "what computes moves messages too: neither runs beside the other");
+          "the processor that computes also transfers messages, so the two never overlap");
   }
 };
 
@@ -106,10 +108,10 @@ struct NetworkFigures {
   int64_t adapters = 1;
 
   static void fields(auto& self, auto&& visit) {
-    visit("bytes_per_s", self.bytes_per_s, "what a node sends: injection of all its adapters");
-    visit("efficiency", self.efficiency, "the share of it that collectives reach");
-    visit("latency_s", self.latency_s, "of one hop between nodes");
-    visit("adapters", self.adapters, "network adapters of a node; a device uses one");
+    visit("bytes_per_s", self.bytes_per_s, "injection rate of a node, all adapters together");
+    visit("efficiency", self.efficiency, "share of that rate that collectives reach");
+    visit("latency_s", self.latency_s, "latency of one hop between nodes");
+    visit("adapters", self.adapters, "network adapters per node; a device uses one");
   }
 };
 
@@ -117,7 +119,7 @@ struct PriceFigures {
   double usd_per_device_hour = 0;
 
   static void fields(auto& self, auto&& visit) {
-    visit("usd_per_device_hour", self.usd_per_device_hour, "0: not known");
+    visit("usd_per_device_hour", self.usd_per_device_hour, "price of a device; 0: not known");
   }
 };
 
@@ -129,8 +131,8 @@ struct Hardware {
   PriceFigures price;
 
   static void fields(auto& self, auto&& visit) {
-    visit("name", self.name, "of the machine");
-    visit("version", self.version, "of the program that measured it, if one did");
+    visit("name", self.name, "name of the machine");
+    visit("version", self.version, "version of the program that measured it, if any");
     visit("device", self.device, "");
     visit("node", self.node, "");
     visit("network", self.network, "");
@@ -145,10 +147,10 @@ Hardware load_hardware(const Path& path, std::span<const std::string> overrides 
 Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
-// Throws Error for a name that is no op's, with the nearest that is.
+// Throws Error if no op has that name; the message suggests the nearest name.
 void check_op_name(const std::string& name, const Tree& tree, const Place& place);
 
-// For base/config.h.
+// Overloads that base/config.h uses for the types above.
 void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place);
 void read_value(const Tree& tree, OpRates& value, const Place& place);
 Tree write_value(const std::vector<MeasuredProduct>& x);
@@ -159,16 +161,15 @@ std::string type_name(const OpRates&);
 // Returns the bytes of a device that a plan may use: memory_bytes without the headroom.
 double usable_bytes(const DeviceFigures& d);
 
-// Returns the memory outside of the arena of a rank that makes that many communicators.
+// Returns the bytes outside the arena of a rank that creates this number of communicators.
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators);
 
 struct MemoryNeed {
   int64_t arena = 0, host = 0, communicators = 0;
 };
 MemoryNeed memory_need(const Program& program);
-// Returns true if the arena of a program fits the device, together with what is outside of it, and,
-// with layout.offload, the arena of the host fits the device's share. A processor has one memory
-// for both.
+// Returns true if the arena and the memory outside it fit on the device, and, with layout.offload,
+// the host arena fits in the device's share of host memory. A CPU has one memory for both.
 bool has_room(const DeviceFigures& d, const MemoryNeed& need);
 
 }  // namespace tessera::plan

@@ -1,11 +1,11 @@
-// The alpha-beta model of collectives: latency per hop plus bytes over bandwidth, for rings, trees
-// and hierarchical algorithms (links.h). With n members, B bytes, p passes (2 for all-reduce, else
-// 1):
+// The alpha-beta model of collectives: latency per hop plus bytes divided by bandwidth, for rings,
+// trees and hierarchical algorithms (links.h). With n members, B bytes and p passes (2 for
+// all-reduce, else 1):
 //
 //   ring          p ((n-1)/n B / rate + hops)
 //   tree          2 (B / rate + log2 hops)
-//   hierarchical  ring within a node of k, then p ((N-1)/N (B/k) / network rate + hops) between
-//                 N nodes, on which each of the k members has a k-th of the bytes
+//   hierarchical  ring of the k members within a node, then p ((N-1)/N (B/k) / network rate + hops)
+//                 between N nodes, where each of the k members has 1/k of the bytes
 #include "plan/links.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ int64_t package_of(int64_t rank, const Hardware& h) {
   return rank / std::max<int64_t>(h.node.package_devices, 1);
 }
 
-// Returns the number of ranks per stage. The pipeline is the outermost axis, so those of a stage
-// are consecutive.
+// Returns the number of ranks per stage. The pipeline is the outermost axis, so the ranks of a
+// stage are consecutive.
 int64_t ranks_of_stage(const Mesh& mesh) { return mesh.ranks() / mesh[AxisKind::kPipeline]; }
 
 // Returns the rate of one device over the network while `sharing` devices of its node send at once.
@@ -95,8 +95,7 @@ GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
                        const Hardware& hardware, bool hierarchical) {
   const int64_t first = stage * ranks_of_stage(mesh);
   GroupShape g = shape_of(group_of(mesh, over, first), hardware);
-  // Counts the groups with members on the first rank's node: its ranks of this stage, per_node to a
-  // group.
+  // Counts the groups on the first rank's node: the ranks of this stage there, divided by per_node.
   const int64_t end = std::min((node_of(first, hardware) + 1) * hardware.node.devices,
                                first + ranks_of_stage(mesh));
   g.at_once = std::max<int64_t>((end - first) / std::max<int64_t>(g.per_node, 1), 1);
@@ -107,7 +106,7 @@ GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
 GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardware& hardware) {
   const int64_t n = ranks_of_stage(mesh);
   GroupShape g = shape_of({from * n, to * n}, hardware);
-  // All ranks of the stage on one node send at once. The most loaded link decides.
+  // All ranks of the stage on one node send at once: counts those that send to another node.
   int64_t crossing = 0;
   for (int64_t r = 0; r < std::min(n, hardware.node.devices); ++r)
     if (node_of(from * n + r, hardware) != node_of(to * n + r, hardware)) ++crossing;

@@ -1,6 +1,6 @@
-// Alternatives to a run: one knob changed (or two, where one makes room for the other), on the same
-// devices and with the same global batch. Proved bounds reject most of them before they are
-// compiled; the others are simulated in full.
+// Alternatives to a run: one knob changed (or two if the second makes the first one possible), on
+// the same devices and with the same global batch. Proven bounds reject most of them before they
+// are compiled; the others are simulated in full.
 #include "plan/neighbours.h"
 
 #include <algorithm>
@@ -16,14 +16,15 @@
 namespace tessera::plan {
 namespace {
 
-// Upper limit on the calls of a program, so that an alternative takes no noticeable time.
+// The maximum number of calls of a program; longer programs are skipped to keep `plan` fast.
 constexpr int64_t kMostCalls = 400'000;
 
 int64_t global_batch(const compile::CompileRequest& r) {
   return r.sequences * r.layout.data * r.microbatches;
 }
 
-// Sets the micro-batches for the same global batch. Returns false if it is not divisible.
+// Sets the number of micro-batches for the same global batch. Returns false if data × micro does
+// not divide that batch.
 bool divide(compile::CompileRequest& r, const compile::CompileRequest& from,
             const std::vector<int64_t>& ramp) {
   const int64_t together = r.sequences * r.layout.data;
@@ -64,7 +65,7 @@ class Neighbours {
   const std::vector<int64_t>& ramp_;
 };
 
-// Checks by the proved bounds whether a neighbor may fit and be fast enough.
+// Checks against the proven bounds whether a neighbor can fit and be fast enough.
 class Promise {
  public:
   Promise(const compile::CompileRequest& request, const Hardware& hardware,
@@ -76,13 +77,13 @@ class Promise {
     bounds_.emplace(search_, target, hardware, software);
   }
 
-  // These throw Error for a layout that the model does not have.
+  // Both functions throw Error for a layout that the model does not support.
   bool holds(const compile::CompileRequest& r) {
     const Bound b = bound(r);
     const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
     return bytes <= usable_bytes(hardware_.device) && is_fast(b);
   }
-  // For the variant with less memory, which takes at least as long.
+  // Ignores memory: checks for a variant that needs less memory and at least as much time.
   bool holds_spared(const compile::CompileRequest& r) { return is_fast(bound(r)); }
 
  private:
@@ -118,7 +119,8 @@ class Trials {
     }
   }
 
-  // Layouts that do not fit, with just enough layers recomputed or offloaded so that they do.
+  // Tries the variants of a layout that does not fit, with just enough layers recomputed or
+  // offloaded.
   void spared(const Neighbour& n) {
     if (is_long(n.request)) return;
     try {
@@ -142,7 +144,7 @@ class Trials {
 
   void keep(const Neighbour& n) {
     if (std::any_of(tried_.begin(), tried_.end(), [&](const Tried& t) { return t.keys == n.keys; }))
-      return;  // with all layers spared it equals a neighbor
+      return;  // with all layers recomputed it equals a neighbor
     Prediction p = predict(n.request, hardware_, software_, target_);
     if (fits(p, hardware_) && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
   }
@@ -211,15 +213,15 @@ std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const 
   return trials.fastest_first();
 }
 
-// ---- Finds the least number of layers to recompute or offload so that a run fits, by bisection.
-// Each probe compiles the program of every stage, so the memory is exact.
+// ---- Finds the minimum number of layers to recompute or offload so that a run fits, by bisection.
+// Each step compiles the program of every stage, so the memory is exact.
 
 namespace {
 
 struct Knob {
   std::string compile::Layout::*value;
   const char* name;
-  const char* all;  // of the layers; with ":N" the first N of each stage
+  const char* all;  // the value for all layers; with ":N", for the first N of each stage
 };
 constexpr Knob kRecompute = {&compile::Layout::recompute, "recompute", "full"};
 constexpr Knob kOffload = {&compile::Layout::offload, "offload", "activations"};
@@ -234,7 +236,7 @@ bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s
   return true;
 }
 
-// Returns the layers of the stage that has most.
+// Returns the number of layers of the largest stage.
 int64_t layers_of_stage(const compile::CompileRequest& r) {
   const int64_t stages = r.layout.pipeline;
   return (r.model.all_layers() + stages - 1) / stages;

@@ -1,5 +1,4 @@
-// What could be asked for instead of a run: one knob moved, or two where the second makes room for
-// the first.
+// Alternatives to a run: one knob changed, or two if the second makes the first one possible.
 #pragma once
 
 #include <string>
@@ -13,15 +12,16 @@
 
 namespace tessera::plan {
 
-// The request with other keys of the run file: "layout.tensor=4 layout.data=2".
+// A changed request, and the run-file keys that change it: "layout.tensor=4 layout.data=2".
 struct Neighbour {
   std::string keys;
   compile::CompileRequest request;
 };
 
-// One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
-// ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
-// `ramp`: batches of earlier steps, which data × micro of each divides too.
+// Returns requests that differ in one knob and have the same number of devices and the same global
+// batch: exchanges between tensor, pipeline and data, micro-batch, recomputation, ZeRO,
+// interleaving, pipeline schedule, sequence parallelism. `ramp` has the global batches of
+// batch-size warm-up, which data × micro must divide too.
 std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
                                   const std::vector<int64_t>& ramp = {});
 
@@ -30,24 +30,23 @@ struct Tried {
   Prediction prediction;
 };
 
-// Neighbours that can be compiled, fit and take less than `below_s`, the fastest first. Where the
-// run itself or twice its micro-batch does not fit, also these with the fewest layers of each stage
-// whose activations are computed again, or wait in the host's memory, so that they do (sparing.h).
-// Those whose proved bounds (search_bound.h) say that they do not fit or take longer are never
-// compiled.
+// Returns the neighbors that compile, fit and take less than `below_s` per step, fastest first. If
+// the run itself, or the run with twice the micro-batch, does not fit, its variants from sparing()
+// are tried too. Neighbors whose proven bounds (search_bound.h) exclude them are not compiled.
 std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp = {});
 
-// ---- What makes a run fit that does not: the fewest layers of each stage whose activations are
-// computed again (`layout.recompute=full:N`), or wait in the host's memory
-// (`layout.offload=activations:N`), or optimizer state in the host's memory.
+// ---- Ways to make a run fit: recompute the fewest layers per stage (`layout.recompute=full:N`),
+// offload the activations of the fewest layers per stage to the host (`layout.offload=
+// activations:N`), or offload the optimizer state.
 
-// For each of the first two, the run with the least N that fits, by its compiled programs; none
-// where it fits as it is, or not with all layers. Then the run with `layout.offload=optimizer`, or
-// if that does not fit, `activations+optimizer`. The least is found by halving, so where a packing
-// with more layers happens to need more, another that fits with one layer less may be passed over.
-// The runs with offload only on machines of which host_bytes_per_s is known.
+// Returns variants of a run that fit, and none if the run itself fits. For recomputation and for
+// activation offload, the variant has the smallest N that fits according to the compiled programs;
+// it is left out if not even all layers suffice. Then follows `layout.offload=optimizer`, or, if
+// that does not fit, `activations+optimizer`. N is found by bisection, so a smaller N may be missed
+// where the arena does not shrink with every further layer. Offload needs a machine file with
+// host_bytes_per_s.
 std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
                                const Software& software, const Target& target);
 

@@ -15,18 +15,18 @@
 namespace tessera::plan {
 namespace {
 
-// Rows and columns that one processor computes at once, and the fraction of the rate of large tiles
-// that it reaches: smaller tiles read more bytes per operation. The sizes are those that cuBLAS and
-// CUTLASS provide; the fractions have the magnitude of measurements on A100 (CUTLASS profiler) and
-// are not fitted.
+// The rows and columns that one processor computes at once, and the share of the rate of large
+// tiles that it reaches: smaller tiles read more bytes per operation. The sizes are those of cuBLAS
+// and CUTLASS; the shares have the magnitude of measurements on A100 (CUTLASS profiler) and are not
+// fitted.
 struct Tile {
   int64_t rows, columns;
   double share;
 };
 constexpr std::array kTiles = {Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.93},
                                Tile{64, 128, 0.75}, Tile{128, 64, 0.75}, Tile{64, 64, 0.55}};
-constexpr std::array<int64_t, 4> kSplits = {1, 2, 4, 8};  // of k, over processors
-// Filling the pipeline of a tile and writing it back take as long as this many steps of k.
+constexpr std::array<int64_t, 4> kSplits = {1, 2, 4, 8};  // split-k: processors that share k
+// The cost of filling the pipeline of a tile and of writing the tile back, in steps of k.
 constexpr double kTileOverhead = 200;
 
 double rate_of(DType type, const DeviceFigures& d) {
@@ -49,8 +49,8 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
   const double depth = ratio(s.k, split) + kTileOverhead;
   const double one = 2 * real_product(tile.rows * tile.columns, depth, d.processors) /
                      (rate_of(s, d) * d.matrix_efficiency * tile.share);
-  // In a last wave that is not full, idle processors leave clock and bandwidth to the others: half
-  // of what the wave would cost is counted.
+  // In a partial last wave, idle processors leave clock and bandwidth to the others, so its time is
+  // the mean of that of a full wave and its share of a full wave.
   const double waves = ratio(blocks, d.processors);
   const double effective = waves < 1 ? 1 : 0.5 * (std::ceil(waves) + waves);
   // Split-k writes and reads f32 partial sums: 8 bytes per element and split.
@@ -79,7 +79,7 @@ double measured_rate(const ProductShape& s, const DeviceFigures& d) {
   return weights > 0 ? std::exp(sum / weights) : 0;
 }
 
-// Returns the rate for the op's type, else for any type; 0 if not measured.
+// Returns the measured rate for the op's type, otherwise for any type; 0 if there is none.
 double measured_rate(const Op& op, ValueSpan values, const OpRates& rates) {
   if (rates.empty()) return 0;
   auto found = rates.find(rate_key(op, values));
@@ -92,8 +92,8 @@ double moved_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFig
   return measured > 0 ? cost.moved_bytes / measured : sweep_s(cost.moved_bytes, d);
 }
 
-// Additional kernels pass over the result, for example into a sum of another type. FP8 operands are
-// passed over twice, by one kernel each.
+// Each kernel after the first reads and writes the result, for example to convert it to another
+// type. Each FP8 operand is quantized by two kernels, each of which reads it.
 double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                      double kernels) {
   const ProductShape& product = cost.products.front();
@@ -108,14 +108,14 @@ double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const Dev
   return product_s(product, d) + rounding + (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
 }
 
-// GEMMs run one after the other; the time is at least that of the bytes that they move.
+// The GEMMs run one after another; the time is at least that of the bytes that the op moves.
 double products_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   double s = 0;
   for (const ProductShape& p : cost.products) s += product_s(p, d);
   return std::max(s, moved_s(op, cost, values, d));
 }
 
-// Where experts are divided over ranks, all ranks wait for the busiest one.
+// If experts are divided among ranks, all ranks wait for the busiest one.
 double experts_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                  const Software& software) {
   const bool gradient = op.is<ExpertsGrad>();
@@ -137,7 +137,7 @@ double attention_s(const Op& op, const Cost& cost, ValueSpan values, const Devic
   return std::max(flops / rate, moved_s(op, cost, values, d)) + d.kernel_s;
 }
 
-// The GEMMs chunk by chunk; then the loss reads and writes the logits.
+// The fused head runs its GEMMs chunk by chunk; the loss then reads and writes the chunk's logits.
 double chunks_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
     return cost.flops.hardware / r + d.kernel_s;
@@ -203,15 +203,15 @@ double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& ha
     case Work::kHostCopy:
       return host_copy_s(cost.moved_bytes, d);
   }
-  CHECK(false, "{} is work {}", op.origin, static_cast<int>(cost.work));
+  CHECK(false, "{}: unknown kind of work {}", op.origin, static_cast<int>(cost.work));
 }
 
 double host_copy_s(double bytes, const DeviceFigures& d) {
   if (d.host_bytes_per_s > 0) return bytes / d.host_bytes_per_s + d.kernel_s;
   if (d.kind == DeviceKind::kCpu) return sweep_s(2 * bytes, d) + d.kernel_s;
   throw Error(
-      "layout.offload copies between {} and its host, and device.host_bytes_per_s is not in the "
-      "machine's file: add what one copy of pinned memory reaches in one direction.",
+      "layout.offload copies between {} and its host, but device.host_bytes_per_s is missing from "
+      "the machine file. Add the rate of a copy from pinned memory in one direction.",
       d.name);
 }
 

@@ -1,7 +1,7 @@
-// Predicts a request by compiling and simulating all its stages, and searches for the fewest
-// devices that fit a model: powers of two first, then eighths between the last that is too few and
-// the first that is enough. Only memory is computed there, for the four stages that can be the
-// fullest.
+// Predicts a request by compiling and simulating all its stages, and searches for the minimum
+// number of devices for a model: powers of two first, then eighths between the last power that is
+// too small and the first that suffices. The search computes memory only, for the four stages that
+// can be the fullest.
 #include "plan/predict.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace tessera::plan {
 namespace {
 
-// Returns the memory of the fullest stage among the candidates for it: the first and the last hold
-// embedding and head, the first has the most micro-batches in flight, and a stage between them may
-// have one layer more.
+// Returns the bytes of the fullest stage. Candidates: the first and the last stage, which have the
+// embedding and the head (the first also has the most micro-batches in flight), and stages between
+// them, which may have one layer more.
 int64_t peak_of(compile::CompileRequest r, const Software& software, const Target& target,
                 const Hardware& h) {
   int64_t most = 0;
@@ -31,7 +31,7 @@ int64_t peak_of(compile::CompileRequest r, const Software& software, const Targe
   return most;
 }
 
-// Returns whether the devices can hold the weights alone, a necessary condition that needs no
+// Returns true if the weights alone fit on the devices: a necessary condition that needs no
 // compilation.
 bool holds_weights(int64_t devices, const compile::CompileRequest& r, const Hardware& h) {
   const double bytes = r.precision == compile::Precision::kFp32 ? 4 : 2;
@@ -53,7 +53,7 @@ std::optional<LeastDevices> fit_on(int64_t devices, const compile::CompileReques
     r.layout.pipeline = devices / t;
     r.layout.recompute = "full";
     r.sequences = 1;
-    r.microbatches = r.layout.pipeline;  // the most that can be in flight
+    r.microbatches = r.layout.pipeline;  // the maximum in flight
     try {
       const int64_t peak = peak_of(r, software, target, hardware);
       if (static_cast<double>(peak) <= usable_bytes(hardware.device) &&
@@ -82,8 +82,8 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
   for (; enough <= most && !found; enough *= 2)
     found = fit_on(enough, request, hardware, software, target);
   if (!found) return found;
-  // Continues between the last power of two that is too few and the first that is enough, in
-  // eighths.
+  // Continues in eighths between the last power of two that is too small and the first that
+  // suffices.
   const int64_t top = enough / 2, step = std::max<int64_t>(top / 16, 1);
   for (int64_t n = top / 2 + step; n < top; n += step)
     if (auto fewer = fit_on(n, request, hardware, software, target)) return fewer;
@@ -92,7 +92,7 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
 
 namespace {
 
-// Returns the bytes of the f32 sums of tokens and of the rows that are processed together.
+// Returns the bytes of the f32 sums of the tokens and of the rows that are processed at once.
 int64_t workspace_of_experts(const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
   const Shape& up = values[op.inputs[3]].shape;
@@ -116,7 +116,7 @@ int64_t workspace(const Op& op, ValueSpan values) {
 
 Target cluster_target() {
   Target t;
-  t.alignment = 256;           // alignment of device allocators and vector loads
+  t.alignment = 256;           // bytes: suits device allocators and vector loads
   t.ordered_transfers = true;  // as NCCL and similar libraries order them
   t.workspace_bytes = workspace;
   return t;

@@ -1,4 +1,4 @@
-// From a request to its prediction, and to the fewest devices that it fits on.
+// Predicts a request, and finds the minimum number of devices for a model.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,15 @@
 
 namespace tessera::plan {
 
-// Compiles all stages as the software would and simulates them. Throws Error for a layout that
-// cannot be.
+// Compiles all stages with the software's options and simulates them. Throws Error for an invalid
+// layout.
 Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target);
 
-// The fewest devices (powers of two and eighths between them) on which the model fits, divided by
-// tensor ranks (powers of two within a node) and stages, everything recomputed and micro-batches of
-// one sequence. nullopt: on none, since one layer is too large for one node.
+// Returns the minimum number of devices (powers of two, and eighths between them) on which the
+// model fits with tensor parallelism (powers of two within a node), pipeline parallelism, full
+// recomputation and micro-batches of one sequence. Returns nullopt if one layer is too large for a
+// node.
 struct LeastDevices {
   int64_t devices = 0, tensor = 1, pipeline = 1;
   int64_t peak_bytes = 0;
@@ -27,8 +28,9 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
                                           const Hardware& hardware, const Software& software,
                                           const Target& target);
 
-// Accelerators read weights as they lie (no packing) and make reductions in place; the fused head
-// holds the logits of one chunk of tokens, in f32 and in the weights' type.
+// Returns the target of a cluster of accelerators: weights are read in place (not packed) and
+// collectives run in place; the fused head holds the logits of one chunk of tokens, in f32 and in
+// the dtype of the weights.
 Target cluster_target();
 
 }  // namespace tessera::plan

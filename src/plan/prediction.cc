@@ -1,4 +1,4 @@
-// Derived figures of a prediction: groups of op times, utilization, cost.
+// Computes the derived figures of a prediction: groups of op times, utilization, cost.
 #include "plan/prediction.h"
 
 #include "base/real.h"
@@ -7,7 +7,8 @@
 namespace tessera::plan {
 namespace {
 
-// Rules state the group of their op (OpRule::time), so a new op is counted without a change here.
+// Sums the times of the ops of a group. OpRule::time gives the group of an op, so a new op needs no
+// change here.
 double sum_of(const TimeParts& t, TimeGroup group) {
   double s = 0;
   for (const OpKind k : Enumerators<OpKind>())
@@ -40,7 +41,7 @@ void TimeParts::operator*=(double share) {
   with(*this, [&](double& mine, double) { mine *= share; });
 }
 
-// MFU and HFU: operations per second and device, divided by the device's specified rate.
+// MFU and HFU are operations per second and device, divided by the device's specified rate.
 double Prediction::share(double flops) const {
   return flops / real_product(step_s, devices, peak_flops_per_s);
 }

@@ -184,7 +184,7 @@ SearchResult search(const SearchRequest& request, const Target& target, const Ha
         "no layout of {} devices is possible: tensor must divide the heads ({}), and data × micro "
         "the batch of {} sequences{}.",
         request.devices, request.base.model.heads, request.global,
-        request.ramp.empty() ? "" : " and every batch of batch.ramp");
+        request.ramp.empty() ? "" : " and every batch of batch.warmup_sizes");
   return r;
 }
 

@@ -26,7 +26,7 @@ struct SearchRequest {
   compile::CompileRequest base;  // model, precision, options; of its layout what is not searched
   int64_t devices = 1;
   int64_t global = 1;  // sequences of a step
-  // Batches of earlier steps (batch.ramp), which data × micro must divide too.
+  // Batches of earlier steps (batch.warmup_sizes), which data × micro must divide too.
   std::vector<int64_t> ramp;
   size_t keep = 10;   // of the best
   bool prune = true;  // false: every layout is simulated in full, for tests

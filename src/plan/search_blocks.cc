@@ -73,7 +73,7 @@ class Measure {
         c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
     }
     c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);
-    const bool narrows = request_.options.communication == compile::WireType::kHalf;
+    const bool narrows = request_.options.grad_reduce_dtype == compile::GradReduceDType::kWeight;
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
     c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;

@@ -1,5 +1,5 @@
-// Computes what the bounds of search_bound.h need of a candidate, in tables that many candidates
-// share: costs of blocks, shapes of groups by (tensor, pipeline), layers by number of chunks.
+// Computes the inputs of the bounds (search_bound.h) in tables that many candidates share: costs of
+// blocks, shapes of groups by (tensor, pipeline), layers by number of chunks.
 #include "plan/search_bound.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 }
 
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
-// same position share one entry. Shapes depend on (tensor, pipeline) alone, since data ranks
-// follow.
+// same position share one entry. Shapes depend only on (tensor, pipeline), since these determine
+// the data degree.
 const MeshPlaces& Bounds::places(const compile::Layout& layout) {
   const auto key = std::pair(layout.tensor, layout.pipeline);
   const auto known = places_.find(key);
@@ -84,7 +84,7 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
   return l;
 }
 
-// Durations of one call of each kind on a group of stages:
+// Returns the durations of one call of each kind on a group of stages:
 //
 //   ZeRO      weights gathered       gradients
 //   0         never                  all-reduce
@@ -92,7 +92,8 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
 //   3         always                 reduce-scatter
 CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
                         int64_t zero) const {
-  // A segment takes its computation plus its exposed collectives, and at least its launches.
+  // The time of a segment is its computation plus its exposed collectives, and at least its
+  // launches.
   std::map<GroupRef, GroupShape> shapes;
   const auto ns = [&](const SegmentCost& s, bool first) {
     int64_t sum = s.compute_ns[first];
@@ -122,7 +123,7 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
     const auto moved = [&](WireKind kind, int64_t each) {
       return to_ns(collective_s(kind, bytes(each), shard, hardware_));
     };
-    // Only ZeRO 3 divides weights that are never updated.
+    // Only ZeRO 3 shards weights that are never updated.
     const bool gathers = zero == 3 || (zero > 0 && g.trained);
     const int64_t gather = gathers ? moved(WireKind::kAllGather, g.weight_bytes) : 0;
     const WireKind reduction = zero == 0 ? WireKind::kAllReduce : WireKind::kReduceScatter;
@@ -179,7 +180,7 @@ Bound Bounds::quick(const Candidate& c) {
   return {v.step_by_formula(), v.bytes_by_formula()};
 }
 
-// The maximum with the formula keeps the bound monotone from one level to the next.
+// The maximum with the formula makes this bound at least as large as that of quick().
 Bound Bounds::closer(const Candidate& c) {
   const CandidateView v = view(c);
   compile::PipelineShape shape;

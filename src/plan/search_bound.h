@@ -3,13 +3,13 @@
 // Symbols. S stages, C chunks (chunk c is on stage c mod S), m micro-batches. Durations:
 //   f_c           forward of chunk c
 //   b_c, b'_c     its backward; b' for the micro-batch that writes the gradient sums
-//   w_c, w'_c     its weights' part, where the backward is divided
+//   w_c, w'_c     the weight-gradient part of a split backward
 //   h_c           the part of b_c that needs no gradient: recomputation of the chunk's last layer
-//   e_s, e'_s     the smallest message from stage s to the next, to the last
+//   e_s, e'_s     the smallest message from stage s to the next, to the previous
 //   G_s           the earliest time at which stage s has the weights of its first forward
 //   X_s           all gathers and reductions of single micro-batches (ZeRO 2 and 3) on stage s
 //   Y_s           its updates
-//   T_s           what follows its last backward: reductions, squares, updates (step 4)
+//   T_s           time after its last backward: reductions, squares, updates (step 4)
 // The durations include inline collectives and are those of simulate().
 //
 // Proposition 0 (monotonicity). With a fixed order per queue, every start in simulate() is the
@@ -24,13 +24,13 @@
 //   2. All f, b and w of a stage are on one queue. So its last b ends no earlier than
 //      B_s = R_s + W_s,  W_s = Σ_c on s (m f_c + b'_c + (m-1) b_c), and its last w no earlier than
 //      B_s + U_s,        U_s = Σ_c on s (w'_c + (m-1) w_c).
-//   3. The micro-batch of that b still goes back at least through the chunks below s. So the last
+//   3. The gradient of that micro-batch still passes at least the chunks before s. So the last
 //      b of stage 0 ends no earlier than E = max_s (B_s + A_s),
 //      A_s = Σ_{c<s} (min(b_c, b'_c) - h_c + e'_{c+1}), over chunks that have a backward.
 //   4. Updates follow the squares and the reductions. The reduction of a stage's first layer starts
 //      after its last backward; those of all n layers share a queue and start after the first of
 //      these backwards, so at most n-1 backwards hide them. T_s is the larger of the two and of the
-//      squares, plus Y_s. (With a divided backward only the first layer's reduction is counted.)
+//      squares, plus Y_s. (With a split backward only the first layer's reduction is counted.)
 //   5. Gathers and reductions of each micro-batch (ZeRO 2 and 3) share a queue, which needs X_s.
 //   step >= max(B_s + T_s, B_s + U_s + T_s, R_s + X_s + Y_s, E + T_0) over all s.
 //      (With ZeRO 3 the start of the step replaces R_s: gathers may precede the first forward.)
@@ -38,16 +38,18 @@
 // Time (closer): the walk of all actions of all stages with their messages replaces 1 to 3
 // (search_walk.cc). It omits the calls that are not on the compute queue.
 //
-// Layers of several stacks follow each other in the order of the model. An encoder's precede a
-// decoder's; of what is between them only the computation counts, and of messages the smallest.
+// Layers of several stacks follow each other in the order of the model: encoder, then decoder. Of
+// the bridge between them only the computation is counted, and every message is assumed to have the
+// size of the smallest one.
 //
 // Memory. Buffers with overlapping lifetimes share no bytes, so the arena has at least the bytes
-// that are alive at any one call. Counted are, per stage: Z, the state kept over steps; F σ, the
-// most forwards in flight times the smallest chunk's saved activations; Γ, the gradient sums.
+// in use at any one call. Per stage, these are counted: Z, the state that is kept across steps; F
+// σ, the maximum number of forwards in flight times the smallest chunk's saved activations; Γ, the
+// gradient sums.
 //   bytes >= Z + F σ + Γ in the steady state of 1F1B, Z + max(F σ, Γ) in general.
 // closer() follows the actions instead and adds the scratch of a backward while it runs. With
-// layout.offload saved activations may all be on the host, so they count nowhere, and neither do
-// master weights and moments where these are on the host.
+// layout.offload, all saved activations may be on the host, so they are not counted, nor are master
+// weights and moments that are on the host.
 //
 // Tests (tests/plan): search_test.cc compares both bounds with full simulations of random layouts,
 // SearchBounds.NoLayoutIsFasterOrSmallerThanItsBounds and
@@ -71,27 +73,27 @@ namespace tessera::plan {
 
 struct Bound {
   int64_t step_ns = 0;
-  int64_t bytes = 0;  // of the arena of the stage that needs most
+  int64_t bytes = 0;  // the largest arena of all stages
 };
 
 // The shapes of a layout's groups. Stages whose first ranks have the same position within a node
 // form one group of stages.
 struct MeshPlaces {
-  std::vector<size_t> group;           // of each stage: its group of stages
+  std::vector<size_t> group;           // by stage: its group of stages
   std::vector<Mesh> mesh;              // one entry
-  std::vector<int64_t> stage;          // of each group: one of its stages
-  std::vector<GroupShape> shard;       // of each group
-  std::vector<GroupShape> next, back;  // of messages from each stage to the next, to the last
+  std::vector<int64_t> stage;          // by group: one of its stages
+  std::vector<GroupShape> shard;       // by group: the ranks that shard weights
+  std::vector<GroupShape> next, back;  // by stage: messages to the next and the previous stage
 };
 
 // Durations of one call, on the ranks of a group of stages.
 struct CallNs {
-  using Both = std::array<int64_t, 2>;  // adds to a sum, writes it
+  using Both = std::array<int64_t, 2>;  // adds to a gradient sum, writes it
   struct OfLayer {
     int64_t layer = 0, again = 0;
     Both backward{}, weights{};
-    int64_t gather = 0, reduce = 0;  // of all its weights, over the data ranks
-    int64_t gather_back = 0;         // of the weights that its backward reads
+    int64_t gather = 0, reduce = 0;  // all its weights, over the data-parallel ranks
+    int64_t gather_back = 0;         // the weights that its backward reads
     int64_t longest_backward() const { return again + std::max(backward[0], backward[1]); }
   };
   std::vector<OfLayer> stacks;
@@ -103,15 +105,15 @@ struct CallNs {
 // The layers of each chunk.
 struct ChunkLayers {
   struct Chunk {
-    std::vector<int64_t> of;             // how many layers of each stack
+    std::vector<int64_t> of;             // number of layers by stack
     size_t first = 0, last = 0;          // the stacks of its first and last layer
     std::optional<size_t> last_but_one;  // the stack of the layer whose output the last one reads
-    bool bridge = false;                 // has what stands between two streams
+    bool bridge = false;                 // has the block between encoder and decoder
     bool begins_with_bridge = false;
     int64_t layers = 0;
   };
   std::vector<Chunk> chunks;
-  std::vector<int64_t> cost;  // for PipelineShape
+  std::vector<int64_t> cost;  // PipelineShape::cost
 };
 
 struct CandidateView;

@@ -1,5 +1,5 @@
-// Enumerates the layouts that a search considers: nested loops over divisors, in a fixed order.
-// Only combinations that check_layout() allows and that differ from each other are generated.
+// Enumerates the layouts that a search considers by nested loops over divisors, in a fixed order.
+// Generates only combinations that check_layout() allows and that differ from each other.
 #include <algorithm>
 #include <numeric>
 
@@ -12,7 +12,7 @@
 namespace tessera::plan {
 namespace {
 
-// In ascending order: the small divisors, then their counterparts in reverse.
+// Returns the divisors in ascending order: those up to √n, then their counterparts in reverse.
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> all, large;
   for (int64_t d = 1; d <= n / d; ++d) {
@@ -31,7 +31,7 @@ struct Order {
   int64_t interleave;
 };
 
-// With one stage all schedules are the same.
+// Returns the pipeline schedules to try. With one stage they are all the same.
 std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   std::vector<Order> all = {{compile::PipelineSchedule::k1F1B, 1}};
   if (pipeline == 1) return all;
@@ -42,7 +42,8 @@ std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   return all;
 }
 
-// Tensor ranks divide the query heads and the inner width. Key/value heads may be replicated.
+// Returns true if the tensor degree divides the query heads and the inner widths, and the key/value
+// heads are divisible or can be replicated.
 bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
   const model::ModelConfig& m = r.model;
   const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
@@ -52,7 +53,7 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
          (!copies || compile::can_copy_heads(r));
 }
 
-// Adds every combination of the remaining choices for these ranks.
+// Adds every combination of the remaining choices for these degrees of parallelism.
 void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
   const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
@@ -82,9 +83,9 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
   return std::accumulate(ramp.begin(), ramp.end(), global, std::gcd<int64_t, int64_t>);
 }
 
-// Devices = tensor x pipeline x data: tensor divides the devices, pipeline what is left, and data
-// is the rest. A degree that does not divide what it distributes (heads, layers, the batch) is left
-// out with all layouts below it.
+// devices = tensor x pipeline x data: tensor divides the devices, pipeline divides the quotient,
+// and data is the rest. A degree that the model or the batch does not allow is left out with all
+// layouts that contain it.
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {

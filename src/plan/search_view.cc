@@ -1,6 +1,6 @@
 // The quantities of search_bound.h for one candidate: durations of chunks, sums of stages, and the
-// bounds by formula. Every function returns a lower bound: where a case distinction would be
-// needed, the smaller value is used.
+// bounds by formula. Every function returns a lower bound; where cases differ, it uses the smaller
+// value.
 #include "plan/search_view.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ int64_t CandidateView::backward(int64_t chunk, bool first) const {
   const CallNs& n = calls_on(chunk % stages());
   const bool fresh = first || reduces_each();
   const auto layer = [&](size_t k) { return n.stacks[k].again + n.stacks[k].backward[fresh]; };
-  // The first decoder layer to run begins the gradient sum of the encoder output, in every
-  // micro-batch.
+  // In every micro-batch, the first decoder layer to run writes the gradient sum of the encoder
+  // output.
   const size_t last = last_stack(chunk);
   const bool begins = layers_of(chunk) > 0 && blocks->stacks[last].gives_memory;
   const CallNs::Both& decoder = n.stacks[last].backward;
@@ -131,7 +131,7 @@ int64_t CandidateView::moving(int64_t stage) const {
   return microbatches * each;
 }
 
-// Steps 1 to 5 of search_bound.h: `ready` is R_s, `work` W_s, `behind` U_s, `after` A_s,
+// Steps 1 to 5 of search_bound.h. `ready` is R_s, `work` W_s, `behind` U_s, `after` A_s, and
 // `end_of_first` E.
 int64_t CandidateView::step_by_formula() const {
   const int64_t m = microbatches;
@@ -145,7 +145,7 @@ int64_t CandidateView::step_by_formula() const {
     }
     end_of_first = std::max(end_of_first, ready + work + after);
     if (behind > 0) step = std::max(step, ready + work + behind + tail(s, true));
-    // Reductions wait for what they reduce; gathers of ZeRO 3 may run before.
+    // Reductions wait for gradients; gathers of ZeRO 3 may run before the first forward.
     const int64_t moves = divides(3) ? begin : ready;
     step = std::max({step, ready + work + tail(s, behind > 0), moves + moving(s) + update(s)});
     const auto at = static_cast<size_t>(s);
@@ -189,7 +189,7 @@ int64_t CandidateView::kept_bytes(int64_t chunk) const {
   });
 }
 
-// `divided`: only this rank's shard of the gradients, where it has no more.
+// `divided`: counts only this rank's shard of the gradients if they are reduced per micro-batch.
 int64_t CandidateView::layer_gradients(size_t stack, bool divided) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
@@ -198,9 +198,9 @@ int64_t CandidateView::layer_gradients(size_t stack, bool divided) const {
   return sum;
 }
 
-// The scratch of a backward at three calls: the head, the chunk's last layer, or the layer below
-// it. At the last one, gradients of the layer above are still being reduced: buffer assignment
-// leaves them one call of computation for that.
+// Returns the maximum scratch of a backward over three calls: the head, the chunk's last layer, and
+// the layer before that. During the third, gradients of the last layer are still being reduced:
+// buffer assignment reserves one call of computation for that.
 int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   const int64_t head = chunk + 1 == chunks() ? blocks->head.scratch_bytes : 0;
   if (layers_of(chunk) == 0) return head;
@@ -211,7 +211,7 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   if (weights(chunk, false) > 0) return std::max(head, layer);
   const int64_t gradients = layer_gradients(stack, false);
   const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
-  // A recomputation runs between two layers, so its buffers are alive then.
+  // With recomputation between the two layers, the third call is not considered.
   const std::optional<size_t> other = of(chunk).last_but_one;
   if (!reduces_each() || !other || blocks->light) return std::max(head, last);
   const StackCosts& t = blocks->stacks[*other];
@@ -226,7 +226,7 @@ int64_t CandidateView::bytes_by_formula() const {
   shape.stages = stages();
   shape.interleave = candidate->layout.interleave;
   shape.microbatches = microbatches;
-  // Greedy schedules may have fewer in flight if chunks differ.
+  // Greedy schedules may have fewer micro-batches in flight if chunks differ.
   const bool greedy = shape.schedule == compile::PipelineSchedule::kZeroBubble;
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
@@ -236,7 +236,7 @@ int64_t CandidateView::bytes_by_formula() const {
     for (const GroupCost& g : blocks->groups)
       if (uses(g, s)) gradients += copies(g, s) * gradient_bytes(g);
     const int64_t in_flight = offloads() ? 0 : greedy ? 1 : compile::most_in_flight(shape, s);
-    // In the steady state, the maximum is in flight again after the gradient sums exist.
+    // In the steady state, the maximum number is in flight while the gradient sums exist.
     const bool steady = candidate->layout.interleave == 1 && microbatches > in_flight &&
                         shape.schedule == compile::PipelineSchedule::k1F1B;
     const int64_t transient =
@@ -250,8 +250,9 @@ int64_t CandidateView::bytes_by_formula() const {
 // the scratch of a backward never are.
 bool CandidateView::offloads() const { return offload.layers > 0; }
 
-// Follows the actions of each stage: a forward adds its saved bytes, a backward exchanges them for
-// what its weights' part still needs, and the first backward of a chunk adds its gradient sums.
+// Follows the actions of each stage: a forward adds its saved bytes, a backward replaces them by
+// those that its weight-gradient part still needs, and the first backward of a chunk adds its
+// gradient sums.
 int64_t CandidateView::bytes_of(const std::vector<std::vector<compile::Action>>& actions) const {
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {

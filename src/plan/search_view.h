@@ -1,4 +1,4 @@
-// One candidate as its bounds see it: the times of its chunks, and what its stages hold.
+// One candidate as the bounds need it: the times of its chunks, and the contents of its stages.
 #pragma once
 
 #include "compile/schedule/pipeline.h"
@@ -15,9 +15,9 @@ struct CandidateView {
   compile::Offload offload;  // layout.offload, parsed
   int64_t shards = 1, microbatches = 1;
   int64_t begin = 0;                // ns, before the first call of the step
-  bool sender_waits = false;        // for the transfer of what it sends
-  std::vector<CallNs> calls;        // of each group of stages
-  std::vector<int64_t> next, back;  // of a message from each stage to the next, to the last
+  bool sender_waits = false;        // a sender waits until its transfer completes
+  std::vector<CallNs> calls;        // by group of stages
+  std::vector<int64_t> next, back;  // ns, by stage: a message to the next, to the previous stage
 
   int64_t step_by_formula() const;
   int64_t bytes_by_formula() const;
@@ -34,10 +34,10 @@ struct CandidateView {
   int64_t layers_of(int64_t chunk) const { return of(chunk).layers; }
   int64_t layers_on(int64_t stage, size_t stack) const;
   bool has_bridge(int64_t chunk) const { return of(chunk).bridge; }
-  // Of a chunk's first and last layer.
+  // Return the stack of a chunk's first and last layer.
   size_t first_stack(int64_t chunk) const { return of(chunk).first; }
   size_t last_stack(int64_t chunk) const { return of(chunk).last; }
-  // Sum over the stacks of a chunk's layers times what `each` says of one.
+  // Returns the sum of each(stack) over all layers of a chunk.
   template <class Each>
   int64_t over_layers(int64_t chunk, const Each& each) const {
     int64_t sum = 0;
@@ -47,21 +47,21 @@ struct CandidateView {
   }
   const CallNs& calls_on(int64_t stage) const { return calls[places->group[stage]]; }
 
-  // Of one micro-batch; `first`: sums are written, not added to.
+  // Return ns of one micro-batch; `first`: gradient sums are written, not added to.
   int64_t forward(int64_t chunk) const;
   int64_t backward(int64_t chunk, bool first) const;
   int64_t weights(int64_t chunk, bool first) const;
-  // Of a backward, what needs no gradient yet: the last layer's forward, done again.
+  // Returns the ns of a backward that need no gradient yet: the recomputation of the last layer.
   int64_t ahead(int64_t chunk) const;
-  // Whether the chunk or one before it has a backward: gradients are sent to it.
+  // Returns true if the chunk or one before it has a backward, so gradients are sent to it.
   bool goes_back(int64_t chunk) const;
-  // The earliest start of a stage's first forward by what it must gather.
+  // Returns the earliest start of a stage's first forward, in view of the weights it gathers.
   int64_t gathered(int64_t chunk) const;
-  // What follows the last backward (or weights' part) of a stage's lowest chunk.
+  // Returns the ns after the last backward (or its weight-gradient part) of a stage's first chunk.
   int64_t tail(int64_t stage, bool after_weights) const;
   int64_t update(int64_t stage) const;
   int64_t squares(int64_t stage) const;
-  // The queue of gathers and reductions of each micro-batch.
+  // Returns the ns of all gathers and reductions of single micro-batches.
   int64_t moving(int64_t stage) const;
 
   bool uses(const GroupCost& g, int64_t stage) const;
@@ -72,8 +72,9 @@ struct CandidateView {
   int64_t saved_by_layer(size_t stack) const;
   int64_t layer_gradients(size_t stack, bool divided) const;
   int64_t saved_bytes(int64_t chunk) const;
-  int64_t kept_bytes(int64_t chunk) const;  // of it, until the weights' part
-  // Beside what is saved, while it runs; `begun`: its gradients are there already.
+  int64_t kept_bytes(int64_t chunk) const;  // those kept until the weight-gradient part
+  // Returns the bytes of a running backward in addition to the saved ones; `begun`: its gradient
+  // sums exist already.
   int64_t backward_bytes(int64_t chunk, bool begun) const;
 };
 

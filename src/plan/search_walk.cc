@@ -1,7 +1,7 @@
 // The closer bound of time: a longest-path computation over all actions of all stages and the
-// messages between them. A stage takes its actions in order; an action whose input has not arrived
-// yet suspends its stage, and the outer loop repeats until no stage can continue. Each action is
-// taken once, so the cost is linear in actions and messages.
+// messages between them. A stage runs its actions in order; an action whose input has not arrived
+// yet suspends its stage, and the outer loop repeats until no stage can continue. Each action runs
+// once, so the cost is linear in actions and messages.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -49,7 +49,7 @@ class ActionWalk {
     }
     int64_t step = 0;
     for (size_t s = 0; s < lists_.size(); ++s) {
-      CHECK(at_[s] == lists_[s].size(), "stage {} waits for ever", s);
+      CHECK(at_[s] == lists_[s].size(), "stage {} is deadlocked", s);
       const auto stage = static_cast<int64_t>(s);
       step = std::max({step, computed_[s] + view_.tail(stage, view_.weights(stage, false) > 0),
                        free_[s] + view_.squares(stage) + view_.update(stage)});
@@ -60,8 +60,8 @@ class ActionWalk {
  private:
   int64_t slot(int64_t chunk, int64_t m) const { return chunk * view_.microbatches + m; }
 
-  // The first call of a kind on a chunk writes the sums that later ones add to, so it may be
-  // shorter.
+  // The first call of a kind on a chunk writes the gradient sums that later calls add to, so it may
+  // be shorter.
   int64_t duration(const compile::Action& a) {
     std::vector<bool>& begun = begun_[a.kind];
     const int64_t c = a.chunk;
@@ -71,7 +71,7 @@ class ActionWalk {
     return a.kind == compile::ActionKind::kBackward ? backward_[first][c] : weights_[first][c];
   }
 
-  // Returns when the action's input has arrived; kNever if it has not been sent yet.
+  // Returns the arrival time of the action's input; kNever if it has not been sent yet.
   int64_t arrival(const compile::Action& a) const {
     const size_t at = slot(a.chunk, a.microbatch);
     const bool last = a.chunk + 1 == view_.chunks();
@@ -98,7 +98,7 @@ class ActionWalk {
     return true;
   }
 
-  // Messages of one direction leave a stage one after another.
+  // Sends a message. Messages of one direction leave a stage one after another.
   void send(size_t s, size_t direction, size_t to, int64_t done) {
     if (view_.stages() == 1) {
       arrived_[direction][to] = done;
@@ -112,12 +112,12 @@ class ActionWalk {
 
   const CandidateView& view_;
   const Lists& lists_;
-  std::vector<int64_t> free_;      // of each stage: when its compute queue is free
-  std::vector<int64_t> computed_;  // when its last action ended, before its sends
+  std::vector<int64_t> free_;      // by stage: when its compute queue is free
+  std::vector<int64_t> computed_;  // by stage: when its last action ended, before its sends
   std::vector<size_t> at_;
   EnumArray<compile::ActionKind, std::vector<bool>> begun_;  // by chunk
-  std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch
-  std::vector<std::vector<int64_t>> sent_;     // of each direction and stage
+  std::vector<std::vector<int64_t>> arrived_;                // by direction, chunk and micro-batch
+  std::vector<std::vector<int64_t>> sent_;                   // by direction and stage
   std::vector<int64_t> forward_, ahead_;
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };

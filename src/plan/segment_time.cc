@@ -1,7 +1,7 @@
-// The time of each segment: the sum of its ops, at least its launches. Communication within a
-// segment is exposed, with one exception: software that overlaps repeated gathers hides them behind
-// the next GEMM. A segment is measured once, and once more for calls that write a sum instead of
-// adding to it.
+// The time of a segment is the sum of its ops, and at least the time of its launches. Communication
+// within a segment is exposed, with one exception: software that overlaps repeated gathers runs
+// them during the next GEMM. The time is computed once, and once more for calls that write a sum
+// instead of adding to it.
 #include "plan/segment_time.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
 
-// Returns true for a GEMM that is added to a weight gradient.
+// Returns true for a GEMM whose result is added to a weight gradient.
 bool adds_product(const Cost& c) {
   return c.work == Work::kProduct && c.products.front().kind == ProductKind::kWeightGradient;
 }
 
-// The first call of a step that would add to a sum writes it instead: the old sum is not read.
+// Returns true if the call writes a sum instead of adding to it, as the first call of a step does.
 bool adds_first(const Call& c) {
   return std::find(c.fresh.begin(), c.fresh.end(), true) != c.fresh.end();
 }
@@ -84,7 +84,7 @@ const GroupShape& SegmentTimes::pair_with(int64_t peer) {
 }
 
 // Ranks of a tensor group hold the same hidden states (without sequence parallelism). Software that
-// splits messages sends a part from each of them, and gathers the parts at the receiver.
+// splits messages sends one part from each of them and gathers the parts at the receiver.
 double SegmentTimes::message_time(const Op& op, const Call& call) {
   const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
   const double bytes = bytes_of(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
@@ -136,7 +136,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   }
   t.communicates = false;
   if (adds_product(cost) && !fresh) {
-    // The existing sum is read too, which matters for small GEMMs.
+    // The existing sum is read as well, which matters for small GEMMs.
     const DeviceFigures& d = hardware_.device;
     seconds += bytes_of(local_, op.outputs[0]) / (d.memory_bytes_per_s * d.memory_efficiency);
   }
@@ -163,8 +163,8 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     t.parts.compute[op.kind()] += ns;
 }
 
-// Ops with inner queues: each starts when the op before it on its queue and those it waits for are
-// over. What the last of them takes longer than the compute queue computes is exposed.
+// Adds ops with inner queues. Each starts when the previous op on its queue and the ops it waits
+// for have ended. The time by which the last of them outlasts the compute queue is exposed.
 void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fresh,
                                      SegmentTime& t) {
   EnumArray<Queue, int64_t> free;  // when the last op of each queue ends
@@ -203,8 +203,8 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
     if (!overlaps) add_op(s, op, call, fresh, t);
     launches += kernels_of(op.kind(), software_);
   }
-  // The host launches kernels ahead of the device; if launching takes longer, it limits the
-  // segment.
+  // The host launches kernels asynchronously; if the launches take longer than the kernels, they
+  // set the time of the segment.
   const int64_t host = to_ns(launches * software_.launch_s);
   if (!t.communicates && host > t.ns) {
     t.parts.host += host - t.ns;

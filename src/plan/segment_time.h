@@ -1,4 +1,4 @@
-// How long the segments of a program take, computed once each and looked up by call.
+// The time of each segment of a program, computed once and looked up by call.
 #pragma once
 
 #include <array>
@@ -11,22 +11,22 @@
 
 namespace tessera::plan {
 
-// In whole nanoseconds.
+// A breakdown in whole nanoseconds.
 struct PartsNs : PartsOf<int64_t> {
   TimeParts seconds() const;
 };
 
 struct SegmentTime {
-  int64_t ns = 0;  // of one call
+  int64_t ns = 0;  // duration of one call
   PartsNs parts;   // they add up to ns
-  Flops flops;     // of one rank; none in `model` and `square` for what is done again
+  Flops flops;     // per rank; recomputation is not counted in `model` and `square`
   bool head = false, again = false;
-  int64_t beside_ns = 0;             // of a gather that the next product may hide
-  bool communicates = false;         // nothing else: a message or collective of its own
-  Traffic traffic = Traffic::kData;  // of that
+  int64_t beside_ns = 0;             // duration of a gather that the next GEMM may hide
+  bool communicates = false;         // only communicates: a separate message or collective
+  Traffic traffic = Traffic::kData;  // the kind of that communication
 };
 
-// Which axis a group runs along; stages are the pipeline's.
+// Returns the kind of traffic in a group by its mesh axis; a group of stages is kPipeline.
 Traffic traffic_of(const GroupRef& group);
 
 class SegmentTimes {
@@ -50,8 +50,8 @@ class SegmentTimes {
   const Software& software_;
   ValueVector local_;
   std::map<GroupRef, GroupShape> groups_;
-  std::map<int64_t, GroupShape> pairs_;  // by the stage at the other end of messages
-  IdVector<SegmentId, std::array<SegmentTime, 2>> times_;  // [1]: of calls that add first
+  std::map<int64_t, GroupShape> pairs_;                    // by the peer stage of messages
+  IdVector<SegmentId, std::array<SegmentTime, 2>> times_;  // [1]: calls that write sums
   IdVector<SegmentId, std::array<bool, 2>> known_;
 };
 

@@ -1,5 +1,5 @@
-// Exact Shapley values over at most 8 knobs: the mean value of every coalition is computed once for
-// all points by grouping (2^K passes over the points), then each knob's marginal contributions are
+// Exact Shapley values over at most 8 knobs. The mean value of every coalition is computed once for
+// all points by grouping (2^K passes over the points); then each knob's marginal contributions are
 // added with the weights |S|! (K - |S| - 1)! / K!.
 #include "plan/shapley.h"
 
@@ -12,7 +12,7 @@
 namespace tessera::plan {
 namespace {
 
-// Returns a number that is equal for points that agree on the coalition.
+// Returns a number that is equal for points with equal choices for the knobs of the coalition.
 uint64_t group_of(const Space& space, const Point& p, unsigned coalition) {
   uint64_t key = 0;
   for (size_t k = 0; k < p.size(); ++k)
@@ -50,8 +50,8 @@ double share_of(int size, int knobs) {
 
 std::vector<std::vector<double>> shapley(const Space& space, const std::vector<double>& values) {
   const size_t knobs = space.knobs.size();
-  CHECK(knobs <= kMostShapleyKnobs, "{} knobs", knobs);
-  CHECK(values.size() == space.points.size(), "{} values", values.size());
+  CHECK(knobs <= kMostShapleyKnobs, "too many knobs: {}", knobs);
+  CHECK(values.size() == space.points.size(), "{} values, expected one per point", values.size());
   std::vector<std::vector<double>> shares(values.size(), std::vector<double>(knobs, 0));
   std::vector<std::vector<double>> worths;
   for (unsigned s = 0; s < 1U << knobs; ++s) worths.push_back(worth(space, values, s));

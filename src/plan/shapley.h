@@ -1,4 +1,4 @@
-// What each knob is worth: Shapley's division (1953) of f(p) − mean over the knobs, exactly.
+// Exact Shapley values (1953): the contribution of each knob to f(p) − mean.
 #pragma once
 
 #include <vector>
@@ -7,18 +7,18 @@
 
 namespace tessera::plan {
 
-constexpr size_t kMostShapleyKnobs = 8;  // all 2^k coalitions of them are looked at
+constexpr size_t kMostShapleyKnobs = 8;  // all 2^k coalitions are evaluated
 
-// shares[i][k]: what choosing knob k as point i does adds to the mean of `values` (one for each
-// point), in their unit:
+// Returns shares[i][k]: the contribution of the choice of knob k at point i to values[i], in the
+// unit of `values` (one for each point):
 //   Σ over coalitions S without k of |S|! (K − |S| − 1)! / K! · (v(S + k) − v(S)),
 //   v(S) = the mean of the values of all points that agree with point i on S.
-// They sum to values[i] − mean. Where the points are a whole product and values add up knob by
-// knob, they are that knob's part less its mean. CHECKs that the knobs are at most
-// kMostShapleyKnobs.
+// The shares of a point sum to values[i] − mean. If the points are all combinations of choices and
+// f is a sum of one term per knob, a share is that term minus its mean. CHECKs that there are at
+// most kMostShapleyKnobs knobs.
 std::vector<std::vector<double>> shapley(const Space& space, const std::vector<double>& values);
 
-// Of each knob, the mean over all points of the size of its share.
+// Returns the mean absolute share of each knob over all points.
 std::vector<double> importance(const std::vector<std::vector<double>>& shares);
 
 }  // namespace tessera::plan

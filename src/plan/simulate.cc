@@ -1,10 +1,10 @@
-// Event-driven walk over the programs of all stages. Each stage has one FIFO per queue; a call
-// starts at the latest of: the end of the previous call on its queue, the ends of the calls it
-// comes after, and the readiness of its partners in a message or collective. The result is the
-// least fixed point of these max-plus equations, so the order in which stages are visited does not
-// matter.
-// Each call is finished once, and each wait is retried only when a partner arrives: the cost is
-// linear in calls and dependencies. For each call the event that determined its start is stored
+// Event-driven simulation of the programs of all stages. Each stage has one FIFO per queue; a call
+// starts at the latest of: the end of the previous call on its queue, the ends of the calls in its
+// `after`, and the readiness of its partners in a message or collective. The result is the smallest
+// fixed point of these max-plus equations, so it does not depend on the order in which stages are
+// visited.
+// Each call is finished once, and a waiting call is retried only when a partner arrives: the cost
+// is linear in calls and dependencies. For each call, the event that determined its start is stored
 // (`blocker`). Following these backwards attributes every idle interval of the compute queue to
 // exposed communication or to the pipeline bubble.
 #include "plan/simulate.h"
@@ -24,13 +24,14 @@
 namespace tessera::plan {
 namespace {
 
-// ---- Adds up the bytes and times of a stage by the optimizer that they belong to.
+// ---- Adds up the bytes and times of a stage by optimizer.
 
 bool is_optimizer_state(Role r) {
   return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 || r == Role::kFactor;
 }
 
-// The weights that a kind of frames belongs to; kNone for other kinds.
+// Returns the kind of the weights that an optimizer-state buffer kind belongs to; kNone for other
+// kinds.
 FrameKindId weights_of(const FrameKind& kind) {
   return kind.factors_of != kNone ? kind.factors_of : kind.like;
 }
@@ -74,8 +75,8 @@ struct Meeting {
   size_t members = 0;
   int64_t ready = 0;
   Event blocker;               // the event that made the last member ready
-  std::vector<Event> arrived;  // one per stage: its queue is suspended
-  // Messages that were sent without waiting for their receiver and are not yet received.
+  std::vector<Event> arrived;  // one per stage, whose queue is suspended
+  // Messages that were sent without waiting for their receiver and have not been received yet.
   std::deque<Event> sent;
 };
 
@@ -115,7 +116,7 @@ class Walk {
   struct Lane {
     EnumArray<Queue, Line> lines;
     IdVector<CallId, CallTime> times;
-    IdVector<CallId, Event> blocker;  // what determined each call's start
+    IdVector<CallId, Event> blocker;  // the event that determined each call's start
   };
 
   const Program& program(int64_t s) const { return stages_[s]; }
@@ -134,10 +135,10 @@ class Walk {
 
   const std::vector<Program>& stages_;
   const Software& software_;
-  bool copies_compute_;  // copies run on the processor that computes
+  bool copies_compute_;  // host copies run on the processor that computes
   std::vector<SegmentTimes> times_;
   std::vector<Lane> lanes_;
-  std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
+  std::vector<std::array<Meeting, 2>> messages_;  // by sending stage; forward, backward
   std::map<GroupRef, Meeting> groups_;
   std::vector<int64_t> runnable_;
   int64_t begin_ = 0, end_ = 0;
@@ -146,7 +147,7 @@ class Walk {
 
 Queue Walk::queue_of(int64_t s, const Call& c) {
   const Queue q = program(s).segment(c).queue;
-  // A receive is posted early in any case; the sender waits for the transfer.
+  // Receives are always posted early; without overlap the sender waits for the transfer.
   if (sends(q) && !software_.overlap_pipeline) return Queue::kCompute;
   const bool moves = q == Queue::kData || q == Queue::kGroups;
   if (moves && !software_.overlap_data) return Queue::kCompute;
@@ -156,8 +157,8 @@ Queue Walk::queue_of(int64_t s, const Call& c) {
 }
 
 // Fills the queues. Software that does not overlap gradient reductions runs them after the last
-// backward of its stage, not between calls that other stages wait for; unless such a call needs the
-// bytes of a sum that is due.
+// backward of its stage, not between calls that other stages wait for, unless a call depends on a
+// reduction that is held back.
 void Walk::line_up(int64_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
@@ -217,7 +218,8 @@ void Walk::finish(int64_t s, CallId c, int64_t start, int64_t ns, Event blocker)
   }
 }
 
-// Adds a member. When the last one has arrived, all of them finish at the same time.
+// Adds a member to a rendezvous. When the last one has arrived, all finish at the same time.
+// Returns true if they did.
 bool Walk::meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
   if (m.arrived.empty() || ready > m.ready) {
     m.ready = ready;
@@ -233,7 +235,7 @@ bool Walk::meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, i
   return true;
 }
 
-// Finishes the next call of a queue if possible; returns whether it did.
+// Finishes the next call of a queue if possible. Returns true if it did.
 bool Walk::step(int64_t s, Line& line) {
   if (line.waits || line.next == line.calls.size()) return false;
   const Lane& lane = lanes_[s];
@@ -262,7 +264,8 @@ bool Walk::step(int64_t s, Line& line) {
   return meet(*meeting, s, c, ready, blocker, ns);
 }
 
-// A message whose sender waits for the transfer, but not for the receiver.
+// Processes a send or receive of a message whose sender waits for the transfer but not for the
+// receiver. Returns true if the call finished.
 bool Walk::pass(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
   const int64_t own = s;
   if (sends(program(s).segment(program(s).call(c)).queue)) {
@@ -280,7 +283,7 @@ bool Walk::pass(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, i
   }
   const Event from = m.sent.front();
   m.sent.pop_front();
-  // Such software allocates a new buffer per message, so nothing waits for its bytes.
+  // Such software allocates a new buffer per message, so no transfer waits for a buffer.
   finish(s, c, time(from).finish_ns, 0, from);
   return true;
 }
@@ -304,12 +307,13 @@ void Walk::run() {
   }
   for (int64_t s = 0; s < std::ssize(stages_); ++s)
     for (const Line& line : lanes_[s].lines)
-      CHECK(line.next == line.calls.size(), "stage {} waits in {} for what never comes", s,
+      CHECK(line.next == line.calls.size(), "stage {} is deadlocked in {}", s,
             call_name(program(s), line.calls[line.next]));
 }
 
-// Attributes the idle time from `from` to `to`: communication while it runs, otherwise the bubble.
-// Walks back through communicating blockers, each of which explains the time since its start.
+// Attributes the idle time from `from` to `to` to communication while it runs, otherwise to the
+// bubble. Walks back through communicating blockers, each of which accounts for the time since its
+// start.
 void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
   while (to > from && blocker.stage != kNone) {
     const int64_t stage = blocker.stage;
@@ -354,7 +358,7 @@ void Walk::count(Prediction& p) {
       if (t.head) head += ranks * t.flops.square;
       full |= t.again;
     }
-  // The Frontier counter multiplies layers by 4/3 with full recomputation, the head never.
+  // With full recomputation, the Frontier counter multiplies the layers by 4/3, but not the head.
   p.counter_flops = head + (p.square_flops - head) * (full ? 4.0 / 3 : 1);
   for (const Frame& f : program(0).frames) {
     const FrameKind& kind = program(0).kind(f.kind);

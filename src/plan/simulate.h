@@ -1,15 +1,15 @@
-// simulate(programs, machine, software): how long the compiled step takes, and why.
+// simulate(programs, machine, software) predicts the time of the compiled step and its breakdown.
 //
-// Time is counted in whole nanoseconds. Each stage's ranks are one class: they run one program on
-// like devices. A call starts when the call before it on its queue, all calls it comes `after`, and
-// for a message or a collective over several stages all partners are ready; it takes what its ops
-// take (op_time.h), its collectives what the links take (links.h), and at least its launches.
-// Collectives inside a segment are exposed; others run beside computation. Where the software does
-// not overlap them, collectives and sends stand on the compute queue. A step begins when the one
-// before has ended everywhere, as in the runtime, so `before_step` never waits.
+// Time is counted in whole nanoseconds. The ranks of a stage run one program on equal devices, so
+// one of them stands for all. A call starts when the previous call on its queue and all calls in
+// its `after` have ended, and, for a message or a collective over several stages, when all partners
+// are ready. Its duration is that of its ops (op_time.h) and collectives (links.h), and at least
+// that of its launches. Collectives inside a segment are exposed; others overlap computation. If
+// the software does not overlap them, collectives and sends are on the compute queue. A step begins
+// after the previous step has ended on all ranks, as in the runtime, so `before_step` never waits.
 //
-// Pure and exact for what it is given: no sampling, no extrapolation. The cost is that of walking
-// every call of every stage once; durations are computed once a segment.
+// The simulation is a pure function of its inputs and uses no sampling or extrapolation. It visits
+// every call of every stage once; durations are computed once per segment.
 #pragma once
 
 #include <vector>
@@ -21,17 +21,17 @@
 
 namespace tessera::plan {
 
-// One program a stage, in order, as compile_stages() gives them.
+// Simulates one step. `stages` has one program per stage, as compile_stages() returns them.
 Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
                     const Software& software);
 
-// What each call did, for drawing and for tests: [stage][call].
+// Start and finish of each call, for rendering and for tests.
 struct CallTime {
   int64_t start_ns = 0, finish_ns = 0;
 };
 struct Timeline {
   int64_t step_ns = 0;
-  std::vector<IdVector<CallId, CallTime>> calls;
+  std::vector<IdVector<CallId, CallTime>> calls;  // [stage][call]
 };
 Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardware,
                      const Software& software);

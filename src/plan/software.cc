@@ -1,17 +1,17 @@
-// Reads software files: what another training program does differently, as options of the compiler
-// and the simulator.
+// Reads software files, which describe a training program by options of the compiler and the
+// simulator.
 #include "plan/software.h"
 
 namespace tessera::plan {
 namespace {
 
-constexpr double kMostImbalance = 1e4;  // all tokens to one of 10,000 ranks
+constexpr double kMostImbalance = 1e4;  // all tokens on one of 10,000 ranks
 
 void check_time(double s, const char* key, const Places& places) {
-  constexpr double kMost = 10;  // no program waits this long for its host
+  constexpr double kMost = 10;  // longer host times are implausible
   if (s >= 0 && s <= kMost) return;
-  throw Error("{}: {} = {}: expected 0 or more seconds, at most {} (20 us are 20e-6).",
-              places.at(key), key, s, kMost);
+  throw Error("{}: {} = {}: expected seconds in [0, {}] (20 us are 20e-6).", places.at(key), key, s,
+              kMost);
 }
 
 }  // namespace
@@ -24,16 +24,16 @@ Software read_software(const Tree& tree, const std::string& source,
   for (const std::string& o : overrides) read_override(fields, parse_override(o), s.places);
   if (s.name.empty())
     throw Error(
-        "{}: name is missing, or the file is empty. It says what a program of that name does "
-        "otherwise than Tessera; configs/software/ has some.",
+        "{}: name is missing. A software file gives the name of a training program and the options "
+        "in which it differs from Tessera; configs/software/ has examples.",
         source);
   check_time(s.launch_s, "launch_s", s.places);
   check_time(s.step_s, "step_s", s.places);
   if (!(s.attention_share > 0 && s.attention_share <= 1))
-    throw Error("{}: attention_share = {}: expected above 0, at most 1.",
+    throw Error("{}: attention_share = {}: expected a value in (0, 1].",
                 s.places.at("attention_share"), s.attention_share);
   if (!(s.expert_imbalance >= 1 && s.expert_imbalance <= kMostImbalance))
-    throw Error("{}: expert_imbalance = {}: expected 1 (even) to {}.",
+    throw Error("{}: expert_imbalance = {}: expected a value in [1, {}], where 1 is even.",
                 s.places.at("expert_imbalance"), s.expert_imbalance, kMostImbalance);
   return s;
 }
@@ -49,7 +49,7 @@ Software on_machine(Software software, const Hardware& hardware) {
   return software;
 }
 
-// Only the compiler options that the software's file sets replace those of the request.
+// Only compiler options that the software file sets replace those of the request.
 compile::CompileRequest as_compiled_by(const Software& software, compile::CompileRequest request) {
   Software copy = software;
   const std::vector<Field> from = fields_of(copy.compiler, "compiler.");

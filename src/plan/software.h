@@ -1,8 +1,8 @@
-// The program that runs on the machine, as far as it is not the compiled one: which fusions and
-// overlaps its passes leave out, and what a launch costs its host. configs/software/*.yaml.
+// Describes the training software that a plan assumes (configs/software/*.yaml): which fusions and
+// overlaps it lacks, and the host time of its kernel launches.
 //
-// A plan compiles what the software would run: `compiler` keys replace those of the run file. What
-// the machine's own program is stands in tessera.yaml.
+// A plan compiles the program that this software would run: its `compiler` keys replace those of
+// the run file. Tessera itself is described by tessera.yaml.
 #pragma once
 
 #include "base/config.h"
@@ -12,8 +12,8 @@
 
 namespace tessera::plan {
 
-// How many kernels the software launches for an op of that name; each reads and writes the operands
-// once. 0: it is part of its neighbour's. 1 where it is not named.
+// The number of kernels that the software launches for an op, by op name; each reads and writes the
+// operands once. 0: the op is fused into an adjacent one. Ops that are not listed have 1.
 struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 
 struct Software {
@@ -24,31 +24,31 @@ struct Software {
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
   compile::CompilerOptions compiler;
-  Places places;  // which of `compiler` were given
+  Places places;  // the places of all keys that were given
 
   static void fields(auto& self, auto&& visit) {
-    visit("name", self.name, "of the software");
-    visit("launch_s", self.launch_s, "host time of a kernel's launch; it runs beside the device");
-    visit("step_s", self.step_s, "host time of a step beside its launches; nothing runs then");
+    visit("name", self.name, "name of the software");
+    visit("launch_s", self.launch_s, "host time of a kernel launch; overlaps the device's work");
+    visit("step_s", self.step_s, "other host time per step, during which the device is idle");
     visit("attention_share", self.attention_share,
-          "what its fused attention reaches of the machine's rate for that");
+          "rate of its fused attention as a share of the machine's attention rate");
     visit("expert_imbalance", self.expert_imbalance,
-          "load of the busiest rank / mean load, where experts are divided over ranks");
+          "load of the busiest rank / mean load, if experts are divided among ranks");
     visit("overlap_data", self.overlap_data,
-          "gathers and reductions of weights and gradients run beside computation");
+          "overlap gathers and reductions of weights and gradients with computation");
     visit("overlap_pipeline", self.overlap_pipeline,
-          "so do messages between stages; else who sends waits for the transfer");
+          "overlap messages between stages with computation; else a sender waits for its transfer");
     visit("overlap_tensor", self.overlap_tensor,
-          "so do collectives of tensor parallelism, with compiler.tp_comm_overlap");
+          "overlap tensor-parallel collectives with computation, with compiler.tp_comm_overlap");
     visit("split_messages", self.split_messages,
-          "what all tensor ranks hold is sent in parts, one each, and gathered");
+          "divide messages among the tensor ranks and gather the parts at the receiver");
     visit("overlap_regather", self.overlap_regather,
-          "in a backward, a gather that is done again runs beside the product after it");
+          "in a backward, overlap a repeated gather with the next GEMM");
     visit("hierarchical", self.hierarchical,
-          "collectives over parts of nodes go through the adapters of all members, as those over "
-          "whole nodes do; else through one of each node");
-    visit("kernels", self.kernels, "kernels an op, by its name; 1 where none is given");
-    visit("compiler", self.compiler, "options of the compiler that replace the run's");
+          "collectives over parts of nodes use the adapters of all members, as those over whole "
+          "nodes do; else one adapter per node");
+    visit("kernels", self.kernels, "number of kernels per op, by op name; 1 if not given");
+    visit("compiler", self.compiler, "compiler options that replace those of the run file");
   }
 };
 
@@ -57,10 +57,11 @@ Software load_software(const Path& path, std::span<const std::string> overrides 
 Software read_software(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
-// What of it holds on that machine: where processors move messages nothing overlaps.
+// Returns the software as it behaves on that machine: if processors transfer messages, nothing
+// overlaps.
 Software on_machine(Software software, const Hardware& hardware);
 
-// The request with the software's options in place of the run's.
+// Returns the request with the software's compiler options in place of the run's.
 compile::CompileRequest as_compiled_by(const Software& software, compile::CompileRequest request);
 
 void read_value(const Tree& tree, KernelCounts& value, const Place& place);

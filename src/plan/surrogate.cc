@@ -1,6 +1,6 @@
 // Gaussian process regression by Cholesky factorization (Rasmussen & Williams 2006, algorithm 2.1),
 // and the fit of its kernel. An observation is a trial run, so n is small and O(n^3) is negligible
-// next to a trial.
+// compared with a trial.
 #include "plan/surrogate.h"
 
 #include <Eigen/Cholesky>
@@ -30,8 +30,8 @@ constexpr Belief kLength{0.5, 0.7};
 constexpr Belief kVariance{0.04, 1.5};
 constexpr Belief kNoise{4e-4, 1.0};
 
-// log p(kernel | y) up to a constant: the marginal likelihood plus the log priors. The priors
-// matter while there are few observations, which any length scale would explain.
+// Returns log p(kernel | y) up to a constant: the log marginal likelihood plus the log priors. The
+// priors matter while there are few observations, which fit any length scale.
 double log_posterior(const Distances& d, const Kernel& k, const std::vector<Point>& points,
                      const std::vector<double>& residuals) {
   double sum = Surrogate(d, k, points, residuals).log_likelihood();
@@ -86,7 +86,8 @@ Surrogate::Surrogate(const Distances& distances, Kernel kernel, std::vector<Poin
     covariances(i, i) += kernel_.noise;
   }
   const Eigen::LLT<Matrix> cholesky(covariances);  // reads the lower half
-  CHECK(n == 0 || cholesky.info() == Eigen::Success, "covariance of {} points", n);
+  CHECK(n == 0 || cholesky.info() == Eigen::Success,
+        "covariance of {} points is not positive definite", n);
   const Eigen::Map<const Vector> y(residuals.data(), n);
   const Vector weight = cholesky.solve(y);
   const Matrix root = cholesky.matrixL();

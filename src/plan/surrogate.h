@@ -1,10 +1,10 @@
-// A Gaussian process over the points of a space (Rasmussen & Williams 2006, chapter 2): what is
-// believed of a function after a few looks at it.
+// A Gaussian process over the points of a space (Rasmussen & Williams 2006, chapter 2): the
+// estimate of a function after a few observations.
 //
 //   y(p) = prior(p) + offset + f(p) + noise,   f ~ GP(0, k),   offset ~ N(0, offset variance)
 //   k(p, q) = variance · (1 + √5 r + 5/3 r²) exp(−√5 r),   r² = Σ (distance_i(p, q) / length_i)²
 //
-// (Matérn 5/2). Residuals are y − prior: the caller adds the prior again.
+// k is the Matérn 5/2 kernel. Residuals are y − prior: the caller adds the prior to estimates.
 #pragma once
 
 #include <vector>
@@ -14,25 +14,25 @@
 namespace tessera::plan {
 
 struct Kernel {
-  double variance = 0.04;      // of f, in squares of the unit of y
-  std::vector<double> length;  // of each knob, in its whole range
-  double offset = 1;           // variance of what the prior is wrong by everywhere
-  double noise = 1e-4;         // variance of one observation
+  double variance = 0.04;      // variance of f, in the squared unit of y
+  std::vector<double> length;  // length scale of each knob; 1 is its whole range
+  double offset = 1;           // variance of the prior's constant error
+  double noise = 1e-4;         // noise variance of one observation
 };
 
 struct Estimate {
   double mean = 0, variance = 0;
 };
 
-// The squared distances of every two choices of every knob, looked up.
+// Table of the squared distances between every two choices of every knob.
 class Distances {
  public:
   explicit Distances(const Space& space);
-  // r² with one length for each knob.
+  // Returns r² with one length scale per knob.
   double squared(const std::vector<double>& length, const Point& a, const Point& b) const;
 
  private:
-  std::vector<std::vector<double>> table_;  // of each knob, choices × choices
+  std::vector<std::vector<double>> table_;  // by knob: choices × choices
   std::vector<size_t> choices_;
 };
 
@@ -42,9 +42,9 @@ class Surrogate {
  public:
   Surrogate(const Distances& distances, Kernel kernel, std::vector<Point> points,
             const std::vector<double>& residuals);
-  // Of y − prior without noise.
+  // Returns the estimate of y − prior, without noise.
   Estimate at(const Point& p) const;
-  // Of the residuals, natural logarithm.
+  // Returns the natural logarithm of the marginal likelihood of the residuals.
   double log_likelihood() const { return log_likelihood_; }
   const Kernel& kernel() const { return kernel_; }
 
@@ -59,8 +59,9 @@ class Surrogate {
   double log_likelihood_ = 0;
 };
 
-// The most probable kernel: likelihood times a broad prior (lengths about half a range, 20 % of
-// departure, 2 % of noise), climbed coordinate by coordinate from `start`.
+// Returns the kernel with the maximum posterior: marginal likelihood times a broad prior (length
+// scales about half a range, standard deviations of 20 % for f and 2 % for noise), found by
+// coordinate-wise ascent from `start`.
 Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::vector<Point>& points,
                   const std::vector<double>& residuals);
 

@@ -1,7 +1,7 @@
 // Bayesian optimization over a finite space (tune.h). The model is log(seconds) = log(prior) +
 // Gaussian process, so the simulator's prediction is corrected where trials contradict it, and
-// relative errors count alike at all speeds. The score of a point is its expected improvement times
-// the probability that it runs; every free point is scored.
+// relative errors count equally at all speeds. The score of a point is its expected improvement
+// times the probability that it runs; every untried point is scored.
 #include "plan/tune.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ const char* name_of(Outcome outcome) { return kOutcomes[outcome]; }
 
 Outcome parse_outcome(const std::string& name) {
   if (const auto outcome = enumerator_named(kOutcomes, name)) return *outcome;
-  throw Error("'{}' is no outcome of a trial: ran | out of memory | time-out | failed.", name);
+  throw Error("unknown trial outcome '{}'; expected ran | out of memory | time-out | failed.",
+              name);
 }
 
 Tuner::Tuner(Space space, std::vector<PriorBelief> prior, const TunerOptions& options)
@@ -31,7 +32,8 @@ Tuner::Tuner(Space space, std::vector<PriorBelief> prior, const TunerOptions& op
       prior_(std::move(prior)),
       options_(options),
       taken_(space_.points.size(), false) {
-  CHECK(prior_.empty() || prior_.size() == space_.points.size(), "{} priors", prior_.size());
+  CHECK(prior_.empty() || prior_.size() == space_.points.size(),
+        "{} priors, expected one per point or none", prior_.size());
   kernel_.length.assign(space_.knobs.size(), 0.5);
 }
 
@@ -39,11 +41,11 @@ double Tuner::prior_of(size_t point) const {
   return prior_.empty() ? 0 : std::log(prior_[point].seconds);
 }
 
-// Without a prior, a point is assumed to run probably (log-odds 1).
+// Without a prior, a point is assumed to run with log-odds 1 (73 %).
 double Tuner::odds_of(size_t point) const { return prior_.empty() ? 1 : prior_[point].log_odds; }
 
 void Tuner::tell(size_t point, const TrialResult& result) {
-  CHECK(point < space_.points.size(), "point {} of {}", point, space_.points.size());
+  CHECK(point < space_.points.size(), "point {} is outside [0, {})", point, space_.points.size());
   told_.push_back({point, result});
   taken_[point] = true;
   std::erase(running_, point);
@@ -73,7 +75,7 @@ Tuner::Seen Tuner::seen() const {
   return s;
 }
 
-// The surrogate of the observations, plus the expected results of trials that still run.
+// Returns the surrogate of the observations plus the expected results of running trials.
 Surrogate Tuner::model() const {
   Seen s = seen();
   Surrogate sure(distances_, kernel_, s.points, s.residuals);
@@ -97,8 +99,8 @@ Feasibility Tuner::feasibility() const {
   return {distances_, space_.knobs.size(), std::move(points), ran, prior};
 }
 
-// Returns a free point. It depends on the seed and on which points are taken, not on the order of
-// calls.
+// Returns a random untried point. It depends on the seed and on the set of untried points, not on
+// the order of calls.
 size_t Tuner::draw() const {
   const Philox random{hash_name("tune", options_.seed)};
   size_t best = space_.points.size();
@@ -120,8 +122,8 @@ size_t Tuner::next() const {
     const Point& p = space_.points[i];
     Estimate y = surrogate.at(p);
     y.mean += prior_of(i);
-    // Before any trial has succeeded there is nothing to improve: chooses the fastest point that
-    // probably runs.
+    // Before any trial has succeeded there is no best time to improve on: prefers fast points that
+    // are likely to run.
     const double gain = best != nullptr ? expected_improvement(y, std::log(best->result.seconds))
                                         : std::exp(-y.mean);
     const double score = gain * runs.at(p, odds_of(i));
@@ -132,8 +134,8 @@ size_t Tuner::next() const {
   return chosen;
 }
 
-// Points that are asked for together count as observed at their expected value, so the next one is
-// chosen elsewhere.
+// Points that are returned together count as observed at their expected value, so the next one
+// differs from them.
 std::vector<size_t> Tuner::ask(size_t n) {
   const Seen s = seen();
   if (s.points.size() >= 2) kernel_ = fit_kernel(distances_, kernel_, s.points, s.residuals);

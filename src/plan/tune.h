@@ -1,5 +1,6 @@
-// Finds the fastest point of a space in few trials, each of which may fail: Bayesian optimisation
-// with a prior. Pure: the caller runs the trials, as many at once as it has machines.
+// Finds the fastest point of a space in few trials, each of which may fail, by Bayesian
+// optimization with a prior. The tuner does no I/O: the caller runs the trials, several at once if
+// it can.
 //
 //   Tuner tuner(space, prior, {.seed = 1});
 //   for (const size_t point : tuner.ask(2)) …run…
@@ -23,37 +24,37 @@ Outcome parse_outcome(const std::string& name);  // Throws Error
 
 struct TrialResult {
   Outcome outcome = Outcome::kFailed;
-  double seconds = 0;  // of a step, where it ran
+  double seconds = 0;  // per step, if it ran
 };
 
-// What is believed of a point before any trial: a simulator's answer.
+// The estimate of a point before any trial: a simulator's prediction.
 struct PriorBelief {
-  double seconds = 1;   // of a step
-  double log_odds = 0;  // of running at all
+  double seconds = 1;   // per step
+  double log_odds = 0;  // log-odds that the point runs
 };
 
 struct TunerOptions {
-  uint64_t seed = 1;  // of the choice between points of which nothing is known
-  // Without a prior, so many points are drawn before the model is asked.
+  uint64_t seed = 1;  // random seed of the choice among points without information
+  // The number of random points before the model is used, without a prior.
   size_t first_draws = 6;
 };
 
 class Tuner {
  public:
-  // `prior`: one for each point, or empty.
+  // `prior` has one entry per point, or is empty.
   Tuner(Space space, std::vector<PriorBelief> prior, const TunerOptions& options);
 
-  // The next n points, indices into the space: neither tried nor asked for before; fewer at the
-  // end. Trials that still run count as what the model expects of them ("kriging believer",
-  // Ginsbourger et al. 2010), so points asked together differ.
+  // Returns the indices of the next n points to try, none of them returned or reported before;
+  // fewer when the space is exhausted. Running trials count as observed at their expected value
+  // ("kriging believer", Ginsbourger et al. 2010), so points that are returned together differ.
   std::vector<size_t> ask(size_t n);
-  // Of a point of this session or of an earlier one.
+  // Records the result of a trial, from this run of the tuner or an earlier one.
   void tell(size_t point, const TrialResult& result);
 
   const Space& space() const { return space_; }
-  // The fastest trial so far.
+  // Returns the index of the fastest trial so far.
   std::optional<size_t> best() const;
-  // Expected log(seconds) of every point, by the surrogate on all that was told.
+  // Returns the expected log(seconds) of every point, by the surrogate of all recorded results.
   std::vector<double> expected() const;
 
  private:
@@ -63,7 +64,7 @@ class Tuner {
   };
   struct Seen {
     std::vector<Point> points;
-    std::vector<double> residuals;  // log(seconds) less the prior's
+    std::vector<double> residuals;  // log(seconds) minus that of the prior
   };
   size_t next() const;
   size_t draw() const;
@@ -80,7 +81,7 @@ class Tuner {
   TunerOptions options_;
   Kernel kernel_;
   std::vector<Told> told_;
-  std::vector<bool> taken_;  // told or running
+  std::vector<bool> taken_;  // recorded or running
   std::vector<size_t> running_;
 };
 

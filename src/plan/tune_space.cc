@@ -1,5 +1,6 @@
-// The space of a tuner: products of knobs, and distances between choices. Numbers are compared by
-// their logarithms, so 1 to 2 is as far as 64 to 128; with a 0 among the choices, by log2(v + 1).
+// The search space of a tuner: all combinations of the choices of several knobs, and distances
+// between choices. Numbers are compared by their logarithms, so the distance of 1 and 2 is that of
+// 64 and 128; if 0 is among the choices, by log2(v + 1).
 #include "plan/tune_space.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ double number_of(const Knob& k, const std::string& choice) {
   const char* const end = choice.data() + choice.size();
   const auto [last, wrong] = std::from_chars(choice.data(), end, v);
   if (wrong != std::errc() || last != end || v < 0)
-    throw Error("knob {}: '{}' is no number of at least 0.", k.key, choice);
+    throw Error("knob {}: choice '{}', expected a number >= 0.", k.key, choice);
   return v;
 }
 
@@ -56,16 +57,16 @@ std::string Space::text(const Point& p) const {
   return out;
 }
 
-// Builds the Cartesian product knob by knob: each point so far is combined with each choice of the
+// Builds the combinations knob by knob: each partial point is combined with each choice of the
 // next knob, so the last knob varies fastest.
 Space product(std::vector<Knob> knobs) {
   Space space;
   space.points.emplace_back();
   for (const Knob& k : knobs) {
-    if (k.choices.empty()) throw Error("knob {}: it has no choices.", k.key);
+    if (k.choices.empty()) throw Error("knob {} has no choices; expected at least one.", k.key);
     if (k.ordered) has_zero(k);  // reads every choice as a number
     if (space.points.size() * k.choices.size() > kMostPoints)
-      throw Error("the knobs have more than {} combinations: give fewer choices.", kMostPoints);
+      throw Error("the knobs have more than {} combinations. Remove some choices.", kMostPoints);
     std::vector<Point> longer;
     for (const Point& p : space.points)
       for (int c = 0; c < std::ssize(k.choices); ++c) {

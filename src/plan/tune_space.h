@@ -1,5 +1,5 @@
-// What a tuner may choose: knobs with a few choices each, and the points of their product that make
-// sense together.
+// The search space of a tuner: knobs with a few choices each, and the valid
+// combinations of choices (points).
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,28 @@
 namespace tessera::plan {
 
 struct Knob {
-  std::string key;                   // of the run file: "batch.micro"
+  std::string key;                   // run-file key: "batch.micro"
   std::vector<std::string> choices;  // "1", "2", "4"
-  bool ordered = false;              // numbers ≥ 0, as far apart as their logarithms; else names
+  bool ordered = false;              // numbers ≥ 0, compared by their logarithms; else names
 };
 
-using Point = std::vector<int>;  // the choice of each knob, as index
+using Point = std::vector<int>;  // the index of the choice of each knob
 
 struct Space {
   std::vector<Knob> knobs;
   std::vector<Point> points;
 
-  // How far apart choices a and b of a knob are: 0 to 1, where 1 is its whole range; names are all
-  // as far apart. The squares are those of a Euclidean distance, so kernels of them are sound.
+  // Returns the distance between choices a and b of a knob, in [0, 1]: 1 is its whole range. Any
+  // two names have distance 1. The distance is Euclidean, so the kernels are positive definite.
   double distance(size_t knob, int a, int b) const;
   std::string text(const Point& p) const;  // "batch.micro=2 layout.zero=1"
 };
 
-// More than these and a surrogate over all points is slow. Throws Error beyond.
+// The maximum number of points: with more, a surrogate over all of them is slow.
 constexpr size_t kMostPoints = 50'000;
 
-// All combinations. Throws Error for a knob without choices, or with one that is no number though
-// ordered.
+// Returns all combinations. Throws Error for a knob without choices, for an ordered knob with a
+// choice that is not a number >= 0, and for more than kMostPoints combinations.
 Space product(std::vector<Knob> knobs);
 
 }  // namespace tessera::plan

@@ -1,5 +1,5 @@
-// The table of bindings, indexed by the kind of op, and what bindings share: the box of a value on
-// this rank, copies and clears of operands.
+// The table of bindings, indexed by the kind of op, and functions that bindings share: the box of a
+// value on this rank, copies and clears of operands.
 #include "runtime/binding.h"
 
 #include <array>

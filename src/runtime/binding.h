@@ -21,21 +21,22 @@ namespace tessera::runtime {
 struct BoundOp {
   const Op* op = nullptr;
   ValueSpan values;                    // values of the program, for the boxes of operands (extents)
-  const Position* position = nullptr;  // nullptr: bound to the shapes of one rank alone
-  std::vector<TensorView> inputs,
-      outputs;                           // in the order of the op's; without memory: data is null
-  std::vector<bool> fresh;               // this output is added to for the first time
+  const Position* position = nullptr;  // nullptr: bound to the shapes of a single rank
+  // In the order of the op's operands. If the op is bound to shapes only, data is nullptr.
+  std::vector<TensorView> inputs, outputs;
+  std::vector<bool> fresh;               // per output: true: overwritten, false: added to
   const FlatMembers* members = nullptr;  // for squares and updates
   kernels::Launch launch;
   const kernels::KernelTable* kernels = &kernels::cpu_kernels();
   const kernels::PreparedKernel* prepared = nullptr;  // if the rule of the op asks for one
   void* packed = nullptr;                             // for GEMMs: the packed weight
-  const double* host_step = nullptr;  // value `step` for the host, where operands are a device's
+  const double* host_step = nullptr;      // host copy of value `step`, if operands are on a device
   comm::Communicator* channel = nullptr;  // for ops that communicate
-  int64_t peer = 0;                       // for messages: the rank in the channel
+  int64_t peer = 0;                       // for messages: the other rank's index in the channel
   int64_t layer = 0;
 
-  // An operand by its slot, the first of them where it has several; empty where the op has none.
+  // Returns the operand of a slot (the first one if the slot has several), or an empty view if the
+  // op has none.
   template <InputSlot Slot>
   TensorView in(Slot slot) const {
     const int place = tessera::place_of(*op, slot);
@@ -63,61 +64,64 @@ struct BoundOp {
     return kernels->of<Args>().workspace_bytes(args, launch.threads);
   }
 
-  // The box of the global value that this rank's operand holds; without a position, all of it.
+  // Returns the box of the global value that this rank's operand holds: all of it without a
+  // position.
   Extents extents(ValueId v) const;
-  // For kernels that work in place where the compiler could not let input and output share bytes.
+  // Copies `from` to `to` unless they are the same memory. For kernels that work in place, if the
+  // compiler could not let input and output share bytes.
   void copy_unless_shared(const TensorView& from, const TensorView& to) const;
-  // For kernels that add: an output that is added to for the first time starts from zero.
+  // Sets the output to zero if it is fresh. For kernels that can only add.
   void clear_if_fresh(size_t output) const;
 };
 
-// Binds the op to shapes alone, as its workspace is asked for.
+// Binds the op to shapes without memory, to compute its workspace.
 BoundOp bound_to_shapes(const Op& op, ValueSpan local_values);
 
-// [rows, columns] of a dense tensor whose last dimensions have `columns` elements in all.
+// Returns a dense tensor as [rows, columns]. Its last dimensions must have `columns` elements in
+// total.
 TensorView as_rows(const TensorView& t, int64_t columns);
 TensorView flat(const TensorView& t);
-// Elements [first, last) of a flat view.
+// Returns elements [first, last) of a flat view.
 inline TensorView part(const TensorView& t, int64_t first, int64_t last) {
   return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {last - first}};
 }
-// The sequences of a chunk, and from these all sequences.
+// Returns the sequences of a chunk of `whole`; whole_of() is the inverse.
 TensorView chunk_of(const TensorView& whole, const Chunk& chunk);
 TensorView whole_of(const TensorView& part, const Chunk& chunk);
-// A number of a value of doubles, such as `step` and `report`; nullptr where it has no memory.
+// Returns the address of element i of a value of doubles, such as `step` or `report`; nullptr if
+// the value has no memory.
 inline double* number_at(const TensorView& t, int64_t i) {
   return t ? t.as<double>() + i : nullptr;
 }
 
 struct Binding {
-  // nullptr: the op communicates, or its output is only another name for its input.
+  // Runs the op. nullptr: the op communicates, or its output is an alias of its input.
   void (*run)(const BoundOp&) = nullptr;
-  // Of an op that is bound to shapes alone; nullptr: it needs none.
+  // Returns the workspace of an op that is bound to shapes, in bytes. nullptr: the op needs none.
   int64_t (*workspace_bytes)(const BoundOp&) = nullptr;
-  // Of an op that communicates: begins its transfer in the channel, and does what remains to be
-  // done when that has completed (nullptr: nothing).
+  // For ops that communicate: `start` begins the transfer on the channel, and `finish` does the
+  // rest once the transfer is complete (nullptr: nothing to do).
   comm::Ticket (*start)(const BoundOp&) = nullptr;
   void (*finish)(const BoundOp&) = nullptr;
 };
 
-// The binding of an op. There is a definition for every type in OpTypes, or the program does not
-// link.
+// Returns the binding of an op. Every type in OpTypes needs a definition; otherwise linking fails.
 template <class A>
 const Binding& binding_for();
 
-// The binding of all OnePassUpdates.
+// Returns the binding that all OnePassUpdates share.
 const Binding& one_pass_binding();
 
 const Binding& binding_of(OpKind kind);
 
-// Of an op that communicates.
+// Start and finish the transfer of an op that communicates.
 inline comm::Ticket start_transfer(const BoundOp& b) { return binding_of(b.op->kind()).start(b); }
 inline void finish_transfer(const BoundOp& b) {
   if (const auto finish = binding_of(b.op->kind()).finish) finish(b);
 }
 
-// Of an op that is one launch: `kArgs`, a function of a BoundOp, returns the arguments of the
-// kernel.
+// The workspace and the binding of an op that is a single launch. `kArgs` maps a BoundOp to the
+// arguments of the kernel.
 template <auto kArgs>
 int64_t workspace_of(const BoundOp& b) {
   return b.workspace_bytes(kArgs(b));

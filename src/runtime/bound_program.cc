@@ -1,7 +1,7 @@
 // Prepares the ops of a program once (kernels, channels, tables of weights), and binds them to the
 // buffers of a call: address = arena + offset of the buffer + offset of the value, plus the offset
-// of this rank's shard where the value is one. Binding writes pointers only, so a call allocates
-// nothing.
+// of this rank's shard if the value is a local shard. Binding only writes pointers, so a call
+// allocates nothing.
 #include "runtime/bound_program.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 PreparedOperand operand_of(const Program& program, const Segment& segment, ValueId v) {
   if (v == kNone) return {};
   const int parameter = parameter_of(program, segment, v);
-  CHECK(parameter != kNone || program[v].frame == kNone, "{} uses {} without its frame",
+  CHECK(parameter != kNone || program[v].frame == kNone, "{} uses {} without its buffer",
         segment.name(), program[v].name);
   return {v, parameter};
 }
@@ -26,7 +26,8 @@ bool is_host_state(const Program& p, FrameKindId kind) {
   return kind != kNone && p.kind(kind).state && p.kind(kind).host;
 }
 
-// A copy to the host changes what a save reads; a copy to the device changes no state.
+// Copying state to the host counts, because saves read the host's copy; copying it to the device
+// does not.
 bool updates_state(const Program& p, const Op& op) {
   return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
     return changes_state(op, p[v].role) || is_host_state(p, p[v].frame);
@@ -49,13 +50,13 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
                                    [&](const Op& op) { return updates_state(program_, op); }));
 }
 
-// Each table extends the one before it: ranges of a flat buffer by weight, then their contiguous
-// runs in the weight, then rows and columns for Adafactor.
+// Builds the tables that the rule of the op needs. Each extends the previous one: ranges of a flat
+// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor.
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
   const FrameKindId table = members_of(p.op->attributes);
-  CHECK(table != kNone, "{} names no table of weights", p.op->origin);
+  CHECK(table != kNone, "{} has no table of weights", p.op->origin);
   const Coordinates& at = channels_.position().at;
   FlatMembers& m = p.members;
   m.ranges = member_ranges(program_, table, program_[p.op->inputs[0]], at);
@@ -122,7 +123,7 @@ void BoundProgram::use_streams(const std::function<Stream(Queue)>& stream_of, co
     }
 }
 
-// Values without a buffer are scratch of the segment's queue.
+// Values without a buffer are in the scratch memory of the segment's queue.
 std::byte* BoundProgram::address(const PreparedOperand& o, const Call& call,
                                  const Segment& segment) const {
   if (o.value == kNone) return nullptr;
@@ -167,7 +168,7 @@ std::byte* BoundProgram::device_address(ValueId v, int64_t layer, int64_t microb
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
     return memory_.arena.data() + f.offset + value.offset;
   }
-  CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
+  CHECK(false, "{} (layer {}, micro-batch {}) has no buffer", value.name, layer, microbatch);
 }
 
 TensorView BoundProgram::view(ValueId v, int64_t layer, int64_t microbatch) const {
@@ -187,7 +188,7 @@ ValueId BoundProgram::only(Role role) const {
   return v;
 }
 
-// Several queues may have a communicator of their own for one group; their bytes are added.
+// Several queues may have their own communicators for one group; their bytes are added.
 std::map<GroupRef, int64_t> BoundProgram::bytes_sent() const {
   std::map<GroupRef, int64_t> sent;
   for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();

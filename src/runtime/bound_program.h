@@ -1,5 +1,5 @@
-// A program bound to the memory of this rank: its ops prepared once, and bound to the frames of a
-// call before the call runs.
+// A program bound to the memory of this rank. Its ops are prepared once, and bound to the buffers
+// of a call before the call runs.
 #pragma once
 
 #include <functional>
@@ -18,25 +18,25 @@ namespace tessera::runtime {
 struct PreparedOperand {
   ValueId value = kNone;
   int parameter = kNone;  // kNone: scratch
-  Chunk chunk = {};       // for ops on a chunk: the part of the value that they use
+  Chunk chunk = {};       // for ops on a chunk: the sequences of the value that they use
 };
-// An op with everything bound except the frame addresses of a call.
+// An op with everything bound except the buffer addresses of a call.
 struct PreparedOp {
   const Op* op = nullptr;
   const Binding* binding = nullptr;
   BoundOp bound;
-  // Whether it is a transfer from device to device, enqueued in a stream.
+  // Returns whether this is a transfer between devices that is enqueued in a stream.
   bool is_on_stream() const {
     return bound.channel && bound.channel->is_on_stream() && bound.channel->size() > 1;
   }
   std::vector<PreparedOperand> in, out;
   FlatMembers members;
-  std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
+  std::vector<bool> adds_first;  // per output: the first op of the segment that adds to the value
   PreparedOperand workspace, packed;
 };
 
-// The memory of a program's buffers: in the arena, and those of host kinds in memory of the host,
-// whose offsets count on from the arena's end.
+// The memory of a program's buffers. Buffers of host kinds are in host memory; their offsets start
+// at the end of the arena.
 struct Arenas {
   std::byte *arena = nullptr, *host = nullptr;
 
@@ -46,10 +46,10 @@ struct Arenas {
   }
 };
 
-// What a program runs on. All of it outlives the program.
+// The memory that a program runs on. All of it must outlive the program.
 struct ProgramMemory {
   Arena& arena;               // at least program.bytes bytes
-  std::byte* host = nullptr;  // program.host_bytes of the host's memory
+  std::byte* host = nullptr;  // program.host_bytes bytes of host memory
 };
 
 class BoundProgram {
@@ -65,32 +65,32 @@ class BoundProgram {
   const Channels& channels() const { return channels_; }
   int threads() const { return kernels_.threads(); }
 
-  // Puts the ops of each queue in a stream. `step` is where the host has the value `step`, or
+  // Assigns the ops of each queue to a stream. `step` is the host copy of the value `step`, or
   // nullptr.
   void use_streams(const std::function<Stream(Queue)>& stream_of, const double* step);
 
   std::vector<PreparedOp>& ops(CallId c) { return prepared_[program_.call(c).segment]; }
   const std::vector<PreparedOp>& ops(CallId c) const { return prepared_[program_.call(c).segment]; }
-  // Sets the addresses of the call's operands in its ops.
+  // Writes the addresses of the call's operands to its ops.
   void bind(CallId c);
-  // Whether the call changes weights or moments.
+  // Returns whether the call changes state (weights or optimizer state).
   bool updates(CallId c) const { return updates_[program_.call(c).segment]; }
 
-  // Returns the host's view of a value in a state frame. layer and microbatch count only where the
-  // value has one for each. On a GPU it is a copy: what is in `batch` and `step` goes there before
-  // each run, what is in `report` and activations comes from there after it.
+  // Returns the host's view of a value in a state buffer. layer and microbatch are ignored if the
+  // value has no instance per layer or micro-batch. On a GPU the view is a copy: `batch` and `step`
+  // are copied to the device before each run, `report` and activations from the device after it.
   TensorView view(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
   // Returns the address of the same value for kernels.
   std::byte* device_address(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
-  // Returns the value of a role that one value of the program has. CHECKs that there is one.
+  // Returns the only value that has this role. CHECKs that there is one.
   ValueId only(Role role) const;
   bool has(Role role) const { return find(role) != kNone; }
 
-  // The groups that this rank communicates with, and by which communicator.
+  // Returns the groups that this rank communicates with and the communicators it uses for them.
   const std::vector<std::pair<GroupRef, comm::Communicator*>>& used() const { return used_; }
-  // The bytes that this rank has sent to each group since the communicators were made.
+  // Returns the bytes that this rank has sent to each group since the communicators were created.
   std::map<GroupRef, int64_t> bytes_sent() const;
-  // The group of the first op of the call that communicates.
+  // Returns the group of the call's first op that communicates; empty if there is none.
   GroupRef group_of_call(CallId c) const;
 
  private:
@@ -103,7 +103,7 @@ class BoundProgram {
   std::byte* address(const PreparedOperand& o, const Call& call, const Segment& segment) const;
 
   Program program_;
-  ValueVector local_;  // the values with the shapes of this rank, as kernels know them
+  ValueVector local_;  // the values with this rank's shapes, as kernels see them
   ProgramMemory memory_;
   PreparedKernels& kernels_;
   const Channels& channels_;

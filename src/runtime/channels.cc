@@ -1,5 +1,5 @@
-// Creates the communicators of all programs of a run. Every rank creates them in the same order
-// (that of their names), because creating one is collective.
+// Creates the communicators of all programs of a run. All ranks create them in the order of their
+// names, because the creation of a communicator is collective.
 #include "runtime/channels.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ Channels::Channels(comm::World& world, const std::vector<Program>& programs)
     : messages_(world.takes_turns() ? Messages::kPairs : Messages::kShared) {
   if (!programs.empty()) position_.mesh = programs[0].mesh;
   const Mesh& mesh = position_.mesh;
-  CHECK(mesh.ranks() == world.size(), "a program for {} ranks in a world of {}", mesh.ranks(),
+  CHECK(mesh.ranks() == world.size(), "a program for {} ranks, in a world of {}", mesh.ranks(),
         world.size());
   position_.at = coordinates_of(mesh, world.rank());
   std::vector<const Program*> all;
@@ -42,7 +42,7 @@ comm::Communicator& Channels::of(const Op& op, Queue queue, const Program& progr
 int64_t Channels::peer(const comm::Communicator& channel, int64_t stage) const {
   if (messages_ == Messages::kShared) return stage;
   CHECK(channel.size() == 2 && stage != position_.at[AxisKind::kPipeline],
-        "a message to stage {} by a communicator of {} ranks", stage, channel.size());
+        "a message to stage {} through a communicator of {} ranks", stage, channel.size());
   return 1 - channel.rank();
 }
 

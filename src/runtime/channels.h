@@ -12,7 +12,7 @@
 
 namespace tessera::runtime {
 
-// The ranks of the run, and which of them this is.
+// The mesh of the run and the coordinates of this rank in it.
 struct Position {
   Mesh mesh;
   Coordinates at;
@@ -20,7 +20,8 @@ struct Position {
 
 class Channels {
  public:
-  // Every rank hands in its own programs of the same run; waits for the members of its groups.
+  // Creates the communicators of this rank's programs. Collective: every rank passes its own
+  // programs of the same run, and the constructor waits for the other members of its groups.
   Channels(comm::World& world, const std::vector<Program>& programs);
 
   ~Channels();
@@ -28,9 +29,9 @@ class Channels {
   Channels& operator=(const Channels&) = delete;
 
   const Position& position() const { return position_; }
-  // Returns the communicator of an op that communicates, in a segment of that queue of `program`.
+  // Returns the communicator of an op that communicates, in a segment of `queue` in `program`.
   comm::Communicator& of(const Op& op, Queue queue, const Program& program) const;
-  // Returns the index of a stage in a communicator of messages.
+  // Returns the rank of a pipeline stage within a communicator of messages.
   int64_t peer(const comm::Communicator& channel, int64_t stage) const;
 
  private:
@@ -39,7 +40,7 @@ class Channels {
   std::map<CommunicatorName, std::unique_ptr<comm::Communicator>> channels_;
 };
 
-// The group of an op that communicates; of a message all ranks along the pipeline.
+// Returns the group of an op that communicates; for a message, all ranks along the pipeline.
 GroupRef group_of(const Op& op);
 
 }  // namespace tessera::runtime

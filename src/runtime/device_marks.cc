@@ -1,6 +1,6 @@
 // Progress marks of a device: the last started or finished transfer per queue, written to pinned
 // host memory by the stream itself. The host can read them while the stream is blocked in a
-// transfer, which no event would tell.
+// transfer, which events do not show.
 #include "runtime/device_marks.h"
 
 #include <utility>
@@ -8,7 +8,7 @@
 namespace tessera::runtime {
 namespace {
 
-constexpr int64_t kStride = 64 / sizeof(int64_t);  // one cache line each
+constexpr int64_t kStride = 64 / sizeof(int64_t);  // one cache line per mark
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Reports of a run that need the executor.
+// Functions of run reports that need the definition of Executor.
 #include "runtime/events.h"
 
 #include "runtime/executor.h"

@@ -1,4 +1,4 @@
-// What a run reports: ops, waits and communication times.
+// Reports of a run: ops, waits and communication times.
 #pragma once
 
 #include <functional>
@@ -14,64 +14,64 @@ namespace tessera::runtime {
 class Executor;
 struct PreparedOp;
 
-// An op that has just run, for tracing and for the search of bad numbers.
+// An op that has just run, for traces and for the search for the first non-finite value.
 struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
-  double start_s;  // on the executor's clock; for a transfer, when it was started
+  double start_s;  // start time on the clock of the hooks
   const Executor& executor;
 
-  // Returns an operand where the host can read it, until the next call.
+  // Returns a view of the operand that the host can read until the next call.
   TensorView host(const TensorView& operand) const;
-  // Returns the index of its first element that is not finite, searched where it is stored; -1:
-  // all are finite. For f32, bf16 and f16.
+  // Returns the index of the operand's first element that is not finite, or -1 if all are finite.
+  // Searches on the device that stores the operand. Supports f32, bf16 and f16.
   int64_t first_non_finite(const TensorView& operand) const;
 };
 using Observer = std::function<void(const OpEvent&)>;
 
-// An op of the compute queue that starts, or one of any queue for which this rank has waited for
-// long.
+// An op of the compute queue that starts, or an op of any queue that this rank has waited for
+// longer than kLongWait.
 struct OpStart {
   const Call& call;
   const Segment& segment;
   const Op& op;
-  bool waits;  // for other ranks: it communicates
+  bool waits;  // the op communicates, so it may wait for other ranks
 };
 
-// What all executors of a machine call; each may be empty.
+// Functions that the executors of a machine call. Each may be empty.
 struct RunHooks {
-  std::function<double()> now_s = {};  // the clock of all times, which are zero without it
+  std::function<double()> now_s = {};  // clock for all times; without it they are zero
   std::function<void(const OpStart&)> started = {};  // must be cheap compared with an op
   // Called before each call that changes weights or moments; blocks until readers are done.
   std::function<void()> before_update = {};
-  // Once per program, with the numbers of graphs and nodes of a run on a GPU, in words.
+  // Called after each graph capture on a GPU, with a log line about the graphs and their nodes.
   std::function<void(const std::string&)> captured = {};
 
   double time_s() const { return now_s ? now_s() : 0; }
 };
 
-// Of one run, in seconds of the clock of the hooks.
+// The communication of one run. Seconds are of the clock RunHooks::now_s.
 struct CommunicationTime {
-  double total_s = 0;                      // of all transfers, from start to end
-  double exposed_s = 0;                    // the compute queue waited
-  std::map<GroupRef, double> exposed_by;   // of these, by the group waited for
-  std::map<GroupRef, int64_t> bytes_sent;  // by this rank, to each group
+  double total_s = 0;                      // all transfers, from start to end
+  double exposed_s = 0;                    // the part in which the compute queue waited
+  std::map<GroupRef, double> exposed_by;   // exposed_s, by the group waited for
+  std::map<GroupRef, int64_t> bytes_sent;  // sent by this rank to each group
 };
 
-// What the thread of a run waits for, reported when the wait is no longer short.
+// The transfer that the thread of a run waits for. Reported when a wait exceeds kLongWait.
 struct Waiting {
-  CallId call = kNone;           // whose transfer is under way; kNone: no long wait
-  std::string op;                // its origin
-  std::vector<int64_t> group;    // ranks that take part
-  std::vector<int64_t> missing;  // of these, whose messages have not come or not left
+  CallId call = kNone;           // the call whose transfer is awaited; kNone: no long wait
+  std::string op;                // origin of the op
+  std::vector<int64_t> group;    // ranks that participate in the transfer
+  std::vector<int64_t> missing;  // those with messages that are not complete
   double since_s = 0;
 };
 
 // Reports the ops of a run to the hooks of the machine and to the observer of the run.
 class OpReporter {
  public:
-  // All of them outlive this.
+  // All arguments must outlive this object.
   OpReporter(const Executor& executor, const RunHooks& hooks)
       : executor_(executor), hooks_(hooks) {}
 

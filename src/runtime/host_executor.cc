@@ -25,7 +25,7 @@ int64_t HostExecutor::first_non_finite(const TensorView& device) const {
 
 void HostExecutor::run(const Observer& observe) {
   queues_.begin_run(observe);
-  // Runs also after an Error: the progress thread must not continue an aborted run.
+  // The run must end after an Error too: the progress thread must not continue an aborted run.
   struct End {
     TransferQueues& queues;
     ~End() { queues.end_run(); }
@@ -71,7 +71,7 @@ void HostExecutor::compute(CallId c) {
     report_.finished(c, op.bound, began);
     queues_.poll();
   }
-  // An inner transfer may outlast the ops after it, but not the call, whose buffers it uses.
+  // An inner transfer may end after later ops, but not after the call, whose buffers it uses.
   for (size_t i = 0; i < ops.size(); ++i)
     if (is_inner_op(i)) queues_.wait_for(c, i);
   queues_.end_call(c);

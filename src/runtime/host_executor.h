@@ -1,7 +1,7 @@
 // Runs a program on the CPU. Calls of the compute queue run in the caller's thread, in issue order,
-// each when the calls it comes after are over; the others, and ops of inner queues, go to
-// TransferQueues. A call is over when its ops of all queues are. A run ends when all
-// queues are empty, so `before_step` always holds.
+// each after the calls in its `after` are complete. All other calls, and ops of inner queues, go to
+// TransferQueues. A call is complete when its ops of all queues are. A run ends when all queues are
+// empty, so the waits of `before_step` for calls of the previous step are always satisfied.
 #pragma once
 
 #include "runtime/transfer_queues.h"
@@ -10,7 +10,7 @@ namespace tessera::runtime {
 
 class HostExecutor : public Executor {
  public:
-  // Both outlive this. `poison`: see poison.h.
+  // `bound` and `hooks` must outlive this object. `poison`: see poison.h.
   HostExecutor(BoundProgram& bound, const RunHooks& hooks, bool poison = false);
 
   void run(const Observer& observe = {}) override;
@@ -26,8 +26,8 @@ class HostExecutor : public Executor {
 
  private:
   void compute(CallId c);
-  void issue(CallId c);  // of another queue
-  // Before a call that changes state.
+  void issue(CallId c);  // for calls of other queues
+  // Waits for readers of the state if the call changes it.
   void wait_for_readers(CallId c);
 
   const RunHooks& hooks_;

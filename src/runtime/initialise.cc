@@ -1,5 +1,5 @@
 // Initializes a shard of a weight. Each element is a function of (key, global index), so every
-// layout gives the same weights; the shard is walked in contiguous runs of global indices.
+// layout gives the same weights; the shard is traversed in contiguous runs of global indices.
 #include "runtime/initialise.h"
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
   Stretch s = {0, 0, row};
   if (cut < 0) return visit(s);
   s.elements = extent(box, cut) * row;
-  int64_t count = s.elements > 0 ? 1 : 0;  // of stretches
+  int64_t count = s.elements > 0 ? 1 : 0;  // number of runs
   for (int d = 0; d < cut; ++d) count *= extent(box, d);
   for (int64_t i = 0; i < count; ++i) {
     // The run's index as a mixed-radix number over the dimensions before `cut`, innermost first.

@@ -1,4 +1,4 @@
-// Fresh weights of one rank: its part of the same global value on any layout.
+// Initial weights of one rank: its shard of a global value that is the same for every layout.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 
 namespace tessera::runtime {
 
-// A stretch of elements that follow each other in the global value and in a rank's part of it.
+// A range of elements that is contiguous both in the global value and in a rank's shard of it.
 struct Stretch {
   int64_t global = 0, local = 0, elements = 0;
 };
 
-// Those that make up the box, of a part with extents `local`, by rising place.
+// Visits the ranges that make up the box, in increasing order. The shard has the extents `local`.
 void each_stretch(const Shape& global, const Shape& local, const Extents& box,
                   const std::function<void(const Stretch&)>& visit);
 
-// Element e of the global value is number e of the key's normal numbers, or the constant; what the
-// part has beyond the box (padding) is zero.
+// Writes the shard. Element e of the global value is the e-th normally distributed number of the
+// key's random sequence, or the constant. Elements of the shard outside the box (padding) are zero.
 void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
                      const Initial& initial, uint64_t key, int threads);
 

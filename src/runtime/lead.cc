@@ -22,7 +22,8 @@ struct Stretch {
   bool written = true;
 };
 
-// Returns what a call uses of the arena: its buffers, and its part of the queue's scratch.
+// Returns the bytes of the arena that a call uses: its buffers, and its part of the queue's
+// scratch.
 std::vector<Stretch> touched(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   const int64_t scratch = scratch_offset(p, s.queue);

@@ -1,4 +1,4 @@
-// Which transfers may start while the one before them in their queue is still under way.
+// Finds the transfers that may start before the previous one of their queue completes.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace tessera::runtime {
 
-// Of each call: it ends with its only transfer, and shares no byte, frames and scratch alike, with
-// the call before it in its queue that either writes. What a queue promises, first in, first out,
-// holds then for all that can be seen of it.
+// Returns for each call whether its transfer may start early: the transfer is its only one and its
+// last op, and the call and the previous call of its queue share no byte of buffers or scratch that
+// either of them writes. Then the queue still appears to be first in, first out.
 IdVector<CallId, bool> calls_that_may_lead(const Program& program);
-// The same for the ops of inner queues of a segment: both communicate, and share no byte that
-// either writes.
+// Returns the same for the ops of a segment's inner queues: an op and the previous op of its queue
+// both communicate, and share no byte that either of them writes.
 std::vector<bool> ops_that_may_lead(const Program& program, const Segment& segment);
 
 struct MayLead {

@@ -1,6 +1,6 @@
 // Owns everything a run needs on one rank: kernels, communicators, one arena as large as the
-// largest program, and an executor per program. Programs share state by having it at equal offsets,
-// which is checked here.
+// largest program, and an executor per program. Programs share state by having it at the same
+// offsets, which is checked here.
 #include "runtime/machine.h"
 
 #include <algorithm>
@@ -36,13 +36,13 @@ FrameId frame_of(const Program& p, FrameKindId kind, int64_t layer) {
   CHECK(false, "program {} has no {} of layer {}", p.name, p.kind(kind).name, layer);
 }
 
-// Returns whether state is on the host, and its offset in its arena.
+// Returns whether a state buffer is on the host, and its offset in its arena.
 std::pair<bool, int64_t> place_of(const Program& p, FrameKindId kind, int64_t layer) {
   const int64_t offset = p.frame(frame_of(p, kind, layer)).offset;
   return {p.kind(kind).host, p.kind(kind).host ? offset - p.bytes : offset};
 }
 
-// State that two programs share by name must be at the same offset in both.
+// CHECKs that state of the same name is at the same offset in both programs.
 void check_agreement(const Program& a, const Program& b) {
   std::map<std::pair<std::string, std::vector<int64_t>>, const StatePiece*> ours;
   const std::vector<StatePiece> first = pieces(a), second = pieces(b);
@@ -78,13 +78,13 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels>
                 : options.world ? *options.world
                                 : *alone_,
                 programs),
-      host_arena_("what is offloaded", largest(programs, &Program::host_bytes)) {
+      host_arena_("offloaded buffers", largest(programs, &Program::host_bytes)) {
   hooks_.now_s = std::move(options.now_s);
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   const int64_t bytes = largest(programs, &Program::bytes);
   arena_ = kernels_->backend().arena("arena", bytes);
   if (kernels_->backend().has_streams() && options.poison)
-    throw Error("compiler.poison supports only run.device=cpu.");
+    throw Error("compiler.poison=true supports only run.device=cpu. Set compiler.poison=false.");
   make_executors(std::move(programs), options.poison);
 }
 
@@ -101,11 +101,11 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
     for (const MemoryRange& m : e->exchange().host_memory()) exchanged.push_back(m);
     executors_.push_back(std::move(e));
   }
-  arena_->pin("what each step exchanges with the device", exchanged);
+  arena_->pin("the buffers that each step exchanges with the device", exchanged);
 }
 
-// Returns NCCL, unless ranks share a device, which NCCL does not support. Then the host transfers
-// the bytes.
+// Returns a world that uses NCCL, or nullptr if there is no GPU, only one rank, or ranks that share
+// a GPU, which NCCL does not support; the host then transfers the bytes.
 std::unique_ptr<comm::World> Machine::device_world(comm::World& world) {
   transport_ = world.transport();
   const std::string device = kernels_->backend().device_id();
@@ -114,13 +114,13 @@ std::unique_ptr<comm::World> Machine::device_world(comm::World& world) {
       world.all_gather(fmt::format("{} {}", world.host(world.rank()), device));
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
-        "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
-        "does not support. Graphs are off. Give each rank a GPU of its own for speed",
+        "{}, through host memory: ranks {} and {} share a GPU ({}), which NCCL does not support. "
+        "Graphs are disabled. Give each rank its own GPU for full speed",
         transport_, shared->first, shared->second, devices[shared->second]);
     return nullptr;
   }
   auto nccl = comm::nccl_world(world);
-  transport_ = nccl->transport() + "; each rank has a GPU of its own";
+  transport_ = nccl->transport() + "; each rank has its own GPU";
   return nccl;
 }
 
@@ -162,7 +162,7 @@ void Machine::initialise(const StatePiece& piece, uint64_t seed) {
   written(v);
 }
 
-// Compute weights are the master weights, rounded once; later steps round in the update.
+// Compute weights are rounded master weights. This rounds them once; later the updates do.
 void Machine::round_weights() {
   for (const StatePiece& x : pieces(program(), position().at)) {
     if (x.copy == kNone) continue;

@@ -1,4 +1,5 @@
-// Several programs over the same state: one set of prepared kernels, one arena, an executor each.
+// Runs several programs on the same state, with one set of prepared kernels, one arena, and an
+// executor per program.
 #pragma once
 
 #include <memory>
@@ -10,30 +11,30 @@
 namespace tessera::runtime {
 
 struct MachineOptions {
-  comm::World* world =
-      nullptr;          // that the programs' mesh is of, outlives the machine; nullptr: one rank
-  bool poison = false;  // see poison.h
-  std::function<double()> now_s = {};  // without it, communication takes no time
+  // The ranks of the programs' mesh. Must outlive the machine. nullptr: a single rank.
+  comm::World* world = nullptr;
+  bool poison = false;                 // see poison.h
+  std::function<double()> now_s = {};  // clock; without it, communication times are zero
 };
 
 class Machine {
  public:
-  // The first program's state frames are the run's; the others must agree on their offsets. The
-  // arena is as large as the largest program. Every rank of the world makes its own at the same
-  // time. Throws Error if the system refuses the memory.
+  // The state buffers of the run are those of the first program; the other programs must have them
+  // at the same offsets. The arena is as large as the largest program. Collective: all ranks
+  // construct their machines together. Throws Error if the system cannot provide the memory.
   Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
           MachineOptions options = {});
 
-  // What the executors of all programs call; may be set between runs.
+  // The functions that the executors of all programs call. May be changed between runs.
   RunHooks& hooks() { return hooks_; }
-  // The transport between ranks, and why it is not NCCL, for the log.
+  // Returns the transport between ranks for the log, with the reason if it is not NCCL.
   const std::string& transport() const { return transport_; }
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return bound_[i]->program(); }
   const Position& position() const { return channels_.position(); }
   int64_t host_arena_bytes() const { return host_arena_.bytes(); }
   int64_t arena_bytes() const { return arena_->bytes(); }
-  int64_t planned_bytes() const;  // of the largest program
+  int64_t planned_bytes() const;  // arena bytes of the largest program
   void touch() const {            // see Arena::touch
     arena_->touch(kernels_->threads());
     host_arena_.touch(kernels_->threads());
@@ -41,32 +42,34 @@ class Machine {
   PreparedKernels& kernels() { return *kernels_; }
   const PreparedKernels& kernels() const { return *kernels_; }
 
-  // Returns the elements of a piece of that program, in the extents of its box; on a GPU a
-  // copy of them on the host, made now. Programs agree on state; gradients have other offsets in
-  // each.
+  // Returns the elements of a state shard of that program, in the shape of its box. On a GPU the
+  // result is a new copy on the host. All programs have their state at the same offsets, but not
+  // their gradients.
   TensorView view(const StatePiece& piece, size_t program = 0) const;
-  // After the host wrote to what view() gave.
+  // Must be called after the host has written to a result of view().
   void written(const TensorView& view) const;
 
-  // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
+  // Initializes the weights from (seed, name, global element), with the same result for every
+  // layout, and sets the rest of the state to zero.
   void initialise(uint64_t seed);
   void initialise(const StatePiece& piece, uint64_t seed);
-  // After masters were written from outside: the weights that products read.
+  // Rounds the master weights to the weights that GEMMs read. Must be called after the host has
+  // written master weights.
   void round_weights();
 
  private:
   std::unique_ptr<comm::World> device_world(comm::World& world);
   void make_executors(std::vector<Program> programs, bool poison);
-  // Returns where the programs have them.
+  // Returns the elements in the arena of the device or of the host.
   TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
                       int64_t count) const;
 
   std::unique_ptr<PreparedKernels> kernels_;
   std::string transport_ = "one rank";
-  std::unique_ptr<comm::World> alone_;    // where no world was given
-  std::unique_ptr<comm::World> devices_;  // where each rank has a GPU of its own
+  std::unique_ptr<comm::World> alone_;    // if no world was given
+  std::unique_ptr<comm::World> devices_;  // if each rank has its own GPU
   Channels channels_;
-  Buffer host_arena_;  // of what is offloaded
+  Buffer host_arena_;  // for offloaded buffers
   std::unique_ptr<Arena> arena_;
   RunHooks hooks_;
   std::vector<std::unique_ptr<BoundProgram>> bound_;

@@ -1,4 +1,4 @@
-// The contiguous ranges of weights within the part of a flat frame that a rank holds.
+// The contiguous ranges of weights within a rank's shard of a flat buffer.
 #pragma once
 
 #include <span>
@@ -10,16 +10,17 @@
 
 namespace tessera::runtime {
 
-// A stretch of a member of a flat value whose elements follow each other in the global weight too.
+// A range of a flat value that belongs to one member and is contiguous in the global weight too.
 struct MemberStretch {
   size_t member = 0;
-  int64_t first = 0, elements = 0;  // of the flat value
-  int64_t global = 0;               // the weight's element that `first` is
-  // Set by part_stretches(): the index of the part's FactorPlace, and the element of the part.
+  int64_t first = 0, elements = 0;  // in the flat value
+  int64_t global = 0;               // index of element `first` in the global weight
+  // Set by part_stretches(): the index of the part's FactorPlace, and the index of `first` in the
+  // part.
   size_t place = 0;
   int64_t element = 0;
 };
-// Of all members, by rising place. Padding is in none.
+// Returns the ranges of all members, in increasing order. Padding is in none of them.
 std::vector<MemberStretch> member_stretches(const Program& program,
                                             std::span<const MemberRange> members,
                                             const Coordinates& at);
@@ -29,8 +30,8 @@ std::vector<MemberStretch> part_stretches(const Program& program, FrameKindId ta
                                           std::span<const MemberRange> members,
                                           std::span<const MemberStretch> stretches);
 
-// For squares and updates: which elements of a flat operand belong to which weight. An
-// op has as much of it as its rule asks for (OpRule::members).
+// Assigns the elements of a flat operand to weights, for squares and updates. Only the tables that
+// the rule of the op asks for (OpRule::members) are filled.
 struct FlatMembers {
   std::vector<MemberRange> ranges;
   std::vector<MemberStretch> stretches;

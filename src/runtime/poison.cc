@@ -34,8 +34,8 @@ void Poison::before(CallId c) {
     if (first_[f] == c) spoil(f);
 }
 
-// Calls of different queues do not end in issue order: a buffer's lifetime ends when all its calls
-// have.
+// Calls of different queues do not end in issue order: the lifetime of a buffer ends when all its
+// calls have ended.
 void Poison::after(CallId c) {
   for (const FrameId f : program_.call(c).frames)
     if (--left_[f] == 0) spoil(f);

@@ -1,4 +1,5 @@
-// Every byte whose value is dead is NaN: a read of it shows in the loss.
+// Fills bytes outside the lifetime of their buffer with NaN, so that a read of them appears in the
+// loss.
 #pragma once
 
 #include "runtime/bound_program.h"
@@ -7,20 +8,20 @@ namespace tessera::runtime {
 
 class Poison {
  public:
-  // The program and its memory outlive this.
+  // The program and its memory must outlive this object.
   Poison(const Program& program, Arenas arenas);
 
-  void start();           // of a run
-  void before(CallId c);  // what it writes first, and the scratch of its queue
-  void after(CallId c);   // what no call of the run still needs
+  void start();           // to be called at the start of a run
+  void before(CallId c);  // fills the buffers that c uses first, and the scratch of its queue
+  void after(CallId c);   // fills the buffers whose calls are all complete
  private:
   void spoil(FrameId f) const;
 
   const Program& program_;
   Arenas arenas_;
-  IdVector<FrameId, CallId> first_;   // the first call that touches each frame
-  IdVector<FrameId, int64_t> calls_;  // the number of calls that touch it
-  IdVector<FrameId, int64_t> left_;   // the number of these that are not done
+  IdVector<FrameId, CallId> first_;   // the first call that uses each buffer
+  IdVector<FrameId, int64_t> calls_;  // the number of calls that use it
+  IdVector<FrameId, int64_t> left_;   // the number of these calls that are not complete
 };
 
 }  // namespace tessera::runtime

@@ -1,6 +1,6 @@
-// Prepares library kernels per shape and shares them among ops: GEMMs, heads and attention of equal
-// shape use one plan. It also answers the compiler's questions about the machine (Target), so that
-// workspaces are planned before anything runs.
+// Prepares library kernels per shape and shares them among ops: GEMMs, LM heads and attention of
+// equal shape use one plan. It also gives the compiler the requirements of the machine (Target), so
+// that workspaces are planned before anything runs.
 #include "runtime/prepared_kernels.h"
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ kernels::Fp8 fp8_of(Fp8Format format) {
     case Fp8Format::kE5M2:
       return kernels::Fp8::kE5M2;
   }
-  CHECK(false, "format {}", static_cast<int>(format));
+  CHECK(false, "unknown FP8 format {}", static_cast<int>(format));
 }
 
 // The attributes that matmul, its gradients and pack have in common.
@@ -47,6 +47,8 @@ ProductAttributes product_attributes(const Op& op) {
 
 }  // namespace
 
+// The operands A [m, k] and B [k, n] of each GEMM:
+//
 // weights w [out, in], tokens N     A       B       m    n    k
 //   matmul            y  = x w^T    x       w^T     N    out  in
 //   matmul_grad_input dx = dy w     dy      w       N    in   out
@@ -101,7 +103,8 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   return s;
 }
 
-// Attention with a bias, a window, a soft cap or dropout is not prepared: our own kernels take it.
+// Attention with a bias, a window, a soft cap or dropout is not prepared: our own kernels compute
+// it.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
   const Attention& a = gradient ? gradient->of : op.as<Attention>();

@@ -1,5 +1,5 @@
-// The kernels that are prepared once per shape, on the device of the run, and what all kernels ask
-// of the compiler (workspaces, packed weights) as its Target.
+// The kernels that are prepared once per shape on the device of the run. Gives the compiler the
+// requirements of all kernels (workspaces, packed weights) as a Target.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace tessera::runtime {
 template <class Shape, class T>
 class ShapeCache {
  public:
-  // Returns the kernel of the shape, which lives as long as the cache. make() returns a new one, as
-  // a unique_ptr; where it returns nullptr, so does this.
+  // Returns the kernel of the shape, owned by the cache. make() creates it and returns a
+  // unique_ptr; if that is nullptr, so is the result.
   template <class Make>
   const T* get(const Shape& shape, const Make& make) {
     for (const auto& [known, kernel] : all_)
@@ -45,15 +45,16 @@ class PreparedKernels {
   const kernels::Backend& backend() const { return *backend_; }
 
   int threads() const { return backend_->threads(); }
-  // The kernels of the device that need no preparation.
+  // Returns the kernels of the device that need no preparation.
   const kernels::KernelTable& table() const { return backend_->table(); }
   const kernels::Product& product(const kernels::MatmulShape& shape);
   const kernels::Head& head(const kernels::LinearCrossEntropyShape& shape);
   const kernels::Experts& experts(const kernels::ExpertsShape& shape);
-  // The kernel of an op, by OpRule::prepared; nullptr: the table's kernel computes it.
+  // Returns the prepared kernel of an op (OpRule::prepared), or nullptr if a kernel of table()
+  // computes the op.
   const kernels::PreparedKernel* prepared(const Op& op, ValueSpan local_values);
 
-  // Refers to this object: it must outlive the target.
+  // Returns the requirements of the kernels. This object must outlive the result.
   Target target();
 
  private:
@@ -68,12 +69,12 @@ class PreparedKernels {
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
 };
 
-// The shape of the product that an op with Prepared::kProduct computes, or packs a weight for.
+// Returns the shape of the GEMM that an op with Prepared::kProduct computes, or packs a weight for.
 kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
 kernels::ExpertsShape experts_shape(const Op& op, ValueSpan values);
-// For an op with Prepared::kAttention, where all that it does can be prepared: no dropout, no
-// biases.
+// Returns the shape of an op with Prepared::kAttention, or nothing if it cannot be prepared: it has
+// dropout or a bias, or an empty dimension.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);
 
 }  // namespace tessera::runtime

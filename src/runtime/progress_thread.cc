@@ -1,5 +1,5 @@
-// A thread that advances transfers while the owner computes. It holds the mutex only while it
-// polls, and sleeps 500 µs between polls, so it takes almost no time from the kernels.
+// A thread that advances transfers while its owner computes. It holds the mutex only while it
+// polls, and sleeps 500 µs between polls, so the kernels lose almost no CPU time.
 #include "runtime/progress_thread.h"
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A thread that makes progress on transfers while another computes: it polls every half
-// millisecond. Why not between ops: docs/decisions/progress.md.
+// A thread that advances transfers while another thread computes: it polls every half millisecond.
+// docs/decisions/progress.md explains why polling between ops is not enough.
 #pragma once
 
 #include <condition_variable>
@@ -11,14 +11,14 @@ namespace tessera::runtime {
 
 class ProgressThread {
  public:
-  // `move` is called with the mutex held, and returns whether there is more to do. It must not
-  // throw.
+  // `move` advances the transfers. It is called with the mutex held, returns whether there is more
+  // to do, and must not throw.
   ProgressThread(std::mutex& mutex, std::function<bool()> move);
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
-  void wake();  // to be called with the mutex held, when there is something to move
+  void wake();  // to be called with the mutex held, when there is something to advance
 
  private:
   void loop();

@@ -1,6 +1,5 @@
-// Ranks that share a device. GPUs that cannot communicate directly exchange through the host: the
-// operands are downloaded to the arena's mirror on the host, exchanged there by MPI, and uploaded
-// again.
+// Ranks that share a GPU exchange data through the host: the operands are downloaded to the arena's
+// mirror on the host, exchanged there by MPI, and uploaded again.
 #include "runtime/shared_device.h"
 
 #include <map>
@@ -18,14 +17,14 @@ std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std:
   return std::nullopt;
 }
 
-// Operands have the same distances from each other on the host as in the arena, so in-place
-// transfers remain in place.
+// Operands have the same relative offsets on the host as in the arena, so in-place transfers remain
+// in place.
 void exchange_through_host(const Arena& arena, const PreparedOp& op) {
   const Stream stream = op.bound.launch.stream;
   BoundOp host = op.bound;
   for (size_t i = 0; i < op.op->inputs.size(); ++i)
     host.inputs[i] = arena.download(stream, op.bound.inputs[i]);
-  // A transfer may write only a piece of its output, so the rest must be there too.
+  // A transfer may write only a part of its output, so the rest must be downloaded too.
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
     host.outputs[i] = arena.download(stream, op.bound.outputs[i]);
   if (host.launch.workspace)

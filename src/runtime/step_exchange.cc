@@ -1,6 +1,6 @@
-// What a step exchanges with the device: batches and step numbers to it, reports and logits from
-// it. The buffers are pinned, so the copies are asynchronous, and events mark when the host may
-// change what was sent and read what was fetched.
+// The exchange of a step with the device: batches and step numbers to it, reports and logits from
+// it. The buffers are pinned, so the copies are asynchronous. Events mark when the host may
+// overwrite the sent buffers and read the fetched ones.
 #include "runtime/step_exchange.h"
 
 #include "ir/state.h"
@@ -43,8 +43,8 @@ void StepExchange::send(Stream main) {
   read_.record(main);
 }
 
-// The next step starts before the host has read the report of this one, so whether this one was
-// skipped is copied on the device.
+// The next step starts before the host has read the report of this one, so the device copies the
+// flag that this step was skipped.
 void StepExchange::carry_skip(Stream main) const {
   const auto of_device = [&](Role role, int slot) {
     return bound_.device_address(bound_.only(role)) + kernels::bytes_for<double>(slot);

@@ -1,5 +1,5 @@
-// What the host and the device exchange around each run on a GPU: `batch` and `step` go there,
-// `report`, logits and activations come from there.
+// The copies between host and device around each run on a GPU: `batch` and `step` to the device;
+// `report`, logits and activations from it.
 #pragma once
 
 #include <vector>
@@ -11,30 +11,30 @@ namespace tessera::runtime {
 
 class StepExchange {
  public:
-  explicit StepExchange(const BoundProgram& bound);  // which outlives it
+  explicit StepExchange(const BoundProgram& bound);  // must outlive this object
 
-  // The host's memory of all that is exchanged, to be pinned.
+  // Returns the host memory of all exchanged values, which the caller pins.
   std::vector<MemoryRange> host_memory() const;
-  // The host's value `step`; nullptr if the program has none.
+  // Returns the host's copy of the value `step`, or nullptr if the program has none.
   const double* host_step() const { return host_step_; }
 
   // Enqueues the copies to the device.
   void send(Stream main);
-  // Returns when what the last send() copies has been read.
+  // Waits until the copies of the last send() have been read from host memory.
   void wait_until_read() const { read_.synchronise(); }
-  // Enqueues, after a run whose report the host has not read, the copy of its skip to the next one:
-  // nothing may be updated after a step that was skipped.
+  // Enqueues a copy of the skip flag of the previous run, whose report the host has not read, to
+  // the next run: a step after a skipped step must not update anything.
   void carry_skip(Stream main) const;
-  // Enqueues the copies from the device, unless they are under way.
+  // Enqueues the copies from the device, unless they are in progress.
   void fetch(Stream main);
-  // The end of the copies of the last fetch().
+  // Returns the event at the end of the copies of the last fetch().
   const GpuEvent& fetched() const { return fetched_; }
-  // To be called when fetched() is over and before another fetch().
+  // Must be called after fetched() has occurred and before the next fetch().
   void finish_fetch() { fetching_ = false; }
 
  private:
   const BoundProgram& bound_;
-  std::vector<TensorView> sent_, results_;  // the host's views, and the device's
+  std::vector<TensorView> sent_, results_;  // sent_: host views; results_: device views
   const double* host_step_ = nullptr;
   GpuEvent read_, fetched_;
   bool fetching_ = false;

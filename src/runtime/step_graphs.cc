@@ -1,6 +1,6 @@
-// The graphs of a step. A step with many nodes is cut into several graphs, since instantiating one
-// very large graph takes long; above a total limit there are none, and calls are enqueued one by
-// one.
+// The graphs of a step. A step with many nodes is split into several graphs, because instantiating
+// one very large graph takes long. Above a limit of total nodes there are no graphs, and calls are
+// enqueued one by one.
 #include "runtime/step_graphs.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A run on a GPU as graphs, one after another, each of a piece of the schedule.
+// A run on a GPU as a sequence of graphs. Each graph contains a part of the schedule.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 namespace tessera::runtime {
 
 struct GraphLimits {
-  // Nodes of one graph: more take seconds to instantiate at once.
+  // Maximum nodes of one graph: larger graphs take seconds to instantiate.
   int64_t graph_nodes = 16'384;
-  // Nodes of all graphs of a program, which take memory of the device (about 4 KiB each: estimated,
-  // part of kGpuOutsideBytes). A run of more stays call by call.
+  // Maximum nodes of all graphs of a program. A node needs about 4 KiB of device memory (estimated;
+  // part of kGpuOutsideBytes). A program with more nodes is enqueued call by call.
   int64_t nodes = 65'536;
 };
 
@@ -24,24 +24,25 @@ class StepGraphs {
 
   bool empty() const { return graphs_.empty(); }
   int64_t size() const { return std::ssize(graphs_); }
-  // The program has too many nodes for graphs.
+  // Returns whether the program has too many nodes for graphs.
   bool refused() const { return refused_; }
-  // Whether there are graphs for this seed, which is in the keys of roundings.
+  // Returns whether there are graphs for this seed. Graphs contain the keys of stochastic rounding,
+  // which depend on it.
   bool is_for(double seed) const { return !empty() && seed == seed_; }
 
-  // A capture: begin(), then cut() whenever is_full(), then end().
+  // A capture calls begin(), then cut() whenever is_full(), then end().
   void begin(Stream main);
   bool is_full() const;
-  // Ends a graph and begins the next; the caller joins its streams before and forks them after.
-  // Returns false if there are too many nodes.
+  // Ends a graph and begins the next one. The caller joins its streams before and forks them after
+  // it. Returns false if there are too many nodes.
   bool cut(Stream main);
-  // `whole`: cut() never returned false.
+  // Ends the capture. `whole`: cut() never returned false.
   void end(Stream main, bool whole, double seed);
-  // Drops all graphs, and closes a capture that an Error ended.
+  // Destroys all graphs, and closes a capture that ended with an Error.
   void clear() { graphs_.clear(); }
 
   void launch(Stream main) const;
-  // A line for the log about the last capture.
+  // Returns a log line about the last capture.
   std::string summary(const std::string& program) const;
 
   // The bytes that a launch sends to each group.

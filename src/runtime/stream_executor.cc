@@ -1,5 +1,5 @@
 // Runs a program on a GPU: enqueues its calls in streams, captures them as graphs that later steps
-// launch, and watches the device while the host waits.
+// launch, and monitors the device while the host waits.
 //
 //   run 0      enqueued directly (the device loads its kernels when they first run)
 //   run 1      captured as graphs, which are then launched
@@ -22,7 +22,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Returns the number of a transfer for DeviceMarks: it rises in issue order.
+// Returns the number of a transfer for DeviceMarks. Numbers increase in issue order.
 int64_t number_of(CallId c, int64_t op) {
   constexpr int64_t kMostOps = 1 << 20;
   return int64_t{c.number()} * kMostOps + op + 1;
@@ -40,7 +40,8 @@ Queue queue_of(const Program& p, CallId c, const PreparedOp& op) {
   return tessera::queue_of(*op.op, p.segment(p.call(c)).queue);
 }
 
-// The group whose transfers an op of the compute queue waits for.
+// Returns the group whose transfers an op of the compute queue waits for; empty if it waits for
+// none.
 GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
   GroupRef group;
   if (is_inner(ops[i].op->queue)) return group;
@@ -49,9 +50,10 @@ GroupRef group_before(const std::vector<PreparedOp>& ops, size_t i) {
   return group;
 }
 
-// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
-// abort waits for the graphs that contain its kernels, and these wait for the kernels of all
-// channels. So the caller destroys the graphs first, and all channels are aborted at once.
+// Aborts all channels. Kernels that wait for a failed rank must stop before their memory can be
+// freed. NCCL's abort waits for the graphs that contain its kernels, and these wait for the kernels
+// of all channels. So the caller destroys the graphs first, and all channels are aborted in
+// parallel.
 void abandon_channels(const BoundProgram& bound) {
   std::set<comm::Communicator*> channels;
   for (const auto& use : bound.used()) channels.insert(use.second);
@@ -60,7 +62,7 @@ void abandon_channels(const BoundProgram& bound) {
     aborts.emplace_back([channel] { channel->abandon(); });
 }
 
-// The group of the last transfer of an inner queue.
+// Returns the group of the call's last transfer on an inner queue; empty if there is none.
 GroupRef last_inner_group(const std::vector<PreparedOp>& ops) {
   GroupRef group;
   for (const PreparedOp& op : ops)
@@ -85,7 +87,8 @@ StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& 
       if (op.is_on_stream()) marks_.use(queue_of(program(), c, op));
 }
 
-// Graphs need every channel on a stream: a transfer through the host cannot be captured.
+// Returns whether runs can be graphs: all channels must be on streams, because a transfer through
+// the host cannot be captured.
 bool StreamExecutor::graphs_wanted() const {
   return std::all_of(bound_.used().begin(), bound_.used().end(),
                      [](const auto& use) { return use.second->is_on_stream(); });
@@ -106,14 +109,14 @@ void StreamExecutor::send(const TensorView& host) const {
 
 int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
   int64_t first = -1;
-  if (!bound_.arena().contains(t.data)) {  // what is offloaded
+  if (!bound_.arena().contains(t.data)) {  // an offloaded value, in host memory
     kernels::launch(kernels::Cpu(), {.threads = bound_.threads()},
                     kernels::FirstNonFiniteArgs{flat(t), &first});
     return first;
   }
   const auto& kernel = kernels_.of<kernels::FirstNonFiniteArgs>();
   const int64_t partials = kernel.workspace_bytes({flat(t), nullptr}, 1);
-  const DeviceBuffer memory("the search for the first bad value",
+  const DeviceBuffer memory("the search for the first non-finite value",
                             partials + int64_t{sizeof(first)});
   std::byte* const found = memory.data() + partials;
   kernel.run({queues_.main(), memory.data()}, {flat(t), reinterpret_cast<int64_t*>(found)});
@@ -127,8 +130,8 @@ bool StreamExecutor::can_run_ahead() const {
   return step && graphs_wanted() && !timing_due() && graphs_.is_for(step[kSeed]);
 }
 
-// A save reads state of the device from a copy, but state on the host where it is. Nothing can wait
-// in the middle of a graph.
+// A save reads device state from a copy, but host state in place. Since nothing can wait in the
+// middle of a graph, the wait for readers comes before the launch.
 void StreamExecutor::launch_graphs() {
   if (hooks_.before_update && updates_host_) hooks_.before_update();
   graphs_.launch(queues_.main());
@@ -137,7 +140,7 @@ void StreamExecutor::launch_graphs() {
 // The results of the previous run are fetched first: the host has read those of the run before it,
 // and this run overwrites them on the device.
 void StreamExecutor::start() {
-  CHECK(can_run_ahead() && under_way_ < 2, "a run that starts after {} others", under_way_);
+  CHECK(can_run_ahead() && under_way_ < 2, "start() with {} runs in progress", under_way_);
   if (under_way_ > 0) exchange_.fetch(queues_.main());
   exchange_.send(queues_.main());
   if (under_way_ > 0) exchange_.carry_skip(queues_.main());
@@ -146,10 +149,10 @@ void StreamExecutor::start() {
   ++runs_;
 }
 
-// Nothing that is enqueued so far writes to the results that the caller reads next: the mirror has
-// one place for results.
+// The host mirror has space for the results of one run only. Nothing that is enqueued so far
+// overwrites the results that the caller reads next.
 void StreamExecutor::finish() {
-  CHECK(under_way_ > 0, "no run is under way");
+  CHECK(under_way_ > 0, "finish() with no run in progress");
   exchange_.fetch(queues_.main());
   wait_for(exchange_.fetched());
   exchange_.finish_fetch();
@@ -163,14 +166,14 @@ void StreamExecutor::wait_until_read() const {
 }
 
 void StreamExecutor::run(const Observer& observe) {
-  CHECK(under_way_ == 0, "{} runs are under way", under_way_);
+  CHECK(under_way_ == 0, "run() with {} runs in progress", under_way_);
   struct End {
     OpReporter& report;
     ~End() { report.end_run(); }
   } const end{report_};
   report_.begin_run(observe);
   time_ = {};
-  exchange_.finish_fetch();  // of a run that ended by an Error
+  exchange_.finish_fetch();  // if the last run ended with an Error
   exchange_.send(queues_.main());
   const bool timed = run_calls();
   if (!report_.observed()) ++runs_;
@@ -208,7 +211,8 @@ bool StreamExecutor::run_calls() {
   return timed;
 }
 
-// A capture sends nothing, so its bytes are those of each launch.
+// Captures the calls as graphs. A capture itself sends nothing, so the bytes that it counts are
+// those of each launch.
 void StreamExecutor::capture(double seed) {
   const std::map<GroupRef, int64_t> before = bound_.bytes_sent();
   graphs_.begin(queues_.main());
@@ -235,7 +239,7 @@ bool StreamExecutor::cut_full_graph(CallId next) {
   return true;
 }
 
-// A transfer with a failed rank never completes, so the channels are polled.
+// Waits for the event. A transfer with a failed rank never completes, so the channels are polled.
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();
@@ -281,7 +285,7 @@ void StreamExecutor::report_transfer(double since_s) {
   }
 }
 
-// Returns false if a capture has too many nodes.
+// Enqueues all calls. Returns false if a capture has too many nodes.
 bool StreamExecutor::enqueue(Enqueue how) {
   if (how == Enqueue::kTimed) times_.start();
   marks_.clear(queues_.main());
@@ -315,7 +319,7 @@ bool StreamExecutor::enqueue(Enqueue how) {
 void StreamExecutor::begin_call(CallId c, Enqueue how) {
   const Program& p = program();
   const auto queue_of_call = [&](CallId y) { return p.segment(p.call(y)).queue; };
-  GroupRef group;  // whose transfers the compute queue waits for
+  GroupRef group;  // the group whose transfers the compute queue waits for
   if (queue_of_call(c) == Queue::kCompute)
     for (const CallId y : p.call(c).after)
       if (queue_of_call(y) != Queue::kCompute) group = bound_.group_of_call(y);
@@ -325,7 +329,7 @@ void StreamExecutor::begin_call(CallId c, Enqueue how) {
   bound_.bind(c);
 }
 
-// Enqueues waits of the compute queue for transfers of that group, or of none.
+// Enqueues waits of the compute queue for transfers of the group. An empty group is not timed.
 template <class Waits>
 void StreamExecutor::enqueue_waits(const GroupRef& group, Enqueue how, const Waits& waits) {
   const bool timed = how == Enqueue::kTimed && !group.empty();

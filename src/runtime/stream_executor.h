@@ -11,12 +11,12 @@
 
 namespace tessera::runtime {
 
-// With several ranks, the times of transfers are measured in one run of this many, call by call.
+// With several ranks, one run in this many is enqueued call by call to measure its transfers.
 constexpr int64_t kRunsPerTiming = 100;
 
 class StreamExecutor : public Executor {
  public:
-  // All of them outlive this.
+  // All arguments must outlive this object.
   StreamExecutor(BoundProgram& bound, const kernels::KernelTable& kernels, const RunHooks& hooks);
 
   void run(const Observer& observe = {}) override;
@@ -53,17 +53,17 @@ class StreamExecutor : public Executor {
 
   const kernels::KernelTable& kernels_;
   const RunHooks& hooks_;
-  bool updates_host_;  // a run changes state in the host's memory
+  bool updates_host_;  // a run changes state in host memory
   OpReporter report_;
   DeviceQueues queues_;
   StepExchange exchange_;
   StepGraphs graphs_;
-  int under_way_ = 0;  // runs that are not finished
-  int64_t runs_ = 0;   // started, without those with an observer
+  int under_way_ = 0;  // runs that are started and not finished
+  int64_t runs_ = 0;   // runs started, except those with an observer
   // For transfers in streams.
   DeviceMarks marks_;
   TransferTimes times_;
-  CommunicationTime measured_;  // the seconds of the last run that was timed
+  CommunicationTime measured_;  // the seconds of the last timed run
   CommunicationTime time_;
   WaitReport waiting_;
 };

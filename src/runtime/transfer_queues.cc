@@ -17,7 +17,7 @@ TransferQueues::TransferQueues(BoundProgram& bound, const RunHooks& hooks, OpRep
 }
 
 void TransferQueues::begin_run(const Observer& observe) {
-  const std::lock_guard lock(moving_);  // the progress thread may be about to poll
+  const std::lock_guard lock(moving_);  // the progress thread may still poll
   report_.begin_run(observe);
   time_ = {};
   failed_ = nullptr;
@@ -38,8 +38,8 @@ TransferQueues::Pending& TransferQueues::pending(CallId c) {
   return queues_[static_cast<size_t>(p.segment(p.call(c)).queue)];
 }
 
-// Advances at once, since the call may be ready. The progress thread is needed only if other ranks
-// take part and something is still pending.
+// Advances the queues immediately, since the call may be ready. The progress thread is needed only
+// if other ranks participate and something is still pending.
 void TransferQueues::issue(CallId c, int64_t op) {
   const std::lock_guard lock(moving_);
   const std::vector<PreparedOp>& ops = bound_.ops(c);
@@ -95,7 +95,8 @@ void TransferQueues::end(CallId c) {
   over_[c] = true;
 }
 
-// The ops of the compute queue that an op waits for were over when it was issued.
+// An inner op needs no check of the compute ops that it waits for: they were complete when it was
+// issued.
 bool TransferQueues::may_start(const Active& a) const {
   if (!a.inner) {
     const std::vector<CallId>& after = bound_.program().call(a.call).after;
@@ -220,7 +221,8 @@ void TransferQueues::wait_for(CallId c, int64_t op) {
       over, [&] { return progress(); }, c, of_call);
 }
 
-// Waits for an op of a compute call, or, if `op` is nullptr, for a call of a queue.
+// Waits until over() is true: for an op of a compute call, or, if `op` is nullptr, for a call of a
+// queue.
 template <class Over, class Move>
 void TransferQueues::wait(const Over& over, const Move& move, CallId c, const PreparedOp* op) {
   std::unique_lock lock(moving_);
@@ -246,7 +248,8 @@ void TransferQueues::wait(const Over& over, const Move& move, CallId c, const Pr
   waiting_.clear();
 }
 
-// A call waits for the first call of its queue.
+// Reports what the caller waits for: the op, or, since calls of a queue run in order, the first
+// call of the queue.
 void TransferQueues::report_wait(CallId c, const PreparedOp* op, double since_s) {
   Waiting w;
   const Active* const first = op ? nullptr : &pending(c).front();

@@ -1,7 +1,7 @@
-// The queues of a program whose calls are transfers, on the host, and its inner queues. Calls of a
-// queue run first in, first out, each when the calls it comes after are over; so do ops of an inner
-// queue, of one call at a time. A progress thread moves them while the caller computes, and the
-// caller does when it waits.
+// The transfer queues and inner queues of a program on the host. Calls of a queue run first in,
+// first out, each after the calls in its `after` are complete; ops of an inner queue do the same,
+// for one call at a time. A progress thread advances the queues while the caller computes, and the
+// caller does so when it waits.
 #pragma once
 
 #include <array>
@@ -20,25 +20,27 @@ namespace tessera::runtime {
 
 class TransferQueues {
  public:
-  // All of them outlive this. `poison`: see poison.h.
+  // All references must outlive this object. `poison`: see poison.h.
   TransferQueues(BoundProgram& bound, const RunHooks& hooks, OpReporter& report, bool poison);
 
-  // Around a run. While none is under way, no thread but the caller's uses the communicators.
+  // Called at the start and end of a run. Between runs, only the caller's thread uses the
+  // communicators.
   void begin_run(const Observer& observe);
   void end_run();
 
-  // Appends the call to its queue. With `op`, of a call of the compute queue that has begun: that
-  // op, to its inner queue, when the ops of the compute queue before it are over.
+  // Appends the call to its queue. With `op`, appends that op of a compute call that has begun to
+  // its inner queue; the ops of the compute queue before it must be complete.
   void issue(CallId c, int64_t op = kNone);
-  // Around a call of the compute queue.
+  // Called at the start and end of a call of the compute queue.
   void begin_call(CallId c);
   void end_call(CallId c);
-  // Runs a transfer of the compute queue. The queues progress meanwhile, since its partners may
-  // wait for them. Throws Error if a peer is lost, as wait_for() does.
+  // Runs a transfer of the compute queue. The queues progress meanwhile, because the other ranks of
+  // the transfer may wait for them. Throws Error if another rank has failed, as wait_for() does.
   void exchange(CallId c, PreparedOp& op);
-  // Returns when the call, or that op of it, is over.
+  // Waits until the call, or that op of it, is complete.
   void wait_for(CallId c, int64_t op = kNone);
-  // Makes some progress between two ops of the compute queue, if the progress thread does not.
+  // Advances the queues between two ops of the compute queue, unless the progress thread is doing
+  // so.
   void poll();
 
   const CommunicationTime& communication() const { return time_; }
@@ -50,15 +52,15 @@ class TransferQueues {
     double since_s = 0;
     BoundOp bound;  // the prepared op may be bound again before the transfer is done
   };
-  // A call of a queue that is not over, or an op of an inner queue.
+  // A call of a queue that is not complete, or an op of an inner queue.
   struct Active {
     CallId call = kNone;
-    int64_t op = 0, end = 0;  // the next op, and that behind the last one
+    int64_t op = 0, end = 0;  // the next op, and one past the last op
     bool inner = false;
     bool under_way = false;
-    std::optional<Transfer> transfer = {};  // of the next op
+    std::optional<Transfer> transfer = {};  // transfer of the op at index `op`
   };
-  // The first is under way, and the second too where it may_lead.
+  // The first entry is in progress, and the second too if it may_lead().
   using Pending = std::deque<Active>;
 
   Pending& pending(CallId c);
@@ -85,15 +87,16 @@ class TransferQueues {
   MayLead may_lead_;
   std::map<GroupRef, int64_t> sent_before_;
   WaitReport waiting_;
-  // What the progress thread shares: from here to `failed_`, and all that communicates.
+  // Protects the members from here to `failed_`, and all communicators, which the progress thread
+  // uses too.
   std::mutex moving_;
   IdVector<CallId, bool> over_;
-  std::vector<bool> inner_over_;  // ops of inner queues, of the call of the compute queue
+  std::vector<bool> inner_over_;  // per op of the current compute call: inner ops that are complete
   std::array<Pending, kQueues> queues_;
-  int64_t pending_calls_ = 0;  // in all queues, and ops of inner queues
+  int64_t pending_calls_ = 0;  // entries of all queues
   CommunicationTime time_;
   std::exception_ptr failed_;             // thrown in the progress thread
-  std::optional<ProgressThread> thread_;  // last, so that it stops before the others are destroyed
+  std::optional<ProgressThread> thread_;  // last: stops before the other members are destroyed
 };
 
 }  // namespace tessera::runtime

@@ -1,4 +1,4 @@
-// The long wait of a run, written by its thread and read by any other.
+// The current long wait of a run, written by its thread and read by any other thread.
 #pragma once
 
 #include <mutex>
@@ -8,7 +8,7 @@
 
 namespace tessera::runtime {
 
-// A wait is reported every kLongWait sleeps (some milliseconds).
+// A wait is reported once per kLongWait sleeps of comm::Idle (some milliseconds).
 constexpr int64_t kLongWait = 100;
 
 class WaitReport {

@@ -1,7 +1,7 @@
-// The arenas of runs. On the host, kernels and the host address the same bytes. On a GPU: device
-// memory, and an address range of the host of the same size. A value has the same offset in both,
-// so a view is translated by adding the difference of the bases. The host pages exist only once
-// they are touched, so only copied values cost memory.
+// The arenas of runs. On a CPU, kernels and the host use the same addresses. On a GPU, an arena is
+// device memory and an address range of the same size on the host. A value has the same offset in
+// both, so a view is translated by adding the difference of the base addresses. Host pages exist
+// only after they are touched, so only copied values use host memory.
 #include "tensor/arena.h"
 #include "tensor/gpu.h"
 
@@ -54,7 +54,7 @@ class GpuArena : public Arena {
   void touch(int) const override {}  // device memory exists from the start
 
  private:
-  // One copy must not mix pinned and pageable memory.
+  // Splits a view, because one copy must not mix pinned and pageable memory.
   std::vector<MemoryRange> pieces_of(const TensorView& host) const {
     return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_.pages());
   }

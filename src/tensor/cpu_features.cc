@@ -1,7 +1,7 @@
 // Instruction sets, caches and cores of this machine. An instruction set counts only if both the
 // CPU (CPUID) and the operating system (XCR0: the registers it saves at a context switch) support
-// it; otherwise the first such instruction would be an illegal one. Cores are limited by the
-// affinity mask and by the CPU quota of the control groups.
+// it; otherwise its instructions would be illegal. Cores are limited by the affinity mask and by
+// the CPU quota of the control groups.
 #include "tensor/cpu_features.h"
 
 #include <cpuid.h>
@@ -36,8 +36,8 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
 
 bool bit(uint32_t word, int n) { return ((word >> n) & 1u) != 0; }
 
-// Returns XCR0: the register files that the system saves and restores, and hence lets a process
-// use.
+// Returns XCR0: the register files that the system saves and restores, which are those that a
+// process may use.
 uint64_t enabled_state() {
   if (!bit(cpuid(1, 0).c, 27)) return 0;  // no OSXSAVE
   uint32_t low = 0, high = 0;
@@ -45,8 +45,8 @@ uint64_t enabled_state() {
   return (uint64_t{high} << 32) | low;
 }
 
-// Linux gives AMX tiles only to a process that requests them once before its first tile
-// instruction.
+// Requests AMX tiles; returns whether they are available. Linux requires this request before a
+// process executes its first tile instruction.
 bool request_amx() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -64,7 +64,7 @@ void read_instructions(CpuFeatures& f) {
   f.avx512 = avx512_state && bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) &&
              bit(extended.b, 31);
   f.avx512_bf16 = f.avx512 && bit(more.a, 5);
-  const bool tiles = bit(extended.d, 24) && bit(extended.d, 22);  // AMX-TILE, AMX-BF16
+  const bool tiles = bit(extended.d, 24) && bit(extended.d, 22);  // AMX-TILE and AMX-BF16
   f.amx_bf16 = f.avx512 && tiles && (state & kAmxState) == kAmxState && request_amx();
 }
 
@@ -83,7 +83,7 @@ void read_caches(CpuFeatures& f) {
   if (f.l3_bytes == 0) f.l3_bytes = kCommonL3;
 }
 
-// Returns the share of CPU time that the control groups allow, in cores.
+// Returns the CPU time that the control groups allow, in cores.
 double core_quota() {
   double quota = std::numeric_limits<double>::infinity();
   for (const std::string& folder : group_folders("cpu")) {
@@ -103,8 +103,8 @@ int read_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  // This fails if there are more CPUs than the fixed-size set holds. Then the number of online CPUs
-  // is used.
+  // This fails if there are more CPUs than fit into the fixed-size set. The number of online CPUs
+  // is used then.
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
   const double quota = core_quota();
   if (quota < cores) cores = static_cast<int>(std::ceil(quota));

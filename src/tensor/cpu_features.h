@@ -1,4 +1,4 @@
-// What this CPU can do, read once and passed on as a value.
+// The features of this CPU, read once and passed as a value.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace tessera {
 
 struct CpuFeatures {
-  std::string model;  // "AMD EPYC …", as the system names it
+  std::string model;  // "AMD EPYC …", as the system reports it
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  int cores = 1;         // that this process may use
-  int online_cores = 1;  // of the machine
+  int cores = 1;         // cores that this process may use
+  int online_cores = 1;  // cores of the machine
   int64_t l2_bytes = 0, l3_bytes = 0, memory_bytes = 0;
   bool bf16_products() const { return avx512_bf16 || amx_bf16; }
 };

@@ -1,8 +1,9 @@
-// The GPU of this process: its memory, streams, events and graphs, without the names of its
-// runtime. Where the build has no toolkit these are the functions of gpu/absent.cc, of which only
-// why_no_gpu() may be called. docs/decisions/cuda.md says how the parts are used.
+// The GPU of this process: its memory, streams, events and graphs, with vendor-neutral names. A
+// build without the CUDA toolkit uses gpu/absent.cc, of which only why_no_gpu(), use_gpu() and
+// compiled_gpu_architectures() may be called. docs/decisions/cuda.md explains how the parts are
+// used.
 //
-// All functions throw Error with the driver's words where a call fails.
+// All functions throw Error with the driver's message if a call fails.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +17,33 @@
 
 namespace tessera {
 
-// Why no GPU can be used here, for people; empty: one can.
+// Returns the reason why no GPU can be used here, as text for people; empty if one can be used.
 std::string why_no_gpu();
 
 struct GpuFeatures {
   std::string model;     // "NVIDIA H100 …"
-  std::string uuid;      // of the device (or its MIG instance), 32 hexadecimal digits
-  int devices = 0;       // that this process sees
+  std::string uuid;      // UUID of the device (or its MIG instance), 32 hexadecimal digits
+  int devices = 0;       // number of devices that this process sees
   int architecture = 0;  // 90: compute capability 9.0
   int multiprocessors = 0;
-  int driver = 0,
-      runtime = 0;  // 13000: CUDA 13.0; what the driver can do, what we were linked with
+  // 13000: CUDA 13.0. The version that the driver supports, and the version linked to the program.
+  int driver = 0, runtime = 0;
   int64_t memory_bytes = 0, free_bytes = 0;
 };
 
-// "80,90": the cards that kernels were compiled for. Empty without the toolkit.
+// Returns the GPU architectures that kernels were compiled for, such as "80,90"; empty without the
+// CUDA toolkit.
 std::string_view compiled_gpu_architectures();
 
-// Makes a device the one that this process computes on: number `index` of those it sees, counted
-// around. Every rank of a machine takes another. Throws Error where there is none, or where kernels
-// were compiled for other cards.
+// Selects the device that this process computes on: number `index` modulo the number of visible
+// devices. The ranks of a machine pass different indices. Throws Error if there is no device, or if
+// the kernels were not compiled for it.
 GpuFeatures use_gpu(int64_t index);
 
-// What nobody has of the device's memory now, other processes included.
+// Returns the bytes of device memory that no process uses now.
 int64_t free_gpu_bytes();
 
-// Memory of the device, taken and given back by one call each; zero at the start.
+// Device memory, allocated and freed by one call each. Initialized to zero.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -59,12 +61,12 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// Pages of the host's memory that the device reads and writes by itself, beside what either side
-// computes; other memory it copies piece by piece while the caller waits. The memory outlives this.
+// Pinned pages of host memory. The device copies them asynchronously, while both sides compute;
+// other memory is copied in pieces while the caller waits. The memory must outlive this object.
 class PinnedPages {
  public:
   PinnedPages() = default;
-  // `parts` need not begin or end with a page; their pages may be the same.
+  // `parts` need not be aligned to pages, and may share pages.
   PinnedPages(std::string name, std::span<const MemoryRange> parts);
   ~PinnedPages();
   PinnedPages(PinnedPages&& other) noexcept;
@@ -77,8 +79,8 @@ class PinnedPages {
   std::vector<MemoryRange> pages_;
 };
 
-// A queue of work that a device executes in order. The CPU has none: its kernels run in the
-// caller's thread, and its Stream has no handle.
+// A stream: work that a device executes in order. On the CPU, kernels run in the caller's thread,
+// and a Stream has no handle.
 struct Stream {
   void* handle = nullptr;  // a gpuStream_t
   explicit operator bool() const { return handle != nullptr; }
@@ -97,7 +99,7 @@ class GpuStream {
   Stream stream_;
 };
 
-// A moment in a stream that others can wait for.
+// A point in a stream that other streams and the host can wait for.
 class GpuEvent {
  public:
   enum class Timing { kOff, kOn };
@@ -107,19 +109,21 @@ class GpuEvent {
   GpuEvent& operator=(GpuEvent&&) = delete;
 
   void record(Stream s);
-  void make_wait(Stream s) const;  // what is enqueued in `s` from now on starts after it
-  void synchronise() const;        // returns after it
+  void make_wait(Stream s) const;  // work that is enqueued in `s` later starts after the event
+  void synchronise() const;        // waits until the event has occurred
   bool is_over() const;
-  // Returns the device's time from `earlier` to this one; both have timing and are over.
+  // Returns the seconds from `earlier` to this event on the device. Both must have timing and must
+  // have occurred.
   double seconds_since(const GpuEvent& earlier) const;
 
  private:
   void* event_ = nullptr;
 };
 
-// The work enqueued in streams between begin() and end(), to be launched by one call. Nothing runs
-// during the capture; all streams fork from the first by events and join it at the end. A graph
-// that is destroyed between the two, for example by an exception, closes its capture.
+// A graph of the work that is enqueued in streams between begin() and end(), launched by one call.
+// Nothing runs during the capture; all streams fork from the first one by events and join it at the
+// end. If a graph is destroyed during its capture, for example by an exception, the capture is
+// closed.
 class GpuGraph {
  public:
   GpuGraph() = default;
@@ -129,8 +133,8 @@ class GpuGraph {
 
   void begin(Stream s);
   void end(Stream s);
-  void give_up() noexcept;         // instead of end(), after an Error
-  int64_t captured_nodes() const;  // since begin()
+  void give_up() noexcept;         // closes the capture after an Error, instead of end()
+  int64_t captured_nodes() const;  // number of nodes since begin()
   bool ready() const { return executable_ != nullptr; }
   void launch(Stream s) const;
   int64_t nodes() const { return nodes_; }
@@ -141,11 +145,11 @@ class GpuGraph {
   int64_t nodes_ = 0;
 };
 
-// Copies between device and host memory, or within one of them, in the stream's order. Pageable
-// host memory is read before the call returns. What is on the host is pinned or is not: the driver
-// refuses a copy of both at once (whole_or_none of tensor/pages.h cuts it).
+// Enqueues a copy between device and host memory, or within one of them. Pageable host memory is
+// read before the call returns. The driver rejects a range of host memory that is only partly
+// pinned; whole_or_none() of tensor/pages.h splits such a range.
 void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes);
-// `rows` rows of `bytes`, so many bytes apart.
+// A copy of `rows` rows of `bytes` bytes. A pitch is the distance between rows in bytes.
 struct RowCopy {
   void* to = nullptr;
   int64_t to_pitch = 0;
@@ -155,9 +159,10 @@ struct RowCopy {
 };
 void copy_rows_in_stream(Stream s, const RowCopy& c);
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes);
-// Writes a number to pinned memory of the host, which sees it while later work still runs.
+// Enqueues a write of a number to pinned host memory. The host can read the number while later work
+// still runs.
 void write_in_stream(Stream s, int64_t* to, int64_t number);
-// Waits until all that was enqueued is over.
+// Waits until all enqueued work of the stream is complete.
 void synchronise(Stream s);
 
 }  // namespace tessera

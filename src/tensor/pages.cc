@@ -1,5 +1,5 @@
-// Page ranges for pinning: rounds ranges to pages, sorts them and merges those that touch, since
-// the driver rejects pages that are registered twice.
+// Page ranges for pinning: rounds ranges to pages, sorts them and merges adjacent ones, because the
+// driver rejects pages that are registered twice.
 #include "tensor/pages.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges) {
   return merged;
 }
 
-// Cuts a range where pinned pages begin and end, so that each piece is pinned or not as a whole:
+// Splits a range where pinned pages begin and end, so that each piece is completely pinned or not:
 //
 //   pages        [ pinned ]        [ pinned ]
 //   range    |-----------------------------|
@@ -46,7 +46,7 @@ std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const Memory
     pieces.push_back({at, to - at});
     at = to;
   };
-  // Cut at both ends of every pinned range; `cut` ignores points outside of what is left.
+  // Cut at both ends of every pinned range; `cut` ignores points outside of the remaining range.
   for (const MemoryRange& p : pages) {
     cut(p.data);
     cut(p.data + p.bytes);

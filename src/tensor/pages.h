@@ -1,4 +1,4 @@
-// Whole pages of memory.
+// Ranges of whole memory pages, for pinning.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ struct MemoryRange {
   bool operator==(const MemoryRange&) const = default;
 };
 
-constexpr int64_t kPageBytes = 4096;  // the smallest page of every system we run on
+constexpr int64_t kPageBytes = 4096;  // the smallest page size of all supported systems
 
-// The pages that these ranges touch, by rising address; ranges of it neither meet nor stand side by
-// side. Empty ranges touch none.
+// Returns the pages that these ranges touch, sorted by address, with overlapping and adjacent
+// ranges merged. Empty ranges touch no page.
 std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges);
 
-// A range in order, cut so that each piece lies whole within one of `pages` (by rising address, as
-// whole_pages gives them) or outside of all.
+// Splits a range so that each piece is entirely inside one of `pages` or outside of all. Returns
+// the pieces in order. `pages` is sorted by address, as whole_pages() returns it.
 std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const MemoryRange> pages);
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ std::optional<std::string> read_first_line(const std::string& path) {
   return line;
 }
 
-// "32768K", "1M" or plain bytes.
+// Accepts "32768K", "1M" or plain bytes.
 int64_t parse_size(const std::string& text) {
   std::istringstream in(text);
   int64_t n = 0;
@@ -84,7 +84,7 @@ int64_t memory_limit() {
   bytes = std::min(bytes, limit_of(RLIMIT_DATA));
   const int64_t addresses = limit_of(RLIMIT_AS);
   if (addresses == kNoLimit) return bytes;
-  // ulimit -v counts addresses, of which code, libraries and reserved heaps are not for data.
+  // ulimit -v limits the address space, which also includes code, libraries and reserved heaps.
   const int64_t not_for_data = status_bytes({"VmExe", "VmLib"}) + kReservedAddresses;
   return std::min(bytes, std::max<int64_t>(addresses - not_for_data, 0));
 }

@@ -1,5 +1,5 @@
-// Views with a checked type, and host memory, mapped without touching it; with huge pages if it is
-// large.
+// Views with a checked type, and host memory, which is mapped but not touched; large buffers use
+// huge pages.
 #include "tensor/tensor.h"
 
 #include <sys/mman.h>
@@ -21,12 +21,12 @@ constexpr int64_t kHugePage = 2ll << 20;  // on x86-64
 }  // namespace
 
 float* TensorView::f32() const {
-  CHECK(dtype == DType::kF32, "a view of {} is read as f32", name_of(dtype));
+  CHECK(dtype == DType::kF32, "a view of type {} is read as f32", name_of(dtype));
   return as<float>();
 }
 
 BF16* TensorView::bf16() const {
-  CHECK(dtype == DType::kBF16, "a view of {} is read as bf16", name_of(dtype));
+  CHECK(dtype == DType::kBF16, "a view of type {} is read as bf16", name_of(dtype));
   return as<BF16>();
 }
 
@@ -42,8 +42,8 @@ Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_
         mib(bytes), name_, std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(p);
-  // Huge pages save most page faults and TLB misses of an arena. For a few of them or fewer, the
-  // rounding would waste memory for no gain. A failure of madvise is harmless.
+  // Huge pages avoid most page faults and TLB misses of an arena. A buffer smaller than a few huge
+  // pages would waste memory by rounding. A failure of `madvise` is harmless.
   if (bytes >= 4 * kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
 }
 

@@ -1,5 +1,5 @@
-// Memory and views of it. A TensorView owns nothing and is dense and row-major; its owner is a
-// Buffer with a name.
+// Memory and views of it. A TensorView is dense and row-major and does not own its memory, which
+// belongs to a Buffer with a name.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// A number as f32, whichever type stores it, and its rounding to that type.
+// Convert a number of any floating-point type to f32, and round it back to that type.
 inline float as_f32(float x) { return x; }
 inline float as_f32(BF16 x) { return static_cast<float>(x); }
 inline float as_f32(F16 x) { return static_cast<float>(x); }
@@ -19,7 +19,7 @@ inline void store_f32(float x, float& to) { to = x; }
 inline void store_f32(float x, BF16& to) { to = BF16(x); }
 inline void store_f32(float x, F16& to) { to = F16(x); }
 
-// The address of element i of an array.
+// Returns the address of element i of an array.
 inline std::byte* element(void* data, DType type, int64_t i) {
   return static_cast<std::byte*>(data) + i * size_of(type);
 }
@@ -39,14 +39,14 @@ struct TensorView {
     return static_cast<T*>(data);
   }
   std::byte* at(int64_t i) const { return element(data, dtype, i); }
-  // The elements as one type. CHECKs that the view has it.
+  // Return the elements with a static type. CHECK that the view has this type.
   float* f32() const;
   BF16* bf16() const;
   explicit operator bool() const { return data != nullptr; }
 };
 
-// Page-aligned anonymous memory, zero at first touch, returned to the system when it dies.
-// Throws Error if the system refuses.
+// Page-aligned anonymous memory, initialized to zero and returned to the system by the destructor.
+// The constructor throws Error if the system cannot provide the memory.
 class Buffer {
  public:
   Buffer() = default;
@@ -58,7 +58,7 @@ class Buffer {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
-  // Touches every page, so that a run pays for its memory once, at the start.
+  // Touches every page, so that all page faults occur at the start of a run.
   void touch(int threads) const;
 
  private:

@@ -1,5 +1,5 @@
-// Writes batches into the arena. Activations overwrite them there, so what is needed after a step
-// is copied while it is written.
+// Writes batches into the arena. Activations overwrite them there, so the micro-batch that is
+// needed after a step is copied when it is written.
 #include "train/batch_memory.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The batches of a run's programs in the arena, and a copy of the first micro-batch.
+// The batches of a run's programs in the arena, with a copy of the first micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace tessera::train {
 // running one of them, or writing the batch of another, destroys a batch.
 class BatchMemory {
  public:
-  // The micro-batch of a program, to be written. The arena then holds the batch of no step.
+  // Returns a view for writing a micro-batch of a program. After it, no step's batch is in the
+  // arena.
   data::BatchView view(runtime::Executor& executor, int64_t microbatch);
   // Writes the batch of step `step` (from 1), and keeps a copy of its first micro-batch.
   void write(runtime::Executor& executor, data::BatchSource& batches, int64_t step);
   // Writes the copy into the first micro-batch of a program, which must be of the same size.
   void restore(runtime::Executor& executor);
-  // The step whose batch is in the arena; 0: none is.
+  // Returns the step whose batch is in the arena, or 0 if there is none.
   int64_t step() const { return step_; }
 
  private:

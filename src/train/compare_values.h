@@ -1,4 +1,4 @@
-// The values of a step on the ranks of a layout beside those of one rank.
+// Compares the values of a step on the ranks of a layout with those on a single rank.
 #pragma once
 
 #include <functional>
@@ -13,41 +13,45 @@
 
 namespace tessera::train {
 
-// How far values of a right layout may be apart, relative to the norm of the value.
+// Tolerances for the values of a correct layout, relative to the norm of each value.
 struct ValueBounds {
-  double computed = 0;  // in forward and backward
-  double kept = 0;      // weights, gradients and what the optimizer keeps
+  double computed = 0;  // values of the forward and backward pass
+  double kept = 0;      // weights, gradients and optimizer state
   // An optimizer may use the sign of a value that is pure rounding noise
-  // (OptimizerTraits::by_sign). Returns how far an element of this weight may differ after an
-  // update with the other sign; 0 for other optimizers. Only values of the first step are compared
-  // then. None: no optimizer of the run is such.
+  // (OptimizerTraits::by_sign). Returns how much an element of this weight may differ after an
+  // update with the other sign; 0 for other optimizers. If it is set, only values of the first step
+  // are compared. It is null if no optimizer of the run uses signs.
   std::function<double(std::string_view weight)> signs = nullptr;
-  // fp16: a step that overflows is skipped. A value that is infinite or NaN on both sides is equal.
+  // True for fp16, where a step that overflows is skipped: a value that is infinite or NaN on both
+  // sides then counts as equal.
   bool overflows = false;
 };
 
-// Sums in another order: errors of a unit in the last place a layer add up like a random walk.
+// Returns the tolerances for sums in another order: errors of one unit in the last place per layer,
+// which add up like a random walk. In 16 bits, one token in 1,000 may be routed to another expert.
 ValueBounds value_bounds(const compile::CompileRequest& request);
-// Of that, what rounding sums of gradients (or what ranks send of them) to 16 bits adds, relative
-// to their norm: 0 where all are f32.
+// Returns the part of the tolerance that is due to rounding accumulated or communicated gradients
+// to 16 bits, relative to their norm; 0 if both are f32.
 double gradient_rounding(const compile::CompileRequest& request);
 
 struct ValueDifference {
   std::string key, told;
-  double relative = 0;       // estimated by the digests; infinite: no number, or never computed
+  double relative = 0;       // estimated from the digests; infinite: not finite, or never computed
   std::string ranks;         // "ranks with tensor=1"; empty: all
-  std::string shared_over;   // of a gradient: axes over which its weight is used differently
-  int64_t equal_before = 0;  // values that were compared before it
+  std::string shared_over;   // for a gradient: the axes over which its weight is shared
+  int64_t equal_before = 0;  // number of values before it that were compared and are equal
 };
 
 struct ValueComparison {
   int64_t compared = 0;
-  std::optional<ValueDifference> first;  // in the order in which one rank computes; nothing: equal
-  double largest = 0;                    // of those within the bounds, as a share of their bound
+  // The first difference in the computation order of one rank; none if all values are equal.
+  std::optional<ValueDifference> first;
+  // The largest difference within the tolerances, as a fraction of its tolerance, and its value.
+  double largest = 0;
   std::string largest_of;
 };
 
-// `one` has the run on one rank, `ranks` the same steps on all ranks of a mesh.
+// Compares the records of a run on one rank with those of the same steps on all ranks of a mesh.
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
                                const ValueBounds& bounds);
 

@@ -1,4 +1,4 @@
-// The lines about the data in the log of a run.
+// Writes the log lines of a run about its data.
 #include "train/run_data.h"
 
 #include "base/count.h"
@@ -7,8 +7,8 @@
 namespace tessera::train {
 namespace {
 
-// Repeating text more than about four times teaches little (Muennighoff et al. 2023); fine-tuning
-// on instructions takes a few epochs. The warning begins well above both.
+// Repeating text more than about four times improves a model little (Muennighoff et al. 2023), and
+// instruction tuning uses a few epochs. The threshold of the warning is well above both.
 constexpr double kManyEpochs = 10;
 
 std::string read_times(double epochs) {

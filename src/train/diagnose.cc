@@ -58,7 +58,7 @@ std::string place(const runtime::OpEvent& e) {
 
 std::string first_bad_value(Trainer& trainer, comm::World& world) {
   std::string found;
-  bool received = false;  // it came from another rank, which knows more
+  bool received = false;  // the value came from another rank, whose report has more detail
   // Values that no op reads have undefined contents.
   const IdVector<ValueId, bool> live = live_values(trainer.program());
   trainer.repeat([&](const runtime::OpEvent& e) {

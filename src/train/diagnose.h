@@ -1,4 +1,4 @@
-// A number that is not finite: which value of which op was the first.
+// Finds the first value that is not finite, and the op that wrote it.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace tessera::train {
 
-// Runs the trainer's last step again, looking at what every op writes. A sentence such as
-// "layer 17, forward, layer.attn (attention): +inf at element 7,113 of [4, 512, 8, 64]; its inputs
-// are finite", or that this time all values were finite.
+// Repeats the trainer's last step and tests the outputs of every op. Returns text such as "layer
+// 17, forward, layer.attn (attention): +inf at element 7,113 of [4, 512, 8, 64]; its inputs are
+// finite", or a statement that all values were finite this time. Collective.
 std::string first_bad_value(Trainer& trainer, comm::World& world);
 
 }  // namespace tessera::train

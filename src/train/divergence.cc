@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHistory = 50, kKnown = 20;
 constexpr double kNormal = 1.4826;    // standard deviation of normal noise over its median
-constexpr double kLeastNoise = 0.02;  // of the median
+constexpr double kLeastNoise = 0.02;  // as a fraction of the median
 constexpr const char* kFirstLoss = "first_loss";
 
 double median(std::vector<double> x) {

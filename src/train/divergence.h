@@ -27,30 +27,30 @@ namespace tessera::train {
 
 class DivergenceGuard {
  public:
-  // `uniform_loss`: u.
+  // `uniform_loss` is u above.
   DivergenceGuard(const config::DivergenceSection& rule, double uniform_loss)
       : rule_(rule), uniform_loss_(uniform_loss) {}
 
   // Adds the finite loss of the next step.
   void add(double loss);
 
-  // After add(): whether the loss of this step is a spike that is to be reported.
+  // Returns true if the last add() found a spike that should be reported.
   bool spiked() const { return spiked_; }
-  double median_before() const { return median_before_; }  // of the losses before a spike
+  double median_before() const { return median_before_; }  // median of the losses before a spike
 
-  // Whether the last loss exceeds the limit. While it does, no checkpoint should be removed.
+  // Returns true if the last loss exceeds the limit. No checkpoint should be removed while it does.
   bool is_high() const { return !recent_.empty() && is_high(recent_.back()); }
   bool is_high(double loss) const { return rule_.ratio > 0 && first_ && loss > limit(); }
-  // Whether a loss is at least twice what any model should have here.
+  // Returns true if a loss is above twice the larger of first loss and uniform loss.
   bool is_suspicious(double loss) const { return loss > 2 * std::max(first_loss(), uniform_loss_); }
   bool diverged() const;         // judged by `steps` losses
   bool ended_diverged() const;   // judged at the end of the run, by at most `steps` losses
-  double recent_median() const;  // of at most `steps` losses
+  double recent_median() const;  // median of at most `steps` losses
   double first_loss() const { return first_ ? *first_ : 0; }
   double limit() const;
 
-  // The first loss, for the checkpoint. After restore() of a tree without it, the next loss counts
-  // as the first.
+  // Writes the first loss to a checkpoint's state, and reads it. After restore() of a tree without
+  // it, the next loss counts as the first.
   void save(Tree& state) const;
   void restore(const Tree& state);
 
@@ -62,7 +62,7 @@ class DivergenceGuard {
   std::optional<double> first_;
   std::deque<double> recent_;   // at most `steps` losses after the first
   std::deque<double> history_;  // at most 50 losses before this one
-  int64_t quiet_ = 0;           // steps in which no spike is reported
+  int64_t quiet_ = 0;           // number of next steps in which no spike is reported
   bool spiked_ = false;
   double median_before_ = 0;
 };

@@ -2,11 +2,14 @@
 #include "train/load_run.h"
 
 #include "base/error.h"
+#include "base/renamed_keys.h"
+#include "base/shipped_configs.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
+#include "train/run_folder.h"
 
 namespace tessera::train {
 namespace {
@@ -17,7 +20,17 @@ constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
 
 RunFile read_run_file(const Path& path) {
   const std::string source = path.string();
-  return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
+    if (const ShippedConfig* recipe = shipped_config("recipes", source)) {
+      const std::string file = fmt::format("recipes/{}.yaml", recipe->name);
+      return {parse_yaml(std::string(recipe->text), file), file};
+    }
+  const std::string text = read_pipe_or_file(path, kMostRunFileBytes);
+  Tree tree = parse_yaml(text, source);
+  // The run.yaml of a run directory may be of an earlier version, which a resume must still read.
+  if (text.starts_with(kRunFileMark)) tree = with_present_names(std::move(tree));
+  return {std::move(tree), source};
 }
 
 config::RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
@@ -30,7 +43,7 @@ config::RunConfig load_run(const RunFile& file, std::span<const std::string> ove
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
   const model::ModelConfig model = origin_model(config);
-  // Parsed again on top of that model, so that the keys that are given override it.
+  // The file is parsed again on top of that model, so that the given keys override it.
   return config::read_run(file.tree, file.source, overrides, &model);
 }
 

@@ -12,19 +12,19 @@ struct RunFile {
   std::string source;  // its path, for messages
 };
 
-// Throws Error if the file cannot be read or is not YAML.
+// Reads a run file. A name without a folder that is not a file may be that of a recipe that the
+// program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML.
 RunFile read_run_file(const Path& path);
 
-// As read_run. With checkpoint.from and without model.preset and model.layers the model section is
-// that of the checkpoint, overridden by the keys that are given.
+// Reads a run as config::read_run does. If checkpoint.from is set and neither model.preset nor
+// model.layers is, the model section of the checkpoint is used, overridden by the given keys.
 config::RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 config::RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
 
-// ---- The checkpoint that supplies what a run file leaves out: the model section and the
-// tokenizer.
+// ---- The checkpoint that supplies the model section and the tokenizer if the run file omits them.
 
 // Returns the checkpoint that checkpoint.from names, or, if that one cannot be read any more, the
-// newest checkpoint of the run itself. Throws Error where neither is readable.
+// newest checkpoint of the run itself. Throws Error if neither is readable.
 Path origin_checkpoint(const config::RunConfig& config);
 
 // Returns the model of that checkpoint, for a run file without a model section. Its preset is
@@ -32,7 +32,7 @@ Path origin_checkpoint(const config::RunConfig& config);
 model::ModelConfig origin_model(const config::RunConfig& config);
 
 // Returns the tokenizer file of the run: data.tokenizer, or, if that is empty, the tokenizer inside
-// the checkpoint. Throws Error where there is none.
+// the checkpoint. Throws Error if there is none.
 Path tokenizer_of_run(const config::RunConfig& config);
 
 }  // namespace tessera::train

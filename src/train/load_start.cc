@@ -1,6 +1,6 @@
 // Chooses the checkpoint to start from: falls back from damaged checkpoints to the newest intact
-// one, with all ranks in step. A checkpoint counts as damaged if any rank finds damage, since each
-// rank reads only its own part.
+// one, on all ranks together. A checkpoint counts as damaged if any rank finds damage, since each
+// rank reads only its own shard.
 #include "train/load_start.h"
 
 #include "base/error.h"
@@ -34,8 +34,8 @@ std::string damage_of_any(comm::World& world, const std::string& own) {
 
 StartingPoint agreed_start(comm::World& world, const std::function<StartingPoint()>& find) {
   StartingPoint start;
-  // Rank 0 alone has looked into the folders. Ranks that looked for themselves could see different
-  // states of a shared file system and would start from different checkpoints.
+  // Only rank 0 lists the directories. Other ranks could see different states of a shared file
+  // system and would start from different checkpoints.
   if (world.rank() == 0) start = find();
   if (world.size() == 1) return start;
   // The starting point is sent as JSON text.
@@ -83,7 +83,7 @@ LoadedStart load_newest_intact(const StartingPoint& start, comm::World& world,
   throw Error(
       "{}: none of the checkpoints there ({}) can be used:{}\n  Restore one of them, or {}.",
       start.candidates[0].parent_path().string(), start.candidates.size(), reasons,
-      start.resumes ? "set checkpoint.resume=never to start from scratch: then they are set aside"
+      start.resumes ? "set checkpoint.resume=never to start from scratch (they are then set aside)"
                     : "name another checkpoint.from");
 }
 

@@ -1,4 +1,4 @@
-// Loads the checkpoint that a run starts from, on all ranks the same one.
+// Loads the checkpoint that a run starts from, the same one on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace tessera::train {
 
-// Gives rank 0's starting point to all ranks: a network file system may show them different names.
-// Collective; only rank 0 calls `find`.
+// Returns rank 0's starting point on all ranks, because a network file system may show them
+// different names. Collective; only rank 0 calls `find`.
 StartingPoint agreed_start(comm::World& world, const std::function<StartingPoint()>& find);
 
 struct LoadedStart {
@@ -23,9 +23,9 @@ struct LoadedStart {
   std::vector<Path> damaged;  // better candidates that were not used
 };
 
-// Loads one checkpoint into the trainer, and reports what differs from it. Throws
-// DamagedCheckpoint, and Error if the checkpoint is of another run or model. After an error the
-// trainer's state is undefined until the next load.
+// Loads one checkpoint into the trainer, and passes `say` a line for each key whose value has
+// changed. Throws DamagedCheckpoint, and Error if the checkpoint is of another run or model. After
+// an error the trainer's state is undefined until the next load.
 checkpoint::CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
                                              const config::RunConfig& config, Trainer& trainer,
                                              const std::function<void(const std::string&)>& say);
@@ -38,21 +38,22 @@ LoadedStart load_newest_intact(const StartingPoint& start, comm::World& world,
                                const std::function<checkpoint::CheckpointHeader(const Path&)>& load,
                                const std::function<void(const std::string&)>& warn);
 
-// On rank 0, once the whole start is known to be good: renames the damaged checkpoints of this run,
-// and sets aside what it saved after `step` if the start goes back. Returns lines for the log.
+// Renames the damaged checkpoints of this run and, if the start goes back, sets aside everything it
+// saved after `step`. Returns lines for the log. Rank 0 calls it when all ranks have loaded.
 std::vector<std::string> make_way(const Path& run, const StartingPoint& start,
                                   const LoadedStart& loaded, int64_t step, double wall_s);
 
-// Returns whether a checkpoint is one of the run's own.
+// Returns true if a checkpoint belongs to this run directory.
 bool is_own(const Path& run, const Path& checkpoint);
 
-// ---- Sets aside what a run recorded after the step from which it restarts. Nothing is deleted.
+// ---- Setting aside the records of a run after the step from which it restarts. Nothing is
+// deleted.
 
 struct SetAside {
-  Path run;                // directory
-  int64_t step = 0;        // the new start
-  bool keeps_line = true;  // the start is a checkpoint of this run, so what is up to `step` stays
-  double wall_s = 0;       // seconds since 1970, for the name
+  Path run;                // run directory
+  int64_t step = 0;        // step of the new start
+  bool keeps_line = true;  // the start is a checkpoint of this run, so records up to `step` stay
+  double wall_s = 0;       // current time in seconds since 1970, for the name
 };
 
 // Moves checkpoints of later steps and TensorBoard's files into

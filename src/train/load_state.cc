@@ -1,5 +1,5 @@
-// Reads a rank's box of a stored tensor, and handles tables whose numbers of rows differ:
-// vocabularies with other padding and tables of positions of longer models.
+// Reads a rank's box of a stored tensor, and handles tables with other numbers of rows:
+// vocabularies with different padding, and position tables of models with a longer context.
 #include "train/load_state.h"
 
 #include <algorithm>
@@ -49,11 +49,12 @@ void read_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piec
 
 void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
                 const model::ModelConfig& model, const TensorView& view) {
-  const size_t bar = piece.name.find('|');  // of optimizer state
+  const size_t bar = piece.name.find('|');  // only names of optimizer state have it
   if (bar != piece.name.npos && checkpoint.find(piece.name) == nullptr)
     throw Error(
-        "{0}: has no optimizer state '{1}': '{2}' was not trained when this was saved. Set "
-        "optimizer.freeze and lora as they were, or start a new run from the weights with "
+        "{0}: has no optimizer state '{1}', because '{2}' was not trained when the checkpoint was "
+        "saved. Set optimizer.freeze and lora as they were, or start a new run from the weights "
+        "with "
         "checkpoint.from={0} checkpoint.load=weights checkpoint.resume=never.",
         checkpoint.folder().string(), piece.name, piece.name.substr(0, bar));
   read_piece(checkpoint, piece, model, view);

@@ -1,4 +1,4 @@
-// What a checkpoint gives to a piece of a run's state, where the two may be of other sizes.
+// Loads shards of a run's state from a checkpoint, whose tables may have other sizes.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -8,23 +8,23 @@
 
 namespace tessera::train {
 
-// Reads into `view`, which holds the box of `piece`. Weights (not what the optimizer keeps) may
-// come from tables with another number of rows: the vocabulary's, if theirs has at least this
-// model's tokens (rows that only pad become zeros or stay behind), and longer tables of learned
-// positions. Throws Error for any other difference of shapes, so that no corner of a larger model
-// is taken for a smaller one, as CheckpointReader::read does, and NumericError for a tensor that
-// holds NaN or infinity.
+// Reads the box of `piece` into `view`. Weights (but not optimizer state) may come from tables with
+// another number of rows: vocabulary tables with at least this model's tokens (missing padding rows
+// become zeros, and surplus rows are ignored), and longer tables of learned positions. Throws Error
+// for any other difference of shapes, so that a part of a larger model is never loaded as a smaller
+// one. Also throws the errors of CheckpointReader::read, and NumericError for a tensor that
+// contains NaN or infinity.
 void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
                 const model::ModelConfig& model, const TensorView& view);
 
-// ---- Adafactor's means from checkpoints of version 0.1, which has one set of them per packed
-// weight.
+// ---- Adafactor's factored moments from checkpoints of version 0.1, which stored one set per
+// packed weight.
 
-// If `piece` is the means of the rows or columns of one part of a packed weight, and the checkpoint
-// has those of the packed weight instead, reads the part's share into `view`. Rows are selected.
-// The columns of all parts begin as the packed ones, times mean(rows of the part) / mean(all rows),
-// so that the estimate rows[i] · columns[j] / mean(rows) of every element stays what it was.
-// Returns whether that was the case.
+// If `piece` has the row or column means of one part of a packed weight, and the checkpoint has
+// those of the packed weight instead, derives the part's means, writes them to `view` and returns
+// true; else returns false. Row means are selected. Column means are those of the packed weight
+// times mean(rows of the part) / mean(all rows), so that the estimate rows[i] · columns[j] /
+// mean(rows) of every element is unchanged.
 bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
                          const Program& program, const TensorView& view);
 

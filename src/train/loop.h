@@ -1,4 +1,4 @@
-// A training run from its run file to its last checkpoint.
+// Runs the training of a run file, to its last checkpoint.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@
 
 namespace tessera::train {
 
-// What the program knows of the world around it; nothing below reads it otherwise.
+// The environment of a run, which the caller passes in: ranks, clocks, terminal, monitor and lock.
 struct TrainOptions {
-  comm::World* world = nullptr;    // all ranks of the run; nullptr: one
-  std::string version;             // of the program, for run.yaml and checkpoints
+  comm::World* world = nullptr;    // all ranks of the run; nullptr: a single rank
+  std::string version;             // program version, for run.yaml and checkpoints
   std::function<double()> now_s;   // a steady clock
   std::function<double()> wall_s;  // seconds since 1970
-  int64_t from_step = -1;          // go back to the checkpoint of this step; -1: by the run file
-  double started_s = 0;            // when the process started, on the steady clock
-  bool json = false;               // people's lines go to standard error
+  int64_t from_step = -1;  // go back to the checkpoint of this step; -1: as the run file sets
+  double started_s = 0;    // start of the process, on the steady clock
+  bool json = false;       // write log lines to standard error, not standard output
   Progress::Output terminal;
   launch::Heartbeat* heartbeat = nullptr;  // reports this rank's activity; null: not monitored
   TaskEvaluation tasks;                    // evaluates evaluation.tasks; required if there are any
@@ -32,13 +32,14 @@ struct TrainOptions {
 struct TrainOutcome {
   int64_t step = 0;
   double loss = 0;
-  bool interrupted = false;  // by a signal: saved and left
-  int signal = 0;            // the first one that asked this rank to stop; 0: none
-  std::string checkpoint;    // the last one; empty: none
-  Tree data;                 // how much data there is (data_counts)
+  bool interrupted = false;  // true if a signal or the monitor stopped the run after a save
+  int signal = 0;            // the first signal that asked this rank to stop; 0: none
+  std::string checkpoint;    // path of the last checkpoint; empty: none
+  Tree data;                 // amount of data (data_counts)
 };
 
-// Throws Error for what the world got wrong, a loss that is not finite among them.
+// Trains as the configuration describes. Throws Error for external errors, and NumericError if the
+// loss or a gradient is not finite or the loss has diverged. Collective.
 TrainOutcome train(config::RunConfig config, const TrainOptions& options);
 
 }  // namespace tessera::train

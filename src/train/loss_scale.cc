@@ -1,5 +1,5 @@
-// The dynamic loss scale. Powers of two, so scaling and unscaling are exact. The checkpoint stores
-// its state, and values of a damaged checkpoint are rejected.
+// The dynamic loss scale. Its factor is a power of two, so that scaling and unscaling are exact.
+// Checkpoints store its state, and invalid values of a damaged checkpoint are rejected.
 #include "train/loss_scale.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tessera::train {
 namespace {
 
 constexpr double kFactor = 2;
-constexpr double kMost = 0x1p24;  // of no use to f16, whose gradients then overflow in any case
+constexpr double kMost = 0x1p24;  // above it, f16 gradients overflow in any case
 
 [[noreturn]] void damaged(const char* name, const Tree& found, const char* expected) {
   throw Error("the checkpoint's state.{} is {}, expected {}. Resume from another checkpoint.", name,
@@ -48,10 +48,10 @@ bool LossScale::update(bool finite) {
   ++skipped_;
   good_ = 0;
   if (--patience_ > 0) return true;
-  patience_ = 1;  // until a window passes, each overflow halves it
+  patience_ = 1;  // until a window has passed, each overflow halves the scale
   // The scale is at its minimum: a step that overflows now would overflow forever.
-  if (scale_ <= rule_.least) return false;
-  scale_ = std::max(scale_ / kFactor, rule_.least);
+  if (scale_ <= rule_.min) return false;
+  scale_ = std::max(scale_ / kFactor, rule_.min);
   return true;
 }
 

@@ -1,6 +1,6 @@
-// The dynamic loss scale of fp16 (Micikevicius et al. 2018), by the rule of Megatron and DeepSpeed:
-// a step that overflows changes nothing and, once `hysteresis` of them are in a row of windows,
-// halves the scale; `window` steps without one double it and restore the patience.
+// The dynamic loss scale of fp16 (Micikevicius et al. 2018), with the rule of Megatron and
+// DeepSpeed. A step that overflows is skipped. The `hysteresis`-th overflow and each one after it
+// halve the scale. `window` steps without an overflow double the scale and restore the hysteresis.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ class LossScale {
       : rule_(rule), scale_(rule.initial), patience_(rule.hysteresis) {}
 
   double scale() const { return scale_; }
-  int64_t skipped() const { return skipped_; }  // steps of the run
-  double least() const { return rule_.least; }
+  int64_t skipped() const { return skipped_; }  // number of skipped steps of the run
+  double min() const { return rule_.min; }      // the smallest scale
 
-  // After a step with a finite loss. Returns false if it overflowed at the smallest scale, so no
-  // scale helps. At most hysteresis + log2(initial / least) steps in a row can overflow before
-  // that.
+  // Adjusts the scale after a step with a finite loss. `finite`: its gradients are finite. Returns
+  // false if the step overflowed at the smallest scale, so that no scale can help. At most
+  // hysteresis + log2(initial / min) consecutive steps can overflow before that.
   bool update(bool finite);
 
-  // What a checkpoint keeps of it; from one without, it stays as it is.
+  // Return and read the state for a checkpoint. A member that is missing there keeps its value.
   Tree state() const;
   void restore(const Tree& state);
 

@@ -38,6 +38,7 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("learning_rate", Tree(m.learning_rate));
   t.set("step_s", Tree(m.step_s));
   t.set("data_s", Tree(m.data_s));
+  if (m.resident_bytes > 0) t.set("resident_bytes", Tree(m.resident_bytes));
   t.set("tokens_per_s", Tree(m.tokens_per_s));
   t.set("model_flops_per_s", Tree(m.model_flops_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));
@@ -65,14 +66,14 @@ std::string to_json_line(const ValidationMetrics& m) {
 namespace {
 
 struct Line {
-  std::string_view text;  // with its end
+  std::string_view text;  // with the newline
   int64_t step = -1;      // -1: damaged
-  std::string name;       // of the validation set or the task
-  std::string problem;    // of a damaged line
+  std::string name;       // name of the validation set or task
+  std::string problem;    // description of the damage
 };
 
-// Reads the step of a line. A line that does not parse is returned with its problem, and does not
-// end the cut.
+// Reads the step of a line. A damaged line is returned with a description of the problem, so that
+// the caller can continue.
 Line read_line(std::string_view text, const std::string& source, int64_t number) {
   Line line{text, -1, "", ""};
   text.remove_suffix(1);
@@ -92,7 +93,8 @@ Line read_line(std::string_view text, const std::string& source, int64_t number)
   return line;
 }
 
-// symlink_status() also finds a dangling link, which exists() alone would miss.
+// Returns an unused name for damaged lines. symlink_status() also finds a dangling link, which
+// exists() alone would miss.
 Path unused_name(const Path& path) {
   for (int n = 1;; ++n) {
     Path name = path;
@@ -108,7 +110,7 @@ void shorten(const Path& path, size_t bytes) {
   const bool done = fd >= 0 && ::ftruncate(fd, bytes) == 0 && ::fsync(fd) == 0;
   const int why = errno;
   if (fd >= 0) ::close(fd);
-  if (!done) throw Error("{}: cannot be shortened: {}", path.string(), std::strerror(why));
+  if (!done) throw Error("{}: cannot be truncated: {}", path.string(), std::strerror(why));
 }
 
 }  // namespace
@@ -124,7 +126,7 @@ CutBack cut_back(const Path& path, int64_t step) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     ++number;
-    if (end == std::string::npos) {  // torn by a kill in the middle of a write
+    if (end == std::string::npos) {  // the process was killed during a write
       ++result.removed;
       break;
     }

@@ -1,17 +1,18 @@
-// metrics.jsonl: what a run measured, one JSON object a line, in the order of the steps.
+// The file metrics.jsonl: the measurements of a run, one JSON object per line, in the order of
+// steps.
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
-//    "data_s":…,"tokens_per_s":…,"model_flops_per_s":…,"model_flops_share":…}  one line a step
+//    "data_s":…,"tokens_per_s":…,"model_flops_per_s":…,"model_flops_share":…}   per recorded step
+//    "resident_bytes":… after "data_s" if it is known
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
-//    "slowest_over_mean"
-//                                  … ,"loss_scale":…,"skipped":…  of fp16
-//   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
-//   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   a task and evaluation
+//    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"
+//   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
+//   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   per task
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
-// become null. Each line is one write(2) at the end of the file, so that a killed process leaves
-// at most one torn line, the last, and cut_back() drops it. The file is written as a best effort
+// become null. Each line is one write(2) at the end of the file, so a killed process leaves at most
+// one incomplete line at the end, which cut_back() removes. Writing the file is a best effort
 // (base/append_file.h).
 #pragma once
 
@@ -27,8 +28,8 @@
 namespace tessera::train {
 
 struct LossScaleMetrics {
-  double scale = 1;      // of the next step
-  bool skipped = false;  // this one overflowed and changed nothing
+  double scale = 1;      // for the next step
+  bool skipped = false;  // this step overflowed and updated nothing
 };
 
 // Figures of the routers; see RouterResult.
@@ -37,42 +38,43 @@ struct RouterMetrics {
 };
 
 struct StepMetrics {
-  int64_t step = 0;          // from 1
-  int64_t tokens = 0;        // loss tokens since the start of the run, this step's included
-  double loss = 0;           // mean over the loss tokens of the global batch, natural logarithm
-  double grad_norm = 0;      // before clipping
-  double learning_rate = 0;  // that this step's update used
-  double step_s = 0;         // wall time of the step
-  double data_s = 0;         // of it, until the first rank had its batch
+  int64_t step = 0;            // from 1
+  int64_t tokens = 0;          // loss tokens since the start of the run, including this step
+  double loss = 0;             // mean over the loss tokens of the global batch, natural logarithm
+  double grad_norm = 0;        // before clipping
+  double learning_rate = 0;    // used in this step's update
+  double step_s = 0;           // wall time of the step
+  double data_s = 0;           // the part of it until the first rank had its batch
+  int64_t resident_bytes = 0;  // memory of rank 0's process after the step; 0: unknown
   double tokens_per_s = 0;
-  double model_flops_per_s = 0;  // of all ranks' shares the mean, by 6 N and attention
-  double model_flops_share = 0;  // the same over the machine's measured matrix rate
-  std::optional<StepCommunication> communication = {};  // nothing: there is one rank
-  std::optional<LossScaleMetrics> loss_scale = {};      // of fp16
-  std::optional<RouterMetrics> router = {};
+  double model_flops_per_s = 0;  // mean per rank of the model's FLOPs (6 N plus attention)
+  double model_flops_share = 0;  // the same, divided by the measured matrix rate
+  std::optional<StepCommunication> communication = {};  // none with a single rank
+  std::optional<LossScaleMetrics> loss_scale = {};      // with fp16
+  std::optional<RouterMetrics> router = {};             // with experts
 };
 
 struct ValidationMetrics {
   int64_t step = 0;
-  std::string name;            // of the validation set
+  std::string name;            // name of the validation set
   double validation_loss = 0;  // mean over its tokens
-  double bits_per_byte = 0;    // of its text in UTF-8
+  double bits_per_byte = 0;    // per byte of its text in UTF-8
 };
 
-std::string to_json_line(const StepMetrics& m);  // without the line's end
+std::string to_json_line(const StepMetrics& m);  // without the newline
 std::string to_json_line(const ValidationMetrics& m);
 
 struct CutBack {
-  int64_t removed = 0;                  // lines of later steps, and a torn last line
+  int64_t removed = 0;                  // lines of later steps, and an incomplete last line
   int64_t damaged = 0;                  // lines that were moved to `damaged_file`
-  std::string problem;                  // of the first of them, with file and line
+  std::string problem;                  // describes the first damaged line, with file and line
   Path damaged_file;                    // a new file
   std::set<std::string> names_at_step;  // validation sets and tasks with a line of step `step`
 };
 
-// Leaves only whole lines of steps <= `step` (0: none). Lines that are not a JSON object with an
-// integer "step" are moved to a new file PATH.damaged (PATH.damaged.2, …). Shortens the file, or
-// writes a new one and renames it; does nothing where no line has to be removed or there is no
+// Removes the lines of steps > `step` and an incomplete last line. Lines that are not a JSON object
+// with an integer "step" are moved to a new file PATH.damaged (PATH.damaged.2, …). Truncates the
+// file, or writes a new one and renames it; does nothing if no line must be removed or there is no
 // file. Throws Error if the file cannot be read or changed.
 CutBack cut_back(const Path& path, int64_t step);
 

@@ -38,7 +38,7 @@ std::string format_rate(double per_s) {
   return three_digits(per_s / 1e9) + " G";
 }
 
-// Two units at most; seconds only for short times.
+// Uses at most two units, and seconds only for short times.
 std::string format_duration(double s) {
   const int64_t t = std::llround(std::max(s, 0.0));
   constexpr int64_t kMinute = 60, kHour = 3600, kDay = 86400;
@@ -97,7 +97,7 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
 std::string cut_to_columns(const std::string& line, int columns) {
   size_t at = 0;
   for (int column = 0; at < line.size(); ++at) {
-    // Continuation bytes of UTF-8 (10xxxxxx) take no column.
+    // Continuation bytes of UTF-8 (10xxxxxx) occupy no column.
     const bool continues = (line[at] & 0xc0) == 0x80;
     if (!continues && column++ == columns) break;
   }
@@ -123,7 +123,7 @@ ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, do
   p.tokens_per_s = tokens / mean_s;
   p.flops_per_s = m.model_flops_per_s * m.step_s / mean_s;
   p.matrix_rate_share = p.flops_per_s / matrix_rate;
-  p.memory_bytes = resident_bytes();
+  p.memory_bytes = m.resident_bytes;
   return p;
 }
 
@@ -143,7 +143,7 @@ void Progress::show(const ProgressState& p, double now_s) {
 
 void Progress::print(std::string_view line) {
   const bool shows = output_.terminal && !shown_.empty();
-  // The line that stays replaces the progress line, which is shown again below it.
+  // The permanent line replaces the progress line, which is shown again below it.
   print_to(output_.file, fmt::format("{}{}\n{}", shows ? kEraseLine : "", printable(line),
                                      output_.terminal ? shown_ : ""));
 }

@@ -1,10 +1,10 @@
 // Decides where a run starts, and which differences between a checkpoint and the run file are
 // accepted.
 //
-// A key belongs to one of three kinds: housekeeping (ignored), what may change in a run (reported),
-// and what makes it another run (an error, unless checkpoint.allow_changes). Configurations are
-// compared as trees after both were completed with defaults, so a checkpoint of an older version
-// differs only in values and not in missing keys.
+// A key belongs to one of three kinds: housekeeping (ignored), keys that may change during a run
+// (reported), and keys that make it another run (an error, unless checkpoint.allow_changes is set).
+// Configurations are compared as trees after both were completed with defaults, so a checkpoint of
+// an older version differs only in values and not in missing keys.
 #include "train/resume.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace tessera::train {
 namespace {
 
-// Returns true for keys that make a run another run: its losses would not continue those before.
+// Returns true for keys that make it another run: its losses would not continue the earlier ones.
 bool changes_the_run(const std::string& path) {
   return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed" ||
          path == "optimizer.kind";
@@ -48,7 +48,7 @@ std::string there_and_here(const Change& c) {
   return fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
 }
 
-// Returns `saved` with the default values of keys that the version which wrote it did not have.
+// Returns `saved` with default values for the keys that did not exist in the version that wrote it.
 Tree completed(const Tree& saved, const Tree& defaults) {
   if (!saved.as_members() || !defaults.as_members()) return saved;
   Tree out = saved;
@@ -59,7 +59,8 @@ Tree completed(const Tree& saved, const Tree& defaults) {
   return out;
 }
 
-// The optimizers of a checkpoint's run: the kind, and of the groups their patterns and kinds.
+// Returns the optimizer settings in a checkpoint: the kind, and the groups with their patterns and
+// kinds.
 config::OptimizerSection saved_optimizer(const Tree& saved) {
   config::OptimizerSection o;
   Places places;
@@ -75,7 +76,7 @@ OptimizerKind kind_for(const config::OptimizerSection& o, std::string_view weigh
   return group ? config::settings_of(o.groups[*group], o).kind : o.kind;
 }
 
-// Throws Error with the weights whose optimizer is another one now, which groups can change.
+// Throws Error that lists the weights whose optimizer has changed, which groups make possible.
 void require_same_optimizers(const config::RunConfig& config, const Path& checkpoint,
                              const Tree& saved) {
   const config::OptimizerSection before = saved_optimizer(saved);
@@ -90,9 +91,9 @@ void require_same_optimizers(const config::RunConfig& config, const Path& checkp
   }
   if (!changed.empty())
     throw Error(
-        "{} holds optimizer state of other optimizers than this run has for:{}\n  Set "
-        "optimizer.kind and optimizer.groups so that each weight has the one it had, or start a "
-        "new run from its weights (checkpoint.from, checkpoint.load=weights).",
+        "{} holds optimizer state that does not match this run's optimizers:{}\n  Set "
+        "optimizer.kind and optimizer.groups so that each weight has its former optimizer, or "
+        "start a new run from its weights (checkpoint.from, checkpoint.load=weights).",
         checkpoint.string(), changed);
 }
 
@@ -111,8 +112,7 @@ void require_same_optimizer(const config::RunConfig& config, const Path& checkpo
   if (*kind->as_string() == own) return;
   throw Error(
       "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or "
-      "start "
-      "a new run from its weights (checkpoint.from, checkpoint.load=weights).",
+      "start a new run from its weights (checkpoint.from, checkpoint.load=weights).",
       checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }
 
@@ -147,7 +147,7 @@ StartingPoint find_start(const config::RunConfig& config, int64_t from_step) {
     return start;
   }
   if (rules.resume != config::Resume::kNever) {
-    // names.finished rises by step; the newest comes first here.
+    // names.finished ascends by step; the newest checkpoint comes first here.
     for (const auto& e : names.finished) start.candidates.insert(start.candidates.begin(), e.path);
     for (const auto& e : names.unfinished) start.unfinished.push_back(e.path);
     if (!start.candidates.empty()) return start;
@@ -155,12 +155,12 @@ StartingPoint find_start(const config::RunConfig& config, int64_t from_step) {
     if (!names.damaged.empty())
       throw Error(
           "{}: all checkpoints are damaged ({} is the newest). Restore one of them, or set "
-          "checkpoint.resume=never to start from scratch: then they are set aside.",
+          "checkpoint.resume=never to start from scratch (they are then set aside).",
           own.string(), names.damaged.back().path.string());
     if (rules.resume == config::Resume::kRequired)
       throw Error(
-          "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
-          "checkpoint.resume=auto to start anew.",
+          "checkpoint.resume = required, but {} has no complete checkpoint. Set "
+          "checkpoint.resume=auto to start from scratch.",
           own.string());
   }
   // The run begins, from other weights if checkpoint.from names them.
@@ -190,7 +190,7 @@ std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree
   if (!refused.empty() && !config.checkpoint.allow_changes)
     throw Error(
         "{} holds checkpoints of another run:{}\n  Give it a directory of its own "
-        "(run.directory), undo the change, or say checkpoint.allow_changes=true.{}",
+        "(run.directory), undo the change, or set checkpoint.allow_changes=true.{}",
         config.run.directory, refused, lora && has_adapters(saved) ? kKeepAdapters : "");
   return told;
 }
@@ -218,10 +218,9 @@ std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& 
     return c.path == "model.hidden" || c.path == "model.feed_forward";
   });
   throw Error(
-      "{}: its model is not the one of the run file, which would compute something else with its "
-      "weights:{}\n  Leave the model section out of the run file (it is then the "
-      "checkpoint's){}set "
-      "the keys as they are there{}.",
+      "{}: its model differs from the run file's, which would compute something else with these "
+      "weights:{}\n  Remove the model section from the run file (the checkpoint's is then used)"
+      "{}set the keys as they are there{}.",
       checkpoint.string(), refused, other_shapes ? ", or " : ", ",
       other_shapes ? "" : ", or set checkpoint.allow_changes=true");
 }
@@ -235,7 +234,7 @@ void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
     if (c.path.starts_with("lora.")) lost += there_and_here(c);
   if (!lost.empty())
     throw Error(
-        "{} holds adapters, which this run would drop or use otherwise:{}\n  Set these keys "
+        "{} holds adapters, which this run would drop or use differently:{}\n  Set these keys "
         "as they are there.{}",
         checkpoint.string(), lost, kKeepAdapters);
 }

@@ -1,4 +1,4 @@
-// Where a run starts: at its own last checkpoint, at another's, or at step 0.
+// Finds where a run starts: at its own last checkpoint, at another checkpoint, or at step 0.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,21 @@
 namespace tessera::train {
 
 struct StartingPoint {
-  std::vector<Path> candidates;  // checkpoints, the best first; empty: fresh weights
+  std::vector<Path> candidates;  // checkpoints, the best first; empty: initialize the weights
   config::Load load = config::Load::kAll;
-  bool resumes = false;    // continues this run; false: starts from the weights of another one
-  bool goes_back = false;  // what this run has saved after the start is set aside
-  std::vector<Path> unfinished;  // saves that were cut off
+  bool resumes = false;          // true: continues this run; false: begins a run
+  bool goes_back = false;        // everything that this run saved after the start is set aside
+  std::vector<Path> unfinished;  // saves that were interrupted
 };
 
-// Applies checkpoint.resume and checkpoint.from; `from_step` >= 0: the checkpoint of this run at
-// that step. Looks at names alone. Throws Error if there is no such checkpoint, or if a checkpoint
-// is required and there is none.
+// Applies checkpoint.resume and checkpoint.from. If `from_step` >= 0, the start is the checkpoint
+// of this run at that step. Reads only directory names. Throws Error if there is no such
+// checkpoint, or if a checkpoint is required and there is none.
 StartingPoint find_start(const config::RunConfig& config, int64_t from_step = -1);
 
-// What differs between the configuration in a checkpoint and now. Throws Error for changes of
-// model, data, seed or adapters, unless checkpoint.allow_changes.
+// Returns the differences between the configuration in a checkpoint and the present one. Throws
+// Error for changes of model, data, seed, optimizer or adapters, unless checkpoint.allow_changes is
+// set.
 std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree& saved);
 
 // Returns the model keys whose values differ from those that the weights were trained with and
@@ -34,7 +35,7 @@ std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree
 // norms and activations.
 std::vector<Change> changed_computation(const config::RunConfig& config, const Tree& saved_model);
 
-// Returns the same. Throws Error, with both values, for all of them but a smaller vocabulary,
+// Returns the same keys. Throws Error, with both values, if there is any except model.vocabulary,
 // unless checkpoint.allow_changes is set.
 std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
@@ -42,7 +43,8 @@ std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& 
 // this run would not have, unless checkpoint.allow_changes is set.
 void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
                            const Path& checkpoint);
-// Returns the changes since the checkpoint that the run starts from, by one of the two rules above.
+// Returns the changes since the checkpoint that the run starts from: accepted_changes() if it
+// resumes, else accepted_model() after require_adapters_kept().
 // Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
 std::vector<Change> changes_since(const config::RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint,
@@ -52,8 +54,8 @@ std::vector<Change> changes_since(const config::RunConfig& config, const Startin
 // and weights are read. A damaged checkpoint is left to load_newest_intact().
 void require_suitable(const config::RunConfig& config, const StartingPoint& start);
 
-// Where the model of a checkpoint is not that of the run file, as the end of a message: what
-// differs and what to do; empty if they agree.
+// Returns the end of a message about a checkpoint with another model than the run file's: the
+// differences and what to do. Returns an empty string if the models agree.
 std::string other_model(const config::RunConfig& config, const Tree& saved_model);
 
 }  // namespace tessera::train

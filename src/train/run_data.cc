@@ -1,5 +1,5 @@
-// Translates the run file's `data` section to the data module's specifications, and gives datasets
-// and instruction files one interface.
+// Translates the run file's `data` section to the specifications of the data module, and provides
+// one interface for datasets and instruction files.
 #include "train/run_data.h"
 
 #include <filesystem>
@@ -22,13 +22,13 @@ std::vector<data::WeightedDataset> blend_of(const std::vector<config::DataSource
   return blend;
 }
 
-// Names the tokenizer in messages.
+// Returns the name of the tokenizer for messages.
 std::string tokenizer_name(const config::RunConfig& config) {
   return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
 }
 
-// Describes the instructions: counts, and a chained hash of their tokens and of which of them are
-// learned, so a change of the template is noticed too.
+// Returns text that identifies the instructions: counts, and a chained hash of their tokens and of
+// which tokens are learned, so that a change of the template is detected too.
 std::string identity_of(const data::InstructionData& data) {
   uint64_t hash = 0;
   const auto add = [&](const auto& values) {
@@ -54,7 +54,7 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
     spec.stages.push_back({stage.from_tokens, blend_of(stage.train)});
   }
   spec.size_exponent = config.data.size_exponent;
-  spec.documents_apart = config.data.documents_apart;
+  spec.intra_document_masking = config.data.intra_document_masking;
   spec.split = config.data.split;
   spec.sequence_length = config.data.sequence_length;
   spec.seed = config.run.seed;
@@ -82,7 +82,7 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config) {
   spec.sequence_length = config.data.sequence_length;
   spec.seed = config.run.seed;
   spec.long_examples = config.data.long_examples;
-  spec.documents_apart = config.data.documents_apart;
+  spec.intra_document_masking = config.data.intra_document_masking;
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }
@@ -130,7 +130,7 @@ void TrainingRows::continue_from(const data::DataPosition& saved, bool changes) 
   ours.samples = then ? data::continued_sample(*then, same, ours.epoch_samples) : 0;
   start_.tokens = saved.tokens;
   start_.sources = {ours};
-  for (data::SourcePosition s : saved.sources) {  // kept, in case they come back
+  for (data::SourcePosition s : saved.sources) {  // kept in case a later start uses them again
     if (then && s.name == then->name) continue;
     s.before = s.samples;
     s.weight = 0;
@@ -140,7 +140,8 @@ void TrainingRows::continue_from(const data::DataPosition& saved, bool changes) 
   first_row_ = ours.samples;
 }
 
-// The position after `samples` samples: that of the start of this process plus what was read since.
+// Returns the position after `samples` samples: the position at the start of this process, advanced
+// by the rows that were read since.
 data::DataPosition TrainingRows::position(int64_t samples) {
   if (datasets_) return datasets_->position(samples);
   data::DataPosition p = start_;
@@ -171,13 +172,13 @@ void require_own_datasets(const config::RunConfig& config, const data::Tokenizer
   if (config.data.instructions.empty())
     for (const config::ValidationSource& source : config.data.validation)
       prefixes.insert(source.prefix);
-  // A set, so that a dataset of several stages is read once.
+  // `prefixes` is a set, so that a dataset of several stages is read once.
   for (const std::string& prefix : prefixes) {
     const std::string found =
         data::foreign_tokenizer(data::IndexedDataset(prefix), tokenizer, tokenizer_name(config));
     if (found.empty()) continue;
     throw Error(
-        "data: {}. Build the data set with this tokenizer, set data.tokenizer to the one it was "
+        "data: {}. Build the dataset with this tokenizer, set data.tokenizer to the one it was "
         "built with, or set data.allow_foreign_tokenizer=true",
         found);
   }
@@ -189,7 +190,7 @@ std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, in
 
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
                                              data::DatasetSpec training) {
-  // A validation set is read from its start, as one dataset without stages and shares.
+  // A validation set is read from its start, as one dataset without stages and without a split.
   std::vector<ValidationSpec> out;
   training.stages.clear();
   for (const config::ValidationSource& source : config.data.validation) {

@@ -1,4 +1,4 @@
-// What a run file's `data` means: which samples are trained on, and which sets are validated on.
+// The data of a run file: the samples to train on, and the validation sets.
 #pragma once
 
 #include <string>
@@ -12,51 +12,55 @@
 
 namespace tessera::train {
 
-// `vocabulary`: of the tokenizer; data with other ids is refused where it is read.
+// Returns the datasets to train on. `vocabulary` is that of the tokenizer; data with other ids is
+// rejected when it is read.
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary);
 
-// With data.objective: what span corruption needs of the tokenizer. Throws Error for one without
-// sentinels or end-of-text token.
+// Returns the same with the special tokens that data.objective = span_corruption needs. Throws
+// Error for a tokenizer without sentinels or end-of-text token.
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary,
                                 const data::Tokenizer& tokenizer);
 
 data::InstructionSpec instruction_spec(const config::RunConfig& config);
 
-// The rows that a run trains on, whatever `data` says. Not for several threads at once, except
-// position().
+// The rows that a run trains on, from datasets or from instruction files. Only position() may be
+// called from several threads at once.
 class TrainingRows {
  public:
-  // Throws Error as TrainingData and InstructionData do, and with an encoder as require_padding().
+  // Opens the data. Throws the errors of TrainingData or InstructionData, and with an encoder those
+  // of require_padding().
   TrainingRows(const config::RunConfig& config, int64_t vocabulary,
                const data::Tokenizer& tokenizer);
 
-  // As those of TrainingData; all instruction files together are one source.
+  // Have the contracts of TrainingData. All instruction files together are one source.
   void continue_from(const data::DataPosition& saved, bool changes);
   data::DataPosition position(int64_t samples);
   int64_t sources() const { return datasets_ ? datasets_->datasets() : 1; }
 
   void read_row(int64_t sample, const data::SampleRow& row);
-  int64_t row_tokens() const { return tokens_; }  // T of a row
-  int64_t row_source() const { return source_; }  // S; 0: no encoder
-  int64_t tokens() const;                         // of all data
+  int64_t row_tokens() const { return tokens_; }  // tokens per row
+  int64_t row_source() const { return source_; }  // encoder tokens per row; 0: no encoder
+  int64_t tokens() const;                         // tokens of all data
   double epochs(int64_t samples) const;
 
-  const data::TrainingData* datasets() const { return datasets_.get(); }             // either this
-  const data::InstructionData* instructions() const { return instructions_.get(); }  // or that
+  // One of the two is null.
+  const data::TrainingData* datasets() const { return datasets_.get(); }
+  const data::InstructionData* instructions() const { return instructions_.get(); }
 
  private:
   std::unique_ptr<data::TrainingData> datasets_;
   std::unique_ptr<data::InstructionData> instructions_;
   int64_t tokens_ = 0, source_ = 0;
-  // For instructions: the run's first sample that these rows give, its row, and the rest of the
-  // position.
+  // For instructions: the first sample of the run that is read from these rows, its row, and the
+  // remaining position.
   int64_t first_sample_ = 0, first_row_ = 0;
   data::DataPosition start_;
 };
 
-// Throws Error, unless data.allow_foreign_tokenizer, if a set of data.train, data.stages or
-// data.validation was built with a tokenizer whose ids stand for other texts than those of
-// `tokenizer`: names the set, both tokenizers and what to do.
+// Throws Error if a dataset of data.train, data.stages or data.validation was built with a
+// tokenizer whose ids stand for other texts than those of `tokenizer`, unless
+// data.allow_foreign_tokenizer is set. The message names the dataset, both tokenizers and what to
+// do.
 void require_own_datasets(const config::RunConfig& config, const data::Tokenizer& tokenizer);
 
 struct ValidationSpec {
@@ -64,10 +68,10 @@ struct ValidationSpec {
   data::DatasetSpec spec;  // the one dataset that ValidationData reads
 };
 
-// The sets of data.validation, each as a whole; if there are none, the second part of data.split
-// of each training set; if that is empty too, none.
+// Returns the sets of data.validation, each whole. If there are none, returns the second part of
+// data.split of each training dataset, if that part is not empty.
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, int64_t vocabulary);
-// Of what training reads: with span corruption, where it has any.
+// Returns the same with the settings of `training`, such as span corruption.
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
                                              data::DatasetSpec training);
 
@@ -76,23 +80,23 @@ struct ValidationSet {
   std::unique_ptr<data::ValidationData> data;
 };
 
-// What a run is validated on: those, or beside data.instructions each file of data.validation, read
-// as they are.
+// Opens the validation sets of a run: those of validation_specs(), or with data.instructions each
+// file of data.validation.
 std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
                                            const data::Tokenizer& tokenizer);
 
 // ---- The log lines of a run about its data.
 
-// Returns the amount of data and how often a run of `samples` samples reads it; of instructions the
-// counts of examples, rows, padding and skipped examples, for each validation set too. A line that
-// starts with "warning" follows where the data is read many times.
+// Returns lines with the amount of data and how often a run of `samples` samples reads it. For
+// instructions they also have the counts of examples, rows, padding and skipped examples, also for
+// each validation set. A line that starts with "warning" follows if the data is read many times.
 std::vector<std::string> data_lines(const TrainingRows& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples);
 
-// Returns the same counts for scripts.
+// Returns the counts of the training data for scripts.
 Tree data_counts(const TrainingRows& rows, int64_t samples);
 
-// Returns the result of validating one set as a line of the log.
+// Returns a log line with the validation result of one set.
 std::string validation_line(const ValidationMetrics& m);
 
 }  // namespace tessera::train

@@ -1,3 +1,5 @@
+// Resolves the device, the threads and the memory limits of a run from the features of this host
+// and the ranks on it.
 #include "train/run_device.h"
 
 #include <omp.h>
@@ -12,7 +14,7 @@
 namespace tessera::train {
 namespace {
 
-// In rising order, this one among them.
+// Returns the ranks of this host in ascending order, including this one.
 std::vector<int64_t> ranks_of_host(const comm::World& world) {
   std::vector<int64_t> ranks;
   for (int64_t r = 0; r < world.size(); ++r)
@@ -20,7 +22,7 @@ std::vector<int64_t> ranks_of_host(const comm::World& world) {
   return ranks;
 }
 
-// Returns the position of this rank among those of its host, which is the number of its GPU.
+// Returns the index of this rank among the ranks of its host, which is the index of its GPU.
 int64_t number_on_host(const comm::World& world) {
   const std::vector<int64_t> ranks = ranks_of_host(world);
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
@@ -48,11 +50,11 @@ int64_t threads_for(const CpuFeatures& cpu, const comm::World& world) {
   const int64_t share = cpu.cores < cpu.online_cores
                             ? cpu.cores
                             : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
-  return std::min<int64_t>(share, omp_get_max_threads());  // what OMP_NUM_THREADS allows
+  return std::min<int64_t>(share, omp_get_max_threads());  // limited by OMP_NUM_THREADS
 }
 
-// Compares the threads that share a set of cores with the number of cores: those of one rank if it
-// is bound, those of all ranks of the host if not.
+// Compares the number of threads that share a set of cores with the number of these cores. A bound
+// rank has its own cores; otherwise all ranks of the host share them.
 std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t threads) {
   const bool bound = cpu.cores < cpu.online_cores;  // by its launcher, to cores of its own
   const std::vector<int64_t> ranks = ranks_of_host(world);
@@ -68,17 +70,17 @@ std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t 
       "run.threads to {}{}.",
       who, cpu.cores, cpu.cores == 1 ? "" : "s",
       std::max<int64_t>(1, bound ? cpu.cores : cpu.cores / std::ssize(ranks)),
-      !bound && std::ssize(ranks) > cpu.cores ? ", and start fewer ranks on a host" : "");
+      !bound && std::ssize(ranks) > cpu.cores ? ", and start fewer ranks per host" : "");
 }
 
 // FP8 GEMMs need the tensor cores of Ada (sm_89) or later.
 void require_card_for(const config::RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
-  if (config.compiler.products == compile::ProductType::kFp8 &&
+  if (config.compiler.gemm_dtype == compile::GemmDType::kFp8 &&
       card.architecture < kFirstOfEightBits)
     throw Error(
-        "compiler.products=fp8 asks for a card of sm_{} or later; {} is sm_{}. Take "
-        "compiler.products=stored.",
+        "compiler.gemm_dtype = fp8 needs a GPU with sm_{} or later, but {} has sm_{}. Set "
+        "compiler.gemm_dtype=compute.",
         kFirstOfEightBits, card.model, card.architecture);
 }
 
@@ -94,8 +96,8 @@ RunDevice resolve_device(config::RunConfig& config, const comm::World& world) {
   return d;
 }
 
-// Adds up the needs of the ranks of a host, because each rank alone may fit while all of them do
-// not. Every rank computes the same sum, so all throw or none.
+// Adds up the needs of the ranks of a host, because each rank alone may fit while all of them
+// together do not. All ranks of a host compute the same sum, so either all of them throw or none.
 void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes) {
   const std::vector<std::string> needs = world.all_gather(std::to_string(need));
   const std::vector<int64_t> ranks = ranks_of_host(world);
@@ -104,7 +106,7 @@ void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes) {
   if (together > host_bytes)
     throw Error(
         "the {} ranks of this run on {} need {:.2f} GiB together; the host has {:.2f}.\n  Start "
-        "fewer ranks on a host, or make each smaller: layout.zero, layout.recompute, batch.micro",
+        "fewer ranks per host, or reduce their memory: layout.zero, layout.recompute, batch.micro",
         ranks.size(), world.host(world.rank()), gib(together), gib(host_bytes));
 }
 
@@ -122,8 +124,7 @@ std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtim
                                       const RunDevice& device) {
   std::vector<std::string> lines = {
       fmt::format(
-          "memory    peak {} (arena, {} bytes) + {} outside at most, of {} this process may "
-          "use",
+          "memory    peak {} (arena, {} bytes) + at most {} outside it, limit {} for this process",
           short_bytes(m.arena), format_count(machine.arena_bytes()),
           short_bytes(device.outside_bytes(m)), short_bytes(device.memory_limit())),
       fmt::format(
@@ -138,7 +139,7 @@ std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtim
 }
 
 std::vector<std::string> device_lines(const runtime::Machine& machine) {
-  return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
+  return {fmt::format("device    {}: the kernels are not yet verified on a GPU, see "
                       "scripts/gpu_check.sh",
                       machine.kernels().backend().model()),
           fmt::format("transport {}", machine.transport())};
@@ -148,8 +149,8 @@ std::string device_memory_line(const runtime::Machine& machine, const GpuFeature
   constexpr int64_t kMib = 1 << 20;
   const int64_t outside = device.memory_bytes - free_gpu_bytes() - machine.arena_bytes();
   return fmt::format(
-      "memory    of the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
-      "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
+      "memory    on the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
+      "code, libraries, NCCL, other processes), {:.0f} MiB of it before the arena",
       machine.planned_bytes(), machine.arena_bytes(), ratio(outside, kMib),
       ratio(device.memory_bytes - device.free_bytes, kMib));
 }

@@ -1,4 +1,4 @@
-// The device that a run computes on: run.device of the run file, made definite.
+// Resolves the device that a run computes on (run.device), and checks its memory and threads.
 #pragma once
 
 #include <memory>
@@ -13,39 +13,40 @@ namespace tessera::train {
 
 struct RunDevice {
   CpuFeatures cpu;
-  std::optional<GpuFeatures> gpu;  // without: the run computes on the CPU
+  std::optional<GpuFeatures> gpu;  // none: the run computes on the CPU
   bool tf32 = false;               // run.tf32
 
-  // What the process may take for its arena and beside it.
-  int64_t memory_limit() const;                               // were it alone on its host
-  int64_t outside_bytes(const compile::MemoryPlan& m) const;  // in addition to the arena
-  // What a program takes of the memory it computes on, and of the host's; on the CPU they are one.
+  // Returns the bytes that the process may use, if no other process uses the device.
+  int64_t memory_limit() const;
+  // Returns the bytes that a program needs outside its arena.
+  int64_t outside_bytes(const compile::MemoryPlan& m) const;
+  // Return the bytes that a program needs of the memory it computes on, and of the host's memory.
+  // On a CPU the two are the same.
   int64_t need(const compile::MemoryPlan& m) const;
   int64_t host_need(const compile::MemoryPlan& m) const { return gpu ? m.host : need(m); }
   std::unique_ptr<runtime::PreparedKernels> kernels(int threads) const;
 };
 
-// Writes cpu or cuda into config.run.device, and a precision in place of auto. On GPUs every rank
-// of a host takes another of its devices. Throws Error where cuda was asked for and is not there,
-// or is too old for the run.
+// Replaces `auto` in config.run.device by cpu or cuda, and `auto` in the precision. On GPUs each
+// rank of a host uses a different device. Throws Error if cuda is set but there is no GPU, or if
+// the GPU is too old for the run.
 RunDevice resolve_device(config::RunConfig& config, const comm::World& world);
 
-// Throws Error where the card has not what the run asks for: tensor cores for eight bits.
+// Throws Error if the run uses FP8 GEMMs and the GPU has no FP8 tensor cores.
 void require_card_for(const config::RunConfig& config, const GpuFeatures& card);
 
-// Returns how many CPU threads a rank uses where run.threads is 0: its share of the host's cores,
-// or all cores that its launcher bound it to, at most OMP_NUM_THREADS.
+// Returns the number of CPU threads per rank if run.threads is 0: its share of the host's cores, or
+// all cores that the launcher bound it to, at most OMP_NUM_THREADS.
 int64_t threads_for(const CpuFeatures& cpu, const comm::World& world);
 
-// Returns a warning if the ranks of this host have more threads in all than the cores that they may
-// use; empty if they have not. Collective.
+// Returns a warning if the ranks of this host together have more threads than cores that they may
+// use, else an empty string. Collective.
 std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t threads);
 
-// All ranks call it with what each needs: the ranks of one host need that together of it. Throws
-// Error with both figures on every rank of a host that has less.
+// Throws Error on all ranks of a host if the sum of their `need` exceeds `host_bytes`. Collective.
 void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes);
 
-// What a run is going to take, by its plan, one line for each memory.
+// Returns log lines about the planned memory of a run: the device's, and the host's if it offloads.
 std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Machine& machine,
                                       const RunDevice& device);
 

@@ -1,5 +1,5 @@
-// Writes gradients and values of a run for debugging. What can be rejected is rejected before the
-// run starts, because a dump happens after the first step.
+// Writes gradients and values of a run for debugging. Paths are checked before the run starts,
+// because the files are written only after the first step.
 #include "train/run_dumps.h"
 
 #include <unistd.h>
@@ -24,10 +24,10 @@
 namespace tessera::train {
 namespace {
 
-// ---- Writes the gradients of a step: as a safetensors file in Hugging Face's layout, for
+// ---- The gradients of a step: as a safetensors file in Hugging Face's memory layout, for
 // comparisons with PyTorch, or as a checkpoint of any layout, for comparisons between layouts.
 
-constexpr const char* kGradients = "gradients";  // in the state of a dump's header
+constexpr const char* kGradients = "gradients";  // a member of `state` in the header of a dump
 
 void write_for_hugging_face(const Path& file, Trainer& trainer, const model::ModelConfig& model) {
   const std::vector<checkpoint::StateTensor> gradients = trainer.gradients();
@@ -42,7 +42,7 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const model::Mod
     const auto g = std::find_if(gradients.begin(), gradients.end(),
                                 [&](const auto& x) { return x.name == t.ours; });
     CHECK(g != gradients.end(), "no gradient of {}", t.ours);
-    // One tensor at a time: the mean, in a copy that exists until it is written.
+    // The mean of one tensor at a time, in a copy that exists until it is written.
     const Shape part = t.part();
     auto mean = std::make_shared<std::vector<float>>(part.elements());
     const Box box{t.begin, t.end()};
@@ -85,14 +85,14 @@ void require_place_for_gradients(const Path& file) {
   }
   throw Error(
       "run.dump_gradients = {}: exists already and is not replaced. Choose another path, or move "
-      "it "
-      "away.",
+      "it away.",
       file.string());
 }
 
-// A name that ends in .safetensors, on one rank: means over the loss tokens, f32, under Hugging
-// Face's names and in its layout: what PyTorch's `.grad` holds after the backward of a mean loss.
-// Any other name, on any layout: sums over the loss tokens as a checkpoint, for `checkpoint diff`.
+// Writes the gradients of the last step. If the name ends in .safetensors, which requires a single
+// rank: gradients of the mean loss over the loss tokens in f32, with the names and shapes of
+// Hugging Face, as in PyTorch's `.grad`. With any other name, on any layout: sums over the loss
+// tokens as a checkpoint, for `checkpoint diff`.
 void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfig& model,
                      const checkpoint::SaveGroup& group) {
   if (file.extension() == ".safetensors") {
@@ -100,9 +100,8 @@ void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfi
     return write_for_hugging_face(file, trainer, model);
   }
   checkpoint::CheckpointWriter writer(file, group);
-  // Written as f32, whatever the gradients are summed in, so that those of any two layouts can be
-  // compared.
-  // A deque does not move its elements, which the writer's views refer to.
+  // Gradients are written as f32, whatever dtype they are accumulated in, so that those of any two
+  // layouts can be compared. A deque does not move its elements, which the writer's views refer to.
   std::deque<std::vector<float>> wide;
   for (checkpoint::StateTensor t : trainer.gradients()) {
     if (size_of(t.data.dtype) < 4) {
@@ -123,13 +122,13 @@ void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfi
 
 namespace fs = std::filesystem;
 
-// Makes the folder if it is missing.
+// Creates the directory if it is missing. Throws Error if it cannot be created or written to.
 void require_folder(const char* key, const Path& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed)
-    throw Error("{}: {}: cannot create the folder: {}. Choose another path.", key, folder.string(),
-                failed.message());
+    throw Error("{}: {}: cannot create the directory: {}. Choose another path.", key,
+                folder.string(), failed.message());
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     throw Error("{}: {}: cannot be written to: {}. Choose another path.", key, folder.string(),
                 std::strerror(errno));

@@ -15,14 +15,14 @@ class RunDumps {
   // Throws Error, before the run starts, if the requested files cannot be written.
   RunDumps(const config::RunConfig& config, comm::World& world);
 
-  void begin(Trainer& trainer);  // once there is a trainer
+  void begin(Trainer& trainer);  // call it once, when the trainer exists
   bool values() const { return recorder_.has_value(); }
   std::function<void(const runtime::OpEvent&)> observer(int64_t step) {
     return recorder_->observer(step);
   }
-  // After a step has run, before the next one.
+  // Call it after each step, before the next one. The first one writes the gradients.
   void after_step(Trainer& trainer, bool is_first);
-  void finish() const;  // writes the values
+  void finish() const;  // writes the values of all steps
 
  private:
   const config::RunConfig& config_;

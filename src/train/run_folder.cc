@@ -1,7 +1,7 @@
 // The run directory: creation, locking, and removal after a start that failed.
 //
-// Only folders that this process found missing are removed, by rmdir(), which fails for folders
-// with entries, so nothing that another process has put there is lost.
+// Only directories that did not exist when this process started are removed, by rmdir(), which
+// fails if a directory is not empty. Files of other processes are therefore never deleted.
 #include "train/run_folder.h"
 
 #include <unistd.h>
@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr const char* kLog = "log.txt";
 constexpr const char* kLock = "run.lock";
 
-// A run appends to its own files only. A link may lead to a file of someone else, and the open of a
-// FIFO would wait.
+// Throws Error if the path exists and is not a regular file. A link may lead to a file that is not
+// the run's, and opening a FIFO would block.
 void require_regular(const Path& file) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(file, error);
@@ -31,11 +31,11 @@ void require_regular(const Path& file) {
                      : fs::is_directory(status) ? "folder"
                      : fs::is_fifo(status)      ? "FIFO (a named pipe)"
                                                 : "device or a socket";
-  throw Error("{}: is a {}, expected a file, to which the run appends. Move it away.",
+  throw Error("{}: is a {}, expected a regular file that the run can append to. Move it away.",
               file.string(), kind);
 }
 
-// Creates a directory whose name begins as that one's.
+// Creates a directory next to the given one, with a suffix to its name.
 Path new_directory_next_to(const Path& directory) {
   const Path whole = directory.has_filename() ? directory : directory.parent_path();
   for (int n = 1;; ++n) {
@@ -60,7 +60,7 @@ void make_run_directory(const Path& directory) {
   std::error_code failed;
   fs::create_directories(directory, failed);
   if (failed)
-    throw Error("run.directory = {}: the folder cannot be created: {}. Choose another path.",
+    throw Error("run.directory = {}: the directory cannot be created: {}. Choose another path.",
                 directory.string(), failed.message());
   for (const char* name : {kLog, "metrics.jsonl"}) require_regular(directory / name);
 }
@@ -77,8 +77,8 @@ std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
   OwnerLockOptions o;
   o.subject = fmt::format("run.directory = {}", directory.string());
   o.advice =
-      "Only one run at a time may use a run directory. Wait until that one has ended, stop it, or "
-      "set run.directory (or run.name) to another one.";
+      "Only one run at a time may use a run directory. Wait until that run has ended, stop it, or "
+      "set run.directory (or run.name) to another directory.";
   o.say = say;
   for (int tries = 0;; ++tries) {
     make_run_directory(directory);
@@ -119,10 +119,10 @@ Path RunOwner::place_after_loss(comm::World& world) const {
 
 RunFolder::RunFolder(const Path& folder) : folder_(folder) {
   std::error_code error;
-  // Collects the missing folders, innermost first, which is the order in which they can be removed.
+  // Collects the missing directories, innermost first, which is the order of their removal.
   for (Path p = fs::absolute(folder, error).lexically_normal(); !p.empty() && !error;
        p = p.parent_path()) {
-    if (!p.has_filename()) p = p.parent_path();  // it ended in a slash
+    if (!p.has_filename()) p = p.parent_path();  // the path ended in a slash
     if (fs::exists(p, error) || error) break;
     absent_.push_back(p);
   }
@@ -134,29 +134,27 @@ void RunFolder::failed(std::string_view error, bool writes_log) const noexcept {
     if (!absent_.empty() && holds_only_the_log(folder_)) {
       fs::remove(folder_ / kLog, ignored);
       fs::remove(folder_ / kLock, ignored);
-      for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
+      for (const Path& p : absent_) ::rmdir(p.c_str());  // removes only empty directories
     } else if (writes_log && fs::is_regular_file(fs::symlink_status(folder_ / kLog, ignored))) {
       Log log(LogTerminal::kOff);
       log.open(folder_ / kLog);
       log.error("{}", error);
     }
-  } catch (const std::exception&) {  // a full disk, say
+  } catch (const std::exception&) {  // such as a full disk
   }
 }
 
 void RunFolder::not_locked() const noexcept {
-  for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
+  for (const Path& p : absent_) ::rmdir(p.c_str());  // removes only empty directories
 }
 
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFirstLine = "# The whole configuration as it ran, tessera ";
-
 bool may_be_replaced(const Path& path, const std::string& given) {
   std::error_code error;
-  return !fs::equivalent(path, given, error) && may_replace(path, kFirstLine);
+  return !fs::equivalent(path, given, error) && may_replace(path, kRunFileMark);
 }
 
 }  // namespace
@@ -165,7 +163,7 @@ Path write_run_file(const config::RunConfig& config, const std::string& version)
   const Path directory = config.run.directory;
   Path path = directory / "run.yaml";
   if (!may_be_replaced(path, config.source)) path = directory / "run.resolved.yaml";
-  write_file(path, fmt::format("{}{}.\n{}", kFirstLine, version, to_yaml(to_tree(config))));
+  write_file(path, fmt::format("{}{}.\n{}", kRunFileMark, version, to_yaml(to_tree(config))));
   return path;
 }
 

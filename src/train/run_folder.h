@@ -1,4 +1,4 @@
-// The folder of a run that is being started, which may be refused before it has begun.
+// The directory of a run: creation, ownership, removal after a failed start, and run.yaml.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@
 
 namespace tessera::train {
 
-// Creates the directory and its missing parents. Throws Error, also if log.txt or metrics.jsonl in
-// it is a link or another thing that a run must not write to.
+// Creates the directory and its missing parents. Throws Error if that fails, or if log.txt or
+// metrics.jsonl in it is not a regular file.
 void make_run_directory(const Path& directory);
 
-// Whether a run may write `path`: nothing is there, or a file that begins with `mark`, as only
-// files of earlier starts do.
+// Returns true if a run may write `path`: nothing exists there, or a file that begins with `mark`,
+// which means that an earlier start wrote it.
 bool may_replace(const Path& path, std::string_view mark);
 
 // Locks the run directory for this process, and creates it if it is missing (base/owner_lock.h).
@@ -28,8 +28,8 @@ bool may_replace(const Path& path, std::string_view mark);
 std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
                                               const std::function<void(const std::string&)>& say);
 
-// The run directory as a run asks whether it still owns it. Rank 0 has the lock; on the other
-// ranks, and without a lock, nothing is ever lost.
+// Checks whether a run still owns its directory. Rank 0 has the lock; on other ranks, and without a
+// lock, ownership is never lost.
 class RunOwner {
  public:
   RunOwner() = default;
@@ -37,10 +37,11 @@ class RunOwner {
 
   void require() const;  // throws LostOwnership
   bool owns() const;
-  // The same for files that are open: they moved with a directory that was renamed.
+  // Returns the same for open files, which remain valid if the directory was only renamed.
   bool owns_open_files() const;
-  // Collective. Returns where the last step may be saved after a loss: in the directory under its
-  // new name if it was only renamed, or else in a new one next to it. Empty: nothing was lost.
+  // Returns where the last step may be saved after ownership was lost: the directory under its new
+  // name if it was only renamed, else a new directory next to it. Returns an empty path if
+  // ownership was not lost. Collective.
   Path place_after_loss(comm::World& world) const;
 
  private:
@@ -48,31 +49,34 @@ class RunOwner {
   Path directory_;
 };
 
-// A start that fails leaves no trace where it made the folder and its run has not begun, that is
-// where it holds only log.txt and the lock. Any other folder is kept, and the log has the reason
-// why the start or the run failed. On every rank, made before any of them makes the folder.
+// Cleans up after a failed start. A run directory that the start created and that contains only
+// log.txt and the lock is removed. Any other one is kept, and the reason of the failure is written
+// to its log. Every rank has this object, constructed before any rank creates the directory.
 class RunFolder {
  public:
   explicit RunFolder(const Path& folder);
 
-  // After train() has thrown. `writes_log`: of the ranks one, so that the log says it once. What
-  // cannot be removed or written is left: there is an error to be told already.
+  // Call it after train() has thrown. `writes_log` is true on one rank, so that the log has the
+  // error once. Failures to remove or write are ignored, since an error is being reported already.
   void failed(std::string_view error, bool writes_log) const noexcept;
-  // Call it if locking fails: removes the folders that this process created and that are still
+  // Call it if locking fails: removes the directories that this process created and that are still
   // empty.
   void not_locked() const noexcept;
 
  private:
   Path folder_;
-  std::vector<Path> absent_;  // it and the folders above it that were not there, the inmost first
+  std::vector<Path> absent_;  // the directory and its parents that were missing, innermost first
 };
 
-// ---- The resolved configuration that a run leaves in its directory.
+// ---- The resolved configuration in the run directory.
 
-// Writes the configuration to run.yaml in the run directory. A file that a person made is never
-// overwritten: where run.yaml is the run file that was given (config.source), or was not written by
-// this function, the configuration is written to run.resolved.yaml instead. Returns the path.
-// Throws Error.
+// The start of the first line of such a file.
+inline constexpr std::string_view kRunFileMark = "# The whole configuration as it ran, tessera ";
+
+// Writes the configuration to run.yaml in the run directory and returns the path. A user's file is
+// never overwritten: if run.yaml is the given run file (config.source), or was not written by this
+// function, the configuration is written to run.resolved.yaml instead. Throws Error if it cannot be
+// written.
 Path write_run_file(const config::RunConfig& config, const std::string& version);
 
 }  // namespace tessera::train

@@ -1,9 +1,8 @@
 // Stores and reads the position of a run in its data.
 //
-// A position consists of the state of each source and of the periods of batch sizes since the first
+// A position consists of the state of each source and the periods of batch sizes since the first
 // step. Both are checked for consistency when they are read, because a wrong position would
-// silently repeat or skip data. The bounds keep all later products of samples and tokens within 63
-// bits.
+// silently repeat or skip data. The limits keep samples times tokens within 63 bits everywhere.
 #include "train/run_position.h"
 
 #include <algorithm>
@@ -19,9 +18,9 @@
 namespace tessera::train {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 60;         // of samples, tokens and steps
-constexpr int64_t kMostEpochs = int64_t{1} << 20;   // of a source
-constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is recounted
+constexpr int64_t kMost = int64_t{1} << 60;         // samples, tokens and steps
+constexpr int64_t kMostEpochs = int64_t{1} << 20;   // epochs of a source
+constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples for which a blend is recounted
 
 int64_t number(const Tree& object, std::string_view name, const std::string& source) {
   const int64_t n = checkpoint::integer_member(object, name, source);
@@ -49,8 +48,7 @@ data::SourcePosition source_from_tree(const Tree& tree, const std::string& sourc
   if (s.before > s.samples || s.epoch_samples < 1 || s.samples / s.epoch_samples > kMostEpochs)
     throw Error(
         "{}: '{}' is at sample {} with {} samples per epoch, and its blend began at sample {}: "
-        "these "
-        "numbers are inconsistent",
+        "these numbers are inconsistent",
         checkpoint::place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
   return s;
 }
@@ -67,14 +65,14 @@ data::BatchPeriod period_from_tree(const Tree& tree, const std::string& source) 
   const bool ramps = p.ramp.empty() || p.ramp_steps > 0;
   for (const int64_t g : p.ramp)
     if (g < 1)
-      throw Error("{}: the ramp has a batch of {}, expected 1 or more",
+      throw Error("{}: 'ramp' contains a batch size of {}, expected 1 or more",
                   checkpoint::place_of(source, tree), g);
   if (!ramps)
     throw Error("{}: ramp_steps is 0, expected 1 or more", checkpoint::place_of(source, tree));
   return p;
 }
 
-// Returns true if the tokens of that many steps of the largest batch can be counted without
+// Returns true if the tokens of `steps` steps with the largest batch can be counted without
 // overflow.
 bool countable(const data::BatchPeriod& p, int64_t steps) {
   int64_t largest = p.global;
@@ -88,7 +86,7 @@ bool countable(const data::BatchPeriod& p, int64_t steps) {
 // position.
 void check_batches(const RunPosition& p, const std::string& place) {
   const auto wrong = [&](int64_t step) {
-    throw Error("{}: the batches of the data position do not add up at step {}", place, step);
+    throw Error("{}: the batches of the data position are inconsistent at step {}", place, step);
   };
   data::BatchPeriod last;
   for (const data::BatchPeriod& b : p.batches) {
@@ -101,25 +99,26 @@ void check_batches(const RunPosition& p, const std::string& place) {
   if (p.batches.empty() || last.samples_before(p.step) != p.data.samples) wrong(p.step);
 }
 
-// The samples that the sources have given to the present blend must add up to what it has consumed.
+// Checks that the samples of all sources in the present blend add up to the samples it has
+// consumed.
 void check_sources(const data::DataPosition& d, const std::string& place) {
   int64_t given = 0;
   for (const data::SourcePosition& s : d.sources)
     if (s.weight != 0 && given <= d.samples) given += s.samples - s.before;
   if (d.blend_sample <= d.samples && given == d.samples - d.blend_sample) return;
   throw Error(
-      "{}: {} samples of the data are consumed, {} of them of the present blend, but its sources "
-      "have {}",
+      "{}: {} samples of the data are consumed, {} of them from the present blend, but its sources "
+      "add up to {}",
       place, d.samples, d.samples - d.blend_sample, given);
 }
 
-// Derives the position of a checkpoint of a version that stored none, from its own configuration.
+// Derives the position from a checkpoint's own configuration, if its version stored none.
 RunPosition derived_position(const checkpoint::CheckpointHeader& header,
                              const data::Tokenizer& tokenizer) {
   RunPosition p;
   p.step = header.step;
-  // Global batch 0: no sample is consumed; used if the checkpoint has no configuration, as an
-  // imported one.
+  // A global batch of 0 means that no sample is consumed. It is used for a checkpoint without
+  // configuration, such as an imported one.
   p.batches.push_back({.global = 0});
   if (!header.config.as_members() || header.config.as_members()->empty()) return p;
   config::RunConfig old = config::read_run(header.config, "its configuration", {});
@@ -129,10 +128,10 @@ RunPosition derived_position(const checkpoint::CheckpointHeader& header,
   // Recounting a blend of several sources takes time proportional to the samples.
   const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;
   if (!countable(shape.period(), header.step) || shape.samples_before(header.step) > most)
-    throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
+    throw Error("step {} with a batch of {} has too many samples to count", header.step,
                 shape.global);
   p = position_after(header.step, rows.position(shape.samples_before(header.step)), shape);
-  for (data::SourcePosition& s : p.data.sources) s.identity.clear();  // not known
+  for (data::SourcePosition& s : p.data.sources) s.identity.clear();  // unknown
   return p;
 }
 
@@ -148,7 +147,7 @@ Tree to_tree(const RunPosition& position) {
   const data::DataPosition& d = position.data;
   Tree order, sources = Tree::list(), batches = Tree::list(), t;
   order.set("sample_tokens", Tree(d.order.sample_tokens));
-  // The tree has signed integers only. The reader converts back, which restores the bits of any
+  // A tree has only signed integers. The reader converts them back, which restores the bits of any
   // seed.
   order.set("seed", Tree(static_cast<int64_t>(d.order.seed)));
   order.set("split", Tree(d.order.split));
@@ -211,24 +210,25 @@ RunPosition position_of(const checkpoint::CheckpointHeader& header, const std::s
     return derived_position(header, tokenizer);
   } catch (const Error& e) {
     throw Error(
-        "{}: it was saved by version {}, which did not store the position in the data, and what it "
-        "was trained on is needed to find it: {}",
+        "{}: it was saved by version {}, which did not store the position in the data, and the "
+        "position cannot be derived from its configuration: {}",
         folder, header.version, e.what());
   }
 }
 
 // A period is a range of steps with one rule for batch sizes. If the rule is unchanged, the last
-// period continues, so that all numbers are those of a run without a stop. Otherwise a new period
-// begins at the position. A ramp follows the step of the run in both cases.
+// period continues, so that all numbers equal those of an uninterrupted run. Otherwise a new period
+// begins at the position. A batch-size warm-up follows the step of the run in both cases.
 data::BatchShape resumed(data::BatchShape shape, const RunPosition& position) {
   CHECK(!position.batches.empty(), "a position without batches");
   data::BatchPeriod last = position.batches.back(), now = shape.period();
   shape.past = position.batches;
-  // Compared as if both had begun at the same point: only the batch sizes and row lengths matter.
+  // The periods are compared as if both had begun at the same point: only batch sizes and row
+  // lengths matter.
   now.step = last.step;
   now.sample = last.sample;
   now.tokens = last.tokens;
-  if (now == last) {  // nothing changed: the same numbers as without a stop
+  if (now == last) {  // unchanged
     shape.past.pop_back();
     now = last;
   } else {
@@ -255,7 +255,7 @@ void require_same_tokenizer(const config::RunConfig& config, const Path& checkpo
       resumes
           ? "Restore the tokenizer, give the run a directory of its own (run.directory), or set "
             "checkpoint.allow_changes=true"
-          : "Leave data.tokenizer out (it is then the checkpoint's), or set "
+          : "Remove data.tokenizer (the checkpoint's is then used), or set "
             "data.allow_foreign_tokenizer=true to train these weights for other tokens");
 }
 

@@ -1,5 +1,4 @@
-// Which algorithms the matrix products and the attention of a run on a GPU take
-// (kernels/product_choices.h).
+// Selects the GEMM and attention algorithms of a run on a GPU (kernels/product_choices.h).
 #pragma once
 
 #include <functional>
@@ -11,12 +10,12 @@
 
 namespace tessera::train {
 
-// All ranks call it before they prepare anything else in `kernels`. Rank 0 reads products.txt in
-// the run's directory, measures the products and the attention of the run's programs that it lacks,
-// and writes it again; then all take the same, so that ranks that compute the same have the same
-// bits, and so has a run that goes on after a stop. With run.products = proposed, or on the CPU,
-// nothing happens. `say` hears what was found, of each damaged line of the file, and why cuDNN is
-// not taken for attention.
+// Selects the algorithms and shares them with all ranks, which must call it before they prepare
+// anything else in `kernels`. Rank 0 reads kernel_selection.txt in the run directory, measures the
+// GEMMs and attention shapes of the run's programs that are missing there, and writes the file
+// again. All ranks then use the same selection, so that replicas, and a resumed run, compute the
+// same bits. It does nothing on the CPU or with run.kernel_selection = heuristic. `say` receives a
+// summary, a line per damaged line of the file, and the reason if cuDNN is not used for attention.
 void share_products(runtime::PreparedKernels& kernels, const config::RunConfig& config,
                     comm::World& world, const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say);

@@ -18,8 +18,8 @@
 namespace tessera::train {
 namespace {
 
-// Returns the bytes in the memory that the device computes on; on a CPU the host's buffers are in
-// it too.
+// Returns the bytes in the memory that the device computes on, which on a CPU include the host's
+// buffers.
 int64_t bytes_of(const Program& p, const config::RunConfig& config) {
   return p.bytes + (config.run.device == config::Device::kCuda ? 0 : p.host_bytes);
 }
@@ -52,8 +52,8 @@ void try_offload(const auto& try_run) {
     try_run("layout.offload=" + what, [&](config::RunConfig& c) { c.layout.offload = what; });
 }
 
-// Lists runs that train the same and need less memory, as (keys to add, arena bytes), smallest
-// change first.
+// Returns runs that compute the same training with less memory, as (keys to add, arena bytes), the
+// smallest change first.
 std::vector<std::pair<std::string, int64_t>> smaller_runs(const config::RunConfig& config,
                                                           const Target& target) {
   std::vector<std::pair<std::string, int64_t>> found;
@@ -82,8 +82,8 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const config::RunConfi
   return found;
 }
 
-// Returns runs that train differently and need less: fewer bytes per weight, adapters, more ranks
-// until they need at most `available` bytes.
+// Returns runs that need less memory but train differently: fewer bytes per weight, adapters, or
+// more ranks, up to the first number of ranks that needs at most `available` bytes.
 std::vector<std::pair<std::string, int64_t>> other_runs(const config::RunConfig& config,
                                                         const Target& target, int64_t available) {
   std::vector<std::pair<std::string, int64_t>> found;
@@ -139,8 +139,8 @@ void resolve_machine(config::RunConfig& config, const CpuFeatures& cpu) {
 void resolve_sizes(config::RunConfig& config) {
   if (config.model.vocabulary == 0 && config.data.tokenizer.empty())
     throw Error(
-        "{}: model.vocabulary = 0 means that of data.tokenizer, which is not given. Give either, "
-        "or model.preset.",
+        "{}: model.vocabulary = 0 means the vocabulary of data.tokenizer, which is not set. Set "
+        "one of them, or model.preset.",
         config.source);
   if (config.model.vocabulary == 0)
     config.model.vocabulary = data::load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
@@ -181,15 +181,15 @@ void require_memory(const config::RunConfig& config, const Program& program, int
   if (fits.empty()) {
     fits = fmt::format(
         "\n  No smaller micro-batch or recomputation fits: weights and optimizer "
-        "alone take {:.2f} GiB.",
+        "alone need {:.2f} GiB.",
         gib(program.state_bytes + m.gradients +
             (config.run.device == config::Device::kCuda ? 0 : host_state_bytes(program))));
     const std::string others = fitting(other_runs(config, target, limit - outside));
     fits += others.empty() ? " Use a smaller model, more memory or more ranks."
                            : others +
-                                 "\n  (bf16_sr has no f32 masters; lora trains adapters of a "
-                                 "model that exists, see docs/optimizers.md; layout.data "
-                                 "needs that many devices or hosts)";
+                                 "\n  (bf16_sr has no f32 master weights; lora trains adapters of "
+                                 "an existing model, see docs/optimizers.md; layout.data needs "
+                                 "that many devices or hosts)";
   }
   throw Error("{}", text + fits);
 }

@@ -1,4 +1,4 @@
-// A run file as programs: what is compiled for it, and what memory they need.
+// Resolves the automatic values of a run file, and checks the memory that its programs need.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,31 @@
 
 namespace tessera::train {
 
-// The fastest policy that trains well on this CPU, where the run file says `auto`.
+// Returns `asked`, or for `auto` the fastest precision on this CPU that trains well.
 compile::Precision resolve_precision(compile::Precision asked, const CpuFeatures& cpu);
 
-// Replaces `auto` of run.device and of precision by what `train` uses on this machine.
+// Replaces `auto` in run.device and precision by the values that `train` uses on this machine.
 void resolve_machine(config::RunConfig& config, const CpuFeatures& cpu);
 
-// Fills sizes that the run file leaves to the tokenizer and the model.
+// Sets the sizes that follow from the tokenizer and the model if the run file omits them. Throws
+// Error if the vocabulary size cannot be determined.
 void resolve_sizes(config::RunConfig& config);
 
-// Memory that a run allocates outside its arena: heaps of libraries, generated code, buffers.
+// Bytes that a run allocates outside its arena: heaps of libraries, generated code, buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
 
-// The same of a GPU's memory: the driver's context and code, libraries, graphs. The cluster
-// files of GPUs (configs/clusters) have the same three figures. Estimates: not yet measured on a
-// GPU.
+// The same for the memory of a GPU: the driver's context and code, libraries, graphs. The cluster
+// files of GPUs (configs/clusters) have the same three numbers. They are estimates, not yet
+// measured on a GPU.
 constexpr int64_t kGpuOutsideBytes = 1 << 30;
-constexpr int64_t kNcclBytes = 256 << 20;          // where there are several ranks
-constexpr int64_t kCommunicatorBytes = 128 << 20;  // each: staging of sums, and NCCL's buffers
-// Returns the memory outside of the arena of a run whose program makes that many communicators, on
-// that kind of device.
+constexpr int64_t kNcclBytes = 256 << 20;          // once, with several ranks
+constexpr int64_t kCommunicatorBytes = 128 << 20;  // per communicator: staging and NCCL's buffers
+// Returns the bytes outside the arena on this kind of device, for a program with that many
+// communicators.
 int64_t outside_bytes(config::Device device, int64_t communicators);
 
-// Throws Error with the parts and with layouts that would fit if the program does not fit in
-// `limit` bytes.
+// Throws Error if the program does not fit in `limit` bytes. The message has the memory by kind,
+// and settings with which the run would fit.
 void require_memory(const config::RunConfig& config, const Program& program, int64_t limit,
                     const Target& target);
 

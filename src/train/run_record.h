@@ -1,6 +1,5 @@
-// The record of a run's course: metrics.jsonl and, if enabled, TensorBoard's files. Once the run
-// has started, a line that cannot be written is a warning and never ends the run
-// (base/append_file.h).
+// Records the metrics of a run in metrics.jsonl and, if enabled, in TensorBoard files. After the
+// run has started, a failed write is a warning and never ends the run (base/append_file.h).
 #pragma once
 
 #include <functional>
@@ -13,12 +12,13 @@
 namespace tessera::train {
 
 struct RunRecordOptions {
-  Path folder;             // of the run
-  int64_t first_step = 1;  // lines of it and of later steps, by an earlier start, are removed
+  Path folder;             // run directory
+  int64_t first_step = 1;  // lines of this and later steps from an earlier start are removed
   bool tensorboard = false;
-  std::function<double()> wall_s;                // since 1970
+  std::function<double()> wall_s;                // seconds since 1970
   std::function<void(const std::string&)> warn;  // called by the constructor and add()
-  std::function<bool()> owned;  // false: the folder is another run's by now, and add() does nothing
+  std::function<bool()>
+      owned;  // false: the directory now belongs to another run, add() does nothing
 };
 
 class RunRecord {
@@ -29,9 +29,10 @@ class RunRecord {
   void add(const StepMetrics& m);
   void add(const ValidationMetrics& m);
   void add(int64_t step, const TaskMetrics& m);
-  void sync() { metrics_->sync(); }  // from any thread
+  void sync() { metrics_->sync(); }  // may be called from any thread
 
-  // Whether metrics.jsonl has a line of that validation set or task for the step before the first.
+  // Returns true if metrics.jsonl has a line of this validation set or task for the step before
+  // `first_step`.
   bool has_line_before_start(const std::string& name) const {
     return before_.names_at_step.contains(name);
   }

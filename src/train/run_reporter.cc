@@ -1,3 +1,4 @@
+// Formats the reports of a run: the log, the progress line and the activity for the monitor.
 #include "train/run_reporter.h"
 
 #include <iterator>
@@ -12,7 +13,8 @@
 namespace tessera::train {
 namespace {
 
-// "backward.layer of layer 11, micro-batch 3: reduce_scatter of mlp.down over tensor"
+// Returns text such as "backward.layer of layer 11, micro-batch 3: reduce_scatter of mlp.down over
+// tensor".
 std::string describe(const runtime::OpStart& at) {
   std::string out;
   const auto to = std::back_inserter(out);
@@ -58,8 +60,7 @@ void RunReporter::doing(int64_t step, std::string_view what) {
   if (options_.heartbeat) options_.heartbeat->say(step, what);
 }
 
-// Formats what the heartbeat reports while an op runs: the op, and a save that is under way at the
-// same time.
+// Formats the activity for the heartbeat: the op, and a save that is in progress at the same time.
 void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
   options_.heartbeat->say(
       step_,
@@ -67,10 +68,12 @@ void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
       at.waits);
 }
 
-// Rank 0 alone writes; figures are computed for every step, and recorded steps go to the files.
+// Only rank 0 writes. Rates are computed for every step, but only recorded steps are written to the
+// files.
 void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
                       bool recorded) {
   if (!is_rank0_) return;
+  m.resident_bytes = resident_bytes();
   figures_.add(m, tokens, sequences);
   if (recorded) record_->add(m);
   progress_.show(figures_.progress(m, tokens, last_step), options_.now_s());

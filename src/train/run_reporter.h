@@ -1,5 +1,5 @@
-// What a run reports: lines for people and log.txt, the progress line, metrics, and to its monitor
-// what it is doing. Rank 0 writes; on other ranks everything but doing() does nothing.
+// Reports of a run: log lines (also in log.txt), the progress line, metrics, and the activity for
+// the monitor. Rank 0 writes; on other ranks all calls except doing() have no effect.
 #pragma once
 
 #include <optional>
@@ -24,18 +24,19 @@ class RunReporter {
   void say(const std::string& line);
   void warn(const std::string& line);
 
-  // Tells the monitor of this rank what the rank does, and in which step.
+  // Reports the activity of this rank, and its step, to the monitor.
   void doing(int64_t step, std::string_view what);
   void doing(std::string_view what) { doing(step_, what); }
-  // The same for a call of the step under way; `saving`: the step that is being saved, or -1.
+  // Reports an op of the current step; `saving` is the step that is being saved, or -1.
   void doing(const runtime::OpStart& at, int64_t saving) const;
 
   // Opens the metrics. Rank 0 calls it once, when the run is about to change its directory.
   void begin_record(RunRecordOptions options) { record_.emplace(std::move(options)); }
   RunRecord* record() { return record_ ? &*record_ : nullptr; }
   StepFigures& figures() { return figures_; }
-  // Reports a step whose metrics have all but their rates. `sequences`: of the global batch;
-  // `recorded`: the step has a line in metrics.jsonl.
+  // Reports a step. `m` has all metrics except the rates, which are computed here. `tokens` are
+  // loss tokens, `sequences` is the size of the global batch, and `recorded` means that the step
+  // gets a line in metrics.jsonl.
   void add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step, bool recorded);
   void add(const ValidationMetrics& m);
   void add(int64_t step, const TaskMetrics& m);
@@ -48,7 +49,7 @@ class RunReporter {
   Progress progress_;
   std::optional<RunRecord> record_;
   StepFigures figures_;
-  int64_t step_ = 0;  // under way
+  int64_t step_ = 0;  // the current step
 };
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-// The start of a run: opens its inputs, compiles, loads or initializes the weights.
+// The start of a run: opens the inputs, compiles, and loads or initializes the weights.
 #include "train/run_start.h"
 
 #include <fmt/format.h>
@@ -25,10 +25,10 @@
 namespace tessera::train {
 namespace {
 
-// Called before training. If PREFIX.json of a data set of data.train, data.stages or
-// data.validation states a larger vocabulary than the model's, or the tokenizer of instructions has
-// one, reads the whole set. Throws Error that names the first id beyond the model's vocabulary;
-// returns where there is none. A set without PREFIX.json is checked row by row as it is read.
+// Throws Error, before training, with the first token id beyond the model's vocabulary. A dataset
+// of data.train, data.stages or data.validation is read only if its PREFIX.json has a larger
+// vocabulary than the model, and instructions only if their tokenizer has. A dataset without
+// PREFIX.json is checked row by row when it is read.
 void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& tokenizer,
                         const TrainingRows& rows, std::span<const ValidationSet> validation) {
   const int64_t vocabulary = config.model.vocabulary;
@@ -51,6 +51,7 @@ void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& 
   }
 }
 
+// Returns a line such as
 // "layout    4 ranks = data 2 × tensor 2 · 1 thread each · ZeRO 1 · recompute none".
 std::string layout_line(const config::RunConfig& c) {
   const compile::Layout& l = c.layout;
@@ -92,7 +93,6 @@ void RunStart::open_inputs() {
     require_vocabulary(config_, tokenizer(), parts_.input->rows(), parts_.validation->sets());
 }
 
-// Everything that does not depend on where the run starts.
 void RunStart::prepare() {
   const RunDevice device = resolve_device(config_, world_);
   if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
@@ -130,8 +130,8 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::Prepare
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
-  // Touching every page now shows a lack of memory before the first step, and places pages near the
-  // threads that use them.
+  // Touching every page now reveals a lack of memory before the first step, and places pages on the
+  // NUMA nodes of the threads that use them.
   const double touching = options_.now_s();
   machine.touch();
   say(fmt::format(
@@ -141,9 +141,10 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::Prepare
                   began - options_.started_s, compiled, since(touching)));
 }
 
-// Reports the model, and which part of it is trained.
+// Reports the model, and the part of it that is trained.
 void RunStart::report_model() {
-  // All, trained, and of the trained those of the optimizer itself and of each of its groups.
+  // The numbers of all and of trained parameters, and of those of the optimizer itself and of each
+  // of its groups.
   std::vector<double> parameters(3 + config_.optimizer.groups.size());
   for (const checkpoint::StateTensor& t : parts_.trainer->state()) {
     if (t.name.find('|') != std::string::npos) continue;
@@ -162,8 +163,8 @@ void RunStart::report_model() {
     say(optimizer_line(config_, std::span(parameters).subspan(2)));
 }
 
-// Loads the newest checkpoint that is whole on every rank. With all of its state the run continues
-// at the step after it; with its weights alone it begins at step 1.
+// Loads the newest checkpoint that is intact on all ranks. If all of its state is loaded, the run
+// continues at the next step; if only its weights are, the run begins at step 1.
 LoadedStart RunStart::resume() {
   reporter_.doing(0, "reading the checkpoint");
   const double began = options_.now_s();
@@ -212,12 +213,11 @@ void RunStart::make_saves() {
   if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 
-// Weights, data and files, from fresh or from a checkpoint.
 void RunStart::start() {
   make_saves();
   parts_.dumps->begin(*parts_.trainer);
   for (const Path& p : start_.unfinished)
-    reporter_.warn(fmt::format("{} is not used: its save was not finished", p.string()));
+    reporter_.warn(fmt::format("{} is not used: its save was interrupted", p.string()));
   LoadedStart loaded;
   if (start_.candidates.empty())
     parts_.trainer->initialise();
@@ -233,7 +233,7 @@ void RunStart::start() {
     say(line);
   parts_.data = data_counts(parts_.input->rows(), samples);
   parts_.schedule = config::make_schedule(config_.schedule, config_.optimizer.learning_rate);
-  world_.barrier();  // all have found the same start before anything is written
+  world_.barrier();  // nothing is written before all ranks have loaded
   if (reporter_.is_rank0()) begin_record(loaded);
   if (parts_.first_step > parts_.last_step) return;
   int64_t bytes = int64_t{1} << 20;  // for the index and the rounding of file sizes
@@ -263,7 +263,7 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   try {
     const Path written = write_run_file(config_, options_.version);
     if (written.filename() != "run.yaml")
-      say(fmt::format("config    written to {}: run.yaml is a file of yours and is kept",
+      say(fmt::format("config    written to {}: your file run.yaml is not overwritten",
                       written.string()));
   } catch (const Error& e) {
     reporter_.warn(e.what());

@@ -1,4 +1,4 @@
-// The start of a run: from its run file to the state before its first step.
+// The start of a run: from the run file to the state before the first step.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@
 
 namespace tessera::train {
 
-// What a started run consists of. The parts refer to each other, so it is never moved.
+// The parts of a started run. They refer to each other, so the object must not be moved.
 struct RunParts {
   explicit RunParts(config::RunConfig c) : config(std::move(c)) {}
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
 
-  config::RunConfig config;  // resolved: no auto, no zero sizes
+  config::RunConfig config;  // resolved: no `auto`, no zero sizes
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<TrainingInput> input;
   std::optional<RunValidation> validation;
@@ -33,10 +33,10 @@ struct RunParts {
   std::optional<RunDumps> dumps;
   std::optional<Saves> saves;
   config::Schedule schedule;
-  std::string tokenizer_bytes;  // for checkpoints; on rank 0
+  std::string tokenizer_bytes;  // the tokenizer file, for checkpoints; on rank 0
   int64_t first_step = 1, last_step = 0;
-  int64_t tokens = 0;  // trained on before the first step
-  Tree data;           // how much data there is (data_counts)
+  int64_t tokens = 0;  // loss tokens before the first step
+  Tree data;           // amount of data (data_counts)
 };
 
 class RunStart {
@@ -48,9 +48,11 @@ class RunStart {
         world_(world),
         reporter_(reporter) {}
 
-  // Everything that does not depend on where the run starts. Writes nothing but the log.
+  // Does everything that does not depend on the starting point: resolves the device and sizes,
+  // opens the data, compiles and allocates. In the run directory it writes only log.txt and, on a
+  // GPU, kernel_selection.txt.
   void prepare();
-  // Weights, data and files, from fresh or from a checkpoint.
+  // Initializes or loads the weights, sets the position in the data and opens the files of the run.
   void start();
 
  private:
@@ -72,7 +74,7 @@ class RunStart {
   RunReporter& reporter_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   StartingPoint start_;                  // the same on all ranks
-  std::optional<RunPosition> position_;  // of the checkpoint that the run continues
+  std::optional<RunPosition> position_;  // from the checkpoint that the run continues
 };
 
 }  // namespace tessera::train

@@ -27,7 +27,7 @@ std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, comm::Wo
     const ValidationResult r = trainer.validate(
         *data, samples, [&, &set = name](int64_t done) { on_progress(set, done, samples); });
     comm::require_no_error(world, r.error);
-    // A limited validation covers a share of the tokens; the bytes of text are taken in proportion.
+    // A limited validation covers a fraction of the tokens, so the bytes of text are scaled by it.
     const double bytes = text_bytes_[i] * r.tokens / static_cast<double>(data->predicted_tokens());
     // The loss is in nats; ln 2 converts it to bits.
     out.push_back({step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes});

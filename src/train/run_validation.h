@@ -14,16 +14,16 @@ namespace tessera::train {
 
 class RunValidation {
  public:
-  // Opens the sets and, on rank 0, counts the bytes of text that bits per byte divide by. Throws
-  // Error for a set that cannot be read or has ids beyond the vocabulary.
+  // Opens the sets and, on rank 0, counts their bytes of text for bits per byte. Throws Error for a
+  // set that cannot be read or has ids beyond the vocabulary.
   RunValidation(const config::RunConfig& config, const data::Tokenizer& tokenizer,
                 const comm::World& world);
 
   // Reports the progress of a validation: the name of the set, its samples done and their total.
   using OnProgress = std::function<void(const std::string& name, int64_t done, int64_t samples)>;
 
-  // Collective. One result per set, in the order of the sets. Throws the same SharedError on all
-  // ranks where one of them could not read its rows.
+  // Returns one result per set, in the order of the sets. Throws the same SharedError on all ranks
+  // if one of them could not read its rows. Collective.
   std::vector<ValidationMetrics> measure(Trainer& trainer, comm::World& world, int64_t step,
                                          const OnProgress& on_progress) const;
 
@@ -32,7 +32,7 @@ class RunValidation {
  private:
   int64_t limit_;  // sequences per set; 0: all
   std::vector<ValidationSet> sets_;
-  std::vector<double> text_bytes_;  // of rank 0
+  std::vector<double> text_bytes_;  // per set; 0 on ranks other than 0
 };
 
 }  // namespace tessera::train

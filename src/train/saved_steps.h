@@ -15,14 +15,15 @@ class SavedSteps {
   void start_from(int64_t step) { started_ = last_ = started_from_ = step; }
   void start(int64_t step) { started_ = step; }
   void complete(int64_t step);
-  void give_up() { started_ = last_; }  // the save that was started
-  void forget();                        // those that this process saved
+  void give_up() { started_ = last_; }  // the started save failed
+  void forget();                        // forgets the steps that this process saved
 
   bool is_started(int64_t step) const { return started_ == step; }  // or saved
   int64_t last() const { return last_; }                            // -1: none
   int64_t started_from() const { return started_from_; }            // -1: none
   const std::vector<int64_t>& saved() const { return saved_; }      // by this process
-  // The newest checkpoint of `folder` before `step` that still exists; empty: none.
+  // Returns the path of the newest checkpoint in `folder` before `step` that still exists; empty if
+  // there is none.
   std::string path_before(const Path& folder, int64_t step) const;
 
  private:
@@ -30,7 +31,7 @@ class SavedSteps {
   std::vector<int64_t> saved_;
 };
 
-// Why the newest save failed on one of the ranks, and when it is due to be retried.
+// The reason why the newest save failed on one of the ranks, and the time of the next retry.
 class SaveFailure {
  public:
   void set(std::string why, bool is_lasting, double retry_at_s);
@@ -40,8 +41,8 @@ class SaveFailure {
     reported_.clear();
   }
 
-  const std::string& why() const { return why_; }  // empty: it did not fail
-  bool is_lasting() const { return lasting_; }     // another try would fail too
+  const std::string& why() const { return why_; }  // empty: the save did not fail
+  bool is_lasting() const { return lasting_; }     // a retry would fail too
   bool retry_due(double now_s) const { return !why_.empty() && now_s >= retry_at_s_; }
   // Returns true once per reason: a retry that fails for the same reason is not reported again.
   bool is_news();

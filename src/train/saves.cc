@@ -1,3 +1,6 @@
+// Runs the saves of a run. The thread of a save does not communicate: the ranks agree in
+// all-reduces between steps on whether all of them have written, and then rank 0 publishes the
+// checkpoint.
 #include "train/saves.h"
 
 #include <algorithm>
@@ -15,18 +18,18 @@ namespace {
 
 constexpr double kRetryPause_s = 30;
 
-// For a disk that is full: removes the oldest checkpoint that checkpoint.keep does not keep
-// forever, but never the last one. Returns what was removed, or an empty path.
+// Frees space on a full disk: removes the oldest checkpoint that the rules do not keep permanently,
+// but never the last one. Returns its path, or an empty path if none was removed.
 Path give_up_oldest(const Path& folder, std::optional<checkpoint::KeepRule> rule) {
   if (!rule || rule->keep <= 0) return {};
   rule->saved.pop_back();  // the save that failed
   try {
-    // An earlier call may have removed some, so fewer than `keep` may be there.
+    // An earlier call may have removed some, so fewer than `keep` may be left.
     const int64_t there = std::ssize(checkpoint::names_in(folder).finished);
     for (rule->keep = std::min(rule->keep, there) - 1; rule->keep > 0; --rule->keep)
       if (const std::vector<Path> removed = checkpoint::prune(folder, *rule); !removed.empty())
         return removed.front();
-  } catch (const Error&) {  // the save is tried again all the same
+  } catch (const Error&) {  // the save is retried in any case
   }
   return {};
 }
@@ -45,7 +48,7 @@ bool Saves::due(int64_t step) const {
          std::find(at.begin(), at.end(), step) != at.end() || passes_tokens(step);
 }
 
-// Whether the step is the first past a multiple of keep_every_tokens.
+// Returns true if the step is the first one that reaches a multiple of keep_every_tokens.
 bool Saves::passes_tokens(int64_t step) const {
   const int64_t every = options_.rules.keep_every_tokens;
   return every > 0 && options_.tokens_after(step) / every > options_.tokens_after(step - 1) / every;
@@ -60,13 +63,13 @@ void Saves::reserve(int64_t bytes) {
   take_reserve();
 }
 
-// Checkpoints in a folder that was lost no longer count as saved.
+// Checkpoints in the lost directory no longer count as saved.
 void Saves::move_to(Path folder) {
   CHECK(!saving_, "a save is under way");
   reserve_.reset();
   options_.folder = std::move(folder);
   options_.before_visible = nullptr;
-  // The reserve is there, too, if the folder was only renamed.
+  // If the directory was only renamed, the old reserve is in it.
   if (options_.world->rank() == 0) checkpoint::remove_old_reserves(options_.folder);
   steps_.forget();
   failure_.forget();
@@ -77,13 +80,13 @@ void Saves::take_reserve() {
   const std::string failed = reserve_->take();
   if (failed.empty() || std::exchange(reserve_told_, true)) return;
   options_.warn(fmt::format(
-      "{}: there is no space to reserve for one more checkpoint: {}. A save may fail if the disk "
-      "fills up. Free disk space, or set checkpoint.reserve=false.",
+      "{}: cannot reserve space for one more checkpoint: {}. A save may fail if the disk fills up. "
+      "Free disk space, or set checkpoint.reserve=false.",
       options_.folder.string(), failed));
 }
 
-// Assembles what the thread of a save needs. Collective calls are passed as functions, since only
-// the training thread may communicate.
+// Assembles the request for the thread of a save. Collective calls are passed as functions, since
+// only the training thread may communicate.
 checkpoint::SaveRequest Saves::request(checkpoint::CheckpointHeader header,
                                        std::vector<checkpoint::StateTensor> tensors, bool prunes) {
   comm::World& world = *options_.world;
@@ -108,7 +111,7 @@ checkpoint::SaveRequest Saves::request(checkpoint::CheckpointHeader header,
   return request;
 }
 
-// Opening the folder may fail on one rank alone, so all ranks then agree on whether the save
+// Opening the directory may fail on a single rank, so all ranks agree on whether the save
 // continues.
 void Saves::start(checkpoint::CheckpointHeader header, std::vector<checkpoint::StateTensor> tensors,
                   bool prunes) {
@@ -147,7 +150,8 @@ void Saves::refuse_non_finite() {
   throw NumericError("{}", message);
 }
 
-// One step of the agreement of all ranks: all have written; then rank 0 has published.
+// One step of the agreement between all ranks. The save advances when all ranks have written, and
+// ends when rank 0 has published.
 void Saves::advance() {
   const checkpoint::SaveState state = saving_->state();
   std::array<double, 5> any = {state == checkpoint::SaveState::kFailed ? 1.0 : 0,
@@ -190,7 +194,8 @@ void Saves::settle() {
   take_reserve();
 }
 
-// On every rank, where one of them failed; `own`: why this one did, or empty.
+// Handles a failed save. All ranks call it if any of them failed; `own` is the reason on this rank,
+// or empty.
 void Saves::fail(const std::string& own) {
   const bool own_lasts = saving_ && saving_->failure_is_lasting();
   const bool own_full = saving_ && saving_->disk_was_full();
@@ -209,8 +214,8 @@ void Saves::fail(const std::string& own) {
   if (any[1] == 0 && any[2] > 0 && world.rank() == 0)
     if (const Path removed = give_up_oldest(options_.folder, rule); !removed.empty()) {
       has_space = 1;
-      options_.warn(fmt::format(
-          "the disk is full: {} is removed before a newer checkpoint is saved", removed.string()));
+      options_.warn(fmt::format("the disk is full: {} was removed to save a newer checkpoint",
+                                removed.string()));
     }
   world.all_reduce({&has_space, 1}, comm::Reduction::kMax);
   steps_.give_up();
@@ -218,7 +223,7 @@ void Saves::fail(const std::string& own) {
   if (failure_.is_news()) options_.warn(failure());
 }
 
-// Rank 0 removes the folder, so the others go first.
+// Rank 0 removes the directory, so the other ranks close their files first.
 void Saves::abandon() {
   comm::World& world = *options_.world;
   if (world.rank() != 0) saving_.reset();
@@ -229,8 +234,8 @@ void Saves::abandon() {
 
 bool Saves::retry_due() const { return !saving_ && failure_.retry_due(options_.now_s()); }
 
-// Waits in two stages, as advance() agrees in two: until all ranks have written, then until rank 0
-// has published.
+// Waits in the two stages of advance(): until all ranks have written, then until rank 0 has
+// published.
 void Saves::finish() {
   while (saving_) {
     const double began = options_.now_s();
@@ -259,7 +264,7 @@ void save_last_step(Saves& saves, int64_t step, const std::function<void()>& sta
     if (saves.last() == step) return;
     std::array<double, 2> any = {ends() ? 1.0 : 0, saves.retry_due() ? 1.0 : 0};
     world.all_reduce(any, comm::Reduction::kMax);
-    // The reserve was released: the next attempt has more space and need not wait.
+    // Disk space was freed, so the next attempt need not wait.
     if (any[1] > 0) continue;
     if (any[0] > 0) throw comm::SharedError(saves.failure());
     // Sleeps in short pieces, so that a signal ends the wait.

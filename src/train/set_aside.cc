@@ -1,4 +1,4 @@
-// Moves later checkpoints, metrics and event files of a run to a folder of their own. Copies are
+// Moves later checkpoints, metrics and event files of a run to a separate directory. Copies are
 // written before anything is moved, and checkpoints are moved by rename, so a crash at any point
 // loses nothing.
 #include "train/load_start.h"
@@ -47,7 +47,7 @@ bool is_after(std::string_view line, int64_t step) {
     const auto* n = member ? std::get_if<int64_t>(&member->value) : nullptr;
     return n == nullptr || *n > step;
   } catch (const Error&) {
-    return true;  // torn or damaged: kept with what is set aside
+    return true;  // incomplete or damaged lines are set aside, too
   }
 }
 
@@ -77,8 +77,7 @@ class Mover {
  public:
   explicit Mover(const SetAside& request)
       : r_(request),
-        // If the start is not a checkpoint of this run, nothing of it stays: -1 is before every
-        // step.
+        // If the start is not a checkpoint of this run, no record stays: -1 is before every step.
         last_(request.keeps_line ? request.step : -1),
         name_(fmt::format("{}-after-step-{}", utc(request.wall_s), request.step)) {}
 
@@ -94,17 +93,17 @@ class Mover {
     folder_ = new_folder(r_.run / "set_aside", name_);
     if (!lines.empty()) write_file(folder_ / "metrics.jsonl", lines);
     const int64_t events = move_events();
-    // From the newest to the oldest: a crash in between leaves the steps up to one of them.
+    // From the newest to the oldest: a crash in between leaves a run without its latest steps.
     std::sort(later.begin(), later.end(), [](auto& a, auto& b) { return a.step > b.step; });
     for (const auto& e : later) move_checkpoint(e.path);
-    if (!lines.empty() && !r_.keeps_line) fs::remove(metrics);  // else RunRecord cuts it back
+    if (!lines.empty() && !r_.keeps_line) fs::remove(metrics);  // else RunRecord truncates it
     const auto count = std::count(lines.begin(), lines.end(), '\n');
     return fmt::format(
         "set aside {} of this run after step {}: {} checkpoint{}, {} line{} of metrics.jsonl, {} "
         "event file{}, now in {}{}",
-        r_.keeps_line ? "what is" : "all", r_.step, later.size(), later.size() == 1 ? "" : "s",
-        count, count == 1 ? "" : "s", events, events == 1 ? "" : "s", folder_.string(),
-        elsewhere_.empty() ? "" : " and " + elsewhere_.string());
+        r_.keeps_line ? "the records" : "all records", r_.step, later.size(),
+        later.size() == 1 ? "" : "s", count, count == 1 ? "" : "s", events, events == 1 ? "" : "s",
+        folder_.string(), elsewhere_.empty() ? "" : " and " + elsewhere_.string());
   }
 
  private:
@@ -139,7 +138,7 @@ class Mover {
   }
 
   const SetAside& r_;
-  int64_t last_;  // step that stays
+  int64_t last_;  // the last step whose records stay
   std::string name_;
   Path folder_, elsewhere_;
 };

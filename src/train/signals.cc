@@ -1,6 +1,6 @@
-// Catches signals that ask the run to stop. The handler only counts and takes the time: these are
-// the only operations that a signal handler may do safely here. State is in sig_atomic_t variables,
-// which the main thread polls between steps.
+// Catches signals that ask the run to stop. The handler only counts them and reads the clock, which
+// is safe in a signal handler. The main thread polls the counts, which are sig_atomic_t variables,
+// between steps.
 #include "train/signals.h"
 
 #include <unistd.h>
@@ -15,8 +15,8 @@
 namespace tessera::train {
 namespace {
 
-// People and batch systems send the first ones. The others, and real-time signals, may have a
-// handler of a profiler or a library, which stays.
+// Users and batch systems send the usual ones. A profiler or a library may have installed a handler
+// for the others and for real-time signals; such a handler stays.
 constexpr std::array kUsual = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
 constexpr std::array kOthers = {SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT};
 
@@ -28,10 +28,10 @@ bool is_caught(int number) {
 
 volatile std::sig_atomic_t caught_signal = 0;
 volatile std::sig_atomic_t request_count = 0;
-timespec last_request;  // of the handler alone, in which the other signal waits
+timespec last_request;  // used only in the handler, during which other signals are blocked
 SecondRequest at_second;
 bool installed = false;
-std::array<struct sigaction, NSIG> before;  // by the signal's number
+std::array<struct sigaction, NSIG> before;  // old handlers by signal number
 
 double seconds_between(const timespec& from, const timespec& to) {
   return static_cast<double>(to.tv_sec - from.tv_sec) +
@@ -43,7 +43,7 @@ extern "C" void handle_stop(int number) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   // One request may arrive as several signals, for example to the process and to its process group.
   if (request_count > 0 && seconds_between(last_request, now) < 1) return;
-  if (request_count > 0 && number == SIGXCPU) return;  // it comes each second of processor time
+  if (request_count > 0 && number == SIGXCPU) return;  // sent once per second of processor time
   if (request_count > 0 && at_second == SecondRequest::kEndsProcess) ::_exit(128 + number);
   if (request_count == 0) caught_signal = number;
   last_request = now;
@@ -53,14 +53,14 @@ extern "C" void handle_stop(int number) {
 }  // namespace
 
 StopSignals::StopSignals(SecondRequest second) {
-  CHECK(!installed, "the stop signals are caught already");
+  CHECK(!installed, "the stop signals are already caught");
   installed = true;
   caught_signal = 0;
   request_count = 0;
   at_second = second;
   struct sigaction action = {};
   action.sa_handler = handle_stop;
-  action.sa_flags = SA_RESTART;  // a signal must not fail the write that it interrupts
+  action.sa_flags = SA_RESTART;  // an interrupted write must not fail
   sigemptyset(&action.sa_mask);
   // While one signal is handled the others are blocked, so the handler never interrupts itself.
   for (int s = 1; s < NSIG; ++s)

@@ -1,20 +1,20 @@
-// Requests to stop: SIGINT (Ctrl-C), SIGQUIT (Ctrl-\), SIGTERM, SIGHUP (the terminal was closed),
-// what batch systems send before a limit (SIGXCPU, SIGUSR1, SIGUSR2) and the other signals whose
-// default is to end the process, real-time signals too, ask the run to finish its step, save and
-// exit; the second request ends the process at once, with 128 + the signal's number as a shell
-// would report it. Signals within a second count as one request: `timeout`, `mpirun` and a
-// batch system send one to the process and another to its group. A signal that is ignored at the
-// start (`nohup`, a shell's background job) stays ignored, and a handler of a profiler or a library
-// for one of the less usual signals stays in place.
+// Requests to stop. The first signal asks the run to finish its step, save and exit: SIGINT
+// (Ctrl-C), SIGQUIT (Ctrl-\), SIGTERM, SIGHUP (closed terminal), those that batch systems send
+// before a limit (SIGXCPU, SIGUSR1, SIGUSR2), and the other signals that end a process by default,
+// including real-time signals. The second request ends the process at once with exit code 128 + the
+// signal's number, as a shell would report it. Signals within one second count as one request,
+// because `timeout`, `mpirun` and batch systems send one to the process and another to its group. A
+// signal that is ignored at the start (`nohup`, a background job of a shell) stays ignored, and
+// handlers that a profiler or a library installed for one of the less usual signals stay in place.
 #pragma once
 
 namespace tessera::train {
 
 enum class SecondRequest { kEndsProcess, kIsCounted };
 
-// While one of these exists, the signals are caught; then the old handlers are restored. The
-// handler can reach only what is global, so there is one count a process and at most one object at
-// a time.
+// Catches the signals while the object exists; the destructor restores the old handlers. A signal
+// handler can access only global variables, so there is one count per process and at most one
+// object at a time.
 class StopSignals {
  public:
   explicit StopSignals(SecondRequest second = SecondRequest::kEndsProcess);
@@ -24,7 +24,7 @@ class StopSignals {
 
   bool requested() const { return requests() > 0; }
   int requests() const;
-  int signal() const;  // the first one; 0: none
+  int signal() const;  // the first signal; 0: none
 };
 
 }  // namespace tessera::train

@@ -10,7 +10,7 @@ namespace tessera::train {
 namespace {
 
 constexpr size_t kData = 0, kTensor = 1, kPipeline = 2, kSeveral = 3;
-// Positions in the array of sums over the ranks; the bytes come last.
+// Indices in the array of sums over the ranks; the bytes come last.
 constexpr size_t kHidden = 0, kExposed = 1, kBubble = 2, kBusy = 3, kBytes = 4;
 constexpr size_t kSums = kBytes + kTrafficAxes.size();
 
@@ -38,8 +38,8 @@ size_t traffic_axis(const GroupRef& group) {
 
 StepCommunication gather_communication(comm::World& world, const runtime::CommunicationTime& own,
                                        double step_s) {
-  // The time without waiting. In a synchronous step all ranks take equally long, but the slowest
-  // one waits least.
+  // The time without waiting. In a synchronous step all ranks have the same total time, but the
+  // slowest one waits least.
   const double busy = step_s - own.exposed_s;
   std::array<double, kSums> sums{};
   sums[kHidden] = std::max(0.0, own.total_s - own.exposed_s);
@@ -50,7 +50,7 @@ StepCommunication gather_communication(comm::World& world, const runtime::Commun
   for (const auto& [group, bytes] : own.bytes_sent)
     sums[kBytes + traffic_axis(group)] += static_cast<double>(bytes);
   world.all_reduce(sums, comm::Reduction::kSum);
-  // The rank is reversed, so that of equal times the lowest rank wins the maximum.
+  // The rank number is reversed, so that among equal times the maximum selects the lowest rank.
   double slowest =
       std::floor(busy * 1e6) * kMaxRanks + static_cast<double>(kMaxRanks - 1 - world.rank());
   world.all_reduce({&slowest, 1}, comm::Reduction::kMax);

@@ -16,7 +16,7 @@ void StepFigures::measure(const config::RunConfig& config, runtime::PreparedKern
   const DType type = config.precision == compile::Precision::kBf16 ||
                              config.precision == compile::Precision::kBf16Sr
                          ? DType::kBF16
-                         : DType::kF32;  // halves are widened
+                         : DType::kF32;  // f16 is computed in f32
   // Per sequence; the batch-size warm-up gives the number of sequences per step.
   sequence_flops_ =
       compile::model_flops(config::compile_request(config, compile::Purpose::kTrain)) /

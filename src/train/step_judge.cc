@@ -26,8 +26,7 @@ StepJudge::StepJudge(const config::RunConfig& config)
 
 StepVerdict StepJudge::judge(const StepResult& r) {
   if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;
-  // Under fp16 an overflow is expected now and then: the loss scale decides whether it may be
-  // skipped.
+  // With fp16, overflows are expected: the loss scale decides whether the step may be skipped.
   const bool goes_on = scales_ ? scale_.update(r.finite) : r.finite;
   if (!goes_on) return StepVerdict::kBadNumber;
   norms_.push_back(r.grad_norm);
@@ -40,7 +39,8 @@ StepVerdict StepJudge::judge(const StepResult& r) {
   return r.finite ? StepVerdict::kGood : StepVerdict::kSkipped;
 }
 
-// A loss above 0 with a gradient of exactly 0 cannot fall any further.
+// Counts steps with a loss above 0 and a gradient of exactly 0: such a loss cannot fall any
+// further.
 void StepJudge::count_zero_gradient(const StepResult& r) {
   zero_gradients_ = r.finite && r.grad_norm == 0 && r.loss > 0 ? zero_gradients_ + 1 : 0;
   stopped_learning_ = zero_gradients_ >= kZeroGradients && !std::exchange(stop_told_, true);
@@ -53,9 +53,10 @@ std::string StepJudge::go_back(int64_t step) const {
 std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
   if (stopped_learning_)
     return fmt::format(
-        "the gradient norm has been exactly 0 for {} steps, to step {}, while the loss is {:.4g}: "
-        "the model no longer learns. Often helped by: a lower learning rate, a longer warm-up{}. "
-        "To go back to a step before this: tessera train {} --from-step N.",
+        "the gradient norm has been exactly 0 for {} steps, up to step {}, while the loss is "
+        "{:.4g}: the model no longer learns. What often helps: a lower learning rate, a longer "
+        "warm-up{}. "
+        "To go back to an earlier step: tessera train {} --from-step N.",
         zero_gradients_, format_count(r.step), r.loss,
         scales_ ? ", a larger loss_scale.initial (fp16 rounds small gradients to 0)" : "", run_);
   if (!guard_.spiked()) return "";
@@ -75,13 +76,13 @@ std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
   const std::string what =
       !std::isfinite(r.loss) ? fmt::format("the loss is {}", without_nan_sign(r.loss))
       : scales_              ? fmt::format(
-                                   "the gradient is not finite, also at the lowest loss scale "
-                                                "(loss_scale.least = {:g})",
-                                   scale_.least())
+                                   "the gradient is not finite even at the lowest loss scale "
+                                                "(loss_scale.min = {:g})",
+                                   scale_.min())
                 : "the gradient is not finite";
   return fmt::format(
       "{} {} step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "
-      "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer "
+      "the last {} steps:{}. {} What often helps: a lower learning rate, clip_norm, a longer "
       "warm-up.",
       what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
       good.empty()
@@ -95,8 +96,8 @@ std::string StepJudge::divergence_text(int64_t step) const {
   return fmt::format(
       "the loss has diverged at step {}: its median over the last steps is {:.4g}. It began at "
       "{:.4g}, and the limit is {:.4g} (divergence.ratio = {:g}). Step {} is saved. Lower the "
-      "learning rate or lengthen the warm-up, and start from a step before the rise: {}. With "
-      "divergence.ratio=0 a run is never stopped for this.",
+      "learning rate or lengthen the warm-up, and start from a step before the rise: {}. "
+      "divergence.ratio=0 disables this check.",
       format_count(step), guard_.recent_median(), guard_.first_loss(), guard_.limit(), rule_.ratio,
       format_count(step), "tessera train " + run_ + " --from-step N");
 }

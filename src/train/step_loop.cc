@@ -1,9 +1,9 @@
-// The training loop: steps, validations, saves, and every way in which a run ends.
+// The training loop: steps, validations, saves, and all ways in which a run ends.
 //
-// All ranks take the same branches. Decisions that one rank alone could make (a signal, a failed
+// All ranks follow the same branches. Decisions that depend on a single rank (a signal, a failed
 // read, a retry of a save) are combined by an all-reduce before a step begins, so that no rank
 // waits in a collective that another one skips. `whole_` is true while the state is that of a
-// completed step, which is when a save after an error is possible.
+// completed step; only then a save after an error is possible.
 #include "train/step_loop.h"
 
 #include <array>
@@ -59,16 +59,16 @@ void StepLoop::catch_up() {
   if (reporter_.is_rank0() && evaluates_at(step))
     for (const std::string& name : options_.tasks.names)
       lacks[1] += reporter_.record()->has_line_before_start(name) ? 0 : 1;
-  // Rank 0 knows the metrics; all ranks must repeat the same ones.
+  // Only rank 0 has read the metrics, but all ranks must repeat the same evaluations.
   world_.all_reduce(lacks, comm::Reduction::kMax);
   if (lacks[0] > 0) validate(step);
   if (lacks[1] > 0) evaluate(step);
 }
 
-// Ends the run at a number that is not finite. `updated`: step r is done, and the loss is that of
+// Ends the run because a number is not finite. `updated`: step r is done, and the loss is that of
 // its new weights, which are not saved. Otherwise step r changed nothing, and the state before it
-// is saved if its loss is finite; its next update is not, so the last good checkpoint is the one
-// before it.
+// is saved if its loss is finite. The update of that state is not finite, so the message names the
+// checkpoint before it as the last good one.
 void StepLoop::stop_at_bad_number(const StepResult& r, bool updated) {
   whole_ = false;
   const std::string first = first_bad_value(*parts_.trainer, world_);
@@ -86,7 +86,7 @@ void StepLoop::stop_at_bad_number(const StepResult& r, bool updated) {
       failed);
 }
 
-// Ends a diverged run. The weights are finite, so the step is saved; earlier checkpoints stay.
+// Ends a diverged run. The weights are finite, so the step is saved. Earlier checkpoints are kept.
 void StepLoop::stop_diverged() {
   // Steps that were already started change the weights when they finish, so they are completed
   // before the save: a checkpoint holds the state after a whole step.
@@ -125,8 +125,9 @@ bool StepLoop::ends_alone(int64_t step) const {
   return validates_at(step) || evaluates_at(step) || parts_.saves->due(step) || retry_save_;
 }
 
-// Reads the batch, and agrees with the other ranks whether the step begins, so that an error or a
-// signal of one rank ends the step before any rank waits for another one in it.
+// Reads the batch and agrees with the other ranks on whether the step begins, so that after an
+// error or a signal on one rank no other rank waits for it in the step. Returns false if the run
+// stops.
 bool StepLoop::begin_step(int64_t step) {
   reporter_.doing(step, "reading the batch");
   const bool watched =
@@ -156,8 +157,8 @@ bool StepLoop::begin_step(int64_t step) {
   return !outcome_.interrupted;
 }
 
-// Starts a step ahead, while the device may still compute the one before it, and records the
-// results of finished steps meanwhile. A step that something observes runs alone.
+// Runs a step. If possible it is started while the device may still compute the one before it, and
+// the results of finished steps are recorded meanwhile. A step that is observed runs alone.
 void StepLoop::one_step(int64_t step) {
   if (!ahead_) return watched_step(step);
   whole_ = false;
@@ -166,7 +167,7 @@ void StepLoop::one_step(int64_t step) {
   finish_steps(ends_alone(step) ? 0 : 1);
 }
 
-// Finishes all steps but the `left` that were started last.
+// Finishes all started steps except the last `left` ones.
 void StepLoop::finish_steps(int64_t left) {
   while (parts_.trainer->under_way() > left) {
     whole_ = false;
@@ -194,8 +195,8 @@ void StepLoop::watched_step(int64_t step) {
   try {
     const Path path = write_trace(config_.run.directory, step, json);
     if (path.filename() != "trace.json")
-      reporter_.say(fmt::format(
-          "trace     written to {}: trace.json is a file of yours and is kept", path.string()));
+      reporter_.say(fmt::format("trace     written to {}: your file trace.json is not overwritten",
+                                path.string()));
   } catch (const Error& e) {
     reporter_.warn(e.what());
   }
@@ -207,7 +208,7 @@ void StepLoop::complete(const StepResult& r) {
   tokens_ += std::llrint(r.tokens);
 }
 
-// Counts a finished step. From here on it is completed: whatever fails, it is saved.
+// Counts a finished step as completed, so that it is saved even if a later operation fails.
 void StepLoop::count_step(const StepResult& r) {
   verdict_ = parts_.judge->judge(r);
   if (verdict_ != StepVerdict::kBadNumber) complete(r);
@@ -220,13 +221,13 @@ void StepLoop::measure() {
   reporter_.figures().measure(config_, kernels, world_.size(), options_.now_s);
   if (const std::string& why = reporter_.figures().rate_error(); !why.empty())
     reporter_.warn(
-        fmt::format("the matrix rate could not be measured ({}). The log has shares of the fastest "
-                    "step instead.",
+        fmt::format("the matrix rate could not be measured ({}). The log shows fractions of the "
+                    "fastest step's rate instead.",
                     why));
 }
 
 void StepLoop::finish_step(const StepResult& r) {
-  // A step that was started ahead begins, for the metrics, when the one before it ended.
+  // In the metrics, a step that was started ahead begins when the one before it ended.
   const double began = std::max(r.began_s, finished_s_);
   finished_s_ = options_.now_s();
   if (verdict_ == StepVerdict::kBadNumber) stop_at_bad_number(r);
@@ -258,7 +259,7 @@ void StepLoop::validate(int64_t step) {
   }
 }
 
-// Evaluates tasks on a checkpoint of this step, which every rank reads whole.
+// Evaluates tasks on a checkpoint of this step. Each rank reads all of it.
 void StepLoop::evaluate(int64_t step) {
   save_checkpoint(step);
   parts_.saves->finish();
@@ -276,8 +277,8 @@ void StepLoop::evaluate(int64_t step) {
 void StepLoop::save_checkpoint(int64_t step, bool prunes) {
   if (parts_.saves->is_saved(step)) return;
   if (step >= parts_.first_step) {
-    // The loss on the last batch with the updated weights: an update can make the weights useless
-    // while they are still finite.
+    // An update can leave finite weights that are useless, so the loss of the updated weights on
+    // the last batch is tested.
     const double loss = parts_.trainer->loss_on_last_batch();
     const bool tries = parts_.judge->is_suspicious(loss);
     if (!std::isfinite(loss) || (tries && !parts_.trainer->can_continue()))
@@ -334,7 +335,7 @@ void StepLoop::run_steps() {
   finish_steps(0);
 }
 
-// Saves first: nothing after it can lose the last step.
+// Saves before it validates, so that no later failure can lose the last step.
 void StepLoop::finish() {
   reporter_.finish_progress();
   comm::on_all(world_, [this] { options_.owner.require(); });
@@ -347,15 +348,16 @@ void StepLoop::finish() {
   comm::on_all(world_, [this] { parts_.dumps->finish(); });
 }
 
-// Called after an error: saves the last completed step, if the state is that step's and all ranks
-// are here.
+// Handles an error: saves the last completed step if the state is that of the step and all ranks
+// have the same error.
 void StepLoop::end_with(const std::exception& error) {
-  if (dynamic_cast<const NumericError*>(&error) != nullptr) throw;  // what may be saved is saved
+  if (dynamic_cast<const NumericError*>(&error) != nullptr)
+    throw;  // its thrower has saved the state
   // A SharedError was thrown on every rank, so all of them arrive here and can save together.
   const bool all_here =
       world_.size() == 1 || dynamic_cast<const comm::SharedError*>(&error) != nullptr;
   if (!all_here || outcome_.step < parts_.first_step || !config_.checkpoint.save_at_end) throw;
-  // The state is in the middle of an update, and no step under way can complete it.
+  // The state may be partly updated, and there is no started step whose end would complete it.
   if (!whole_ && parts_.trainer->under_way() == 0) throw;
   const bool was_last_save = parts_.saves->failure() == error.what();
   std::string saved, advice;
@@ -366,7 +368,7 @@ void StepLoop::end_with(const std::exception& error) {
       parts_.saves->finish();
       parts_.saves->move_to(place / "checkpoints");
       advice =
-          " A run continues from it with checkpoint.from, checkpoint.load=all and "
+          " To continue from it, set checkpoint.from to it, checkpoint.load=all and "
           "checkpoint.resume=never.";
     }
     if (!place.empty() || !was_last_save) {
@@ -393,8 +395,7 @@ TrainOutcome StepLoop::go() {
   world_.barrier();  // no rank leaves before the checkpoint is visible
   outcome_.checkpoint = last_checkpoint().string();
   outcome_.signal = signals_.signal();
-  if (outcome_.interrupted)
-    reporter_.say("stopped by a signal; the run goes on from here when started again");
+  if (outcome_.interrupted) reporter_.say("stopped by a signal; run the same command to resume");
   return outcome_;
 }
 

@@ -1,9 +1,9 @@
-// The steps of a run: training, validations, evaluations, saves, and every way in which a run ends.
+// The training loop: steps, validations, evaluations, saves, and all ways in which a run ends.
 //
-// A completed step is never lost to an error, a signal or a full disk. Every error passes through
-// end_with(), which saves the last completed step; the last save comes before the last validation;
-// and an error that one rank alone may have (a bad row, a file) is agreed upon by all ranks before
-// the next collective (comm/agree.h), so that all take part in that save.
+// No completed step is lost because of an error, a signal or a full disk. All errors pass through
+// end_with(), which saves the last completed step. The last save comes before the last validation.
+// An error that may occur on a single rank (a bad row, a file) is shared with all ranks before the
+// next collective (comm/agree.h), so that all of them take part in that save.
 #pragma once
 
 #include "train/run_start.h"
@@ -13,7 +13,7 @@ namespace tessera::train {
 
 class StepLoop {
  public:
-  // The run is started (RunStart), and its parts outlive this.
+  // REQUIRES: the run is started (RunStart), and `parts` outlives this object.
   StepLoop(RunParts& parts, const TrainOptions& options, comm::World& world,
            const StopSignals& signals, RunReporter& reporter);
 
@@ -44,7 +44,7 @@ class StepLoop {
   bool validates_at(int64_t step) const;
   bool evaluates_at(int64_t step) const;
   double since(double s) const { return options_.now_s() - s; }
-  // The newest checkpoint that this run saved or resumed from; empty: none exists.
+  // Returns the newest checkpoint that this run saved or resumed from; empty if there is none.
   Path last_checkpoint() const;
 
   RunParts& parts_;
@@ -54,12 +54,12 @@ class StepLoop {
   const StopSignals& signals_;
   RunReporter& reporter_;
   TrainOutcome outcome_;
-  int64_t tokens_;           // trained on
-  double finished_s_ = 0;    // when the last step was finished
-  bool ahead_ = false;       // the step under way need not be finished before the next begins
-  bool retry_save_ = false;  // after the step under way
-  StepVerdict verdict_ = StepVerdict::kGood;  // of the last step
-  // Whether the state is that of the last completed step, and so may be saved.
+  int64_t tokens_;           // loss tokens so far
+  double finished_s_ = 0;    // time at which the last step was finished
+  bool ahead_ = false;       // the current step is started without waiting for the one before it
+  bool retry_save_ = false;  // a failed save is retried after the current step
+  StepVerdict verdict_ = StepVerdict::kGood;  // for the last step
+  // True if the state is that of the last completed step, so that it may be saved.
   bool whole_ = true;
 };
 

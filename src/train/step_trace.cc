@@ -1,6 +1,6 @@
-// Records the time of every op of one step, and merges the ranks' timelines. Each rank's clock is
-// aligned at a barrier after the step, so times are negative, relative to the barrier; the earliest
-// of all ranks becomes the origin.
+// Records the time of each op of one step, and merges the timelines of the ranks. Clocks are
+// aligned at a barrier after the step, so times relative to it are negative. The earliest time of
+// all ranks becomes the origin.
 #include "train/step_trace.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ Path write_trace(const Path& directory, int64_t step, const std::string& json) {
   Path path = directory / "trace.json";
   if (!may_replace(path, kTraceBegin)) path = directory / fmt::format("trace-{}.json", step);
   if (!may_replace(path, kTraceBegin))
-    throw Error("{}: is not a trace of this run, and neither is trace.json. Move it away.",
+    throw Error("{}: is not a trace that Tessera wrote, and neither is trace.json. Move it away.",
                 path.string());
   write_file(path, json);
   return path;
@@ -44,7 +44,7 @@ std::function<void(const runtime::OpEvent&)> StepTrace::observer(const Program& 
 std::string StepTrace::json(comm::World& world, const std::string& title, double matrix_rate) {
   world.barrier();
   const double together = now_s_();
-  double earliest = 0;  // of all ranks, before the barrier
+  double earliest = 0;  // seconds before the barrier, at first of this rank
   for (TraceEvent& e : events_) {
     e.start_s -= together;
     earliest = std::max(earliest, -e.start_s);

@@ -37,9 +37,9 @@ void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, cons
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
   if (need + bytes <= limit) return;
   throw Error(
-      "evaluation.tasks: every rank reads the whole model for them, {:.2f} GiB beside the run's "
-      "{:.2f}; this process may use {:.2f}. Leave them out here and run `tessera eval` on the "
-      "checkpoints.",
+      "evaluation.tasks: each rank reads the whole model, which needs {:.2f} GiB in addition to "
+      "the run's {:.2f}; this process may use {:.2f}. Remove the tasks from the run file and run "
+      "`tessera eval` on the checkpoints.",
       gib(bytes), gib(need), gib(limit));
 }
 

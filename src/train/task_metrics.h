@@ -1,4 +1,5 @@
-// Results of evaluation tasks during a run. Who evaluates is handed in: this room knows no tasks.
+// Results of evaluation tasks during a run. The caller passes in the evaluation, so that this
+// module does not depend on the tasks.
 #pragma once
 
 #include <functional>
@@ -16,32 +17,33 @@ struct TaskMetrics {
   struct Figure {
     std::string name;  // accuracy, perplexity, …
     double value = 0;
-    double error = 0;  // its standard error
+    double error = 0;  // standard error
   };
   std::string task;
   int64_t examples = 0;
   std::vector<Figure> figures;
 };
 
-// Called on all ranks at the same time; `config` is resolved. run() throws on all ranks or on none
-// (comm/agree.h).
+// Evaluates the tasks. run() is called on all ranks at the same time, with a resolved `config`, and
+// throws on all ranks or on none (comm/agree.h).
 struct TaskEvaluation {
-  std::vector<std::string> names;  // of the tasks
-  // Bytes that the run of the tasks takes beside the arena.
+  std::vector<std::string> names;  // names of the tasks
+  // Returns the bytes that run() needs in addition to the arena.
   std::function<int64_t(const config::RunConfig& config)> bytes;
   std::function<std::vector<TaskMetrics>(const Path& checkpoint, const config::RunConfig& config,
                                          comm::World& world)>
       run;
 };
 
-// {"step":8,"task":"piqa","examples":100,"accuracy":…,"accuracy_error":…}
+// Returns {"step":8,"task":"piqa","examples":100,"accuracy":…,"accuracy_error":…}.
 std::string to_json_line(int64_t step, const TaskMetrics& m);
-// As a person reads it: piqa accuracy 0.534 ± 0.031
+// Returns text for the log: "piqa accuracy 0.534 ± 0.031".
 std::string text_of(const TaskMetrics& m);
-// Under task/NAME/METRIC.
+// Writes the metrics with the tags task/NAME/METRIC.
 void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, const TaskMetrics& m);
 
-// Throws Error where the tasks' `bytes` do not fit beside a run that needs `need` of `limit`.
+// Throws Error if the `bytes` of the tasks do not fit in addition to the `need` of the run. All
+// three are in bytes.
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit);
 
 }  // namespace tessera::train

@@ -38,7 +38,7 @@ constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSe
 }
 namespace session_log {
 constexpr uint32_t kStatus = 1;
-constexpr uint64_t kStart = 1;  // a reader forgets what it has read of this step and later ones
+constexpr uint64_t kStart = 1;  // makes a reader discard this step and later ones of older files
 }  // namespace session_log
 namespace summary {
 constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2;
@@ -52,8 +52,8 @@ std::string event_at(int64_t step, double wall_time_s) {
   return e;
 }
 
-// Returns a number of seconds for the file's name that sorts after those of the existing files,
-// whatever the clock shows.
+// Returns the number of seconds for the name of a new file, which sorts after all existing files
+// even if the clock was set back.
 int64_t next_second(const Path& folder, double wall_time_s) {
   int64_t second = static_cast<int64_t>(wall_time_s);
   std::error_code ignored;  // a folder that cannot be read makes opening the file fail

@@ -1,5 +1,5 @@
-// Which weights a run trains (all, adapters alone, or those that it does not freeze) and by which
-// optimizer.
+// Determines which weights a run trains (all of them, only adapters, or those that are not frozen),
+// and with which optimizer.
 #pragma once
 
 #include <span>
@@ -10,20 +10,21 @@
 
 namespace tessera::train {
 
-// Whether the run trains the weight with this full name.
+// Returns true if the run trains the weight with this full name.
 bool trains(const config::RunConfig& config, std::string_view weight);
 
-// The number of the group of optimizer.groups that the weight with this full name is in, from 1; 0:
-// none.
+// Returns the number (from 1) of the group in optimizer.groups that has the weight with this full
+// name, or 0 if no group has it.
 size_t optimizer_number(const config::RunConfig& config, std::string_view weight);
-// The settings of the optimizer that updates the weight with this full name; its learning rate is
-// that of its group.
+// Returns the settings of the optimizer that updates the weight with this full name, with the
+// learning rate of its group.
 config::OptimizerSection optimizer_of(const config::RunConfig& config, std::string_view weight);
 
-// "trains    0.03 of 0.71 M parameters (LoRA of rank 8)", of numbers of elements.
+// Returns "trains    0.03 of 0.71 M parameters (LoRA of rank 8)". Arguments are numbers of
+// elements.
 std::string trained_line(const config::RunConfig& config, double trained, double all);
-// "optimizer adamw (0.68 M parameters), group 1 sgd (0.03 M)", of numbers of elements by
-// optimizer_number().
+// Returns "optimizer adamw (0.68 M parameters), group 1 sgd (0.03 M)". `elements` are numbers of
+// elements, indexed by optimizer_number().
 std::string optimizer_line(const config::RunConfig& config, std::span<const double> elements);
 
 }  // namespace tessera::train

@@ -23,12 +23,13 @@
 namespace tessera::train {
 namespace {
 
-constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each batch of the ramp
+// Indices of the programs; kRamp is the first one of the batch-size warm-up.
+constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 
-// Returns the program of a step (from 1): the first steps may have the batch sizes of the warm-up.
+// Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
 size_t program_of(const config::BatchSection& b, int64_t step) {
-  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
-  return stage < std::ssize(b.ramp) ? kRamp + stage : kTrain;
+  const int64_t stage = b.warmup_sizes.empty() ? 0 : (step - 1) / b.warmup_steps_per_size;
+  return stage < std::ssize(b.warmup_sizes) ? kRamp + stage : kTrain;
 }
 
 // Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts.
@@ -40,7 +41,7 @@ std::optional<RouterResult> router_of(const model::ModelConfig& m, const double*
   return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers)};
 }
 
-// Returns views of what this rank owns of the pieces of a program.
+// Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
                                            const std::vector<StatePiece>& pieces, size_t program) {
   std::vector<checkpoint::StateTensor> out;
@@ -59,7 +60,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
     : config_(config), now_s_(now_s) {
   const Target target = kernels->target();
   compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
-  // Rank 0 proves the programs of all stages; the proof does not depend on the rank.
+  // Rank 0 verifies the programs of all stages; the result does not depend on the rank.
   if (world.rank() == 0) {
     const std::vector<std::string> wrong =
         compile::prove(compile::compile_stages(request, target), &target);
@@ -76,7 +77,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const int64_t batch : config.batch.ramp) {
+  for (const int64_t batch : config.batch.warmup_sizes) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
     programs.push_back(compile::compile(request, target));
   }
@@ -127,7 +128,7 @@ std::vector<checkpoint::StateTensor> Trainer::gradients() {
 
 void Trainer::write(StepInput& input) {
   runtime::Executor& e = machine_->executor(program_of(config_.batch, input.step));
-  // A step that is under way may still read the batch from this memory.
+  // A step that was started may still read its batch from this memory.
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
   batch_.write(e, *input.batches, input.step);
@@ -148,7 +149,7 @@ StepResult Trainer::result_of(const StepInput& input) {
   // A skipped step is not an update: neither the optimizer's t nor the schedule advances.
   if (report[kSkip] == 0) ++updates_;
   return {.step = input.step,
-          // The report has sums over the loss tokens of all ranks; the mean is formed here, once.
+          // The report has sums over the loss tokens of all ranks.
           .loss = report[kLossSum] / std::max(report[kLossTokens], 1.0),
           .grad_norm = report[kGradNorm],
           .tokens = report[kLossTokens],
@@ -211,8 +212,7 @@ void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe
 }
 
 double Trainer::loss_on_last_batch() {
-  // The validation program has no backward pass and needs no update, so it leaves the state as it
-  // is.
+  // The validation program has no backward pass and no update, so the state is unchanged.
   runtime::Executor& e = machine_->executor(kValidate);
   batch_.restore(e);
   e.run();
@@ -225,10 +225,10 @@ bool Trainer::can_continue() {
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
   runtime::Executor& e = machine_->executor(program_of(config_.batch, again.step));
-  e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
+  e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // disables the update
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
-  // Both: a finite loss can have gradients that overflow.
+  // Both are tested, since a finite loss can have gradients that overflow.
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
@@ -240,8 +240,8 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
   // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
   for (int64_t first = 0; first < sequences; first += together) {
-    // A rank that cannot read its rows continues with empty ones, because the others wait for it in
-    // the collectives of every run.
+    // A rank that cannot read its rows continues with empty ones, because the other ranks wait for
+    // it in collectives.
     try {
       data::fill_validation_batch(data, first + data_rank() * micro, sequences, view);
     } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// One rank's training: the programs of a run over one arena, step by step.
+// Trains on one rank: runs the programs of a run, which share one arena, step by step.
 #pragma once
 
 #include <deque>
@@ -27,93 +27,99 @@ struct RouterResult {
 struct StepResult {
   int64_t step = 0;
   double loss = 0;       // mean over the loss tokens of the global batch
-  double grad_norm = 0;  // of the mean gradient, before clipping
+  double grad_norm = 0;  // norm of the mean gradient, before clipping
   double tokens = 0;     // loss tokens
-  bool finite = true;    // else nothing was updated
+  bool finite = true;    // false: nothing was updated
   double learning_rate = 0;
-  double began_s = 0;                       // on the trainer's clock
-  double data_s = 0;                        // from then until the batch was there
-  std::optional<RouterResult> router = {};  // nothing: the model has no experts
+  double began_s = 0;                       // start of the step on the trainer's clock
+  double data_s = 0;                        // seconds from then until the batch was read
+  std::optional<RouterResult> router = {};  // nothing if the model has no experts
 };
 
 struct ValidationResult {
   double loss_sum = 0, tokens = 0;
-  std::string error;  // of this rank: why it could not read its rows; the numbers mean nothing then
+  std::string error;  // why this rank could not read its rows; the numbers are then meaningless
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
 };
 
 class Trainer {
  public:
-  // Compiles, proves the whole mesh's step (rank 0), checks the memory and takes it. `config` is
-  // resolved (no auto, no zero sizes). Every rank of `world` makes its own at the same time.
+  // Compiles the programs, verifies the step of the whole mesh (rank 0), checks the memory and
+  // allocates it. `config` must be resolved (no `auto`, no zero sizes). Collective: every rank of
+  // `world` constructs its trainer at the same time.
   Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
           int64_t limit, comm::World& world, std::function<double()> now_s);
 
-  // Of programs that were made elsewhere: of training and of validation, over the same state.
+  // Uses a machine with existing programs for training and validation, which share their state.
   Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Machine> machine)
       : config_(config), machine_(std::move(machine)) {}
 
   const Program& program() const { return machine_->program(); }
-  // Which of the data ranks this is: who reads which sequences.
+  // Returns the index of this rank among the data-parallel ranks, which selects the sequences that
+  // it reads.
   int64_t data_rank() const;
-  // Its hook before_update is called before a step changes what state() views.
+  // Returns the machine. Its hook before_update is called before a step changes what state() views.
   runtime::Machine& machine() { return *machine_; }
 
-  void initialise();
-  // From a checkpoint: all state, or the weights alone (moments start at zero).
+  void initialise();  // initial weights, and zero optimizer state
+  // Loads all state from a checkpoint, or only the weights (moments then start at zero).
   void load(checkpoint::CheckpointReader& checkpoint, config::Load what);
-  // What this rank owns of the state, as a checkpoint stores it: views into the arena.
+  // Returns the part of the state that this rank owns and writes to checkpoints, as views into the
+  // arena.
   std::vector<checkpoint::StateTensor> state();
 
-  // The number of updates (steps that were not skipped) since initialise(), or since the start of
-  // the run whose state load() read. The optimizer's t and the learning-rate schedule count these.
+  // Returns the number of updates (steps that were not skipped) since initialise(), or since the
+  // start of the run whose state load() read. The optimizer's t and the learning-rate schedule
+  // count updates.
   int64_t updates() const { return updates_; }
   int64_t next_update() const { return updates_ + under_way() + 1; }
 
-  // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
+  // Runs step `step` (from 1) on its batch. If a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, data::BatchSource& batches,
                   const std::function<void(const runtime::OpEvent&)>& observe = {},
                   double loss_scale = 1);
-  // step() in two: reading the batch, which may throw an Error on one rank alone and communicates
-  // nothing, and the computation, which every rank begins together. Between the two may come
-  // finish_step() of steps before it.
+  // step() in two parts. prepare_step() reads the batch: it may throw Error on a single rank and
+  // does not communicate. run_step() computes, and all ranks call it together. finish_step() for
+  // earlier steps may be called between the two.
   void prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
                     double loss_scale = 1);
   StepResult run_step(const std::function<void(const runtime::OpEvent&)>& observe = {});
-  // run_step() in two, where the device can go from one step to the next without waiting for the
-  // host (Executor::start): finish_step() is of the oldest that was started, and comes before
-  // anything else is asked. At most two are under way; after one that is not finite nothing is
-  // updated. Where a step cannot be started so, none may be under way when it is prepared.
+  // run_step() in two parts, for devices that can proceed to the next step without waiting for the
+  // host (Executor::start). finish_step() completes the oldest step that was started. At most two
+  // steps may be started and unfinished, and they must be finished before state, gradients or
+  // reports are read. After a step that is not finite, the started ones update nothing. If
+  // can_start_step(step) is false, all steps must be finished before that step is prepared.
   bool can_start_step(int64_t step) const;
   void start_step();
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
-  // Of the last step.
+  // Returns the communication times of the last step.
   const runtime::CommunicationTime& communication() const;
-  // The last finished step's programs once more, on the same batch and weights.
+  // Runs the program of the last finished step again, on the same batch and the present weights.
   void repeat(const std::function<void(const runtime::OpEvent&)>& observe);
 
-  // The loss of the weights as they are now, on the first micro-batch that was read last (of each
-  // data rank). A save checks it: an update can leave finite weights whose loss is not finite.
+  // Returns the loss of the present weights on the first micro-batch of the last batch (of each
+  // data-parallel rank). A save checks it, because an update can leave finite weights whose loss is
+  // not finite.
   double loss_on_last_batch();
-  // Returns true if a step from the weights as they are now, on the batch of the last finished
-  // step, has a finite loss and gradient. It costs a step and changes nothing.
+  // Returns true if a step from the present weights on the batch of the last finished step has a
+  // finite loss and gradient. It costs a step and changes nothing.
   bool can_continue();
 
-  // `sequences` samples of a set from its start (at most all of it). `on_progress` is called after
-  // each batch with the number of samples done. Never throws for a row that cannot be read: see
-  // ValidationResult::error.
+  // Validates on the first `sequences` samples of a set. `on_progress` is called after each batch
+  // with the number of samples done. A row that cannot be read is reported in
+  // ValidationResult::error instead of an exception.
   ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 
-  // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
-  // owns of them, by the names of their weights.
+  // Returns the part of the last step's gradients that this rank owns, by the names of their
+  // weights. They are sums over the loss tokens, multiplied by the loss scale.
   std::vector<checkpoint::StateTensor> gradients();
-  double loss_tokens();  // of the last step
+  double loss_tokens();  // loss tokens of the last step
   double loss_scale();
 
  private:
-  // What the host gives a step.
+  // The input of a step from the host.
   struct StepInput {
     int64_t step = 0;
     int64_t update = 0;
@@ -126,17 +132,17 @@ class Trainer {
   StepResult result_of(const StepInput& input);
 
   const config::RunConfig& config_;
-  std::function<double()> now_s_;  // none: times stay 0
+  std::function<double()> now_s_;  // empty: times stay 0
   int64_t updates_ = 0;
   size_t last_ = 0;            // the program of the last step that was started
   StepInput next_, finished_;  // next_: prepared
   BatchMemory batch_;
-  std::deque<StepInput> started_;  // and not finished
+  std::deque<StepInput> started_;  // steps that are started and not finished
   std::unique_ptr<runtime::Machine> machine_;
 };
 
-// ---- The number of updates that a run has made, as its checkpoints keep it. Steps that fp16
-// skipped are not updates.
+// ---- The number of updates of a run, as checkpoints store it. Steps that fp16 skipped are not
+// updates.
 
 // Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
 // the number of skipped steps instead.

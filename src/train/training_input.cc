@@ -1,4 +1,4 @@
-// Opens the data of a run at the position from which the run continues.
+// Opens the data of a run at the position where the run continues.
 #include "train/training_input.h"
 
 #include "train/run_programs.h"

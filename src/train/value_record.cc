@@ -3,7 +3,7 @@
 //
 // The difficulty is naming. A value must have the same key on every layout, although layouts differ
 // in sharding, conversions, recomputation and the order of sums. Conversions keep the key of their
-// input, recomputed values that of the original, and values without a counterpart are left out.
+// input, recomputed values that of the original, and values without a counterpart are not recorded.
 #include "train/value_record.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@
 namespace tessera::train {
 namespace {
 
-// The finalizer of splitmix64: one 64-bit hash gives the signs of all sums of an element.
+// Returns a 64-bit hash (the finalizer of splitmix64), which has the signs of an element in all
+// sums.
 uint64_t mixed(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -40,7 +41,7 @@ void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
 
 bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
-// A maximum over shards is not a sum, so its digests do not add up.
+// Returns true for a pending maximum over shards. It is not a sum, so its digests do not add up.
 bool is_maximum(const Value& v) {
   return std::count(v.sharding.place.begin(), v.sharding.place.end(), kPartialMax) > 0;
 }
@@ -51,8 +52,8 @@ bool is_computed(Role r) {
          r == Role::kScratch;
 }
 
-// Returns which pass a segment belongs to. Forward and backward have values of the same name, such
-// as those of the rotary embedding. A recomputed forward gives the values of the first one.
+// Returns the pass that a segment belongs to. Forward and backward have values of the same name,
+// such as those of RoPE. A recomputed forward has the values of the original one.
 std::string_view pass_of(const Segment& s) {
   if (s.phase == Phase::kForward || s.phase == Phase::kForwardNoSave ||
       s.phase == Phase::kRecompute)
@@ -60,16 +61,16 @@ std::string_view pass_of(const Segment& s) {
   return s.phase == Phase::kJoint || s.subject.empty() ? "head" : "backward";
 }
 
-// Returns true if v is a sum of terms of a gradient that the op makes. The gradient of the input of
-// a block has a name of its own.
+// Returns true if v is a sum of terms of a gradient that the op computes. The gradient of the input
+// of a block is excluded, because it has its own name.
 bool is_gradient_sum(const Program& p, const Op& op, ValueId v) {
   const Sum* const sum = op.if_as<Sum>();
   return sum != nullptr && sum->of_gradients && v == op.outputs[0] &&
          p[v].role != Role::kStreamGradient;
 }
 
-// Returns the name of a value in a call. A value that is computed a second time, or for the first
-// of two times, has the name of the original.
+// Returns the name of a value in a call. Values of a forward pass that will be recomputed, and
+// recomputed values, have the name of the original.
 std::string name_in(const Program& p, ValueId v, const Call& c) {
   const CopyKind copy = p[v].copy;
   if (copy == CopyKind::kNoSave || copy == CopyKind::kRecomputed) v = p[v].of;
@@ -84,8 +85,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
   const uint64_t key = mixed(name);
   const int64_t row = rank == 0 ? 1 : end[rank - 1] - begin[rank - 1];
   if (row <= 0) return;
-  // Walks the box row by row: `to` counts elements of the global value, `from` those of the local
-  // one.
+  // Visits the box row by row: `to` is an index in the global value, `from` in the local one.
   const std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t to, int64_t from) {
     if (d >= rank - 1) {
       if (rank > 0) {
@@ -125,8 +125,8 @@ std::function<void(const runtime::OpEvent&)> ValueRecorder::observer(int64_t ste
   return [this](const runtime::OpEvent& e) { observe(e); };
 }
 
-// Returns the name of an op's output. Sums of terms of gradients have one name in all blocks and
-// layers, so their last term is added, which is a term of one sum only.
+// Returns the name of an op's output. Sums of gradient terms have the same name in all blocks and
+// layers, so the name of their last term is appended, which is a term of only one sum.
 std::string ValueRecorder::name_of(const runtime::OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_, v, e.call);
   const Op& op = *e.op.op;
@@ -137,15 +137,15 @@ std::string ValueRecorder::name_of(const runtime::OpEvent& e, ValueId v) const {
 
 ValueRecorder::Known ValueRecorder::known_of(const runtime::OpEvent& e, const std::string& what,
                                              ValueId v) const {
-  const bool all = program_[v].role == Role::kWeight;  // one for all micro-batches
+  const bool all = program_[v].role == Role::kWeight;  // the same for all micro-batches
   const std::string name = name_of(e, v);
   return {fmt::format("{}|{}|{}|{}|{}", step_, what, all ? "weight" : pass_of(e.segment), name,
                       all ? kNone : e.call.microbatch),
           name};
 }
 
-// Returns the key of an output. Forward and backward of a head, which are one call, may have two
-// ops of one name, so repeated keys are numbered.
+// Returns the key of an output. Forward and backward of the LM head are one call and may have two
+// ops of the same name, so repeated keys are numbered.
 ValueRecorder::Known ValueRecorder::made_of(const runtime::OpEvent& e, const std::string& what,
                                             ValueId v) {
   Known known = known_of(e, what, v);
@@ -169,13 +169,13 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   all_.records.push_back(std::move(r));
 }
 
-// All sequences of a value of which an op takes a chunk.
+// Returns a view of all sequences of a value of which the op reads a chunk.
 TensorView ValueRecorder::all_of(const runtime::OpEvent& e, ValueId v,
                                  const TensorView& view) const {
   return view.shape == program_[v].local() ? view : runtime::whole_of(view, e.op.op->chunk);
 }
 
-// Records what comes from other calls: hidden states, and weights as they are read.
+// Records inputs from other calls: hidden states, and weights as they are read.
 void ValueRecorder::arrivals(const runtime::OpEvent& e) {
   for (size_t i = 0; i < e.op.op->inputs.size(); ++i) {
     const ValueId v = e.op.op->inputs[i];
@@ -189,9 +189,10 @@ void ValueRecorder::arrivals(const runtime::OpEvent& e) {
   }
 }
 
-// Returns true if a sum has a term of an adapter, or of such a sum. With sequence parallelism, an
-// adapter reads its input before it is gathered and its GEMM runs after that: the terms of the
-// gradient of the input are then summed in another order, and only the sum of all is the same.
+// Returns true if a sum has a term of an adapter, or a term that is such a sum. With sequence
+// parallelism, the terms of an adapter's input gradient are summed in another order, because the
+// adapter reads its input before the all-gather and its GEMM runs after it. Only the total is the
+// same on all layouts.
 bool ValueRecorder::sums_adapters(const Op& op) const {
   return std::any_of(op.inputs.begin(), op.inputs.end(), [&](ValueId v) {
     const auto term = known_.find(v);
@@ -209,38 +210,38 @@ void ValueRecorder::output(const runtime::OpEvent& e, size_t i) {
     made_[name_in(program_, v, e.call)] = {std::ssize(all_.records),
                                            fmt::format("{} of {}", name, op.origin)};
   if (!is_computed(value.role) || !live_[v]) return;
-  if (++chunks_made_[v] < op.chunk.count) return;  // recorded when all of it is there
+  if (++chunks_made_[v] < op.chunk.count) return;  // recorded after the last chunk
   if (is_gradient_sum(program_, op, v) && sums_adapters(op)) return;
   std::string what = name;
   if (const GroupRef* const over = over_of(op.attributes)) what += " over " + to_string(*over);
   if (!rule_of(op).effects.converts)
     return record(e, v, e.host(all_of(e, v, e.op.outputs[i])), made_of(e, name, v), what);
-  // A conversion keeps the value: it is recorded under the key that its input had.
+  // A conversion does not change the value, so it is recorded with the key of its input.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
     record(e, v, e.host(all_of(e, v, e.op.outputs[i])), root->second, what);
 }
 
 void ValueRecorder::observe(const runtime::OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
-  // A value's id names another value in every other call (another layer or micro-batch).
+  // In another call (another layer or micro-batch), the same id refers to another value.
   if (call_ != &e.call) known_.clear(), times_made_.clear(), chunks_made_.clear();
   call_ = &e.call;
-  // Flat state is ordered by the layout, so its values have no counterpart.
+  // The order of flat state depends on the layout, so its values have no counterpart.
   if (!rule_of(*e.op.op).effects.flat_state) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 
 void ValueRecorder::own(std::span<const checkpoint::StateTensor> pieces, const std::string& what) {
   std::map<std::string, ValueRecord> by_name;
-  // Ordered as the ops computed the gradients, so that the first difference is the earliest one.
-  std::vector<std::pair<int64_t, std::string>> order;  // as the ops made them
+  // In the order in which ops computed the gradients, so that the first difference is the earliest.
+  std::vector<std::pair<int64_t, std::string>> order;
   for (const checkpoint::StateTensor& t : pieces) {
     const auto [at, first] = by_name.try_emplace(t.name);
     ValueRecord& r = at->second;
     if (first) {
       r.key = fmt::format("{}|{}|{}", step_, what, t.name);
       r.told = fmt::format("{} of {}", what, t.name);
-      r.place.place.fill(kPartial);  // every element is one rank's
+      r.place.place.fill(kPartial);  // each element belongs to one rank, so digests add up
       const auto made = made_.find(t.name + ".gradient");
       if (made != made_.end()) r.told += fmt::format(" ({})", made->second.by);
       order.emplace_back(made != made_.end() ? made->second.order : 0, t.name);
@@ -263,8 +264,8 @@ void ValueRecorder::finish(std::span<const checkpoint::StateTensor> gradients,
   own(state, "state");
 }
 
-// Tab-separated text: mesh and coordinates in the first line, then one record per line. fmt prints
-// doubles in the shortest form that reads back exactly.
+// Writes tab-separated text: mesh and coordinates in the first line, then one record per line. fmt
+// prints doubles in the shortest form that reads back exactly.
 std::string to_text(const RankRecords& all) {
   std::string text;
   for (const AxisKind a : Enumerators<AxisKind>())
@@ -296,7 +297,7 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
     r.key = line.substr(0, key);
     r.told = line.substr(key + 1, told - key - 1);
     std::istringstream numbers(line.substr(told + 1));
-    const auto number = [&] {  // NaN too, which a stream does not read
+    const auto number = [&] {  // strtod also reads NaN, which a stream does not
       std::string word;
       good = good && numbers >> word;
       return std::strtod(word.c_str(), nullptr);
@@ -307,11 +308,11 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
     for (double& sum : r.digest.sums) sum = number();
     all.records.push_back(std::move(r));
   }
-  if (!good) throw Error("{}: is no list of values.", source);
+  if (!good) throw Error("{}: not a file of value records (run.dump_values).", source);
   return all;
 }
 
-// A value is live if some op reads it or if it is in a buffer that outlives its segment.
+// Marks the values that are in a buffer that outlives its segment, and the inputs of all ops.
 IdVector<ValueId, bool> live_values(const Program& program) {
   IdVector<ValueId, bool> live(program.values.size(), false);
   for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;

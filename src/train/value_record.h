@@ -1,9 +1,10 @@
-// Every value of a step, small enough to keep and to compare with the same step on another layout.
+// Records digests of all values of a step, which are small enough to store and to compare with
+// those of the same step on another layout.
 //
-// A digest of a global value x is 8 sums of ± x[i] over its elements, with signs drawn by (name,
-// global element). It is linear: ranks that hold parts of x, or terms of it, add their digests to
-// that of x. And two values differ by about as much as their digests: the mean of the squares of
-// the 8 differences is |x − y|² on average, whatever x and y are.
+// The digest of a global value x is 8 sums of ± x[i] over its elements, with signs that are a hash
+// of (name, global element). It is linear: the digests of shards of x, or of terms of x, add up to
+// that of x. The distance of two digests estimates that of the values: the mean of the squares of
+// the 8 differences has the expected value |x − y|² for all x and y.
 #pragma once
 
 #include <array>
@@ -26,36 +27,36 @@ constexpr size_t kDigestSums = 8;
 
 struct ValueDigest {
   std::array<double, kDigestSums> sums{};
-  double squares = 0;  // of what this rank holds
-  int64_t elements = 0;
+  double squares = 0;    // sum of squares of the elements on this rank
+  int64_t elements = 0;  // number of elements on this rank
 
-  // The elements of a box of a global value; `part` begins with its first and may be padded beyond
-  // its last. Floating types only.
+  // Adds the elements of a box of a global value. `part` begins with the first of them and may be
+  // padded after the last. Only for floating-point types.
   void add(const TensorView& part, const Shape& global, std::span<const int64_t> begin,
            std::span<const int64_t> end, uint64_t name);
 };
 
 struct ValueRecord {
-  std::string key;   // step, op, value, micro-batch: the same on every layout
-  std::string told;  // the same for people, with what this layout does: "layer3.norm1 (all_gather)"
-  Sharding place;    // of the value: what its digests of several ranks are to each other
+  std::string key;   // step, op, value and micro-batch: the same on all layouts
+  std::string told;  // for messages, with the op of this layout: "layer3.norm1 (all_gather)"
+  Sharding place;    // sharding of the value: how the digests of several ranks combine
   ValueDigest digest;
 };
 
 struct RankRecords {
   Mesh mesh;
   Coordinates at;
-  std::vector<ValueRecord> records;  // in the order of their making
+  std::vector<ValueRecord> records;  // in the order of computation
 };
 
-// Keeps the records of one rank, step by step.
+// Collects the records of one rank, step by step.
 class ValueRecorder {
  public:
   ValueRecorder(const Program& program, const runtime::Position& position);
 
-  // What to run step `step` with.
+  // Returns the observer for Trainer::run_step() in step `step`.
   std::function<void(const runtime::OpEvent&)> observer(int64_t step);
-  // After it: what this rank owns of the gradients and of the state.
+  // Records the gradients and the state that this rank owns. Call it after each step.
   void finish(std::span<const checkpoint::StateTensor> gradients,
               std::span<const checkpoint::StateTensor> state);
   const RankRecords& records() const { return all_; }
@@ -82,28 +83,30 @@ class ValueRecorder {
   runtime::Position position_;
   RankRecords all_;
   int64_t step_ = 0;
-  // Of packed heads where key/value heads have copies: no other layout has values like these.
+  // The shape of packed heads in a layout that replicates key/value heads. Other layouts have no
+  // values of this shape, so they are not recorded.
   std::optional<Shape> copied_heads_;
-  const Call* call_ = nullptr;                 // under way
-  std::map<ValueId, Known> known_;             // of this call: what was recorded …
-  std::map<std::string, int64_t> times_made_;  // … and how often an op made each key
-  std::map<ValueId, int32_t> chunks_made_;     // … and the number of chunks of each value
+  const Call* call_ = nullptr;                 // the current call
+  std::map<ValueId, Known> known_;             // values recorded in this call
+  std::map<std::string, int64_t> times_made_;  // how often an op of this call made each key
+  std::map<ValueId, int32_t> chunks_made_;     // the number of chunks of each value in this call
   struct Made {
     int64_t order = 0;
     std::string by;
   };
-  std::map<std::string, Made> made_;  // gradients of this step: by which op last
+  std::map<std::string, Made> made_;  // the last op of this step that wrote each gradient
 };
 
-// As text, and back. `source` names the text in the Error that parse_records() throws.
+// Convert records to text and back. `source` names the text in the Error that parse_records()
+// throws.
 std::string to_text(const RankRecords& records);
 RankRecords parse_records(const std::string& text, const std::string& source);
 
-// ---- Which values of a program have a meaning after the op that writes them.
+// ---- The values of a program whose contents are defined after the op that writes them.
 
-// Returns true for each value that some op reads or that outlives its segment. What an op writes in
-// addition to the requested output, such as the gradient of a frozen bias, is neither: nothing
-// clears its bytes before an op adds to them, so its contents are undefined.
+// Returns true for each value that some op reads or that outlives its segment. An additional output
+// of an op, such as the gradient of a frozen bias, is neither: its bytes are not cleared before the
+// op adds to them, so its contents are undefined.
 IdVector<ValueId, bool> live_values(const Program& program);
 
 }  // namespace tessera::train

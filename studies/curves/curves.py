@@ -39,7 +39,7 @@ def sections(study, model, phase, precision, start):
         "batch": {"global": 4, "micro": 4},
         "optimizer": {"learning_rate": p["rate"], "weight_decay": 0.01},
         "schedule": {"kind": "cosine", "steps": p["steps"], "warmup_steps": p["warmup"],
-                     "floor": 0.1},
+                     "min_lr_ratio": 0.1},
         "precision": precision,
         "checkpoint": {"every_steps": 200, "keep": 1} | (
             {"from": str(start), "load": "weights"} if start else {}),

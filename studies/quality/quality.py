@@ -39,7 +39,7 @@ def sections(study, seed):
                  "validation": [str(study.work / "valid")], "sequence_length": 128},
         "batch": {"global": 8, "micro": 8},
         "optimizer": {"learning_rate": 2e-3},
-        "schedule": {"kind": "cosine", "steps": STEPS, "warmup_steps": 25, "floor": 0.1},
+        "schedule": {"kind": "cosine", "steps": STEPS, "warmup_steps": 25, "min_lr_ratio": 0.1},
         "precision": "fp32",
         "checkpoint": {"every_steps": 250, "keep": 1},
         "metrics": {"validate_every_steps": 0, "validate_sequences": VALIDATED,

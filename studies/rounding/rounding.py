@@ -51,7 +51,7 @@ def keys(study, phase, how, seed):
         "optimizer": {"kind": "adamw", "learning_rate": p["rate"], "beta2": 0.95,
                       "weight_decay": 0.1, "clip_norm": 1.0},
         "schedule": {"kind": "cosine", "steps": p["steps"], "warmup_steps": p["steps"] // 20,
-                     "floor": 0.1},
+                     "min_lr_ratio": 0.1},
         "checkpoint": {"every_steps": 200, "keep": 1},
         "metrics": {"validate_every_steps": 100, "validate_sequences": 256, "tensorboard": False},
     }

@@ -63,7 +63,7 @@ ROWS = [
         "batch.micro=4"),
     (2, f"{NEOX} {MIDDLE} layout.pipeline=2 batch.global=8 batch.micro=1"),
     (2, f"{LLAMA} {MIDDLE} layout.data=2 layout.zero=1 batch.global=8 batch.micro=4 {BF16} "
-        "compiler.gradients=half"),
+        "compiler.grad_accum_dtype=weight"),
     (4, f"{GPT2} {SMALL} layout.data=4 layout.zero=1 batch.global=8 batch.micro=2"),
     (4, f"{NEOX} {MIDDLE} layout.data=4 layout.zero=3 batch.global=8 batch.micro=2"),
     (4, f"{NEOX} {MIDDLE} layout.data=2 layout.tensor=2 batch.global=8 batch.micro=2"),

@@ -50,14 +50,14 @@ def mpt(cluster):
         if r["cluster"] != cluster:
             continue
         recompute = "full" if r["checkpointing"] == "True" else "none"
-        sums = "half" if r["precision"] == "pure" else "sums"
+        reduced = "weight" if r["precision"] == "pure" else "accum"
         yield (f"{r['model']} s{r['sequence']} on {r['devices']}, micro {r['micro']}, {recompute}",
                int(r["batch"]) * int(r["sequence"]) / int(r["tokens_per_s"]),
                f"model.layers={r['layers']} model.hidden={r['hidden']} model.heads={r['heads']} "
                f"model.context={r['sequence']} data.sequence_length={r['sequence']} "
                f"layout.data={r['devices']} layout.zero={ZERO[r['sharding']]} "
                f"batch.global={r['batch']} batch.micro={r['micro']} layout.recompute={recompute} "
-               f"software.compiler.communication={sums}")
+               f"software.compiler.grad_reduce_dtype={reduced}")
 
 
 TABLES = [("Narayanan 2021", "a100-80gb", "megatron-deepspeed-a100", narayanan()),

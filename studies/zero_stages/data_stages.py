@@ -10,7 +10,7 @@ import small_runs
 ROWS, TOKENS = 4000, 512  # of a row that is timed; as many as T5's targets need in the decoder
 MODELS = {"1 layer x 32": dict(layers=1, encoder_layers=1, hidden=32, heads=1, feed_forward=64),
           "2 layers x 96": dict(layers=2, encoder_layers=2, hidden=96, heads=2, feed_forward=192)}
-OBJECTIVES = {"next tokens": {}, "intra-document masking": {"documents_apart": True},
+OBJECTIVES = {"next tokens": {}, "intra-document masking": {"intra_document_masking": True},
               "span corruption": {"objective": "span_corruption"}}
 WORKERS = (1, 2)
 PROGRAM = small_runs.ROOT / "build" / "studies" / "data_rates"

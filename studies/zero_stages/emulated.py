@@ -71,7 +71,7 @@ def launch(study, hosts, run, nodes):
     file.write_text("".join(f"n0{i} slots=1\n" for i in range(1, nodes + 1)))
     before = hosts.sent()
     study.tessera("launch", run, "-n", nodes, "--hosts", file, "--address", f"{hosts.net}.1",
-                  "--silence", 60, "--more", hosts.mpi)
+                  "--heartbeat-timeout", 60, "--launcher-args", hosts.mpi)
     return [b - a for a, b in zip(before, hosts.sent())][:nodes]
 
 

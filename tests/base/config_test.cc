@@ -137,7 +137,7 @@ TEST(Config, E4_IntegersAreNeverRounded) {
 TEST(Config, WrongTypesNameWhatWasFoundAndWanted) {
   EXPECT_EQ(
       error_of("optimizer:\n  size: four\n"),
-      "run.yaml:2:9: optimizer.size: found the text 'four', expected an integer, in digits alone");
+      "run.yaml:2:9: optimizer.size: found the text 'four', expected an integer (digits only)");
   EXPECT_EQ(error_of("optimizer: { size: 1.5 }"),
             "run.yaml:1:20: optimizer.size: found the number 1.5, expected an integer");
   EXPECT_EQ(error_of("optimizer: { size: 99999999999999999999 }"),

@@ -167,8 +167,9 @@ TEST_F(File, L13_PipesAreReadWhereTheyMayBeUpToABound) {
   EXPECT_EQ(read_pipe_or_file(pipe, 5000).size(), 5000u);
   writer.join();
   writer = std::thread(fill, 5001);
-  EXPECT_NE(error_of([&] { read_pipe_or_file(pipe, 5000); }).find("more than 5000 bytes"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { read_pipe_or_file(pipe, 5000); }).find("exceeds the limit of 5000 bytes"),
+      std::string::npos);
   writer.join();
 }
 

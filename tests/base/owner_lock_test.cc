@@ -97,7 +97,7 @@ TEST_P(Lock, H3_AnOwnerOnAnotherHostCountsWhileItsFileIsRenewed) {
 
 TEST_P(Lock, H3_FilesOfUsersAreNotTaken) {
   std::ofstream(file()) << "my notes";
-  EXPECT_NE(refusal().find("is not a lock file of tessera"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("is not a Tessera lock file"), std::string::npos) << refusal();
   EXPECT_EQ(read_file(file()), "my notes");
   fs::remove(file());
   std::ofstream(folder_ / "mine") << "";

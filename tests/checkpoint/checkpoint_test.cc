@@ -213,11 +213,11 @@ TEST_F(BrokenCheckpoint, NoIndex) {
 }
 TEST_F(BrokenCheckpoint, IndexCutOff) {
   std::filesystem::resize_file(newest() / kIndexFile, 100);
-  expect("its end is missing");
+  expect("the end is missing");
 }
 TEST_F(BrokenCheckpoint, IndexEmpty) {
   std::filesystem::resize_file(newest() / kIndexFile, 0);
-  expect("its end is missing");
+  expect("the end is missing");
 }
 TEST_F(BrokenCheckpoint, IndexDamaged) {
   overwrite(newest() / kIndexFile, 30, '!');
@@ -225,7 +225,7 @@ TEST_F(BrokenCheckpoint, IndexDamaged) {
 }
 TEST_F(BrokenCheckpoint, PiecesCutOff) {
   std::filesystem::resize_file(newest() / "pieces-0.bin", 1000);
-  expect("has 1000 bytes, but the index says");
+  expect("has 1000 bytes, expected");
 }
 TEST_F(BrokenCheckpoint, PiecesMissing) {
   std::filesystem::remove(newest() / "pieces-0.bin");
@@ -237,7 +237,7 @@ TEST_F(BrokenCheckpoint, PiecesDamaged) {
 }
 TEST_F(BrokenCheckpoint, TokenizerChanged) {
   overwrite(newest() / kTokenizerFile, 3, '!');
-  expect("Put the right file back");
+  expect("Restore the file");
 }
 TEST_F(BrokenCheckpoint, OfANewerProgram) {
   edit_index(newest(), "\"format_version\":1", "\"format_version\":2");
@@ -245,11 +245,11 @@ TEST_F(BrokenCheckpoint, OfANewerProgram) {
 }
 TEST_F(BrokenCheckpoint, UnknownType) {
   edit_index(newest(), "\"f32\"", "\"f31\"");
-  expect("has the type 'f31'");
+  expect("has the unknown type 'f31'");
 }
 TEST_F(BrokenCheckpoint, PieceBeyondItsFile) {
   edit_index(newest(), "\"offset\":0", "\"offset\":999936");
-  expect("outside of what it has");
+  expect("exceeds that file");
 }
 TEST_F(BrokenCheckpoint, PieceLargerThanItsBox) {
   edit_index(newest(), "\"bytes\":3840", "\"bytes\":3844");
@@ -257,7 +257,7 @@ TEST_F(BrokenCheckpoint, PieceLargerThanItsBox) {
 }
 TEST_F(BrokenCheckpoint, PieceOutsideOfTheTensor) {
   edit_index(newest(), "\"end\":[40,24]", "\"end\":[41,24]");
-  expect("lies outside of its shape [40, 24]");
+  expect("exceeds its shape [40, 24]");
 }
 TEST_F(BrokenCheckpoint, PiecesDoNotCover) {
   edit_index(newest(), "\"shape\":[40,24]", "\"shape\":[41,24]");
@@ -269,7 +269,7 @@ TEST_F(BrokenCheckpoint, AbsurdShape) {
 }
 TEST_F(BrokenCheckpoint, FileElsewhere) {
   edit_index(newest(), "\"name\":\"pieces-0.bin\"", "\"name\":\"../10/pieces-0.bin\"");
-  expect("is no name of a file");
+  expect("is not the name of a file");
 }
 TEST_F(BrokenCheckpoint, WrongKind) {
   edit_index(newest(), "\"step\":20", "\"step\":\"20\"");
@@ -292,7 +292,7 @@ TEST(Checkpoint, ReadNamesWhatIsNotThere) {
   const std::vector<int64_t> begin{8}, end{32};
   EXPECT_NE(error_of([&] {
               reader.read("layer0.norm1.gain", begin, end, {out.data(), DType::kF32, Shape{24}});
-            }).find("is not inside"),
+            }).find("the requested box, [8] to [32], exceeds"),
             std::string::npos);
 }
 

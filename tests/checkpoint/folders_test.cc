@@ -179,7 +179,7 @@ TEST(Folders, AnArgumentMayBeACheckpointItsFolderOrTheRun) {
   EXPECT_EQ(resolve_checkpoint(run), dir / "6");
   EXPECT_NE(error_of([&] { resolve_checkpoint(run / "none"); }).find("there is no such"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { resolve_checkpoint(temporary.path()); }).find("no whole checkpoint"),
+  EXPECT_NE(error_of([&] { resolve_checkpoint(temporary.path()); }).find("no intact checkpoint"),
             std::string::npos);
   EXPECT_NE(error_of([&] { resolve_checkpoint(dir / "5" / "index.json"); }).find("is a file"),
             std::string::npos);

@@ -72,7 +72,7 @@ TEST(Arguments, E3_NumbersAreDecimalOrAnErrorThatNamesTheOption) {
     Line l;
     const std::string said = parse(l, {"r", "--to", "f", "--number", junk});
     EXPECT_NE(said.find("--number = "), std::string::npos) << junk << ": " << said;
-    EXPECT_NE(said.find("expected an integer, in digits alone"), std::string::npos) << said;
+    EXPECT_NE(said.find("expected an integer (digits only)"), std::string::npos) << said;
     EXPECT_EQ(l.n, 3) << junk;
   }
   Line l;

@@ -35,7 +35,7 @@ TEST_F(BenchProgram, TwoRanksWriteAFileWithLinksThatPlanReads) {
                               "OMP_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe "
                               "--bind-to none -n 2");
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  EXPECT_NE(r.out.find("2 ranks of 1 thread measured at once"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("2 ranks × 1 thread at the same time"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("links within a host: "), std::string::npos) << r.out;
   const plan::Hardware h = plan::load_hardware(folder_ / "two.yaml");
   EXPECT_EQ(h.node.devices, 2);

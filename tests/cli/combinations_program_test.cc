@@ -54,8 +54,8 @@ TEST_F(Defects, A1_TrainWithTheBestLayoutAndFrozenWeights) {
 
 // data × micro divides every batch of the ramp.
 TEST_F(Defects, A1_TheBestLayoutTakesTheRamp) {
-  for (const char* ramp :
-       {"batch.ramp=[2] batch.ramp_steps=1", "batch.ramp=[6,3] batch.ramp_steps=2"})
+  for (const char* ramp : {"batch.warmup_sizes=[2] batch.warmup_steps_per_size=1",
+                           "batch.warmup_sizes=[6,3] batch.warmup_steps_per_size=2"})
     expect_success(
         fmt::format("train run.yaml checkpoint.resume=never schedule.steps=1 batch.micro=1 "
                     "batch.global=12 layout.search=true layout.cluster={} {}",
@@ -91,12 +91,12 @@ TEST_F(Defects, B12_PlanLeavesHeadroom) {
   expect_success(tight + "0");
   const ProgramResult refused = run(tight + "0.03");
   EXPECT_EQ(refused.code, 1);
-  EXPECT_NE(refused.err.find("without 3.0 % kept free"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("excluding 3.0 % headroom"), std::string::npos) << refused.err;
 }
 
 TEST_F(Defects, C_PlansOfSmallModelsHaveUnits) {
   const ProgramResult r = expect_success(
-      fmt::format("plan run.yaml compiler.products=fp8 precision=bf16 --cluster {}", cluster_));
+      fmt::format("plan run.yaml compiler.gemm_dtype=fp8 precision=bf16 --cluster {}", cluster_));
   for (const char* wrong : {"0.0 TFLOP", "0.0 hours", "B parameters", "weights 0.0", "0.0 % of"})
     EXPECT_EQ(r.out.find(wrong), std::string::npos) << wrong << "\n" << r.out;
   EXPECT_NE(r.out.find("of the 16-bit peak"), std::string::npos) << r.out;
@@ -111,8 +111,8 @@ TEST_F(Defects, C_PlansOfSmallModelsHaveUnits) {
 TEST_F(Defects, C_TheSearchSaysWhatTheNextLayoutTakes) {
   const ProgramResult r =
       expect_success(fmt::format("plan run.yaml --search --devices 2 --cluster {}", cluster_));
-  // "takes 1.23 ms more:", then a line for each difference.
-  const size_t at = r.out.find(" takes "), end = r.out.find(" more:\n  +");
+  // "takes 1.23 ms longer:", then a line for each difference.
+  const size_t at = r.out.find(" takes "), end = r.out.find(" longer:\n  +");
   ASSERT_NE(at, std::string::npos) << r.out;
   ASSERT_NE(end, std::string::npos) << r.out;
   ASSERT_LT(at, end) << r.out;
@@ -148,8 +148,10 @@ TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
 
 TEST_F(Defects, A3_VerifyAgreesOnARampOfBatches) {
   for (const char* layout : {"layout.data=2", "layout.pipeline=2 layout.zero=3"}) {
-    const ProgramResult r = expect_success(fmt::format(
-        "verify run.yaml --steps 3 batch.ramp=[2,4] batch.ramp_steps=1 batch.global=6 {}", layout));
+    const ProgramResult r =
+        expect_success(fmt::format("verify run.yaml --steps 3 batch.warmup_sizes=[2,4] "
+                                   "batch.warmup_steps_per_size=1 batch.global=6 {}",
+                                   layout));
     EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
   }
 }

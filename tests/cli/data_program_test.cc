@@ -121,19 +121,19 @@ TEST_F(DataProgram, ExplainsTheStepsOfARun) {
   EXPECT_EQ(std::get<int64_t>(samples[0].find("sample")->value), 3);
   EXPECT_EQ(samples[0].find("tokens")->as_list()->size(), 5u);
   expect_fault("explain run.yaml --step 5 schedule.steps=4", 2,
-               {"--step is 5, expected 1 to 4, the run's last"});
+               {"--step is 5, expected 1 to 4 (the last step)"});
   expect_fault("explain run.yaml --sample 12 schedule.steps=4", 2,
-               {"--sample is 12, expected 0 to 11, the run's last"});
+               {"--sample is 12, expected 0 to 11 (the last sample)"});
   expect_fault("explain run.yaml --step 1 --json model.vocabulary=100", 1,
-               {"d.bin: token", "beyond the vocabulary of 100", "built with another tokenizer"});
+               {"d.bin: token", "outside the vocabulary of 100", "built with another tokenizer"});
 }
 
 TEST_F(DataProgram, FaultsOfTheInput) {
   ASSERT_EQ(run("build --tokenizer t.json --out d a.txt").code, 0);
   const std::string build = "build --tokenizer t.json --out d ";
-  expect_fault(build + "d.bin", 1, {"d.bin: is to be read, but d.bin would replace it"});
+  expect_fault(build + "d.bin", 1, {"d.bin: is an input, but the output d.bin would replace it"});
   expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1,
-               {"a.txt/d.bin: cannot be made, since", "a.txt is a file"});
+               {"a.txt/d.bin: cannot be created, since", "a.txt is a file"});
   put("bad.jsonl", "{\"text\":\"x\"}\n{\"text\" \"x\"}\n");
   put("key.jsonl", "{\"body\":\"x\"}\n");
   put("type.jsonl", "{\"text\":[1]}\n");
@@ -142,17 +142,17 @@ TEST_F(DataProgram, FaultsOfTheInput) {
   std::filesystem::create_directory(folder_ / "folder");
   put("folder/picture.png", "x");
   expect_fault(build + "none.txt", 1, {"none.txt: there is no such file or folder"});
-  expect_fault(build + "bad.jsonl", 1, {"bad.jsonl:2:9: no valid JSON: expected ':' after a key"});
+  expect_fault(build + "bad.jsonl", 1, {"bad.jsonl:2:9: invalid JSON: expected ':' after a key"});
   expect_fault(build + "key.jsonl", 1,
                {"key.jsonl:1:1: this object has no key 'text'", "'body'", "--key"});
   expect_fault(build + "type.jsonl", 1,
-               {"type.jsonl:1:9: key 'text' holds a list, expected a string"});
-  expect_fault(build + "plain.gz", 1, {"plain.gz: holds no gzip data"});
-  expect_fault(build + "empty.txt", 1, {"empty.txt: no document in it. Expected text"});
+               {"type.jsonl:1:9: key 'text' has the type list, expected string"});
+  expect_fault(build + "plain.gz", 1, {"plain.gz: is not gzip data"});
+  expect_fault(build + "empty.txt", 1, {"empty.txt: no document found, expected text"});
   expect_fault(build + "folder", 1,
-               {"folder: no text in this folder. Expected files whose names end"});
+               {"folder: no text in this folder, expected files whose names end"});
   expect_fault("build --tokenizer none.json --out d a.txt", 1, {"none.json"});
-  expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt: is no tokenizer"});
+  expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt: is not a tokenizer"});
   expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1, {"a.txt"});
 }
 
@@ -183,16 +183,17 @@ TEST_F(DataProgram, FaultsOfADataset) {
   ASSERT_EQ(run("build --tokenizer t.json --out d a.txt").code, 0);
   const std::string idx = read_file(folder_ / "d.idx"), bin = read_file(folder_ / "d.bin");
   expect_fault("inspect none", 1, {"none.idx"});
-  expect_fault("inspect d --document 1", 1, {"d.idx: there is no document 1; they are 0 to 0"});
-  expect_fault("explain d --sequence-length 100", 1,
-               {"d.bin: 1 documents with 10 tokens make no sample of 100 + 1 tokens", "Expected"});
+  expect_fault("inspect d --document 1", 1, {"d.idx: there is no document 1, expected 0 to 0"});
+  expect_fault(
+      "explain d --sequence-length 100", 1,
+      {"d.bin: 1 documents with 10 tokens are too few for a sample of 100 + 1 tokens", "Use"});
   put("d.bin", bin.substr(0, 6));
   expect_fault("inspect d", 1,
-               {"d.bin: holds 6 bytes, but d.idx describes 20", "cut off", "again"});
+               {"d.bin: has 6 bytes, but d.idx describes 20", "truncated", "again"});
   put("d.bin", bin);
   put("d.idx", idx.substr(0, 40));
   expect_fault("inspect d", 1,
-               {"d.idx: says 1 sequences", "the 40 bytes of the file", "copy it again"});
+               {"d.idx: the header has 1 sequences", "the 40 bytes of the file", "copy it again"});
   put("d.idx", std::string("X").append(idx, 1));
   expect_fault("inspect d", 1, {"d.idx: does not start with 'MMIDIDX'"});
   put("d.idx", idx);

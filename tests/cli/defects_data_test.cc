@@ -84,7 +84,8 @@ TEST_F(Defects, A2_F2_TheBatchMayChangeAtAnyResume) {
   const std::vector<std::string> starts = {
       "schedule.steps=3",
       "schedule.steps=5 batch.global=1 batch.micro=1",
-      "schedule.steps=9 batch.global=6 batch.micro=3 batch.ramp=[3] batch.ramp_steps=7",
+      "schedule.steps=9 batch.global=6 batch.micro=3 batch.warmup_sizes=[3] "
+      "batch.warmup_steps_per_size=7",
       "schedule.steps=11 batch.global=8 batch.micro=1",
   };
   train(starts);
@@ -224,16 +225,20 @@ TEST_F(Defects, L9_ARampIsBounded) {
   const std::string limited = "ulimit -v 3000000; timeout 20";
   for (const char* ramp : {"[4000000000000]", "[40000000]", "[6000000,6000000]"}) {
     const ProgramResult r =
-        run(fmt::format("train run.yaml batch.ramp_steps=1 batch.ramp={}", ramp), limited);
+        run(fmt::format("train run.yaml batch.warmup_steps_per_size=1 batch.warmup_sizes={}", ramp),
+            limited);
     EXPECT_EQ(r.code, 1) << ramp << r.err;
-    EXPECT_NE(r.err.find("batch.ramp has"), std::string::npos) << ramp << r.err;
+    EXPECT_NE(r.err.find("batch.warmup_sizes has"), std::string::npos) << ramp << r.err;
   }
   std::string many = "4";
   for (int i = 0; i < 64; ++i) many += ",4";
-  EXPECT_NE(
-      run("train run.yaml batch.ramp_steps=1 batch.ramp=[" + many + "]").err.find("at most 64"),
-      std::string::npos);
-  EXPECT_EQ(run("train run.yaml batch.ramp_steps=1000000000000000000 batch.ramp=[8]").code, 1);
+  EXPECT_NE(run("train run.yaml batch.warmup_steps_per_size=1 batch.warmup_sizes=[" + many + "]")
+                .err.find("at most 64"),
+            std::string::npos);
+  EXPECT_EQ(
+      run("train run.yaml batch.warmup_steps_per_size=1000000000000000000 batch.warmup_sizes=[8]")
+          .code,
+      1);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_F(Edges, E4_ATraceOfAUserIsKept) {
   trained("metrics.trace_step=3");
   EXPECT_EQ(get("run/trace.json"), "my trace");
   expect_in(get("run/trace-3.json"), {"traceEvents"});
-  expect_in(get("run/log.txt"), {"run/trace-3.json: trace.json is a file of yours and is kept"});
+  expect_in(get("run/log.txt"), {"run/trace-3.json: your file trace.json is not overwritten"});
   fs::remove(folder_ / "run/trace.json");
   trained("metrics.trace_step=13 schedule.steps=14");
   trained("metrics.trace_step=15 schedule.steps=16");  // our own is replaced
@@ -93,13 +93,14 @@ TEST_F(Edges, E4_ARunAppendsToNoLinkAndNoFolder) {
     fs::create_symlink(folder_ / "mine.txt", folder_ / "run" / name);
     ProgramResult r = run("train run.yaml");
     EXPECT_EQ(r.code, 1);
-    expect_in(r.err, {fmt::format("run/{}: is a link, expected a file", name), "Move it away"});
+    expect_in(r.err,
+              {fmt::format("run/{}: is a link, expected a regular file", name), "Move it away"});
     EXPECT_EQ(get("mine.txt"), "{\"step\": 100}\n");
     fs::remove(folder_ / "run" / name);
     fs::create_directory(folder_ / "run" / name);
     r = run("train run.yaml");
     EXPECT_EQ(r.code, 1);
-    expect_in(r.err, {fmt::format("run/{}: is a folder, expected a file", name)});
+    expect_in(r.err, {fmt::format("run/{}: is a folder, expected a regular file", name)});
   }
 }
 
@@ -110,7 +111,7 @@ TEST_F(Edges, E3_NumbersOfOptionsAreDecimal) {
   expect_in(r.out, {"step 10 from"});
   r = run("train run.yaml --from-step 0x8");
   EXPECT_EQ(r.code, 2);
-  expect_in(r.err, {"--from-step = ", "0x8", "expected an integer, in digits alone"});
+  expect_in(r.err, {"--from-step = ", "0x8", "expected an integer (digits only)"});
 }
 
 TEST_F(Edges, E4_ASeedIsTakenExactlyOrRefused) {
@@ -152,7 +153,7 @@ TEST_F(Edges, E6_AWeightThatWasFrozenHasNoOptimizerState) {
   const ProgramResult r = run("train run.yaml schedule.steps=14");
   EXPECT_EQ(r.code, 1);
   expect_in(r.err, {"run/checkpoints/12: has no optimizer state 'embed.weight|moment1'",
-                    "was not trained when this was saved", "Set optimizer.freeze",
+                    "was not trained when the checkpoint was saved", "Set optimizer.freeze",
                     "checkpoint.load=weights"});
 }
 

@@ -17,7 +17,7 @@ model: { family: neox, layers: 2, hidden: 32, heads: 4, vocabulary: 257, vocabul
 data: { tokenizer: t.json, train: [d], validation: [d], sequence_length: 32 }
 batch: { global: 2, micro: 2 }
 optimizer: { learning_rate: 1.0e-3 }
-schedule: { kind: cosine, steps: 2, warmup_steps: 1, floor: 0.1 }
+schedule: { kind: cosine, steps: 2, warmup_steps: 1, min_lr_ratio: 0.1 }
 checkpoint: { every_steps: 2 }
 )";
 
@@ -98,8 +98,8 @@ TEST_F(Defects, L5_TheHeadersModelIsThatOfItsTensors) {
     refused(verb, {"model."});
     with("context", Tree(int64_t{1} << 40));
     refused(verb, {"model.context"});
-    with("rotary_base", Tree(0.0));
-    refused(verb, {"model.rotary_base"});
+    with("rope_theta", Tree(0.0));
+    refused(verb, {"model.rope_theta"});
   }
 }
 
@@ -165,7 +165,7 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
        "ELF"},
       {"%PDF-1.7\n" + noise, "PDF"},
       {"\x93NUMPY" + zeros, "NumPy"},
-      {std::string("MMIDIDX\0\0", 9) + zeros, "data set"},
+      {std::string("MMIDIDX\0\0", 9) + zeros, "dataset"},
       {std::string(257, 'a') + "ustar" + zeros, "tar"},
       {noise, "--any-bytes"},
       {zeros, "--any-bytes"}};

@@ -344,7 +344,7 @@ TEST_F(DefectsLoop, A7_AVocabularyThatIsTooSmallIsRefused) {
     put_ids("good", low);
     const ProgramResult r = run(fmt::format("train n.yaml model.vocabulary=120 {}", keys));
     EXPECT_EQ(r.code, 1);
-    expect_text(r.err, {"d.bin: token", "beyond the vocabulary of 120"});
+    expect_text(r.err, {"d.bin: token", "outside the vocabulary of 120"});
     EXPECT_EQ(recorded(), 0);
   }
   put("e.jsonl", "{\"prompt\": \"aa\", \"response\": \"zz\"}\n");
@@ -352,7 +352,7 @@ TEST_F(DefectsLoop, A7_AVocabularyThatIsTooSmallIsRefused) {
       run("train n.yaml model.vocabulary=120 data.train=[] data.instructions=[e.jsonl] "
           "'data.template={prompt} {response}'");
   EXPECT_EQ(r.code, 1);
-  expect_text(r.err, {"beyond the vocabulary of 120"});
+  expect_text(r.err, {"outside the vocabulary of 120"});
 }
 
 TEST_F(DefectsLoop, B7_AFinishedRunSaysSo) {
@@ -384,7 +384,7 @@ TEST_F(DefectsLoop, E2_AFullDiskGivesUpTheCheckpointThatWouldBeRemovedNext) {
   ProgramResult r = run("train n.yaml checkpoint.keep=3 " + keys,
                         failing("write", "/checkpoints/12.", ENOSPC, "FAIL_WHILE=" + oldest));
   EXPECT_EQ(r.code, 0) << r.err;
-  expect_text(r.out, {"run/checkpoints/3 is removed before a newer checkpoint is saved"});
+  expect_text(r.out, {"run/checkpoints/3 was removed to save a newer checkpoint"});
   for (const int64_t step : {3, 6, 9, 12}) EXPECT_EQ(saved(step), step > 3) << step;
   EXPECT_EQ(run("checkpoint verify run").code, 0);
   for (const char* keep : {"checkpoint.keep=1", "checkpoint.keep=0",
@@ -408,8 +408,8 @@ TEST_F(DefectsLoop, E2_AFullDiskGivesUpAllButTheLastCheckpoint) {
       run("train n.yaml checkpoint.keep=3 checkpoint.every_steps=3 checkpoint.reserve=false",
           failing("write", "/checkpoints/12.", ENOSPC, "FAIL_WHILE=" + second));
   EXPECT_EQ(r.code, 0) << r.err;
-  expect_text(r.out, {"run/checkpoints/3 is removed before a newer checkpoint is saved",
-                      "run/checkpoints/6 is removed before a newer checkpoint is saved"});
+  expect_text(r.out, {"run/checkpoints/3 was removed to save a newer checkpoint",
+                      "run/checkpoints/6 was removed to save a newer checkpoint"});
   for (const int64_t step : {3, 6, 9, 12}) EXPECT_EQ(saved(step), step > 6) << step;
   EXPECT_EQ(run("checkpoint verify run").code, 0);
 }
@@ -422,7 +422,7 @@ TEST_F(DefectsLoop, F8_FoldersOfDumpsAreMadeOrRefusedBeforeTheRun) {
   for (const char* keys : {"run.dump_values=a.txt/x", "run.dump_gradients=a.txt/x/g"}) {
     const ProgramResult r = run(fmt::format("train n.yaml {}", keys));
     EXPECT_EQ(r.code, 1);
-    expect_text(r.err, {"a.txt/x", "cannot create the folder"});
+    expect_text(r.err, {"a.txt/x", "cannot create the directory"});
     EXPECT_EQ(recorded(), 0);
   }
 }

@@ -94,7 +94,7 @@ TEST_F(Defects, M2_TheLastGoodCheckpointIsGood) {
   expect(0, "train n.yaml schedule.steps=3");
   expect(3, "train n.yaml optimizer.learning_rate=1e38 schedule.steps=9",
          {"not finite", "Last good checkpoint: run/checkpoints/3.", "--from-step 3"});
-  expect(0, "checkpoint verify run", {"whole"});
+  expect(0, "checkpoint verify run", {"intact"});
   expect(0, "train n.yaml --from-step 3 schedule.steps=5");
   for (const double x : metrics("loss")) EXPECT_TRUE(std::isfinite(x));
   // The good ones from before are still there.
@@ -113,8 +113,8 @@ TEST_F(Defects, M2_LossScalesOutOfRangeAreRefused) {
 TEST_F(Defects, M2_OverflowAtEveryScaleEndsTheRun) {
   expect(3,
          "train n.yaml precision=fp16 schedule.steps=60 loss_scale.initial=4294967296 "
-         "loss_scale.least=1073741824 loss_scale.hysteresis=1",
-         {"the gradient is not finite, also at the lowest loss scale", "at step 3"});
+         "loss_scale.min=1073741824 loss_scale.hysteresis=1",
+         {"the gradient is not finite even at the lowest loss scale", "at step 3"});
 }
 
 // A run whose loss grows reports it, ends with exit code 3, and keeps its earlier checkpoints.

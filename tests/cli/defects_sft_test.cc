@@ -44,7 +44,7 @@ class Defects : public ProgramFolder {
   }
 
   static constexpr const char* kModel =
-      " model.family=llama model.rotary_share=1 model.layers=2 model.hidden=64 model.heads=4 "
+      " model.family=llama model.rotary_pct=1 model.layers=2 model.hidden=64 model.heads=4 "
       "";
 
   std::string good(const std::string& arguments) const {
@@ -113,13 +113,15 @@ TEST_F(Defects, B8_PackedInstructionsDoNotSeeEachOther) {
     before = static_cast<int>(document);
   }
   EXPECT_EQ(zeros, static_cast<int>(examples));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {}", kModel)), "documents_apart: true"));
-  EXPECT_TRUE(has(good(fmt::format("config print sft.yaml {} data.documents_apart=false", kModel)),
-                  "documents_apart: false"));
-  EXPECT_TRUE(has(good("config print run.yaml"), "documents_apart: false"));
-  good(fmt::format("train sft.yaml {} data.documents_apart=false schedule.steps=1", kModel));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {}", kModel)), "intra_document_masking: true"));
+  EXPECT_TRUE(
+      has(good(fmt::format("config print sft.yaml {} data.intra_document_masking=false", kModel)),
+          "intra_document_masking: false"));
+  EXPECT_TRUE(has(good("config print run.yaml"), "intra_document_masking: false"));
+  good(fmt::format("train sft.yaml {} data.intra_document_masking=false schedule.steps=1", kModel));
   fails(fmt::format("train sft.yaml {}", kModel),
-        {"data.documents_apart was false, is now true", "undo the change"});
+        {"data.intra_document_masking was false, is now true", "undo the change"});
 }
 
 TEST_F(Defects, B1_CountsOfInstructionsAreTold) {
@@ -147,7 +149,7 @@ TEST_F(Defects, B1_CountsOfInstructionsAreTold) {
 }
 
 TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
-  good("train run.yaml model.rotary_base=500000 schedule.steps=1 run.directory=base");
+  good("train run.yaml model.rope_theta=500000 schedule.steps=1 run.directory=base");
   put("tune.yaml",
       "data: { train: [d], sequence_length: 32 }\n"
       "batch: { global: 4, micro: 2 }\n"
@@ -156,7 +158,7 @@ TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
       "run: { directory: tuned, seed: 1, threads: 1 }\n");
   const std::string shown = good("train tune.yaml run.stop_after_steps=1");
   EXPECT_FALSE(has(shown, "changed")) << shown;
-  EXPECT_TRUE(has(get("tuned/run.yaml"), "rotary_base: 500000"));
+  EXPECT_TRUE(has(get("tuned/run.yaml"), "rope_theta: 500000"));
   EXPECT_TRUE(has(get("tuned/run.yaml"), "context: 64"));
   // It resumes although the checkpoint that it started from no longer exists.
   std::filesystem::rename(folder_ / "base", folder_ / "moved");
@@ -202,26 +204,26 @@ TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
   fails("train run.yaml checkpoint.from=run run.directory=full",
         {"run/checkpoints/1 holds adapters", "lora.rank is 2 there, 0 in this run"});
   EXPECT_TRUE(has(good(lora + "2"), "trains    0.0"));
-  fails(lora + "2 'lora={}'", {"lora={} sets nothing"});
-  fails(lora + "2 lora=", {"lora= sets nothing"});
+  fails(lora + "2 'lora={}'", {"lora={} sets no key"});
+  fails(lora + "2 lora=", {"lora= sets no key"});
 }
 
 TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
-  good("train run.yaml model.rotary_base=500000 schedule.steps=1 run.directory=base");
+  good("train run.yaml model.rope_theta=500000 schedule.steps=1 run.directory=base");
   const std::string again = "train run.yaml checkpoint.from=base run.directory=";
-  fails(again + "a", {"model.rotary_base is 500000.0 there, 10000.0 in this run",
+  fails(again + "a", {"model.rope_theta is 500000.0 there, 10000.0 in this run",
                       "checkpoint.allow_changes=true"});
-  fails(again + "b model.rotary_base=500000 model.norm_epsilon=1e-6",
+  fails(again + "b model.rope_theta=500000 model.norm_epsilon=1e-6",
         {"model.norm_epsilon is 1e-05 there, 1e-06 in this run"});
-  fails(again + "c model.rotary_base=500000 model.heads=8",
+  fails(again + "c model.rope_theta=500000 model.heads=8",
         {"model.heads is 4 there, 8 in this run"});
-  fails(again + "d model.rotary_base=500000 model.layers=1", {"model.layers is 2 there, 1 in"});
+  fails(again + "d model.rope_theta=500000 model.layers=1", {"model.layers is 2 there, 1 in"});
   // Before memory is planned, which would be too much.
-  fails(again + "g model.rotary_base=500000 model.hidden=65536 model.layers=512",
+  fails(again + "g model.rope_theta=500000 model.hidden=65536 model.layers=512",
         {"model.hidden is 64 there, 65536 in this run"});
   const std::string told = good(again + "e checkpoint.allow_changes=true");
-  EXPECT_TRUE(has(told, "changed   model.rotary_base: 500000.0 → 10000.0")) << told;
-  good(again + "f model.rotary_base=500000");
+  EXPECT_TRUE(has(told, "changed   model.rope_theta: 500000.0 → 10000.0")) << told;
+  good(again + "f model.rope_theta=500000");
 }
 
 TEST_F(Defects, B2_TheModelSectionIsShown) {
@@ -285,25 +287,27 @@ TEST_F(Defects, B9_RecipesTrainInSmallAsDocumented) {
   const std::string recipes = TESSERA_SOURCE "/configs/recipes/";
   const std::string mine = " --small data.tokenizer=t.json data.train=[d] schedule.steps=1 ";
   const std::string hlat = good("train " + recipes + "hlat-7b.yaml" + mine);
-  EXPECT_TRUE(has(hlat, "note: --small: the recipe's validation data data/validation is not here"));
+  EXPECT_TRUE(
+      has(hlat, "note: --small: the recipe's validation data data/validation do not exist"));
   // d is one document.
   const std::string pythia = good("train " + recipes + "pythia-14m.yaml" + mine);
   EXPECT_TRUE(has(pythia, "leaves no document for validation")) << pythia;
   fails("train " + recipes + "hlat-7b.yaml" + mine + "run.directory=v data.validation=[nowhere]",
         {"nowhere.idx"});
   fails("train run.yaml data.split=9,1,0",
-        {"too few to validate on", "this dataset has 1", "--split paragraphs"});
+        {"too few for validation", "this dataset has 1", "--split paragraphs"});
 }
 
 TEST_F(Defects, C_HelpAndUsageErrors) {
   EXPECT_EQ(run("help train").out, run("train --help").out);
   EXPECT_EQ(run("help data build").out, run("data build --help").out);
-  EXPECT_TRUE(has(run("help").out, "Usage: tessera VERB"));
+  EXPECT_TRUE(has(run("help").out, "Usage: tessera COMMAND"));
   fails("help trian", {"Did you mean 'tessera train'?"}, 2);
   fails("train run.yaml --batch.micro=4", {"without --: batch.micro=4"}, 2);
   fails("train run.yaml --batch.micro 4", {"without --: batch.micro=VALUE"}, 2);
-  fails("generate run --prompt a --prompt b", {"--prompt is given 2 times, expected once"}, 2);
-  fails("generate run --prompt", {"--prompt is given without a value"}, 2);
+  fails("generate run --prompt a --prompt b", {"--prompt is given 2 times, expected at most once"},
+        2);
+  fails("generate run --prompt", {"--prompt has no value"}, 2);
   const ProgramResult r = run("finetune run.yaml");
   EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(has(r.err, "checkpoint.from") && !has(r.err, "tessera tune")) << r.err;
@@ -315,7 +319,7 @@ TEST_F(Defects, C_GenerateReadsStandardInputAndNothing) {
   EXPECT_EQ(run("generate run --prompt -" + more, "printf 'the quick' |").out,
             run("generate run --prompt 'the quick'" + more).out);
   good("generate run --prompt ''" + more);
-  fails("generate run --prompt a --max-tokens 64", {"a prompt of 1 token and 64 new ones"});
+  fails("generate run --prompt a --max-tokens 64", {"a prompt of 1 token and 64 new tokens"});
 }
 
 TEST_F(Defects, C_ARunDirectoryIsARun) {
@@ -398,7 +402,7 @@ TEST_F(Defects, C_EvalTakesTheLengthOfTheRun) {
 TEST_F(Defects, EvalKeepsDocumentsApartAsTheRunDid) {
   good("data build --tokenizer t.json --split lines --out lines a.txt");
   for (const char* keys :
-       {"run.directory=apart data.documents_apart=true", "run.directory=plain"}) {
+       {"run.directory=apart data.intra_document_masking=true", "run.directory=plain"}) {
     SCOPED_TRACE(keys);
     good(
         fmt::format("train run.yaml precision=fp32 data.train=[lines] data.validation=[lines] "
@@ -424,13 +428,13 @@ TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {
   put("bad.jsonl",
       "{\"text\":\"one\"}\n{\"text\":null}\n{\"text\": oh}\n{\"other\":1}\n{\"text\":\"two\"}\n");
   const std::string build = "data build --tokenizer t.json --out s bad.jsonl ";
-  fails(build, {"bad.jsonl:2:", "holds a null"});
+  fails(build, {"bad.jsonl:2:", "has the type null"});
   fails(build + "--skip-bad 2", {"bad.jsonl:4:", "bad line 3"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "s.idx"));
   const Tree t = json(build + "--skip-bad 3 --json");
   EXPECT_EQ(number(t, "documents"), 2);
   EXPECT_EQ(number(t, "bad_lines"), 3);
-  EXPECT_TRUE(has(good(build + "--skip-bad 9 --force"), "3 left out; the first: bad.jsonl:2:"));
+  EXPECT_TRUE(has(good(build + "--skip-bad 9 --force"), "3 skipped; the first: bad.jsonl:2:"));
 }
 
 TEST_F(Defects, C_ATaskIsNamed) {
@@ -444,7 +448,7 @@ TEST_F(Defects, C_ATaskIsNamed) {
 
 TEST_F(Defects, C_ProposalsForLittleMemory) {
   const std::string keys =
-      "train run.yaml model.family=llama model.rotary_share=1 model.layers=16 model.hidden=512 "
+      "train run.yaml model.family=llama model.rotary_pct=1 model.layers=16 model.hidden=512 "
       "model.heads=8 batch.global=64 batch.micro=1 precision=fp32 layout.recompute=full";
   const ProgramResult r = run(keys, "ulimit -d 800000;");
   EXPECT_EQ(r.code, 1);

@@ -38,7 +38,7 @@ TEST_F(FirstLook, ARunWithoutACheckpointIsARunDirectory) {
   expect_in(run("generate run --prompt fox").err,
             {"run: all checkpoints are damaged; the newest is run/checkpoints/12.damaged"});
   fs::create_directories(folder_ / "empty");
-  expect_in(run("generate empty --prompt fox").err, {"empty: holds no whole checkpoint"});
+  expect_in(run("generate empty --prompt fox").err, {"empty: contains no intact checkpoint"});
 }
 
 TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
@@ -49,10 +49,28 @@ TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
   expect_in(below.err, {"data.tokenizer = t.json: not found in " + here + "/sub.",
                         "relative to the current folder"});
   EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
-  const ProgramResult task = run("train run.yaml evaluation.tasks=[piqa] evaluation.every_steps=2");
+  const ProgramResult task = run("train run.yaml evaluation.tasks=[pica] evaluation.every_steps=2");
   EXPECT_EQ(task.code, 1);
-  expect_in(task.err,
-            {"evaluation.tasks = piqa: not found in " + here + ".", "configs/tasks/piqa.yaml"});
+  expect_in(task.err, {"evaluation.tasks = pica: not found in " + here + ".", "contains the tasks",
+                       " piqa "});
+}
+
+TEST_F(FirstLook, RecipesAndTasksAreFoundByNameInEveryFolder) {
+  const ProgramResult plan = run("plan pythia-70m --cluster h100 --json");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  // A file of that name is used first.
+  put("pythia-70m", "model: { layers: none }\n");
+  const ProgramResult file = run("plan pythia-70m --cluster h100 --json");
+  EXPECT_EQ(file.code, 1);
+  expect_in(file.err, {"pythia-70m:1:", "model.layers"});
+
+  trained();
+  fs::create_directory(folder_ / "examples");
+  put("examples/piqa.jsonl", R"({"query": "the", "choices": ["fox", "dog"], "gold": 0})"
+                             "\n");
+  const ProgramResult task = run("eval run --task piqa --data examples --json");
+  EXPECT_EQ(task.code, 0) << task.err;
+  expect_in(task.out, {R"("task":"piqa")", R"("examples":1)"});
 }
 
 TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
@@ -74,7 +92,7 @@ TEST_F(FirstLook, OneThingIsSingular) {
 
 TEST_F(FirstLook, ExplainListsThePresetsOfEachFamily) {
   const std::string text = run("config explain model.preset").out;
-  expect_in(text, {"of llama: llama2-7b", "of gpt2: ", "pythia-70m"});
+  expect_in(text, {"llama: llama2-7b", "gpt2: gpt2", "pythia-70m"});
   const ProgramResult near = run("train run.yaml model.preset=llama");
   expect_in(near.err, {"Did you mean 'llama2-7b'? Presets of llama: llama2-7b, "});
 }

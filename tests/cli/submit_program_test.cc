@@ -55,10 +55,10 @@ TEST_F(Submit, AJobWithOtherRanksThanTheLayoutIsRejectedBeforeItIsQueued) {
   const ProgramResult r = run(two);
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.err.find("the layout has 1 rank "), std::string::npos) << r.err;
-  EXPECT_NE(r.err.find("--tasks-per-node 2 starts 4. Give layout.data=4"), std::string::npos)
+  EXPECT_NE(r.err.find("--tasks-per-node 2 starts 4. Use layout.data=4"), std::string::npos)
       << r.err;
   const ProgramResult odd = run(two + "batch.micro=1 layout.tensor=4 layout.data=2");
-  EXPECT_NE(odd.err.find("Give layout.data=1"), std::string::npos) << odd.err;
+  EXPECT_NE(odd.err.find("Use layout.data=1"), std::string::npos) << odd.err;
   const ProgramResult fits = run(two + "batch.micro=1 layout.data=4");
   EXPECT_EQ(fits.code, 0) << fits.err;
 }

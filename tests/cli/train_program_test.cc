@@ -80,7 +80,7 @@ TEST_F(TrainProgram, WhatStandsAroundTextsGoesThroughTraining) {
     done(fmt::format("tokenizer train --kind {} --vocabulary 300 --out p.model a.txt", kind));
     done("data build --tokenizer p.model --out p a.txt");
     const std::string train =
-        "train run.yaml model.family=llama model.rotary_share=1 model.vocabulary=0 "
+        "train run.yaml model.family=llama model.rotary_pct=1 model.vocabulary=0 "
         "data.tokenizer=p.model data.train=[p] schedule.steps=1 ";
     done(train);
     done("checkpoint export run --to hf");
@@ -138,11 +138,12 @@ TEST_F(TrainProgram, ARefusedStartLeavesNoTrace) {
 
 TEST_F(TrainProgram, NumbersThatCannotBe) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1").code, 0);
-  expect_fault("eval run d --sequence-length 65", {"--sequence-length is 65", "context is 64"});
+  expect_fault("eval run d --sequence-length 65",
+               {"--sequence-length is 65", "model's context of 64"});
   expect_fault("eval run d --sequence-length -3", {"is -3, expected 0 or more"}, 2);
   expect_fault("eval run d --samples -1", {"--samples is -1, expected 0 or more"}, 2);
   expect_fault("eval run d --threads 100000", {"--threads is 100000, expected 0", "to 1024"}, 2);
-  expect_fault("eval run d --examples e.jsonl", {"--examples is for --task"}, 2);
+  expect_fault("eval run d --examples e.jsonl", {"--examples requires --task"}, 2);
   expect_fault("eval run --logits l.safetensors", {"--logits FILE and --tokens FILE"}, 2);
   put("ids.json", "[[1, 2], [3, 2.5]]");
   const std::string logits = "eval run --logits l.safetensors --tokens ids.json";
@@ -172,8 +173,8 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
   expect_fault("train run.yaml run.directory=text/r",
                {"run.directory = text/r", "Not a directory", "Choose another path"});
   const std::string learn = "tokenizer train --vocabulary 260 text --out ";
-  expect_fault(learn + "text", {"text: is to be read, but text would replace it"});
-  expect_fault(learn + "text/t.json", {"text/t.json: cannot be made, since", "text is a file"});
+  expect_fault(learn + "text", {"text: is an input, but the output text would replace it"});
+  expect_fault(learn + "text/t.json", {"text/t.json: cannot be created, since", "text is a file"});
   expect_fault(learn + ".", {"is a folder, expected a file"});
   EXPECT_EQ(run(learn + "new/folder/t.json").code, 0);
 }
@@ -182,10 +183,10 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
 TEST_F(TrainProgram, AnotherBaseModelIsToldWhereItIsAllowed) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1 run.directory=base").code, 0);
   const ProgramResult r =
-      run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rotary_base=500000 "
+      run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rope_theta=500000 "
           "model.layers=1 checkpoint.allow_changes=true");
   EXPECT_EQ(r.code, 0) << r.err;
-  for (const char* told : {"model.rotary_base: 10000.0 → 500000.0", "model.layers: 2 → 1"})
+  for (const char* told : {"model.rope_theta: 10000.0 → 500000.0", "model.layers: 2 → 1"})
     EXPECT_NE(r.out.find(told), std::string::npos) << r.out;
 }
 
@@ -193,7 +194,7 @@ TEST_F(TrainProgram, TokenIdsBeyondTheVocabulary) {
   const Files data = snapshot();
   const std::string line = "train run.yaml model.vocabulary=100";
   expect_message(line, run(line),
-                 {"d.bin: token", "beyond the vocabulary of 100", "Build it again, or set"});
+                 {"d.bin: token", "outside the vocabulary of 100", "Build it again, or set"});
   for (const auto& [name, bytes] : data) EXPECT_EQ(read_file(name), bytes) << name;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints"));
 }
@@ -220,7 +221,7 @@ TEST_F(TrainProgram, FaultsOfGenerateAndEval) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1").code, 0);
   expect_fault("generate nowhere --prompt x", {"nowhere: there is no such checkpoint"});
   expect_fault("generate run --max-tokens 20 --prompt " + std::string(60, 'x'),
-               {"prompt of 60 tokens and 20 new ones", "context of 64", "at most 4 tokens"});
+               {"prompt of 60 tokens and 20 new tokens", "context of 64", "at most 4 tokens"});
   expect_fault("eval run nowhere", {"nowhere.idx", "No such file", "tessera data build"});
   expect_fault("eval run", {"nothing to do", "PREFIX of a dataset"}, 2);
   std::string pieces = get("run/checkpoints/1/pieces-0.bin");

@@ -7,7 +7,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kTune =
-    "tune run.yaml --at-once 2 --knob batch.micro=1,2 --knob layout.recompute=none,full ";
+    "tune run.yaml --parallel 2 --knob batch.micro=1,2 --knob layout.recompute=none,full ";
 
 class TuneProgram : public ProgramFolder {
  protected:
@@ -119,7 +119,7 @@ TEST_F(TuneProgram, SimulatedTrialsNeedNoData) {
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2 --limit 0.2");
   EXPECT_EQ(r.code, 1);
-  EXPECT_NE(r.err.find("none of 2 trials ran"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("none of 2 trials succeeded"), std::string::npos) << r.err;
   ASSERT_EQ(trials().size(), 2u);
   for (const Tree& t : trials()) EXPECT_EQ(outcome(t), "time-out");
   EXPECT_FALSE(leftovers());
@@ -135,11 +135,16 @@ TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
 
 TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
-      {"--trials 0", "expected 1 or more"},    {"--at-once -2", "expected 1 or more"},
-      {"--steps 1", "expected 2 or more"},     {"--limit 0", "expected more than 0 seconds"},
-      {"--perturb 0.3", "add --simulate"},     {"--simulate", "needs --cluster"},
-      {"--limit soon", "expected a number"},   {"--trials 2.5", "expected an integer"},
-      {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "'nowhere' is neither a file"},
+      {"--trials 0", "expected 1 or more"},
+      {"--parallel -2", "expected 1 or more"},
+      {"--steps 1", "expected 2 or more"},
+      {"--limit 0", "expected more than 0 seconds"},
+      {"--perturb 0.3", "requires --simulate"},
+      {"--simulate", "needs --cluster"},
+      {"--limit soon", "expected a number"},
+      {"--trials 2.5", "expected an integer"},
+      {"--knob batch.mirco=1", "batch.micro"},
+      {"--cluster nowhere", "'nowhere' is neither a file"},
   };
   for (const auto& [option, wanted] : wrong) {
     const ProgramResult r = run("tune run.yaml " + std::string(option));

@@ -65,7 +65,7 @@ start() {  # CASE key=value…
   rm -rf "$base/run"
   # shellcheck disable=SC2086
   "$tessera" launch "$base/run.yaml" -n 4 --hosts "$hosts_folder/hosts" --address "$hosts_net.1" \
-    --more "$hosts_mpi" --program "$here/wrong_rank.sh $case $base $tessera train" "$@" \
+    --launcher-args "$hosts_mpi" --program "$here/wrong_rank.sh $case $base $tessera train" "$@" \
     >"$base/out" 2>"$base/err" &
   launch=$!
 }
@@ -95,7 +95,7 @@ wanted() {
   case $1 in
     dead-at-start) echo 'rank 3 died (signal 9, Killed) before it had reported\|Rank 3 had not reported' ;;
     forward) echo 'rank 2 (host n02.*died (signal 9, Killed).*in step' ;;
-    collective) echo 'rank 2 (host n02.*died (signal 9, Killed)[^.]*[^ ]* s before it was in step [^.]*\(over\|reduce\|gather\)' ;;
+    collective) echo 'rank 2 (host n02.*died (signal 9, Killed)[^.]*[^ ]* s earlier it was in step [^.]*\(over\|reduce\|gather\)' ;;
     save) echo 'rank 2 (host n02.*died (signal 9, Killed).*saving' ;;
     stopped) echo 'rank 2 (host n02.*stopped answering' ;;
     cut-link) echo 'ranks 2 and 3, all of host n02, stopped answering' ;;

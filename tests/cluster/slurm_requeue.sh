@@ -56,7 +56,7 @@ slurm_wait "$killed" 300 COMPLETED || fail "the killed run did not end"
   fail "the killed run was not sent back to the queue"
 
 # The time is up: the run saves, leaves, and goes back.
-short=$(submit short --time 1 --leave 30)
+short=$(submit short --time 1 --grace 30)
 slurm_wait "$short" 900 COMPLETED || fail "the run with a short limit did not end"
 
 for name in killed short; do

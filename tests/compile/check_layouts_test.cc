@@ -117,7 +117,7 @@ TEST(CheckLayouts, ChunksWithoutLayersKeepWhatTheySend) {
   r.layout.interleave = 3;
   r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
   r.layout.stages = {1, 0, 0, 0, 2, 1};
-  r.options.sent = SentKind::kKept;
+  r.options.deallocate_pipeline_outputs = false;
   EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
 }
 

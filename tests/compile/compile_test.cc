@@ -73,56 +73,56 @@ const Option kOptions[] = {
     {"selective", [](CompileRequest& r) { r.layout.recompute = "selective"; }},
     {"full", [](CompileRequest& r) { r.layout.recompute = "full"; }},
     {"full:2", [](CompileRequest& r) { r.layout.recompute = "full:2"; }},
-    {"fp8", [](CompileRequest& r) { r.options.products = ProductType::kFp8; }},
-    {"materialised", [](CompileRequest& r) { r.options.attention = AttentionKind::kMaterialised; }},
+    {"fp8", [](CompileRequest& r) { r.options.gemm_dtype = GemmDType::kFp8; }},
+    {"unfused attention", [](CompileRequest& r) { r.options.attention = AttentionKind::kUnfused; }},
     {"unfused", [](CompileRequest& r) { r.options.cross_entropy = CrossEntropyKind::kUnfused; }},
     {"separate",
      [](CompileRequest& r) { r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false; }},
     {"dropout", [](CompileRequest& r) { r.model.dropout = r.model.attention_dropout = 0.1; }},
-    {"materialised dropout",
+    {"unfused attention, dropout",
      [](CompileRequest& r) {
        r.model.dropout = r.model.attention_dropout = 0.1;
-       r.options.attention = AttentionKind::kMaterialised;
+       r.options.attention = AttentionKind::kUnfused;
        r.layout.recompute = "selective";
      }},
     {"half scores, attention again",
      [](CompileRequest& r) {
        r.precision = Precision::kBf16;
        r.model.dropout = r.model.attention_dropout = 0.1;
-       r.options.attention = AttentionKind::kMaterialised;
-       r.options.scores = ScoresType::kHalf;
-       r.options.selective = SelectiveKind::kAttention;
+       r.options.attention = AttentionKind::kUnfused;
+       r.options.attention_scores_dtype = AttentionScoresDType::kCompute;
+       r.options.selective_recompute = SelectiveRecompute::kCoreAttention;
        r.layout.recompute = "selective";
      }},
     {"masks kept",
      [](CompileRequest& r) {
        r.model.dropout = r.model.attention_dropout = 0.1;
-       r.options.attention = AttentionKind::kMaterialised;
-       r.options.masks = MaskKind::kKept;
+       r.options.attention = AttentionKind::kUnfused;
+       r.options.dropout_masks = DropoutMaskPolicy::kStore;
      }},
     {"masks kept, attention again",
      [](CompileRequest& r) {
        r.model.dropout = r.model.attention_dropout = 0.1;
-       r.options.attention = AttentionKind::kMaterialised;
-       r.options.masks = MaskKind::kKept;
-       r.options.selective = SelectiveKind::kAttention;
+       r.options.attention = AttentionKind::kUnfused;
+       r.options.dropout_masks = DropoutMaskPolicy::kStore;
+       r.options.selective_recompute = SelectiveRecompute::kCoreAttention;
        r.layout.recompute = "selective";
      }},
     {"half gradients",
      [](CompileRequest& r) {
        r.precision = Precision::kFp16;
-       r.options.gradients = GradientType::kHalf;
+       r.options.grad_accum_dtype = GradAccumDType::kWeight;
      }},
     {"half gradients, accumulated apart, unfused",
      [](CompileRequest& r) {
        r.precision = Precision::kBf16;
-       r.options.gradients = GradientType::kHalf;
-       r.options.accumulate = AccumulateKind::kApart;
+       r.options.grad_accum_dtype = GradAccumDType::kWeight;
+       r.options.fuse_grad_accumulation = false;
        r.options.cross_entropy = CrossEntropyKind::kUnfused;
      }},
     {"layers again to their end",
      [](CompileRequest& r) {
-       r.options.again = AgainKind::kWhole;
+       r.options.full_recompute = FullRecompute::kAll;
        r.layout.recompute = "full";
      }},
     {"chunks of one stage",
@@ -297,7 +297,7 @@ TEST(Compile, RefusesWhatItCannotRun) {
   r.layout.recompute = "full:9";
   EXPECT_THROW(compile(r, Target()), Error);
   r = request(model::Family::kT5, Purpose::kTrain);
-  r.options.attention = AttentionKind::kMaterialised;
+  r.options.attention = AttentionKind::kUnfused;
   EXPECT_THROW(compile(r, Target()), Error);
 }
 
@@ -336,7 +336,7 @@ std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
 
 TEST(EightBits, GradientsHaveTheWiderRange) {
   CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
-  r.options.products = ProductType::kFp8;
+  r.options.gemm_dtype = GemmDType::kFp8;
   const auto all = formats_of(r);
   EXPECT_EQ(all.at(kind_of<Matmul>()), std::set<std::string>{"e4m3"});
   EXPECT_EQ(all.at(kind_of<MatmulGradInput>()), std::set<std::string>{"e5m2"});
@@ -345,7 +345,7 @@ TEST(EightBits, GradientsHaveTheWiderRange) {
 
 TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
   CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
-  r.options.products = ProductType::kFp8;
+  r.options.gemm_dtype = GemmDType::kFp8;
   r.options.cross_entropy = CrossEntropyKind::kUnfused;  // the head's product is one, too
   EXPECT_EQ(formats_of(r).at(kind_of<Matmul>()), (std::set<std::string>{"e4m3", "stored"}));
   r.sequences = 1;

@@ -199,6 +199,37 @@ TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
   }
 }
 
+bool adds_to_gradient(const Program& p, const Op& op) {
+  return std::any_of(op.outputs.begin(), op.outputs.end(),
+                     [&](ValueId v) { return p[v].role == Role::kGradient; });
+}
+
+// A rank holds two key/value heads, as many as a micro-batch has sequences, so the first dimension
+// of the QKV weight looks like one of sequences. The first accumulation of a call writes the
+// gradient, so none may be cut into chunks, and the verifier rejects a program where one is.
+TEST(InnerQueues, AccumulationsOfWeightGradientsStayWhole) {
+  CompileRequest r = overlapped_request(model::Family::kLlama);
+  r.sequences = 2;
+  r.options.fuse_grad_accumulation = false;
+  Program p = compile(r, target());
+  EXPECT_EQ(tessera::verify(p), std::vector<std::string>());
+  int64_t as_long = 0, rejected = 0;
+  for (Segment& s : p.segments) {
+    if (!uses_inner_queues(s.ops)) continue;
+    for (Op& op : s.ops) {
+      if (!adds_to_gradient(p, op)) continue;
+      EXPECT_TRUE(op.chunk.is_whole()) << op.origin;
+      if (!op.is<Accumulate>() || p[op.outputs[0]].local()[0] != r.sequences) continue;
+      ++as_long;
+      op.chunk = {0, 2};
+      rejected += !tessera::verify(p).empty();
+      op.chunk = {};
+    }
+  }
+  EXPECT_EQ(as_long, 1);
+  EXPECT_EQ(rejected, 1);
+}
+
 // One change of a layer's ops. What reads wrong bytes in some order must be found.
 class Mutator {
  public:

@@ -87,19 +87,17 @@ class LayoutDraw {
     if (r.model.experts > 0) r.layout.expert = one_of<int64_t>({1, 2, 4});
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
-    r.options.gradients =
-        one_of<compile::GradientType>({compile::GradientType::kF32, compile::GradientType::kHalf});
-    r.options.communication =
-        one_of<compile::WireType>({compile::WireType::kSums, compile::WireType::kHalf});
-    r.options.accumulate = one_of<compile::AccumulateKind>(
-        {compile::AccumulateKind::kFused, compile::AccumulateKind::kApart});
-    r.options.masks =
-        one_of<compile::MaskKind>({compile::MaskKind::kDrawn, compile::MaskKind::kKept});
+    r.options.grad_accum_dtype = one_of<compile::GradAccumDType>(
+        {compile::GradAccumDType::kF32, compile::GradAccumDType::kWeight});
+    r.options.grad_reduce_dtype = one_of<compile::GradReduceDType>(
+        {compile::GradReduceDType::kAccum, compile::GradReduceDType::kWeight});
+    r.options.fuse_grad_accumulation = one_of<bool>({true, false});
+    r.options.dropout_masks = one_of<compile::DropoutMaskPolicy>(
+        {compile::DropoutMaskPolicy::kRegenerate, compile::DropoutMaskPolicy::kStore});
     r.options.bucket_bytes = one_of<int64_t>({0, 0, 1 << 10, 1 << 14});
-    r.options.sent =
-        one_of<compile::SentKind>({compile::SentKind::kDropped, compile::SentKind::kKept});
-    r.options.products =
-        one_of<compile::ProductType>({compile::ProductType::kStored, compile::ProductType::kFp8});
+    r.options.deallocate_pipeline_outputs = one_of<bool>({true, false});
+    r.options.gemm_dtype =
+        one_of<compile::GemmDType>({compile::GemmDType::kCompute, compile::GemmDType::kFp8});
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     if (kinds_) kinds_of_layers(r.model);
     return r;
@@ -163,23 +161,24 @@ inline std::string text_of(const compile::CompileRequest& r) {
       "family {} key/value heads {} layers {}+{} tied {} dropout {} precision {} micro-batches {} "
       "| data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
-      "{} recompute {} offload {} products {} optimizer {} adapters {} frozen {} gradients {} wire "
+      "{} recompute {} offload {} products {} optimizer {} adapters {} frozen {} gradients {} "
+      "reduced "
       "{} "
-      "accumulate {} masks "
-      "{} sent {} "
+      "fused accumulation {} masks "
+      "{} deallocated {} "
       "buckets {} stages {} no rope {} wide {} of {} experts {} of {} dense {} biases {} over {}",
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == compile::ZeroReduce::kEach, l.overlap,
-      l.recompute, l.offload, name_of_entry(r.options.products), static_cast<int>(r.optimizer.kind),
-      r.adapters.rank, fmt::join(r.frozen, " "), name_of_entry(r.options.gradients),
-      name_of_entry(r.options.communication), name_of_entry(r.options.accumulate),
-      name_of_entry(r.options.masks), name_of_entry(r.options.sent), r.options.bucket_bytes,
-      fmt::join(l.stages, " "), fmt::join(r.model.no_rope_layers, " "),
-      fmt::join(r.model.wide_layers, " "), r.model.wide_feed_forward, r.model.experts,
-      r.model.expert_feed_forward, fmt::join(r.model.dense_layers, " "), r.model.router.bias,
-      l.expert);
+      l.recompute, l.offload, name_of_entry(r.options.gemm_dtype),
+      static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
+      name_of_entry(r.options.grad_accum_dtype), name_of_entry(r.options.grad_reduce_dtype),
+      r.options.fuse_grad_accumulation, name_of_entry(r.options.dropout_masks),
+      r.options.deallocate_pipeline_outputs, r.options.bucket_bytes, fmt::join(l.stages, " "),
+      fmt::join(r.model.no_rope_layers, " "), fmt::join(r.model.wide_layers, " "),
+      r.model.wide_feed_forward, r.model.experts, r.model.expert_feed_forward,
+      fmt::join(r.model.dense_layers, " "), r.model.router.bias, l.expert);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

@@ -1,5 +1,5 @@
-// compiler.sent = kept: what a stage sent on stays, a part on each tensor rank, until its gradient
-// comes.
+// compiler.deallocate_pipeline_outputs = false: a stage keeps the activations that it sent, a slice
+// on each tensor rank, until their gradient arrives.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kStages = 3, kTensor = 2, kMicrobatches = 5;
 
-CompileRequest request(SentKind sent) {
+CompileRequest request(bool deallocates) {
   CompileRequest r;
   EXPECT_TRUE(model::apply_preset("pythia-14m", r.model));
   model::derive_sizes(r.model);
@@ -25,15 +25,15 @@ CompileRequest request(SentKind sent) {
   r.sequences = 1;
   r.tokens = 128;
   r.microbatches = kMicrobatches;
-  r.options.sent = sent;
+  r.options.deallocate_pipeline_outputs = deallocates;
   return r;
 }
 
 int64_t saved(const Program& p) { return memory_plan(p).saved; }
 
 TEST(KeptSent, EachStageKeepsAPartOfEveryMicrobatchInFlight) {
-  const CompileRequest r = request(SentKind::kKept);
-  const std::vector<Program> dropped = compile_stages(request(SentKind::kDropped), Target{});
+  const CompileRequest r = request(false);
+  const std::vector<Program> dropped = compile_stages(request(true), Target{});
   const std::vector<Program> kept = compile_stages(r, Target{});
   const int64_t part = r.tokens * r.model.hidden / kTensor * size_of(DType::kF32);
   for (int64_t s = 0; s < kStages; ++s) {
@@ -47,16 +47,16 @@ TEST(KeptSent, EachStageKeepsAPartOfEveryMicrobatchInFlight) {
 TEST(KeptSent, WhatIsNotDividedStaysWhole) {
   for (const bool parallel : {false, true}) {
     std::array<int64_t, 2> bytes{};
-    for (const SentKind sent : {SentKind::kDropped, SentKind::kKept}) {
-      CompileRequest r = request(sent);
+    for (const bool deallocates : {true, false}) {
+      CompileRequest r = request(deallocates);
       r.layout.sequence_parallel = parallel;
       r.layout.tensor = parallel ? kTensor : 1;
       const std::vector<Program> stages = compile_stages(r, Target{});
-      bytes[static_cast<size_t>(sent)] = saved(stages[0]);
+      bytes[deallocates ? 0 : 1] = saved(stages[0]);
       for (const Segment& s : stages[0].segments) EXPECT_NE(s.phase, Phase::kKeepSent);
     }
-    const int64_t part = 128 * request(SentKind::kKept).model.hidden / (parallel ? kTensor : 1) *
-                         size_of(DType::kF32);
+    const int64_t part =
+        128 * request(false).model.hidden / (parallel ? kTensor : 1) * size_of(DType::kF32);
     EXPECT_EQ(bytes[1] - bytes[0], kStages * part);
   }
 }
@@ -64,7 +64,7 @@ TEST(KeptSent, WhatIsNotDividedStaysWhole) {
 TEST(KeptSent, TheProgramsAreRight) {
   for (const PipelineSchedule schedule :
        {PipelineSchedule::kGpipe, PipelineSchedule::k1F1B, PipelineSchedule::kZeroBubble}) {
-    CompileRequest r = request(SentKind::kKept);
+    CompileRequest r = request(false);
     r.layout.pipeline_schedule = schedule;
     const std::vector<Program> stages = compile_stages(r, Target{});
     const std::vector<std::string> faults = prove(stages);

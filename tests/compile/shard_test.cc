@@ -73,8 +73,7 @@ Graph built(const Trial& s) {
   g.mesh = mesh_of(s);
   if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
     compile::unfuse_cross_entropy(g);
-  if (s.options.attention == compile::AttentionKind::kMaterialised)
-    compile::materialise_attention(g);
+  if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialise_attention(g);
   if (s.type == DType::kBF16) compile::apply_precision(g, compile::Precision::kBf16);
   compile::Layout layout;
   layout.sequence_parallel = s.sequence_parallel;
@@ -249,15 +248,15 @@ TEST(Shard, UntiedAndSequentialResidual) {
   on_all_meshes(s);
   s = of(model::Family::kLlama);
   s.model.tied_embeddings = true;
-  s.model.rotary_scale.factor = 8;
-  s.model.rotary_scale.context = kTokens;
+  s.model.rope_scaling.factor = 8;
+  s.model.rope_scaling.original_max_position_embeddings = kTokens;
   on_all_meshes(s);
 }
 
-// Only causal attention is ever materialised.
+// Only causal attention is ever unfused.
 compile::AttentionKind unfused_attention(model::Family f) {
   return model::rule_of(f).encodes ? compile::AttentionKind::kFused
-                                   : compile::AttentionKind::kMaterialised;
+                                   : compile::AttentionKind::kUnfused;
 }
 
 TEST(Shard, Dropout) {
@@ -336,7 +335,7 @@ TEST(Shard, CopiesOfKeyValueHeads) {
         s.sequence_parallel = sp && kTokens % h.tensor == 0;
         s.selective = sp;
         s.options.attention =
-            sp ? compile::AttentionKind::kMaterialised : compile::AttentionKind::kFused;
+            sp ? compile::AttentionKind::kUnfused : compile::AttentionKind::kFused;
         s.name = fmt::format("{} of {} heads, {}", h.heads, h.kv_heads, text(s));
         expect_equal(s);
       }

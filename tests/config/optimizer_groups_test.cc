@@ -16,7 +16,7 @@ constexpr const char* kRun =
     "  weight_decay: 0.3\n"
     "  groups:\n"
     "    - { match: [embed.*], learning_rate_multiplier: 0.5, beta2: 0.5 }\n"
-    "    - { match: ['*norm*'], kind: sgd, decay: all }\n";
+    "    - { match: ['*norm*'], kind: sgd, weight_decay_applies_to: all }\n";
 
 RunConfig read(const std::string& text, std::vector<std::string> overrides = {}) {
   RunConfig c = read_run(parse_yaml(text, "run.yaml"), "run.yaml", overrides);
@@ -55,7 +55,7 @@ TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
 
 // The section's keys may come after its groups, and from the command line.
 TEST(OptimizerGroups, InheritWhatAnOverrideGives) {
-  const RunConfig c = read(kRun, {"optimizer.beta1=0.7", "optimizer.moments=bf16"});
+  const RunConfig c = read(kRun, {"optimizer.beta1=0.7", "optimizer.moment_dtype=bf16"});
   const compile::CompileRequest r = compile_request(c, compile::Purpose::kTrain);
   EXPECT_EQ(r.groups[0].policy.beta1, 0.7);
   EXPECT_TRUE(r.groups[0].policy.bf16_moments);

@@ -34,7 +34,7 @@ TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
       "optimizer:  { kind: adamw, learning_rate: 1.0e-3, beta1: 0.9, beta2: 0.95, epsilon: "
       "1.0e-8,\n"
       "              weight_decay: 0.1, clip_norm: 1.0 }\n"
-      "schedule:   { kind: cosine, steps: 1000, warmup_steps: 10, floor: 0.1 }\n"
+      "schedule:   { kind: cosine, steps: 1000, warmup_steps: 10, min_lr_ratio: 0.1 }\n"
       "precision:  bf16\n"
       "layout:     { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence_parallel: "
       "true,\n"
@@ -58,17 +58,17 @@ TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
                             "optimizer.weight_decay=1e300",
                             "optimizer.clip_norm=1e-320",
                             "optimizer.clip_norm=1e300",
-                            "optimizer.update_clip=1e-320",
-                            "optimizer.least_scale=1e300",
+                            "optimizer.clip_threshold=1e-320",
+                            "optimizer.min_parameter_scale=1e300",
                             "model.init_std=1e300",
                             "model.init_std=1e-320",
                             "model.norm_epsilon=1e-320",
-                            "model.rotary_base=1e300",
+                            "model.rope_theta=1e300",
                             "model.dropout=0.99999999999",
                             "model.attention_dropout=0.99999999999",
                             "lora.alpha=1e300",
                             "loss_scale.initial=1e300",
-                            "loss_scale.least=1e-300",
+                            "loss_scale.min=1e-300",
                             "loss_scale.hysteresis=1000000",
                             "divergence.ratio=0.5",
                             "divergence.steps=0",
@@ -88,7 +88,7 @@ TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
   for (const char* given :
        {"optimizer.learning_rate=1e30", "optimizer.learning_rate=1e-30", "optimizer.epsilon=1e-30",
         "optimizer.clip_norm=0", "divergence.ratio=0", "divergence.spike=0",
-        "loss_scale.initial=1e7", "loss_scale.least=1e-7", "model.embedding_dropout=-1"})
+        "loss_scale.initial=1e7", "loss_scale.min=1e-7", "model.embedding_dropout=-1"})
     EXPECT_EQ(error_of(kRun, {given}), "no error") << given;
 }
 
@@ -142,9 +142,10 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says({"data.template='{response}'"}, "data.template is given, but no data.instructions");
   says({"data.objective=span_corruption", "data.noise_density=1"}, "data.noise_density = 1");
   says({"data.objective=span_corruption", "data.mean_span=0.5"}, "data.mean_span = 0.5");
-  says({"data.objective=span_corruption", "data.documents_apart=true"}, "is for next tokens");
+  says({"data.objective=span_corruption", "data.intra_document_masking=true"},
+       "is for next tokens");
   says({"data.objective=span_corruption"}, "needs an encoder");
-  says({"data.documents_apart=true"}, "no error");
+  says({"data.intra_document_masking=true"}, "no error");
   says({"data.target_length=4"}, "has no encoder");
   says({"model.encoder_layers=2"}, "has no encoder");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
@@ -163,7 +164,7 @@ TEST(RunConfig, AnEncoderNeedsSpansOrPairs) {
   says({}, "Use span_corruption, or pairs as data.instructions");
   says({spans}, "no error");
   says({spans, "data.target_length=9"}, "makes targets of 14");
-  says({spans, "data.documents_apart=true"}, "one text per row");
+  says({spans, "data.intra_document_masking=true"}, "one text per row");
   says({file, none, asked}, "data.target_length is not given");
   says({file, none, asked, "data.target_length=8"}, "no error");
   says({"model.relative_buckets=6"}, "expected a multiple of 4");
@@ -273,9 +274,9 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
 
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
-  EXPECT_DOUBLE_EQ(c.model.rotary_share, 1);
+  EXPECT_DOUBLE_EQ(c.model.rotary_pct, 1);
   EXPECT_EQ(c.model.output_init, model::Initialiser::kScaledNormal);
-  EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_share=0.5"}).model.rotary_share,
+  EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_pct=0.5"}).model.rotary_pct,
                    0.5);
   EXPECT_EQ(error_of(kRun, {"model.family=llama", "model.kv_heads=2"}), "no error");
 }
@@ -308,10 +309,10 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "model.layers=2000000000",
                           "model.hidden=-4",
                           "model.kv_heads=2",
-                          "model.rotary_share=0.1",
-                          "model.rotary_share=2",
-                          "model.rotary_scale.factor=0.5",
-                          "model.rotary_scale.high=1",
+                          "model.rotary_pct=0.1",
+                          "model.rotary_pct=2",
+                          "model.rope_scaling.factor=0.5",
+                          "model.rope_scaling.high_freq_factor=1",
                           "model.dropout=1",
                           "model.embedding_dropout=1",
                           "model.norm_epsilon=0",
@@ -327,7 +328,7 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "optimizer.beta1=1",
                           "optimizer.clip_norm=-1",
                           "schedule.steps=-1",
-                          "schedule.floor=1.5",
+                          "schedule.min_lr_ratio=1.5",
                           "layout.zero=4",
                           "layout.recompute=half",
                           "layout.recompute=full:5",

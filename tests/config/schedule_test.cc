@@ -9,11 +9,11 @@
 namespace tessera::config {
 namespace {
 
-Schedule of(ScheduleKind kind, FloorRule rule = FloorRule::kBlend) {
+Schedule of(ScheduleKind kind, MinLrMode rule = MinLrMode::kInterpolate) {
   return {.kind = kind,
-          .floor_rule = rule,
+          .min_lr_mode = rule,
           .peak = 1.0,
-          .floor = 0.1,
+          .min_lr = 0.1,
           .warmup_steps = 4,
           .end_step = 24,
           .wsd_steps = 8};
@@ -46,7 +46,7 @@ TEST(Schedule, CosineBlendsBetweenPeakAndFloor) {
 }
 
 TEST(Schedule, CosineClampedFollowsThePlainCosineDownToTheFloor) {
-  const Schedule s = of(ScheduleKind::kCosine, FloorRule::kClamp);
+  const Schedule s = of(ScheduleKind::kCosine, MinLrMode::kClamp);
   EXPECT_NEAR(learning_rate(s, 10), 0.5 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_NEAR(learning_rate(s, 15), 0.5, 1e-15);
   EXPECT_NEAR(learning_rate(s, 20), 0.5 * (1 - std::sqrt(0.5)), 1e-15);  // r = 3/4, above 0.1
@@ -55,15 +55,15 @@ TEST(Schedule, CosineClampedFollowsThePlainCosineDownToTheFloor) {
 
 TEST(Schedule, Linear) {
   EXPECT_NEAR(learning_rate(of(ScheduleKind::kLinear), 15), 0.55, 1e-15);
-  EXPECT_NEAR(learning_rate(of(ScheduleKind::kLinear, FloorRule::kClamp), 15), 0.5, 1e-15);
-  EXPECT_EQ(learning_rate(of(ScheduleKind::kLinear, FloorRule::kClamp), 25), 0.1);
+  EXPECT_NEAR(learning_rate(of(ScheduleKind::kLinear, MinLrMode::kClamp), 15), 0.5, 1e-15);
+  EXPECT_EQ(learning_rate(of(ScheduleKind::kLinear, MinLrMode::kClamp), 25), 0.1);
 }
 
 TEST(Schedule, InverseSquareRoot) {
   const Schedule s = of(ScheduleKind::kInverseSqrt);
   EXPECT_DOUBLE_EQ(learning_rate(s, 17), 0.5);  // sqrt(4 / 16)
   Schedule low = s;
-  low.floor = 0.9;
+  low.min_lr = 0.9;
   EXPECT_EQ(learning_rate(low, 17), 0.9);
 }
 
@@ -91,11 +91,11 @@ TEST(Schedule, WsdDecaysOverATenthWhereNothingIsSaid) {
 TEST(Schedule, NeverRisesAfterTheWarmUpAndNeverFallsBelowTheFloor) {
   for (const auto kind : {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kInverseSqrt,
                           ScheduleKind::kConstant, ScheduleKind::kWsd}) {
-    for (const auto rule : {FloorRule::kBlend, FloorRule::kClamp}) {
+    for (const auto rule : {MinLrMode::kInterpolate, MinLrMode::kClamp}) {
       const Schedule s = of(kind, rule);
       for (int64_t step = 6; step < 60; ++step) {
         EXPECT_LE(learning_rate(s, step), learning_rate(s, step - 1));
-        EXPECT_GE(learning_rate(s, step), s.floor - 1e-15);
+        EXPECT_GE(learning_rate(s, step), s.min_lr - 1e-15);
       }
     }
   }
@@ -105,10 +105,10 @@ TEST(MakeSchedule, TakesTheFloorAsAShareAndTheDecayWithoutTheWarmUp) {
   ScheduleSection section;
   section.steps = 100;
   section.warmup_steps = 10;
-  section.floor = 0.1;
+  section.min_lr_ratio = 0.1;
   const Schedule whole = make_schedule(section, 2.0);
   EXPECT_EQ(whole.end_step, 100);
-  EXPECT_DOUBLE_EQ(whole.floor, 0.2);
+  EXPECT_DOUBLE_EQ(whole.min_lr, 0.2);
   section.decay_steps = 40;
   EXPECT_EQ(make_schedule(section, 2.0).end_step, 50);
   section.kind = ScheduleKind::kWsd;

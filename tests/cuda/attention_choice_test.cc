@@ -154,14 +154,14 @@ TEST_F(AttentionChoosing, WhatIsNotGoodIsRefusedByName) {
   };
   AttentionShape shape = small();
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: of the output, row 22 is ");
+  refused(shape, 2, "plan plain is not taken: output: row 22 differs by ");
   dnn_conduct.varies = true;
   refused(shape, 2, "plan plain is not taken: its bits differ from one run to the next");
   dnn_conduct.refuses = true;
   refused(shape, 1, "by our own kernels. cuDNN cannot take this shape");
   shape.gradient = true;
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: of the gradient, row ");
+  refused(shape, 2, "plan plain is not taken: gradient: row ");
   dnn_conduct.breaks = true;
   refused(shape, 2, "plan plain is not taken: cuDNN cannot run plain");
 }
@@ -238,7 +238,7 @@ class AttentionRuns : public AttentionChoosing {
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
     return curve;
   }
-  Path file() const { return folder_.path() / "products.txt"; }
+  Path file() const { return folder_.path() / "kernel_selection.txt"; }
 
   checkpoint::TemporaryFolder folder_;
   config::RunConfig config_;
@@ -247,7 +247,7 @@ class AttentionRuns : public AttentionChoosing {
 TEST_F(AttentionRuns, TrainAndResumeByTheirFile) {
   std::string log;
   const train::Curve first = train(&log);
-  EXPECT_NE(log.find("attention  2 of 2 shapes by cuDNN"), std::string::npos) << log;
+  EXPECT_NE(log.find("attention 2 of 2 shapes use cuDNN"), std::string::npos) << log;
   train::expect_same(first, train::run(config_, 3), 2e-3);
   const std::string text = read_file(file());
   EXPECT_NE(text.find("attention cuDNN 1 b=2 t=24 s=24 kv=2 g=2 d=8"), std::string::npos) << text;
@@ -270,16 +270,16 @@ TEST_F(AttentionRuns, WithoutTheLibraryGoOn) {
 }
 
 TEST_F(AttentionRuns, ProposedAndF32AskForNothing) {
-  config_.run.products = config::ProductChoosing::kProposed;
+  config_.run.kernel_selection = config::KernelSelection::kHeuristic;
   train();
-  config_.run.products = config::ProductChoosing::kMeasured;
+  config_.run.kernel_selection = config::KernelSelection::kAutotune;
   config_.precision = compile::Precision::kFp32;
   train();
   EXPECT_EQ(dnn_conduct.runs, 0);
 }
 
 TEST_F(AttentionRuns, DocumentsToo) {
-  config_.data.documents_apart = true;
+  config_.data.intra_document_masking = true;
   train::expect_same(train(), train::run(config_, 3), 2e-3);
   EXPECT_NE(read_file(file()).find("documents"), std::string::npos);
 }

@@ -206,7 +206,8 @@ TEST_F(CudaEmulated, D_R3_ProductsOfOtherStridesAreOthers) {
   }
 }
 
-// As products.txt of an earlier version has them, where a product that writes C was one of its own.
+// As kernel_selection.txt of an earlier version has them, where a product that writes C was one of
+// its own.
 TEST_F(CudaEmulated, AFreshProductTakesTheChoiceOfTheShapeThatWrites) {
   constexpr int64_t kN = 4, kK = 999;
   const kernels::MatmulShape writes = {.m = kN, .n = kN, .k = kK};

@@ -13,12 +13,12 @@ namespace {
 constexpr const char* kRun =
     "model: { layers: 1, hidden: 16, heads: 2, vocabulary: 0, context: 16 }\n"
     "data: { tokenizer: t.json, train: [d], validation: [d], sequence_length: 16 }\n"
-    "batch: { global: 2, micro: 1, ramp: [1], ramp_steps: 3 }\n"
+    "batch: { global: 2, micro: 1, warmup_sizes: [1], warmup_steps_per_size: 3 }\n"
     "precision: fp32\n"
     "schedule: { steps: 9 }\n"
     "metrics: { every_steps: 1, validate_every_steps: 4, validate_sequences: 2 }\n"
     "checkpoint: { every_steps: 5, keep: 9 }\n"
-    "run: { seed: 1, threads: 1, products: proposed }\n";
+    "run: { seed: 1, threads: 1, kernel_selection: heuristic }\n";
 
 class CudaLoop : public cli::ProgramFolder {
  protected:

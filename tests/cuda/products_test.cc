@@ -33,7 +33,7 @@ class CudaProducts : public testing::OnGpu {
                           [&](const std::string& line) { said.push_back(line); });
     return kernels->backend().gpu()->choices().text();
   }
-  Path file() const { return folder_.path() / "products.txt"; }
+  Path file() const { return folder_.path() / "kernel_selection.txt"; }
 
   checkpoint::TemporaryFolder folder_;
   config::RunConfig config_;
@@ -47,7 +47,19 @@ TEST_F(CudaProducts, AreMeasuredOnce) {
   EXPECT_EQ(read_file(file()), first);
   EXPECT_EQ(start(said), first);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
+}
+
+// As an earlier version named the file.
+TEST_F(CudaProducts, AnOldFileIsReadAndRenamed) {
+  std::vector<std::string> said;
+  const std::string first = start(said);
+  std::filesystem::rename(file(), folder_.path() / "products.txt");
+  EXPECT_EQ(start(said), first);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
+  EXPECT_EQ(read_file(file()), first);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "products.txt"));
 }
 
 TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
@@ -56,14 +68,14 @@ TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
   config_.run.tf32 = true;
   const std::string both = start(said);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_FALSE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_FALSE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
   EXPECT_EQ(first.find("TF32"), std::string::npos);
   EXPECT_NE(both.find("TF32"), std::string::npos);
   start(said);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
   config_.run.tf32 = false;
   EXPECT_EQ(start(said), both);
-  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_TRUE(said[0].starts_with("autotune  0 kernels measured")) << said[0];
 }
 
 TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
@@ -75,15 +87,15 @@ TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
   write_file(file(), damaged);
   const std::string again = start(said);
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_TRUE(said[0].find("products.txt:3") != std::string::npos) << said[0];
-  EXPECT_TRUE(said[1].starts_with("products  1 measured")) << said[1];
+  EXPECT_TRUE(said[0].find("kernel_selection.txt:3") != std::string::npos) << said[0];
+  EXPECT_TRUE(said[1].starts_with("autotune  1 kernels measured")) << said[1];
   EXPECT_EQ(std::count(again.begin(), again.end(), '\n'),
             std::count(first.begin(), first.end(), '\n'));
   EXPECT_EQ(read_file(file()), again);
 }
 
 TEST_F(CudaProducts, ProposedOnesAreNotKept) {
-  config_.run.products = config::ProductChoosing::kProposed;
+  config_.run.kernel_selection = config::KernelSelection::kHeuristic;
   std::vector<std::string> said;
   start(said);
   EXPECT_TRUE(said.empty());

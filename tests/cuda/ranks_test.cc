@@ -151,7 +151,7 @@ TEST_F(CudaRanks, D_B5_OperationsWithoutOrderAreSeen) {
 TEST_F(CudaRanks, D_B1_RanksOnOneDeviceGoThroughTheHost) {
   const std::string layout = layouts()[0];
   device_conduct.number = 7;
-  expect_trains(config(layout), "ranks 0 and 1 have the same GPU");
+  expect_trains(config(layout), "ranks 0 and 1 share a GPU");
   EXPECT_EQ(nccl_conduct.joined, 0);
 }
 

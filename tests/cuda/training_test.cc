@@ -52,7 +52,7 @@ TEST_F(CudaTraining, PoliciesOfPrecision) {
 TEST_F(CudaTraining, ProductsInEightBits) {
   config::RunConfig c = train::tiny(model::Family::kLlama);
   c.model.layers = 1;
-  c.compiler.products = compile::ProductType::kFp8;
+  c.compiler.gemm_dtype = compile::GemmDType::kFp8;
   train::expect_same(on_gpu(c, 3), train::run(c, 3), 2e-3);
 }
 
@@ -62,14 +62,14 @@ TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
   card.model = "an older card";
   card.architecture = 80;
   EXPECT_NO_THROW(train::require_card_for(c, card));
-  c.compiler.products = compile::ProductType::kFp8;
+  c.compiler.gemm_dtype = compile::GemmDType::kFp8;
   try {
     train::require_card_for(c, card);
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "compiler.products=fp8 asks for a card of sm_89 or later; an older card is sm_80. "
-                 "Take compiler.products=stored.");
+                 "compiler.gemm_dtype = fp8 needs a GPU with sm_89 or later, but an older card has "
+                 "sm_80. Set compiler.gemm_dtype=compute.");
   }
   for (const int later : {89, 90, 100}) {
     card.architecture = later;
@@ -151,7 +151,7 @@ TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
 
 TEST_F(CudaTraining, AttentionInParts) {
   config::RunConfig c = train::tiny(model::Family::kLlama);
-  c.compiler.attention = compile::AttentionKind::kMaterialised;
+  c.compiler.attention = compile::AttentionKind::kUnfused;
   train::expect_same(on_gpu(c, 3), train::run(c, 3), 1e-5);
 }
 

@@ -94,9 +94,8 @@ TEST_F(ByteStreamTest, RefusesWhatIsNoFile) {
   EXPECT_TRUE(
       contains(error_of([&] { ByteStream s(path("none.txt")); }), "cannot be read: No such"));
   EXPECT_TRUE(contains(error_of([&] { ByteStream s(folder_.string()); }), "is a folder"));
-  EXPECT_TRUE(
-      contains(error_of([&] { ByteStream s(put("a.gz", "plain")); }), "holds no gzip data"));
-  EXPECT_TRUE(contains(error_of([&] { ByteStream s(put("a.zst", "")); }), "holds no zstd data"));
+  EXPECT_TRUE(contains(error_of([&] { ByteStream s(put("a.gz", "plain")); }), "is not gzip data"));
+  EXPECT_TRUE(contains(error_of([&] { ByteStream s(put("a.zst", "")); }), "is not zstd data"));
 }
 
 }  // namespace

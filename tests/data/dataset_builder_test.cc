@@ -180,7 +180,7 @@ TEST_F(DatasetBuilderTest, AMistakeLeavesTheOldDatasetAlone) {
   EXPECT_TRUE(
       contains(error_of([&] { build({path("b.jsonl")}); }), "b.jsonl:200001:1: this object has"));
   EXPECT_EQ(snapshot(), before);
-  EXPECT_TRUE(contains(error_of([&] { build({path("none.jsonl")}); }), "no document in it"));
+  EXPECT_TRUE(contains(error_of([&] { build({path("none.jsonl")}); }), "no document found"));
   EXPECT_EQ(snapshot(), before);
   EXPECT_TRUE(contains(error_of([&] { build({path("missing")}); }), "there is no such file"));
   EXPECT_EQ(snapshot(), before);

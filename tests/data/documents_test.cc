@@ -91,19 +91,19 @@ TEST_F(DocumentsTest, JsonLinesKeepWhatIsNoUtf8) {
 
 TEST_F(DocumentsTest, JsonMistakesNameFileLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{\"text\": \"a\" \"b\"}", ":2:14: no valid JSON: expected ',' or '}'"},
-      {"{\"text\": \"abc", ":2:14: no valid JSON: the line ends inside a string"},
-      {"{\"text\": \"a\"", ":2:13: no valid JSON: the line ends too early"},
-      {"{\"text\": \"a\\q\"}", ":2:13: no valid JSON: no such escape"},
-      {"{\"text\": tru}", ":2:10: no valid JSON: expected a value"},
-      {"{\"text\": \"a\"} x", ":2:15: no valid JSON: unexpected text after"},
-      {"{\"text\": 012}", ":2:13: no valid JSON: a number may not start with 0"},
-      {"[\"text\"]", ":2:1: expected an object"},
+      {"{\"text\": \"a\" \"b\"}", ":2:14: invalid JSON: expected ',' or '}'"},
+      {"{\"text\": \"abc", ":2:14: invalid JSON: the line ends inside a string"},
+      {"{\"text\": \"a\"", ":2:13: invalid JSON: the line ends too early"},
+      {"{\"text\": \"a\\q\"}", ":2:13: invalid JSON: unknown escape sequence"},
+      {"{\"text\": tru}", ":2:10: invalid JSON: expected a value"},
+      {"{\"text\": \"a\"} x", ":2:15: invalid JSON: unexpected text after"},
+      {"{\"text\": 012}", ":2:13: invalid JSON: a number may not start with 0"},
+      {"[\"text\"]", ":2:1: expected one JSON object"},
       {"{\"id\":1,\"body\":\"x\"}", ":2:1: this object has no key 'text'; it has 'id', 'body'"},
-      {"{\"é日😀\": 1, \"text\": tru}", ":2:20: no valid JSON: expected a value"},
-      {"{\"é日\xff\": 1, \"text\": 12}", ":2:20: key 'text' holds a number"},
-      {"{\"text\": 12}", ":2:10: key 'text' holds a number, expected a string"},
-      {"{\"text\": null}", ":2:10: key 'text' holds a null, expected a string"},
+      {"{\"é日😀\": 1, \"text\": tru}", ":2:20: invalid JSON: expected a value"},
+      {"{\"é日\xff\": 1, \"text\": 12}", ":2:20: key 'text' has the type number"},
+      {"{\"text\": 12}", ":2:10: key 'text' has the type number, expected string"},
+      {"{\"text\": null}", ":2:10: key 'text' has the type null, expected string"},
   };
   for (const auto& [line, wanted] : cases) {
     const std::string file = put("a.jsonl", "{\"text\":\"fine\"}\n" + line + "\n");
@@ -141,7 +141,7 @@ TEST_F(DocumentsTest, RefusesWhatIsNotThere) {
   put("f/train.idx", "no");
   EXPECT_TRUE(contains(error_of([&] { list_sources({path("none")}); }), "there is no such file"));
   EXPECT_TRUE(contains(error_of([&] { list_sources({path("f")}); }), "no text in this folder"));
-  EXPECT_TRUE(contains(error_of([&] { list_sources({"-", "-"}); }), "named twice"));
+  EXPECT_TRUE(contains(error_of([&] { list_sources({"-", "-"}); }), "given more than once"));
 }
 
 }  // namespace

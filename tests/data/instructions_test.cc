@@ -66,12 +66,12 @@ TEST_F(InstructionsTest, RowsHoldWholeExamples) {
       "{\"prompt\":\"two?\",\"response\":\"2\"}\n"
       "{\"prompt\":\"x\",\"response\":\"yz\"}\n",
       32);
-  EXPECT_TRUE(s.documents_apart);  // unless they are to see each other (B8)
+  EXPECT_TRUE(s.intra_document_masking);  // unless they are to see each other (B8)
   for (const bool apart : {true, false}) rows_hold_whole_examples(s, apart);
 }
 
 void InstructionsTest::rows_hold_whole_examples(InstructionSpec s, bool apart) const {
-  s.documents_apart = apart;
+  s.intra_document_masking = apart;
   const InstructionData data(s, tokenizer_);
   ASSERT_EQ(data.rows(), 1);
   Row row(32);
@@ -149,15 +149,16 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
   says("{\"prompt\":\"a\"}", "there is no 'response'; the object has 'prompt'");
   says("{\"prompt\": oh}", "i.jsonl:3:12: this is not JSON");
   says("{\"response\":\"a\",\"x\":1}", "there is no 'prompt'; the object has 'response', 'x'");
-  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds an integer, expected a text");
-  says("{\"prompt\":\"a\",\"response\":null}", "'response' holds null, expected a text");
+  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' is an integer, expected a text");
+  says("{\"prompt\":\"a\",\"response\":null}", "'response' is null, expected a text");
   says("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}",
-       "messages[0]: 'content' holds a list, expected a text");
-  says("[1]", "expected an object");
+       "messages[0]: 'content' is a list, expected a text");
+  says("[1]", "expected one JSON object per line");
   says("{\"prompt\":", "");
-  says("{\"messages\":3}", "'messages' holds an integer, expected a list");
+  says("{\"messages\":3}", "'messages' is an integer, expected a list");
   says("{\"messages\":[]}", "'messages' is empty, expected turns of user and assistant");
-  says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "end without an answer");
+  says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+       "the last message is not from the assistant");
   says("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",
        "messages[0]: the role is 'assistant', expected 'user'");
   says("{\"messages\":[{\"role\":\"user\"}]}", "messages[0]: there is no 'content'");
@@ -173,7 +174,7 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
   s.long_examples = LongExamples::kSkip;
   EXPECT_EQ(InstructionData(s, tokenizer_).examples(), 1);
   EXPECT_EQ(InstructionData(s, tokenizer_).counts().skipped_long, 1);
-  s.long_examples = LongExamples::kCut;
+  s.long_examples = LongExamples::kTruncate;
   const InstructionData cut(s, tokenizer_);
   ASSERT_EQ(cut.examples(), 2);
   EXPECT_EQ(cut.ids(1).size(), 65u);
@@ -265,8 +266,8 @@ TEST_F(InstructionsTest, SourcesEndAsTheTokenizerSays) {
   EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "Q:two? A:|[2.|");
   EXPECT_EQ(shown(InstructionData(s, Plain()), 0), "Q:two? A:[2.|");
   s.form = "{response}";
-  EXPECT_TRUE(contains(error_of([&] { InstructionData(s, Plain()); }),
-                       "i.jsonl:1: nothing stands before the response"));
+  EXPECT_TRUE(
+      contains(error_of([&] { InstructionData(s, Plain()); }), "i.jsonl:1: the prompt is empty"));
 }
 
 TEST_F(InstructionsTest, TemplatesAreChecked) {
@@ -275,10 +276,10 @@ TEST_F(InstructionsTest, TemplatesAreChecked) {
     EXPECT_TRUE(contains(found, part)) << found;
   };
   says("Q: {prompt}", "there is no {response}, so nothing would be learned");
-  says("{response}{response}", "{response} stands twice");
+  says("{response}{response}", "duplicate {response}");
   says("{prompt {response}", "character 1: the brace is not closed");
   says("{response", "the brace is not closed");
-  says("} {response}", "closes that was not opened");
+  says("} {response}", "a closing brace without an opening one");
   says("{}{response}", "no name in the braces");
   const InstructionTemplate t("{{{a}}}: {b}{a}{response}!{c}");
   EXPECT_EQ(t.names(), (std::vector<std::string>{"a", "b", "c"}));

@@ -114,7 +114,8 @@ TEST_F(SamplesTest, StaysInItsRange) {
 TEST_F(SamplesTest, TooSmallIsRefused) {
   const IndexedDataset data(dataset("d", {{1, 2, 3}, {4}}));
   const std::string message = error_of([&] { SampleOrder order(data, {0, 2}, 4, 1); });
-  EXPECT_TRUE(contains(message, "2 documents with 4 tokens make no sample of 4 + 1 tokens"))
+  EXPECT_TRUE(
+      contains(message, "2 documents with 4 tokens are too few for a sample of 4 + 1 tokens"))
       << message;
   SampleOrder fits(data, {0, 2}, 3, 1);
   EXPECT_EQ(fits.samples_per_epoch(), 1);

@@ -166,17 +166,17 @@ TEST(SentencePiece, SaysWhatIsWrongWithAModel) {
   EXPECT_EQ(SmallModel().message(), "none");
   SmallModel m;
   m.pieces.push_back({"a", -3});
-  expect_says(m, "m.model: piece 4 ('a') is there twice");
+  expect_says(m, "m.model: piece 4 ('a') is a duplicate");
   m.pieces.back() = {"", -3};
   expect_says(m, "piece 4 ('') is empty");
   m.pieces.back() = {"b", std::nanf("")};
-  expect_says(m, "piece 4 ('b') has a score that is no number");
+  expect_says(m, "piece 4 ('b') has a score that is not finite");
   m.pieces.back() = {"\xFF", -3};
-  expect_says(m, "is no UTF-8");
+  expect_says(m, "is not UTF-8");
   m.pieces.back() = {"b", -3, 9};
-  expect_says(m, "a piece of type 9");
+  expect_says(m, "a piece has type 9, expected 1 to 6");
   m.pieces.back() = {"<0xZZ>", 0, 6};
-  expect_says(m, "piece 4 ('<0xZZ>') is a byte, expected <0x00> to <0xFF>");
+  expect_says(m, "piece 4 ('<0xZZ>') is a byte piece, expected <0x00> to <0xFF>");
   m.pieces.back() = {"<0x41>", 0, 6};
   expect_says(m, "1 pieces for bytes, expected 0 without byte fallback");
   m.pieces.pop_back();
@@ -190,10 +190,10 @@ TEST(SentencePiece, SaysWhatIsWrongWithAModel) {
   expect_says(m, "0 unknown pieces, expected one");
   m = {};
   m.map = std::string("\0\4\0\0", 4) + std::string(1024, '\xFF') + "x";
-  expect_says(m, "the normaliser's");
+  expect_says(m, "the normalizer's");
   m = {};
   m.pieces.clear();
-  expect_says(m, "holds no pieces");
+  expect_says(m, "has no pieces");
 }
 
 // Whatever is cut off or changed ends in an Error or in a tokenizer that works.

@@ -50,7 +50,7 @@ TEST(SpanCorruption, HasTheLengthsOfT5) {
   }
   EXPECT_NO_THROW(require_sentinels(fit_spans(1024, {}), 100));
   const std::string message = error_of([] { require_sentinels(fit_spans(2048, {}), 100); });
-  EXPECT_TRUE(contains(message, "takes 114 spans out of 2274 tokens, but the tokenizer has 100"))
+  EXPECT_TRUE(contains(message, "removes 114 spans from 2274 tokens, but the tokenizer has 100"))
       << message;
 }
 

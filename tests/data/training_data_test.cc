@@ -54,8 +54,9 @@ TEST_F(TrainingDataTest, IdsBeyondTheVocabularyAreNamed) {
     for (int64_t i = 0; i < 60; ++i) data.read(i, ids);
   };
   const std::string message = error_of([&] { read_all(spec); });
-  EXPECT_TRUE(contains(message, prefix + ".bin: token 4 of document 7 (byte 148) is 11, beyond the "
-                                         "vocabulary of 11"))
+  EXPECT_TRUE(contains(message, prefix +
+                                    ".bin: token 4 of document 7 (byte 148) is 11, outside the "
+                                    "vocabulary of 11"))
       << message;
   spec.vocabulary = 12;
   EXPECT_EQ(error_of([&] { read_all(spec); }), "");
@@ -70,7 +71,7 @@ TEST_F(TrainingDataTest, IdsBeyondTheVocabularyAreNamed) {
 
 TEST_F(TrainingDataTest, BadSpecsAreRefused) {
   const std::string prefix = constant("a", 1, 5);
-  EXPECT_TRUE(contains(error_of([] { TrainingData data({}); }), "data.train: names no dataset"));
+  EXPECT_TRUE(contains(error_of([] { TrainingData data({}); }), "data.train: is empty"));
   EXPECT_TRUE(
       contains(error_of([&] {
                  TrainingData data(
@@ -109,7 +110,7 @@ TEST_F(TrainingDataTest, RowsKnowTheirDocuments) {
   }
   DatasetSpec spec{.datasets = {{dataset("d", documents), 1}}, .sequence_length = 16, .seed = 3};
   for (const bool apart : {false, true}) {
-    spec.documents_apart = apart;
+    spec.intra_document_masking = apart;
     TrainingData data(spec);
     for (int64_t s = 0; s < 50; ++s) {
       Row row(data);
@@ -135,7 +136,7 @@ TEST_F(TrainingDataTest, PackingLosesAndRepeatsNoToken) {
   const auto documents = different_documents(200);
   const std::string prefix = dataset("d", documents);
   DatasetSpec spec{.datasets = {{prefix, 1}}, .sequence_length = 16, .seed = 3};
-  spec.documents_apart = true;
+  spec.intra_document_masking = true;
   TrainingData data(spec);
   const int64_t samples = (data.tokens() - 1) / 16;
   for (const int64_t epoch : {0, 1}) {
@@ -215,11 +216,12 @@ TEST_F(TrainingDataTest, TheMixtureChangesAtAToken) {
   EXPECT_EQ(of_c, 75);
   EXPECT_NEAR(data.epochs(201), static_cast<double>(of_a) / 124, 0.02);
   spec.stages.push_back({404, {{a, 1}}});
-  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "begins no later"));
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }),
+                       "does not begin after the previous one"));
   spec.stages = {{400, {}}};
-  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "names no dataset"));
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "has no dataset"));
   spec.stages = {{400, {{a, 1}, {a, 2}}}};
-  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "stands twice"));
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "duplicate dataset"));
 }
 
 TEST_F(TrainingDataTest, ValidationReadsEachTokenOnceInOrder) {

@@ -86,15 +86,15 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
   };
   EXPECT_TRUE(has(error("{\"query\":\"q\",\"gold\":0}\n"), "d.jsonl:2: there is no 'choices'"));
   EXPECT_TRUE(has(error("{\"query\":\"q\",\"choices\":[\"a\"],\"gold\":1}\n"),
-                  "'gold' is 1, expected the number of an option, 0 to 0"));
+                  "'gold' is 1, expected the index of an option, 0 to 0"));
   EXPECT_TRUE(has(error("{\"query\":\n"), "d.jsonl:2:10: this is not JSON"));
-  EXPECT_TRUE(has(error("[1]\n"), "d.jsonl:2: expected an object"));
+  EXPECT_TRUE(has(error("[1]\n"), "d.jsonl:2: expected one JSON object"));
   EXPECT_TRUE(has(error("{\"query\":[\"x\",\"y\"],\"choices\":[\"a\"],\"gold\":0}\n"),
-                  "has 1 entries and 'query' 2"));
+                  "has 1 entries, but 'query' has 2"));
   EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\nfrom: x\n")); }),
                   "Did you mean 'form'"));
-  EXPECT_TRUE(
-      has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }), "wants 'form'"));
+  EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }),
+                  "requires 'form'"));
   EXPECT_TRUE(has(refused([&] {
                     read_task(file("u.yaml",
                                    "kind: last_word\ndata: d\nform: \"{x}\"\n"

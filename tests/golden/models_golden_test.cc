@@ -206,11 +206,11 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"llama", "family: llama, hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128"},
         Family{"llama-grouped",
                "family: llama, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
-               "feed_forward: 128, rotary_base: 500000, "
-               "rotary_scale: {factor: 8, context: 16}"},
+               "feed_forward: 128, rope_theta: 500000, "
+               "rope_scaling: {factor: 8, original_max_position_embeddings: 16}"},
         Family{"qwen2",
                "family: qwen2, hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, "
-               "feed_forward: 128, rotary_base: 10000, norm_epsilon: 1.0e-5"},
+               "feed_forward: 128, rope_theta: 10000, norm_epsilon: 1.0e-5"},
         Family{"mixtral",
                "family: mixtral, hidden: 32, heads: 4, kv_heads: 2, vocabulary: 281, "
                "feed_forward: 80, experts: 4"},
@@ -218,24 +218,24 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"smollm3-window",
                "family: smollm3, hidden: 48, heads: 6, kv_heads: 1, vocabulary: 281, "
                "feed_forward: 128, norm_epsilon: 1.0e-5, no_rope_layers: [1], window: 8, "
-               "window_layers: [1], rotary_scale: {kind: linear, factor: 4}"},
-        Family{"phi3-longrope",
-               "family: phi3, hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128, "
-               "rotary_scale: {kind: longrope, factor: 2, context: 16, "
-               "short_factors: [1, 1, 1, 1], long_factors: [1, 1.5, 2, 2.5]}"},
+               "window_layers: [1], rope_scaling: {rope_type: linear, factor: 4}"},
         Family{
-            "qwen3",
-            "family: qwen3, head_width: 32, rotary_base: 10000, window: 8, window_layers: [1], " +
-                kLikeQwen2},
-        Family{"olmo2", "family: olmo2, rotary_base: 10000, " + kLikeQwen2},
+            "phi3-longrope",
+            "family: phi3, hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128, "
+            "rope_scaling: {rope_type: longrope, factor: 2, original_max_position_embeddings: 16, "
+            "short_factor: [1, 1, 1, 1], long_factor: [1, 1.5, 2, 2.5]}"},
+        Family{"qwen3",
+               "family: qwen3, head_width: 32, rope_theta: 10000, window: 8, window_layers: [1], " +
+                   kLikeQwen2},
+        Family{"olmo2", "family: olmo2, rope_theta: 10000, " + kLikeQwen2},
         Family{"gemma2",
                "family: gemma2, head_width: 24, attention_scalar: 20, window: 8, "
                "window_layers: [0], attention_soft_cap: 0.5, logit_soft_cap: 2, " +
                    kLikeQwen2},
         Family{"gemma3",
                "family: gemma3, head_width: 24, attention_scalar: 20, window: 8, "
-               "window_layers: [0], rotary_base: 20000, window_rotary_base: 500, "
-               "rotary_scale: {kind: linear, factor: 4}, " +
+               "window_layers: [0], rope_theta: 20000, window_rope_theta: 500, "
+               "rope_scaling: {rope_type: linear, factor: 4}, " +
                    kLikeQwen2},
         Family{"t5", kT5}, Family{"t5-tied", kT5Tied}),
     [](const auto& family) {

@@ -265,15 +265,15 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
                "p.txt:19:25: found 'f64', expected f64 [8], the type of report");
   expect_error("frames=@0,@2,@3", "frames=@0,@2,@4",
                "p.txt:32:46: found '@4', expected a frame below @4");
-  expect_error(
-      "frames=@0,@2,@3", "frames=@0,@2",
-      "p.txt:32:3: found '#1', expected 3 frames, as forward.layer takes (this call has 2)");
+  expect_error("frames=@0,@2,@3", "frames=@0,@2",
+               "p.txt:32:3: found '#1', expected 3 frames, one per parameter of forward.layer "
+               "(this call has 2)");
   expect_error("frames=@1 fresh=-", "frames=@1 after=#2",
                "p.txt: found a wait for call #2, expected one below #2");
   expect_error("bytes=12000", "bytes=99999999999999999999",
                "p.txt:1:45: found '99999999999999999999', expected a whole number");
   expect_error("report = clear () : f64 [8]", "\"report = clear () : f64 [8]",
-               "p.txt:19:5: found a text without end, expected a closing '\"'");
+               "p.txt:19:5: found an unterminated string, expected a closing '\"'");
 }
 
 TEST(Parse, ColumnsCountCharacters) {

@@ -71,7 +71,7 @@ TEST(Verify, CompiledProgramsAreRight) {
             r.layout.recompute = recompute;
             if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
             if (!fused) {
-              r.options.attention = compile::AttentionKind::kMaterialised;
+              r.options.attention = compile::AttentionKind::kUnfused;
               r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
               r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false;
             }
@@ -268,7 +268,7 @@ TEST(VerifyProgram, NamesBrokenLayouts) {
   expect_found_in([](Program& p) { p.kinds[FrameKindId(0)].bytes -= 1; },
                   "layer.weights: layer.up.weight of 2048 bytes at 128 does not fit in 2175 bytes");
   expect_found_in([](Program& p) { p.values[ValueId(2)].frame = FrameKindId(1); },
-                  "layer.weights: layer.norm.bias lies");
+                  "layer.weights: layer.norm.bias is not in this kind of frame");
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].scratch_bytes -= 1; },
                   "forward.layer: layer.norm.stats of 128 bytes at 1024 does not fit in the 1151 "
                   "bytes of its scratch");

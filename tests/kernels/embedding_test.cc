@@ -74,7 +74,8 @@ TEST(EmbeddingDeath, AnIdBeyondTheTableIsNamed) {
   Array ids({3}, DType::kI32), y({3, 4});
   const Array table({10, 4});
   ids.set(2, 10);
-  EXPECT_DEATH(compute(EmbeddingArgs{ids, table, y}), "id 10 at place 2 of a table of 10 rows");
+  EXPECT_DEATH(compute(EmbeddingArgs{ids, table, y}),
+               "id 10 at position 2 is outside a table of 10 rows");
 }
 
 TEST(Embedding, ThreadsDoNotChangeTheBits) {

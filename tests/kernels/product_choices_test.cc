@@ -78,9 +78,9 @@ TEST(ProductChoices, ADamagedLineIsNamedAndDropped) {
     std::string damaged = text;
     damaged[i] = damaged[i] == '7' ? '8' : '7';
     ProductChoices b(kMachine);
-    const std::vector<std::string> said = b.read(damaged, "products.txt");
+    const std::vector<std::string> said = b.read(damaged, "kernel_selection.txt");
     ASSERT_EQ(said.size(), 1u) << damaged;
-    EXPECT_TRUE(said[0].starts_with("products.txt:3: ")) << said[0];
+    EXPECT_TRUE(said[0].starts_with("kernel_selection.txt:3: ")) << said[0];
     EXPECT_EQ(b.size(), 1);
   }
 }
@@ -154,9 +154,9 @@ TEST(ProductChoices, ADamagedLineOfAttentionIsNamed) {
     std::string damaged = text;
     damaged[i] = damaged[i] == '7' ? '8' : '7';
     ProductChoices b(kMachine);
-    const std::vector<std::string> said = b.read(damaged, "products.txt");
+    const std::vector<std::string> said = b.read(damaged, "kernel_selection.txt");
     ASSERT_EQ(said.size(), 1u) << damaged;
-    EXPECT_TRUE(said[0].starts_with("products.txt:2: ")) << said[0];
+    EXPECT_TRUE(said[0].starts_with("kernel_selection.txt:2: ")) << said[0];
     EXPECT_EQ(b.size(), 0);
   }
 }

@@ -34,7 +34,7 @@ TEST(Hosts, RefusesWithThePlace) {
   EXPECT_EQ(why("n01 slots=x"), "hosts:1: slots = 'x', expected an integer from 1 to 10000");
   EXPECT_EQ(why("n01 slots=0"), "hosts:1: slots = '0', expected an integer from 1 to 10000");
   EXPECT_EQ(why("n01 cores=2"),
-            "hosts:1: unknown word 'cores=2', expected a line such as 'n01 slots=4'");
+            "hosts:1: unknown entry 'cores=2', expected a line such as 'n01 slots=4'");
   EXPECT_NE(why("--version\n").find("hosts:1: '--version' is not a host name"), std::string::npos);
   EXPECT_NE(why("a,b\n").find("is not a host name"), std::string::npos);
 }

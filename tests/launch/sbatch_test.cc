@@ -30,7 +30,7 @@ TEST(Sbatch, Lines) {
         "--ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n#SBATCH --time=4:00:00\n#SBATCH --mem=0\n",
         "#SBATCH --requeue ", "#SBATCH --open-mode=append ", "#SBATCH --signal=B:TERM@180 ",
         "#SBATCH '--output=/runs/a b/slurm-%j.txt'\n",
-        "/bin/tessera launch run.yaml 'data.train=[a b]' -n \"$SLURM_NTASKS\" --rank-files "
+        "/bin/tessera launch run.yaml 'data.train=[a b]' -n \"$SLURM_NTASKS\" --log-dir "
         "'/runs/a "
         "b'/ranks &\n"})
     EXPECT_NE(s.find(line), std::string::npos) << line << "\nin\n" << s;

@@ -119,7 +119,7 @@ TEST_F(WatchTest, TheFirstToDieIsNamedNotThoseThatFollow) {
   EXPECT_EQ(watch_->verdict()->loss, Loss::kDied);
   EXPECT_EQ(watch_->verdict()->step, 7);
   EXPECT_EQ(watch_->report(),
-            "rank 1 (host n01, process 1001) died (signal 9, Killed); 0.0 s before it was in step "
+            "rank 1 (host n01, process 1001) died (signal 9, Killed); 0.0 s earlier it was in step "
             "7, forward of layer 3. "
             "Ranks 0, 2 and 3 were in step 7, reduce_scatter of layer2.weights, waiting for 3.1 s. "
             "Its last line: \"out of luck\".");
@@ -136,7 +136,7 @@ TEST_F(WatchTest, ARankThatDiesBeforeItsHelloIsNamedByItsEnd) {
   watch_->ended_by(3, "signal 9, Killed");
   EXPECT_EQ(watch_->verdict()->ranks, (std::vector<int>{3}));
   EXPECT_EQ(watch_->report(),
-            "rank 3 died (signal 9, Killed) before it had reported. Ranks 0-2 were in starting.");
+            "rank 3 died (signal 9, Killed) before it had reported. Ranks 0-2 were in startup.");
 }
 
 TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
@@ -163,7 +163,7 @@ TEST_F(WatchTest, AnErrorThatFollowsAnotherIsToldAfterIt) {
   watch_->tick(now_);
   EXPECT_NE(watch_->report().find("rank 1 (host n01, process 1001): the disk is full"),
             std::string::npos);
-  EXPECT_NE(watch_->report().find("Rank 0 then said: rank 1 is gone"), std::string::npos);
+  EXPECT_NE(watch_->report().find("Rank 0 then reported: rank 1 is gone"), std::string::npos);
 }
 
 TEST_F(WatchTest, TimeInWhichTheWatcherDidNotRunAgesNobody) {
@@ -203,7 +203,7 @@ TEST_F(WatchTest, RanksThatCountOtherwise) {
   watch_->tick(now_);
   ASSERT_TRUE(watch_->verdict());
   EXPECT_EQ(watch_->verdict()->loss, Loss::kDisagree);
-  EXPECT_NE(watch_->report().find("rank 1 on n01 counts 1 ranks, and 2 were started"),
+  EXPECT_NE(watch_->report().find("rank 1 on n01 sees 1 ranks, but 2 were started"),
             std::string::npos);
 }
 
@@ -217,7 +217,7 @@ TEST_F(WatchTest, MemoryIsNamedWhereItWasFull) {
   watch_->closed(now_, 1);
   now_ += 0.6;
   watch_->tick(now_);
-  EXPECT_NE(watch_->report().find("It held 23.0 of the 24.0 GiB it may use"), std::string::npos)
+  EXPECT_NE(watch_->report().find("It used 23.0 of its limit of 24.0 GiB"), std::string::npos)
       << watch_->report();
 }
 

@@ -69,23 +69,23 @@ TEST(Forward, LayersWithAWindowAreAKind) {
   const auto text = [&] {
     std::string all;
     for (const LayerKind& k : layer_kinds(m))
-      all += fmt::format("{} {} {} {}\n", k.block, fmt::join(k.at, ","), k.window, k.rotary_base);
+      all += fmt::format("{} {} {} {}\n", k.block, fmt::join(k.at, ","), k.window, k.rope_theta);
     return all;
   };
   EXPECT_EQ(text(), "layer 0,1,2,3,4 8 0\n");
   m.window_layers = {0, 1, 3};
-  m.window_rotary_base = 500;
+  m.window_rope_theta = 500;
   EXPECT_EQ(text(), "layer_window 0,1,3 8 500\nlayer 2,4 0 0\n");
 }
 
 // Frequencies of longrope follow the length of the sequences.
 TEST(Forward, LongropeHasFactorsForShortAndLongSequences) {
   ModelConfig m = small(Family::kPhi3);
-  m.rotary_scale.kind = RotaryKind::kLongrope;
-  m.rotary_scale.factor = 4;
-  m.rotary_scale.context = 8;
-  m.rotary_scale.short_factors.assign(4, 1.5);
-  m.rotary_scale.long_factors.assign(4, 3);
+  m.rope_scaling.rope_type = RopeType::kLongrope;
+  m.rope_scaling.factor = 4;
+  m.rope_scaling.original_max_position_embeddings = 8;
+  m.rope_scaling.short_factor.assign(4, 1.5);
+  m.rope_scaling.long_factor.assign(4, 3);
   for (const int64_t tokens : {8, 9}) {
     const Graph graph = forward(m, 1, tokens);
     int turns = 0;

@@ -44,8 +44,8 @@ TEST(HfConfig, ReadsPythiaOfVersion4) {
   EXPECT_EQ(m.padded_vocabulary(), 50304);
   EXPECT_EQ(m.vocabulary, 50304);
   EXPECT_EQ(m.gelu, GeluForm::kErf);
-  EXPECT_DOUBLE_EQ(m.rotary_share, 0.25);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 20000);
+  EXPECT_DOUBLE_EQ(m.rotary_pct, 0.25);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 20000);
   EXPECT_TRUE(m.parallel_residual);
   EXPECT_FALSE(m.tied_embeddings);
 }
@@ -54,8 +54,8 @@ TEST(HfConfig, ReadsPythiaOfVersion5) {
   const ModelConfig m = read(pythia(
       R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0,
            "partial_rotary_factor": 0.5}, "hidden_act": "gelu_fast")"));
-  EXPECT_DOUBLE_EQ(m.rotary_share, 0.5);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
+  EXPECT_DOUBLE_EQ(m.rotary_pct, 0.5);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 5000);
   EXPECT_EQ(m.gelu, GeluForm::kTanh);
 }
 
@@ -94,10 +94,10 @@ TEST(HfConfig, ReadsLlamaOfBothVersions) {
     EXPECT_EQ(m.family, Family::kLlama);
     EXPECT_EQ(m.kv_heads, 2);
     EXPECT_EQ(m.feed_forward, 96);
-    EXPECT_DOUBLE_EQ(m.rotary_base, 500000);
-    EXPECT_DOUBLE_EQ(m.rotary_share, 1);
-    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 32);
-    EXPECT_EQ(m.rotary_scale.context, 64);
+    EXPECT_DOUBLE_EQ(m.rope_theta, 500000);
+    EXPECT_DOUBLE_EQ(m.rotary_pct, 1);
+    EXPECT_DOUBLE_EQ(m.rope_scaling.factor, 32);
+    EXPECT_EQ(m.rope_scaling.original_max_position_embeddings, 64);
     EXPECT_FALSE(m.tied_embeddings);
   }
   EXPECT_EQ(read(R"({"model_type": "llama"})").kv_heads, 32);
@@ -118,12 +118,12 @@ TEST(HfConfig, ReadsQwen2) {
   const ModelConfig m = read(qwen2(""));
   EXPECT_EQ(m.family, Family::kQwen2);
   EXPECT_EQ(m.kv_heads, 2);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 1'000'000);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 1'000'000);
   EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-6);
   EXPECT_TRUE(m.tied_embeddings);
   const ModelConfig absent = read(R"({"model_type": "qwen2"})");
   EXPECT_EQ(absent.feed_forward, 22016);
-  EXPECT_DOUBLE_EQ(absent.rotary_base, 10000);
+  EXPECT_DOUBLE_EQ(absent.rope_theta, 10000);
 }
 
 // As transformers writes it; `more` adds.
@@ -142,7 +142,7 @@ TEST(HfConfig, ReadsMixtral) {
   EXPECT_EQ(m.experts_per_token, 3);
   EXPECT_EQ(m.feed_forward, 96);
   EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 1'000'000);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 1'000'000);
   EXPECT_EQ(m.router.balance_loss, 0);
   EXPECT_EQ(read(mixtral("")).experts, 8);
   EXPECT_EQ(read(mixtral(R"(, "num_experts": 6)")).experts, 6);
@@ -221,7 +221,7 @@ TEST(HfConfig, ReadsTheLayersOfSmollm3) {
   const ModelConfig m = read(small("smollm3", ""));
   EXPECT_EQ(m.no_rope_layers, Layers{3});
   EXPECT_TRUE(m.tied_embeddings);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 2'000'000);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 2'000'000);
   EXPECT_EQ(read(small("smollm3", R"(, "no_rope_layer_interval": 2)")).no_rope_layers,
             (Layers{1, 3}));
   const ModelConfig listed = read(small("smollm3", R"(, "no_rope_layers": [0, 1, 1, 0, 0],
@@ -237,40 +237,43 @@ TEST(HfConfig, ReadsTheScaleOfPhi3) {
     const ModelConfig m = read(small("phi3", R"(, "original_max_position_embeddings": 64,
         "rope_scaling": {"type": ")" + std::string(name) +
                                                  "\", " + factors + "}"));
-    EXPECT_EQ(m.rotary_scale.kind, RotaryKind::kLongrope) << name;
-    EXPECT_EQ(m.rotary_scale.context, 64);
-    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 4);  // 256 / 64
-    EXPECT_EQ(m.rotary_scale.long_factors, (std::vector<double>{2, 3, 4, 5}));
+    EXPECT_EQ(m.rope_scaling.rope_type, RopeType::kLongrope) << name;
+    EXPECT_EQ(m.rope_scaling.original_max_position_embeddings, 64);
+    EXPECT_DOUBLE_EQ(m.rope_scaling.factor, 4);  // 256 / 64
+    EXPECT_EQ(m.rope_scaling.long_factor, (std::vector<double>{2, 3, 4, 5}));
   }
   // The first context is a key of the file, 4096 where it is absent, whatever rope_scaling says.
   const ModelConfig absent = read(small("phi3", R"(, "rope_scaling": {"type": "longrope",
       "original_max_position_embeddings": 64, )" + factors +
                                                     "}"));
-  EXPECT_EQ(absent.rotary_scale.context, 4096);
-  EXPECT_DOUBLE_EQ(absent.rotary_scale.factor, 1);
-  EXPECT_DOUBLE_EQ(read(small("phi3", R"(, "partial_rotary_factor": 0.5)")).rotary_share, 0.5);
+  EXPECT_EQ(absent.rope_scaling.original_max_position_embeddings, 4096);
+  EXPECT_DOUBLE_EQ(absent.rope_scaling.factor, 1);
+  EXPECT_DOUBLE_EQ(read(small("phi3", R"(, "partial_rotary_factor": 0.5)")).rotary_pct, 0.5);
   EXPECT_EQ(read(small("phi3", "")).window, 0);
 }
 
 TEST(HfConfig, ReadsScalesOfAllKinds) {
   const auto scale = [](const std::string& rope) {
-    return read(llama(R"(, "rope_scaling": )" + rope)).rotary_scale;
+    return read(llama(R"(, "rope_scaling": )" + rope)).rope_scaling;
   };
-  const RotaryScale linear = scale(R"({"type": "linear", "factor": 2.0})");
-  EXPECT_TRUE(linear.kind == RotaryKind::kLinear && linear.factor == 2);
-  const RotaryScale dynamic = scale(R"({"type": "dynamic", "factor": 2.0})");
-  EXPECT_TRUE(dynamic.kind == RotaryKind::kDynamic && dynamic.context == 256);
-  const RotaryScale yarn = scale(R"({"rope_type": "yarn", "factor": 8.0, "truncate": false,
+  const RopeScalingConfig linear = scale(R"({"type": "linear", "factor": 2.0})");
+  EXPECT_TRUE(linear.rope_type == RopeType::kLinear && linear.factor == 2);
+  const RopeScalingConfig dynamic = scale(R"({"type": "dynamic", "factor": 2.0})");
+  EXPECT_TRUE(dynamic.rope_type == RopeType::kDynamic &&
+              dynamic.original_max_position_embeddings == 256);
+  const RopeScalingConfig yarn = scale(R"({"rope_type": "yarn", "factor": 8.0, "truncate": false,
       "original_max_position_embeddings": 32, "beta_fast": 16})");
-  EXPECT_TRUE(yarn.kind == RotaryKind::kYarn && yarn.factor == 8 && !yarn.truncate);
-  EXPECT_TRUE(yarn.low == 1 && yarn.high == 16 && yarn.context == 32 && yarn.attention == 0);
+  EXPECT_TRUE(yarn.rope_type == RopeType::kYarn && yarn.factor == 8 && !yarn.truncate);
+  EXPECT_TRUE(yarn.beta_slow == 1 && yarn.beta_fast == 16 &&
+              yarn.original_max_position_embeddings == 32 && yarn.attention_factor == 0);
   // Without a factor: the context over the first one; null is not false, absent is true.
-  const RotaryScale derived = scale(R"({"rope_type": "yarn", "factor": null, "truncate": null,
+  const RopeScalingConfig derived = scale(R"({"rope_type": "yarn", "factor": null, "truncate": null,
       "original_max_position_embeddings": 32, "beta_fast": null})");
-  EXPECT_TRUE(derived.factor == 8 && derived.high == 32 && !derived.truncate);
-  const RotaryScale two = scale(R"({"rope_type": "yarn", "factor": 40.0, "mscale": 0.707,
+  EXPECT_TRUE(derived.factor == 8 && derived.beta_fast == 32 && !derived.truncate);
+  const RopeScalingConfig two = scale(R"({"rope_type": "yarn", "factor": 40.0, "mscale": 0.707,
       "mscale_all_dim": 1.0, "original_max_position_embeddings": 32})");
-  EXPECT_NEAR(two.attention, (0.0707 * std::log(40.0) + 1) / (0.1 * std::log(40.0) + 1), 1e-12);
+  EXPECT_NEAR(two.attention_factor, (0.0707 * std::log(40.0) + 1) / (0.1 * std::log(40.0) + 1),
+              1e-12);
 }
 
 TEST(HfConfig, ReadsTheWindowsOfQwen3) {
@@ -307,7 +310,7 @@ TEST(HfConfig, ReadsGemma2) {
 TEST(HfConfig, ReadsBothRotariesOfGemma3) {
   const ModelConfig absent = read(small("gemma3_text", ""));
   EXPECT_EQ(absent.window_layers.size(), 0U);  // four layers, of which the sixth would see all
-  EXPECT_DOUBLE_EQ(absent.window_rotary_base, 10000);
+  EXPECT_DOUBLE_EQ(absent.window_rope_theta, 10000);
   const std::string old = R"(, "rope_theta": 5000.0, "rope_local_base_freq": 700.0,
       "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 3)";
   const std::string types = R"("sliding_attention", "sliding_attention", "full_attention")";
@@ -318,10 +321,10 @@ TEST(HfConfig, ReadsBothRotariesOfGemma3) {
   for (const std::string& more : {old, fresh}) {
     const ModelConfig m = read(small("gemma3_text", more, 6));
     EXPECT_EQ(m.window_layers, (Layers{0, 1, 3, 4})) << more;
-    EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
-    EXPECT_DOUBLE_EQ(m.window_rotary_base, 700);
-    EXPECT_EQ(m.rotary_scale.kind, RotaryKind::kLinear);
-    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 8);
+    EXPECT_DOUBLE_EQ(m.rope_theta, 5000);
+    EXPECT_DOUBLE_EQ(m.window_rope_theta, 700);
+    EXPECT_EQ(m.rope_scaling.rope_type, RopeType::kLinear);
+    EXPECT_DOUBLE_EQ(m.rope_scaling.factor, 8);
   }
 }
 
@@ -330,7 +333,7 @@ TEST(HfConfig, ReadsOlmo2) {
       "num_key_value_heads": null})");
   EXPECT_EQ(m.kv_heads, 8);
   EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
-  EXPECT_DOUBLE_EQ(m.rotary_base, 10000);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 10000);
 }
 
 TEST(HfConfig, WhatIsWrittenIsReadBack) {
@@ -403,12 +406,12 @@ TEST(HfConfig, EachDropoutIsWrittenAsItWasRead) {
 // Which of several keys counts is transformers' rule.
 TEST(HfConfig, KeysThatSayTheSameTwice) {
   const ModelConfig neox = read(pythia(R"(, "rotary_emb_base": 500, "rope_theta": 9)"));
-  EXPECT_DOUBLE_EQ(neox.rotary_base, 500);
+  EXPECT_DOUBLE_EQ(neox.rope_theta, 500);
   const ModelConfig both = read(pythia(R"(, "rope_scaling": {"rope_theta": 300},
       "rope_parameters": {"rope_theta": 99, "partial_rotary_factor": 0.5})"));
-  EXPECT_DOUBLE_EQ(both.rotary_base, 300);
-  EXPECT_DOUBLE_EQ(both.rotary_share, 0.25);
-  EXPECT_DOUBLE_EQ(read(llama(R"(, "rotary_pct": 0.5)")).rotary_share, 1);
+  EXPECT_DOUBLE_EQ(both.rope_theta, 300);
+  EXPECT_DOUBLE_EQ(both.rotary_pct, 0.25);
+  EXPECT_DOUBLE_EQ(read(llama(R"(, "rotary_pct": 0.5)")).rotary_pct, 1);
   const ModelConfig gpt2 = read(R"({"model_type": "gpt2", "n_embd": 48, "hidden_size": 24,
       "num_attention_heads": 2, "num_hidden_layers": 3, "max_position_embeddings": 64})");
   EXPECT_EQ(gpt2.hidden, 24);
@@ -424,9 +427,10 @@ TEST(HfConfig, KeysThatSayTheSameTwice) {
 TEST(HfConfig, TheFirstContextOfAScaleIsTheModelsOwnWhereNoneIsGiven) {
   const std::string rope = R"(, "max_position_embeddings": 512, "rope_parameters": {"rope_type":
       "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4}})";
-  EXPECT_EQ(read(R"({"model_type": "llama")" + rope).rotary_scale.context, 512);
+  EXPECT_EQ(read(R"({"model_type": "llama")" + rope).rope_scaling.original_max_position_embeddings,
+            512);
   EXPECT_EQ(read(R"({"model_type": "llama", "original_max_position_embeddings": 64)" + rope)
-                .rotary_scale.context,
+                .rope_scaling.original_max_position_embeddings,
             64);
 }
 

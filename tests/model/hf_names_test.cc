@@ -23,7 +23,7 @@ ModelConfig small(Family family) {
   m.vocabulary = 30;
   m.vocabulary_multiple = 8;
   m.context = 16;
-  if (family == Family::kNeox) m.rotary_share = 0.5;
+  if (family == Family::kNeox) m.rotary_pct = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
   if (rule_of(family).encodes) {
     m.encoder_layers = 3;

@@ -99,10 +99,10 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   EXPECT_THROW(read_text("expert_imbalance: 0.5\n"), Error);
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
   compile::CompileRequest r;
-  r.options.attention = compile::AttentionKind::kMaterialised;
+  r.options.attention = compile::AttentionKind::kUnfused;
   r = as_compiled_by(s, r);
   EXPECT_EQ(r.options.cross_entropy, compile::CrossEntropyKind::kUnfused);
-  EXPECT_EQ(r.options.attention, compile::AttentionKind::kMaterialised);  // the run's own
+  EXPECT_EQ(r.options.attention, compile::AttentionKind::kUnfused);  // the run's own
 }
 
 TEST(Links, GroupsStandWhereTheirRanksDo) {

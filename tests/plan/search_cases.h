@@ -85,9 +85,11 @@ class SearchDraw {
     // Of each, so that gradients are summed, or sent, in 16 bits.
     if (pick({0, 1}) == 0) {
       const bool sums = pick({0, 1}) == 0;
-      s.compiler.gradients = sums ? compile::GradientType::kHalf : compile::GradientType::kF32;
-      s.compiler.communication = sums ? compile::WireType::kSums : compile::WireType::kHalf;
-      s.places["compiler.gradients"] = s.places["compiler.communication"] = "here";
+      s.compiler.grad_accum_dtype =
+          sums ? compile::GradAccumDType::kWeight : compile::GradAccumDType::kF32;
+      s.compiler.grad_reduce_dtype =
+          sums ? compile::GradReduceDType::kAccum : compile::GradReduceDType::kWeight;
+      s.places["compiler.grad_accum_dtype"] = s.places["compiler.grad_reduce_dtype"] = "here";
     }
     s.split_messages = pick({0, 1}) == 0;
     s.overlap_regather = pick({0, 1}) == 0;

@@ -176,7 +176,7 @@ TEST(Simulate, CountsTheOperationsOfTheModel) {
     EXPECT_NEAR(p.model_flops / model, 1, 1e-9) << recompute;
     EXPECT_EQ(p.tokens, r.sequences * r.tokens * r.microbatches);
   }
-  r.options.attention = compile::AttentionKind::kMaterialised;
+  r.options.attention = compile::AttentionKind::kUnfused;
   r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
   EXPECT_NEAR(predict(r, h, {}, cluster_target()).model_flops / model, 1, 1e-9);
 }

@@ -83,8 +83,8 @@ void adafactor(Numbers& w, const Numbers& g, int64_t columns, Moments& m, int64_
   for (int64_t i = 0; i < n; ++i)
     at(u, i) /= columns > 0 ? std::sqrt(at(m.rows, i / columns) / mean * at(m.columns, i % columns))
                             : std::sqrt(at(m.rows, i));
-  const double clip = std::max(1.0, std::sqrt(mean_square(u)) / o.update_clip);
-  const double own = rate * std::max(o.least_scale, std::sqrt(mean_square(w)));
+  const double clip = std::max(1.0, std::sqrt(mean_square(u)) / o.clip_threshold);
+  const double own = rate * std::max(o.min_parameter_scale, std::sqrt(mean_square(w)));
   for (int64_t i = 0; i < n; ++i) at(w, i) -= own * at(u, i) / clip;
 }
 

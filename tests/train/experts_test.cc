@@ -66,8 +66,9 @@ TEST(Experts, RecomputationReportsLossesOfRoutersOnce) {
   config::RunConfig c = of_experts(1);
   c.model.router.balance_loss = 0.1;
   c.layout.recompute = "full";
-  for (const compile::AgainKind again : {compile::AgainKind::kNeeded, compile::AgainKind::kWhole}) {
-    c.compiler.again = again;
+  for (const compile::FullRecompute again :
+       {compile::FullRecompute::kNeeded, compile::FullRecompute::kAll}) {
+    c.compiler.full_recompute = again;
     const StepResult r = ZeroRouters(c).step(1, 0);
     ASSERT_TRUE(r.router);
     EXPECT_DOUBLE_EQ(r.router->busiest, 8);

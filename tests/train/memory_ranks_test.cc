@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kTokens = 128;
 
 config::RunConfig config_of(int64_t zero, const std::string& recompute,
-                            compile::GradientType gradients) {
+                            compile::GradAccumDType gradients) {
   config::RunConfig c;
   model::apply_family(model::Family::kNeox, c.model);
   c.model.layers = 6;
@@ -38,7 +38,7 @@ config::RunConfig config_of(int64_t zero, const std::string& recompute,
   c.batch.micro = 2;
   c.batch.global = 2 * c.batch.micro * c.layout.data;
   c.precision = compile::Precision::kBf16;
-  c.compiler.gradients = gradients;
+  c.compiler.grad_accum_dtype = gradients;
   return c;
 }
 
@@ -122,7 +122,7 @@ void expect_formulas(const Program& p, const compile::MemoryPlan& m, int64_t zer
 
 // Returns the activations' line.
 int64_t expect_promises(int64_t zero, const std::string& recompute,
-                        compile::GradientType gradients = compile::GradientType::kF32) {
+                        compile::GradAccumDType gradients = compile::GradAccumDType::kF32) {
   const config::RunConfig c = config_of(zero, recompute, gradients);
   const int64_t before = anonymous_bytes();
   Peak peak;
@@ -141,7 +141,7 @@ int64_t expect_promises(int64_t zero, const std::string& recompute,
   EXPECT_LE(m.live, m.arena);
   EXPECT_LE(taken, m.arena + train::kOutsideBytes);
   EXPECT_GE(static_cast<double>(taken), 0.95 * static_cast<double>(m.arena));
-  expect_formulas(p, m, zero, gradients == compile::GradientType::kF32 ? 4 : 2);
+  expect_formulas(p, m, zero, gradients == compile::GradAccumDType::kF32 ? 4 : 2);
   if (ranks().rank() == 0)
     fmt::print(
         "ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
@@ -162,7 +162,7 @@ TEST_P(EveryStage, TakesWhatThePlanSays) {
   const int64_t full = expect_promises(GetParam(), "full");
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective);
-  expect_promises(GetParam(), "none", compile::GradientType::kHalf);
+  expect_promises(GetParam(), "none", compile::GradAccumDType::kWeight);
 }
 
 TEST(MemoryOverRanks, AHostHoldsAllItsRanks) {

@@ -52,6 +52,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
                       .learning_rate = 9.7e-5,
                       .step_s = 1.0 / 3,
                       .data_s = 1e-5 / 7,
+                      .resident_bytes = (int64_t{1} << 40) + 1,
                       .tokens_per_s = 1e22,
                       .model_flops_per_s = 1.5e14,
                       .model_flops_share = std::numeric_limits<double>::denorm_min()};
@@ -63,6 +64,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
   EXPECT_EQ(number(t, "learning_rate"), m.learning_rate);
   EXPECT_EQ(number(t, "step_s"), m.step_s);
   EXPECT_EQ(number(t, "data_s"), m.data_s);
+  EXPECT_EQ(std::get<int64_t>(t.find("resident_bytes")->value), m.resident_bytes);
   EXPECT_EQ(number(t, "tokens_per_s"), m.tokens_per_s);
   EXPECT_EQ(number(t, "model_flops_per_s"), m.model_flops_per_s);
   EXPECT_EQ(number(t, "model_flops_share"), m.model_flops_share);

@@ -37,7 +37,7 @@ config::RunConfig grouped(model::Family family) {
   for (const char* pattern = "embed.*"; const OptimizerTraits& o : kOptimizers) {
     if (o.kind == c.optimizer.kind) continue;
     groups += fmt::format(
-        "{}{{match: ['{}'], kind: {}, beta1: 0.5, weight_decay: 0.2, decay: all, "
+        "{}{{match: ['{}'], kind: {}, beta1: 0.5, weight_decay: 0.2, weight_decay_applies_to: all, "
         "learning_rate_multiplier: {}}}",
         groups.empty() ? "[" : ", ", pattern, o.name, groups.empty() ? 0.25 : 2);
     pattern = groups.find("mlp") == groups.npos ? "*.mlp.*" : "*norm*";

@@ -87,7 +87,7 @@ TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
                          config::MomentType moments = config::MomentType::kAuto) {
     config::RunConfig c = tiny(model::Family::kLlama);
     c.precision = p;
-    c.optimizer.moments = moments;
+    c.optimizer.moment_dtype = moments;
     expect_bytes(bytes, c, [](const compile::MemoryPlan& m) { return m.weights + m.optimizer; });
   };
   expect(12, compile::Precision::kFp32);
@@ -105,7 +105,7 @@ TEST(Precisions, HalfGradientsTakeTwoBytes) {
                                  {compile::Precision::kBf16Sr, 8.0}}) {
     config::RunConfig c = tiny(model::Family::kLlama);
     c.precision = p;
-    c.compiler.gradients = compile::GradientType::kHalf;
+    c.compiler.grad_accum_dtype = compile::GradAccumDType::kWeight;
     expect_bytes(bytes, c, [](const compile::MemoryPlan& m) {
       return m.weights + m.optimizer + m.gradients;
     });
@@ -120,9 +120,9 @@ TEST_P(EveryOptimizer, TrainsWithHalfGradients) {
     c.precision = p;
     c.batch.micro = 1;
     const Curve exact = run(c, 6);
-    c.compiler.gradients = compile::GradientType::kHalf;
+    c.compiler.grad_accum_dtype = compile::GradAccumDType::kWeight;
     const Curve rounded = run(c, 6);
-    c.compiler.accumulate = compile::AccumulateKind::kApart;
+    c.compiler.fuse_grad_accumulation = false;
     const Curve apart = run(c, 6);
     EXPECT_NE(exact.norms, rounded.norms) << name_of_entry(p);
     for (size_t i = 0; i < exact.losses.size(); ++i)
@@ -266,7 +266,7 @@ TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
 TEST(LossScale, EndsAtTheLeastScale) {
   config::LossScaleSection rule;
   rule.initial = 2;
-  rule.least = 1;
+  rule.min = 1;
   rule.hysteresis = 1;
   LossScale s(rule);
   EXPECT_TRUE(s.update(false));
@@ -278,11 +278,11 @@ TEST(LossScale, EndsAtTheLeastScale) {
 // see the samples behind one another.
 TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
   config::RunConfig c = tiny(model::Family::kLlama);
-  c.batch.ramp = {2};
-  c.batch.ramp_steps = 1;
+  c.batch.warmup_sizes = {2};
+  c.batch.warmup_steps_per_size = 1;
   const Curve grown = run(c, 3);
-  c.batch.ramp.clear();
-  c.batch.ramp_steps = 0;
+  c.batch.warmup_sizes.clear();
+  c.batch.warmup_steps_per_size = 0;
   const Curve fours = run(c, 1);
   c.batch.global = 2;
   const Curve twos = run(c, 2);
@@ -296,8 +296,8 @@ TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
 // step.
 TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   config::RunConfig c = tiny(model::Family::kGpt2);
-  c.batch.ramp = {2};
-  c.batch.ramp_steps = 1;
+  c.batch.warmup_sizes = {2};
+  c.batch.warmup_steps_per_size = 1;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();

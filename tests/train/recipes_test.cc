@@ -47,7 +47,7 @@ TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
     EXPECT_EQ(small.optimizer.weight_decay, whole.optimizer.weight_decay);
     EXPECT_EQ(small.precision, whole.precision);
     EXPECT_EQ(small.schedule.kind, whole.schedule.kind);
-    EXPECT_EQ(small.schedule.floor, whole.schedule.floor);
+    EXPECT_EQ(small.schedule.min_lr_ratio, whole.schedule.min_lr_ratio);
     EXPECT_EQ(small.schedule.warmup_steps > 0, whole.schedule.warmup_steps > 0);
     EXPECT_EQ(small.data.objective, whole.data.objective);
     EXPECT_EQ(compile::mesh_of(small.layout).ranks(), 1);

@@ -45,8 +45,8 @@ TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
   EXPECT_TRUE(accepted_changes(now, to_tree(before)).empty());
   now.optimizer.learning_rate = 0.5;
   EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 1u);
-  now.model.rotary_base = 500000;
-  EXPECT_NE(refusal(now, to_tree(before)).find("model.rotary_base was 10000"), std::string::npos);
+  now.model.rope_theta = 500000;
+  EXPECT_NE(refusal(now, to_tree(before)).find("model.rope_theta was 10000"), std::string::npos);
   now.checkpoint.allow_changes = true;
   EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 2u);
 }
@@ -90,12 +90,24 @@ TEST(Resume, WhatShapesDoNotShowIsTold) {
   now.model.dropout = 0.1;
   now.model.context = 4096;
   EXPECT_TRUE(changed_computation(now, saved).empty());
-  now.model.rotary_base = 500000;
-  now.model.rotary_scale.factor = 8;
+  now.model.rope_theta = 500000;
+  now.model.rope_scaling.factor = 8;
   now.model.norm_epsilon = 1e-6;
   std::string told;
   for (const Change& c : changed_computation(now, saved)) told += c.path + " ";
-  EXPECT_EQ(told, "model.rotary_base model.rotary_scale.factor model.norm_epsilon ");
+  EXPECT_EQ(told, "model.rope_theta model.rope_scaling.factor model.norm_epsilon ");
+}
+
+// Families without RoPE ignore its keys.
+TEST(Resume, KeysOfRopeAreNotToldToFamiliesWithoutIt) {
+  config::RunConfig now = llama();
+  model::apply_family(model::Family::kGpt2, now.model);
+  const Tree saved = to_tree(now.model);
+  now.model.rotary_pct = 0.5;
+  now.model.rope_theta = 500000;
+  now.model.rope_scaling.factor = 8;
+  now.model.window_rope_theta = 5;
+  EXPECT_TRUE(changed_computation(now, saved).empty());
 }
 
 // Coefficients of losses may change, but not the choice of experts and their weights.

@@ -100,12 +100,12 @@ class RunPositionTest : public data::DatasetFixture {
     c.batch.micro = random.in(1, 3);
     const int64_t together = c.layout.data * c.batch.micro;
     c.batch.global = together * random.in(1, 4);
-    c.batch.ramp.clear();
-    c.batch.ramp_steps = 0;
+    c.batch.warmup_sizes.clear();
+    c.batch.warmup_steps_per_size = 0;
     if (random.chance(40)) {
-      c.batch.ramp_steps = random.in(1, 6);
+      c.batch.warmup_steps_per_size = random.in(1, 6);
       for (int64_t n = random.in(1, 3); n > 0; --n)
-        c.batch.ramp.push_back(together * random.in(1, 4));
+        c.batch.warmup_sizes.push_back(together * random.in(1, 4));
     }
   }
 
@@ -146,8 +146,8 @@ class RunPositionTest : public data::DatasetFixture {
   // The first samples of the run as one process reads them that is never stopped.
   Step reference(config::RunConfig c, size_t samples) {
     c.layout.data = c.batch.micro = c.batch.global = 1;
-    c.batch.ramp.clear();
-    c.batch.ramp_steps = 0;
+    c.batch.warmup_sizes.clear();
+    c.batch.warmup_steps_per_size = 0;
     auto ranks = start(c, {});
     Step all;
     for (int64_t step = 1; all.size() < samples; ++step) all.push_back(read_step(ranks, step)[0]);
@@ -233,8 +233,8 @@ TEST_F(RunPositionTest, A2_ACheckpointWithoutAPositionHasConsumedItsOwnBatches) 
   c.model.vocabulary = kVocabulary;
   c.batch.global = 8;
   c.batch.micro = 2;
-  c.batch.ramp = {4, 6};
-  c.batch.ramp_steps = 2;
+  c.batch.warmup_sizes = {4, 6};
+  c.batch.warmup_steps_per_size = 2;
   checkpoint::CheckpointHeader old;
   old.step = 5;
   old.config = tessera::to_tree(c);
@@ -243,8 +243,8 @@ TEST_F(RunPositionTest, A2_ACheckpointWithoutAPositionHasConsumedItsOwnBatches) 
   config::RunConfig now = c;
   now.batch.global = 1;
   now.batch.micro = 1;
-  now.batch.ramp = {};
-  now.batch.ramp_steps = 0;
+  now.batch.warmup_sizes = {};
+  now.batch.warmup_steps_per_size = 0;
   auto ranks = start(now, p);
   const Step all = reference(c, 40);
   EXPECT_EQ(read_step(ranks, 6), (Step{all[28]}));
@@ -289,7 +289,7 @@ TEST_F(RunPositionTest, M13_ChangedInstructionsAreRefused) {
   const auto saved = stored(c, *ranks[0], 3);
   put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
   EXPECT_TRUE(data::contains(data::error_of([&] { start(c, saved); }),
-                             "trained on other data of this name"));
+                             "trained on other data under this name"));
 }
 
 // Another length of samples: the order is another one, and starts with an epoch that was not begun.

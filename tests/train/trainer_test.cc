@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::ValuesIn(every_decoder()
 TEST_P(EveryFamily, OptionsChangeNothing) {
   const Curve plain = run(tiny(GetParam()));
   config::RunConfig c = tiny(GetParam());
-  c.compiler.attention = compile::AttentionKind::kMaterialised;
+  c.compiler.attention = compile::AttentionKind::kUnfused;
   expect_same(plain, run(c), kRounding);
   c = tiny(GetParam());
   c.compiler.cross_entropy = compile::CrossEntropyKind::kUnfused;
@@ -100,15 +100,15 @@ TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
 // What other systems compute again, for plans of them: attention alone, and layers to their end.
 TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
   for (const compile::AttentionKind attention :
-       {compile::AttentionKind::kFused, compile::AttentionKind::kMaterialised}) {
+       {compile::AttentionKind::kFused, compile::AttentionKind::kUnfused}) {
     config::RunConfig c = tiny(GetParam());
     c.model.dropout = c.model.attention_dropout = 0.1;
     c.compiler.attention = attention;
     const Curve plain = run(c);
-    c.compiler.selective = compile::SelectiveKind::kAttention;
+    c.compiler.selective_recompute = compile::SelectiveRecompute::kCoreAttention;
     c.layout.recompute = "selective";
     EXPECT_EQ(plain.losses, run(c).losses);
-    c.compiler.again = compile::AgainKind::kWhole;
+    c.compiler.full_recompute = compile::FullRecompute::kAll;
     c.compiler.poison = true;
     c.layout.recompute = "full";
     const Curve whole = run(c);
@@ -122,8 +122,8 @@ TEST_P(EveryFamily, HalfScoresAreNear) {
   config::RunConfig c = tiny(GetParam());
   c.precision = compile::Precision::kBf16;
   const Curve fused = run(c);
-  c.compiler.attention = compile::AttentionKind::kMaterialised;
-  c.compiler.scores = compile::ScoresType::kHalf;
+  c.compiler.attention = compile::AttentionKind::kUnfused;
+  c.compiler.attention_scores_dtype = compile::AttentionScoresDType::kCompute;
   const Curve half = run(c);
   expect_same(fused, half, 4e-3);
   EXPECT_NE(fused.losses, half.losses);
@@ -151,21 +151,25 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
   }
 }
 
-// Operands of three bits of mantissa, scaled a tensor: a step's loss moves by less than a
-// hundredth, and recomputed or offloaded layers round as the first time did.
+// Operands have three bits of mantissa, scaled per tensor: a step's loss moves by less than a
+// hundredth, and recomputed or offloaded layers round as the first time did. Other families add
+// sublayer outputs that are small next to the hidden states at the start, so their rounding errors
+// are small, too. OLMo 2 has no norm before a sublayer and one after it, which scales the rounded
+// output to the size of the hidden states; its bound for norms is therefore twice as large.
 TEST_P(EveryFamily, EightBitProductsAreNear) {
+  const double norm_bound = GetParam() == model::Family::kOlmo2 ? 0.2 : 0.1;
   config::RunConfig c = tiny(GetParam());
   c.model.layers = 5;
   for (const compile::Precision p : {compile::Precision::kFp32, compile::Precision::kBf16}) {
     c.precision = p;
-    c.compiler.products = compile::ProductType::kStored;
+    c.compiler.gemm_dtype = compile::GemmDType::kCompute;
     const Curve exact = run(c);
-    c.compiler.products = compile::ProductType::kFp8;
+    c.compiler.gemm_dtype = compile::GemmDType::kFp8;
     const Curve rounded = run(c);
     EXPECT_NE(exact.losses, rounded.losses);
     for (size_t i = 0; i < exact.losses.size(); ++i) {
       EXPECT_NEAR(rounded.losses[i], exact.losses[i], 1e-2 * exact.losses[i]);
-      EXPECT_NEAR(rounded.norms[i], exact.norms[i], 0.1 * exact.norms[i]);
+      EXPECT_NEAR(rounded.norms[i], exact.norms[i], norm_bound * exact.norms[i]);
     }
     config::RunConfig again = c;
     again.layout.recompute = "full";
@@ -182,7 +186,7 @@ TEST(Trainer, F1_AttentionDropoutIsTheSameFusedOrNot) {
       c.data.sequence_length = tokens;
       c.model.attention_dropout = 0.3;
       const Curve fused = run(c, 2);
-      c.compiler.attention = compile::AttentionKind::kMaterialised;
+      c.compiler.attention = compile::AttentionKind::kUnfused;
       SCOPED_TRACE(tokens);
       expect_same(fused, run(c, 2), 1e-6);
     }

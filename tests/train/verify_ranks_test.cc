@@ -14,7 +14,7 @@ config::RunConfig config_of(const compile::CompileRequest& r) {
   c.model = r.model;
   c.layout = r.layout;
   c.compiler = r.options;
-  c.compiler.products = compile::ProductType::kStored;  // as verify runs them
+  c.compiler.gemm_dtype = compile::GemmDType::kCompute;  // as verify runs them
   c.precision = r.precision;
   c.data.sequence_length = r.tokens;
   c.batch.micro = r.sequences;

@@ -1,4 +1,4 @@
-// What the build takes without the CUDA toolkit.
+// Replaces gpu/nccl.cc in builds without the CUDA toolkit.
 #include "base/error.h"
 #include "comm/world.h"
 

@@ -3,7 +3,7 @@
 // kernel adds them in the order of ranks (gpu/reduce.cu), as comm/transfer.cc does on the host. The
 // library is loaded when the first world is created.
 //
-//   staging:  [ piece from rank 0 | piece from rank 1 | … ]   without the own rank, 64 MiB in all
+//   staging:  [ piece from rank 0 | piece from rank 1 | … ]   without this rank; 64 MiB in total
 //
 // All operations are enqueued in the stream given by use() and complete for the host at once.
 #include <nccl.h>
@@ -36,13 +36,14 @@ constexpr int kMostBlocks = 16;
 // the order in which the host issues them.
 constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
 
-// NCCL reads a variable when it first needs it. A value that the user has set is kept.
+// Sets the variable that makes NCCL order its operations, unless the user has set it, and returns
+// the name of the library. NCCL reads the variable when it first needs it.
 std::string asked_to_order() {
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   return "libnccl.so.2";
 }
 
-// The type of NCCL's numbers of ranks.
+// Converts a rank or a number of ranks to NCCL's type.
 int as_int(int64_t n) {
   CHECK(n >= 0 && n <= INT32_MAX, "{} ranks of NCCL", n);
   return static_cast<int>(n);
@@ -51,7 +52,7 @@ int as_int(int64_t n) {
 struct Nccl {
   LateLibrary library{asked_to_order(), TESSERA_CUDA_LIBRARIES, "NCCL"};
   decltype(&ncclGetVersion) get_version = nullptr;
-  // Absent from old libraries, as is what follows.
+  // Old libraries lack this function and the next one; the pointers are then null.
   decltype(&ncclCommInitRankConfig) join_as = nullptr;
   decltype(&ncclCommFinalize) finish = nullptr;
   decltype(&ncclGetUniqueId) make_id = nullptr;
@@ -89,9 +90,10 @@ struct Nccl {
   }
   std::string about() const {
     return fmt::format("NCCL {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100,
-                       orders() ? "which orders its communicators"
-                                : "whose transfers go one at a time (before 2.26 it does not order "
-                                  "its communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
+                       orders()
+                           ? "which orders its communicators"
+                           : "transfers run one at a time (NCCL before 2.26 does not order its "
+                             "communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
   }
   ncclComm_t communicator(int64_t size, const ncclUniqueId& id, int64_t rank) const {
     ncclComm_t comm = nullptr;
@@ -106,16 +108,17 @@ struct Nccl {
   }
   void check(ncclResult_t code, const char* call) const {
     if (code == ncclSuccess) return;
-    throw Error("{} failed: {}. Another rank has probably ended; its own message says why.", call,
+    throw Error("{} failed: {}. Another rank has probably ended; see its error message.", call,
                 describe(code));
   }
 };
 
-// [begin, end) of n elements in parts of `share`.
+// Elements [begin, end) of an array.
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
+// Returns the part of a rank if n elements are divided into parts of `share` elements.
 Range part_of(int64_t n, int64_t share, int64_t rank) {
   return {std::min(n, rank * share), std::min(n, (rank + 1) * share)};
 }
@@ -194,7 +197,7 @@ class NcclCommunicator : public Communicator {
     if (state != ncclInProgress) check(state, "a transfer of NCCL");
     return false;
   }
-  std::vector<int64_t> missing() const override { return {}; }  // NCCL does not say
+  std::vector<int64_t> missing() const override { return {}; }  // NCCL does not report it
 
  private:
   Ticket over() {
@@ -231,7 +234,7 @@ class NcclCommunicator : public Communicator {
     }
     check(nccl_.end(), "ncclGroupEnd");
   }
-  // Returns where the elements of a peer are stored until they are added.
+  // Returns the staging memory for the elements of a peer.
   std::byte* staged(int64_t peer, int64_t stride_bytes) const {
     CHECK(staging_.data() != nullptr, "a sum of {} ranks without prepare_sums()", size());
     return staging_.data() + (peer < rank() ? peer : peer - 1) * stride_bytes;
@@ -263,8 +266,8 @@ class NcclCommunicator : public Communicator {
       const int64_t begin = std::min(p.end, p.begin + first);
       return {begin, std::min(p.end, begin + piece)};
     };
-    // Piece by piece: a piece from every peer must fit the staging memory. The stream orders the
-    // sum before the next pieces overwrite it.
+    // The sum is computed piece by piece, since a piece from every peer must fit the staging
+    // memory. The stream orders each sum before the next pieces overwrite that memory.
     for (int64_t first = 0; first < std::min(n, how.share); first += piece) {
       const Range mine = cut(rank(), first);
       together([&](int64_t peer) {
@@ -338,7 +341,8 @@ class NcclWorld : public World {
   }
 
  private:
-  // The first rank of the group creates the identifier; the host's group brings it to the others.
+  // Returns the NCCL identifier of a group. The first rank of the group creates it, and a group of
+  // `host_` distributes it to the others.
   ncclUniqueId common_id(std::span<const int64_t> ranks, int64_t own) {
     constexpr int64_t kBytes = sizeof(ncclUniqueId);
     std::vector<ncclUniqueId> ids(ranks.size());

@@ -1,7 +1,7 @@
-// The proof of a step, in an order in which each check may assume the ones before it: wires state
-// what the ops do; transfers of all ranks match; nothing waits in a cycle (this also gives an order
-// in which the step can run); calls that share bytes are ordered; and a symbolic run in that order
-// finds every value where it is read.
+// Checks a step in an order in which each check may assume the earlier ones: wires match what the
+// ops do; transfers match on all ranks; no ranks wait in a cycle (this also gives an order in which
+// the step can run); calls that share bytes are ordered; and a symbolic run in that order finds
+// every value where it is read.
 #include "compile/check/check.h"
 
 #include <iterator>
@@ -18,8 +18,8 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// There is one program for each stage, in order, and all agree on the mesh and on which stages hold
-// a kind of frame.
+// Checks that there is one program per stage, in order, and that all agree on the mesh and on the
+// stages that hold each buffer kind.
 std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
   std::vector<std::string> findings;
   const Program& first = stages.at(0);
@@ -33,8 +33,8 @@ std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
     for (const FrameKind& k : p.kinds)
       if (const auto same = known.find(k.name);
           same != known.end() && same->second->stages != k.stages)
-        findings.push_back(
-            fmt::format("{}: stages 0 and {} say that other stages hold it", k.name, p.stage));
+        findings.push_back(fmt::format("{}: stages 0 and {} disagree about the stages that hold it",
+                                       k.name, p.stage));
   }
   return findings;
 }

@@ -1,4 +1,5 @@
-// Checks the calls of one rank: their ids, their bytes, and that frames of a kind are used alike.
+// Checks the calls of one rank: their ids, their bytes, and that buffers of one kind are used
+// equally often.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,7 +13,7 @@
 namespace tessera::compile {
 namespace {
 
-// How often a frame was touched in one step, for comparison with others of its kind.
+// How often a buffer is used in one step, for comparison with others of its kind.
 struct Counts {
   int reads = 0, adds = 0, updates = 0;
 };
@@ -39,9 +40,9 @@ class Calls {
   std::string frame(FrameId f) const { return frame_name(p_, f); }
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
 
-  // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
-  // the layer or of the next, but what a layer reads of it is its own, and the gradient that its
-  // backward reads is that of its output, which is the next layer's input.
+  // Returns true if the buffer belongs to the call's layer and micro-batch. Hidden states belong to
+  // the call's layer or to the next one: a layer reads its own input and writes the next layer's,
+  // and its backward reads the gradient of its output, which is the next layer's input.
   bool is_own(const Call& c, const Frame& f, Access access) const {
     const FrameKind& kind = p_.kind(f.kind);
     if (!f.state && kind.values.empty()) return true;
@@ -64,11 +65,12 @@ class Calls {
         say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
                            frame(c.frames[i])));
       if (!is_own(c, p_.frame(c.frames[i]), access))
-        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(c.frames[i])));
+        say(x, fmt::format("{} uses {}, which belongs to another layer or micro-batch", name(x),
+                           frame(c.frames[i])));
     }
   }
 
-  // The frames and the scratch of one call have no bytes in common.
+  // Checks that the buffers and the scratch of one call do not overlap.
   void check_apart(CallId x) {
     const Call& c = p_.call(x);
     const Segment& s = p_.segment(c);
@@ -76,9 +78,9 @@ class Calls {
       const Extent mine = touches_.frame(f);
       for (const FrameId o : c.frames)
         if (o != f && mine.meets(touches_.frame(o)))
-          say(x, fmt::format("{} takes {} and {}, which share bytes", name(x), frame(f), frame(o)));
+          say(x, fmt::format("{} uses {} and {}, which share bytes", name(x), frame(f), frame(o)));
       if (mine.meets(touches_.scratch(s)))
-        say(x, fmt::format("{} takes {}, which shares bytes with its scratch", name(x), frame(f)));
+        say(x, fmt::format("{} uses {}, which shares bytes with its scratch", name(x), frame(f)));
     }
   }
 
@@ -93,15 +95,17 @@ class Calls {
     }
   }
 
-  // The gradient of an encoder's output: a sum over the layers of one chunk, of which chunks have
-  // more or fewer. Gradients of weights are not of one micro-batch.
+  // Returns true for the gradient of an encoder's output. It is a sum over the layers of one chunk,
+  // and chunks have different numbers of layers. Gradients of weights are excluded, because they do
+  // not belong to one micro-batch.
   bool is_of_chunk(FrameId f) const {
     const FrameKind& kind = p_.kind(p_.frame(f).kind);
     return (kind.per & kPerMicrobatch) && !kind.values.empty() &&
            p_[kind.values[0]].role == Role::kGradient;
   }
 
-  // Layers are alike: sums have as many terms and readers in each, state as many updates.
+  // Checks that all layers agree: their sums have equally many terms and readers, their state
+  // equally many updates.
   void check_counts() {
     std::map<FrameKindId, Counts> most;
     for (const FrameId f : p_.frames.ids()) {
@@ -124,7 +128,7 @@ class Calls {
     }
   }
 
-  // A segment is called for layers, or for none.
+  // Checks that a segment is called for layers always or never.
   void check_layers() {
     IdVector<SegmentId, CallId> first(p_.segments.size());
     for (const CallId x : p_.schedule.ids()) {
@@ -132,11 +136,12 @@ class Calls {
       CallId& other = first[c.segment];
       if (other == kNone) other = x;
       if ((c.layer == kNone) != (p_.call(other).layer == kNone))
-        say(x, fmt::format("one of {} and {} has a layer, the other none", name(other), name(x)));
+        say(x, fmt::format("{} and {} call the same segment, but only one has a layer", name(other),
+                           name(x)));
     }
   }
 
-  // No term or update twice, and nothing that was compiled and is never called.
+  // Checks that no term or update occurs twice and that every segment is called.
   void check_repeats() {
     std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
     IdVector<SegmentId, bool> called(p_.segments.size(), false);
@@ -154,7 +159,8 @@ class Calls {
       if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name()));
   }
 
-  // Every frame that moves is touched, and the program states how many bytes are alive at most.
+  // Checks that every non-state buffer is used, and that the program states the largest
+  // number of bytes alive.
   void check_live() {
     IdVector<FrameId, bool> touched(p_.frames.size(), false);
     for (const Call& c : p_.schedule)
@@ -166,7 +172,7 @@ class Calls {
       all = false;
     }
     if (!all || live_bytes(p_) == p_.live_bytes) return;
-    say(kNone, fmt::format("the program says that {} bytes are alive at most, its calls need {}",
+    say(kNone, fmt::format("the program states at most {} bytes alive, but its calls need {}",
                            p_.live_bytes, live_bytes(p_)));
   }
 

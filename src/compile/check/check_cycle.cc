@@ -122,9 +122,9 @@ class Waits {
   }
 
   const std::vector<const Program*>& ranks_;
-  std::vector<std::vector<int>> node_;                         // of each rank's position
-  std::vector<std::vector<std::pair<int, int64_t>>> members_;  // of each node: rank, position
-  std::vector<std::vector<int>> before_;                       // of each node
+  std::vector<std::vector<int>> node_;                         // per rank and position
+  std::vector<std::vector<std::pair<int, int64_t>>> members_;  // per node: rank, position
+  std::vector<std::vector<int>> before_;                       // per node
   std::vector<bool> done_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
 
 // Returns the channel of a call, the same text on all its members; empty for a call that involves
-// this rank only. Programs for a mesh of one rank that name a group are taken by that name.
+// this rank only. In programs for a mesh of one rank, the name of the group is the channel.
 std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
   const Wire& w = c.wire;
   const std::string partners = partners_of(w);
@@ -35,8 +35,8 @@ std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_
   return fmt::format("{} of ranks {}", partners, fmt::join(group_of(mesh, w.over, rank), ","));
 }
 
-// Ranks of one stage that run the same program are represented by one of them. Then the list has
-// one rank per stage, and what ranks of a stage do among each other matches trivially.
+// If one rank represents all ranks of its stage, because they run the same program, the list has
+// one rank per stage, and the communication within a stage matches trivially.
 Mesh mesh_of(const std::vector<const Program*>& ranks) {
   Mesh mesh = ranks[0]->mesh;
   if (std::ssize(ranks) == mesh.ranks()) return mesh;
@@ -64,7 +64,7 @@ bool match(const Wire& a, const Wire& b) {
   return b.kind == wanted && a.label == b.label && a.bytes == b.bytes;
 }
 
-// Returns the stage that a message of this queue comes from or goes to.
+// Returns the stage that a message on this queue comes from or goes to.
 int64_t peer_of(const Program& p, Queue queue) {
   const int64_t stages = p.mesh[AxisKind::kPipeline];
   const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
@@ -116,11 +116,12 @@ std::vector<Finding> check_wires(const Program& p, int rank) {
     Wire wanted = wire_of(p, c);
     if (s.queue >= Queue::kSendForward) wanted.peer = peer_of(p, s.queue);
     if (wanted != c.wire)
-      findings.push_back({"match",
-                          fmt::format("call {} says {} over '{}', its ops do {} over '{}'",
-                                      call_name(p, id), wire_text(c.wire), partners_of(c.wire),
-                                      wire_text(wanted), partners_of(wanted)),
-                          rank, id});
+      findings.push_back(
+          {"match",
+           fmt::format("call {} has the wire {} over '{}', but its ops do {} over '{}'",
+                       call_name(p, id), wire_text(c.wire), partners_of(c.wire), wire_text(wanted),
+                       partners_of(wanted)),
+           rank, id});
   }
   return findings;
 }

@@ -1,6 +1,6 @@
 // Checks that weights of which only this rank's shard was updated are gathered before they are read
-// in full. A symbolic run keeps one bit per buffer: whether everything beyond the own shard is out
-// of date.
+// in full. A symbolic run keeps one flag per buffer: true if everything outside this rank's shard
+// is out of date.
 #include <set>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace tessera::compile {
 namespace {
 
-// What a segment does with one of its parameters, beyond its access.
+// How a segment uses one of its parameters, in addition to its access.
 struct Part {
   bool reads_whole = false;  // reads more than this rank's shard
   bool writes_own = false;   // writes only that shard
@@ -56,7 +56,8 @@ class OwnParts : private TwoSteps {
     return !values.empty() && p_[values[0]].role == Role::kWeight;
   }
 
-  // The program that ran before may have updated only the own shard of what is gathered here.
+  // The previous program may have updated only this rank's shard of the weights that are gathered
+  // here.
   void begin_old() {
     std::set<FrameKindId> gathered;
     for (const SegmentId s : p_.segments.ids())
@@ -82,7 +83,7 @@ class OwnParts : private TwoSteps {
       k.step = step_of(x);
       if (parts[i].reads_whole && k.own_only)
         say(x,
-            fmt::format("{} reads {}, of which only the own part is new{}", name(x),
+            fmt::format("{} reads {}, of which only this rank's shard is up to date{}", name(x),
                         frame(c.frames[i]), k.writer == kNone ? "" : " since " + name(k.writer)));
       if (s.frames[i].access == Access::kRead) continue;
       k.own_only = parts[i].writes_own;
@@ -91,7 +92,7 @@ class OwnParts : private TwoSteps {
   }
 
   const Program& p_;
-  IdVector<SegmentId, std::vector<Part>> parts_;  // of each parameter
+  IdVector<SegmentId, std::vector<Part>> parts_;  // per segment and parameter
   IdVector<FrameId, Known> known_;
 };
 

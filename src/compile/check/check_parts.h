@@ -1,4 +1,4 @@
-// The parts of check(), a file each. Each names the faults that it finds.
+// The parts of check(), one file each. Each returns the faults that it finds.
 #pragma once
 
 #include <string>
@@ -8,37 +8,38 @@
 
 namespace tessera::compile {
 
-// Of each rank, of each call, the line of events that it belongs to: the same text on all its
-// members, empty for a call that concerns nobody else.
+// Per rank and call, the channel that the call uses: the same text on all members; empty for a call
+// that involves this rank only.
 using ChannelNames = std::vector<IdVector<CallId, std::string>>;
 ChannelNames channel_names(const std::vector<const Program*>& ranks);
 
-// Of each rank, the positions of the schedule written twice in a row, in an order in which they
-// can run.
+// Per rank, the positions of two consecutive copies of the schedule, in an order in which they can
+// run.
 using RunOrder = std::vector<std::vector<int64_t>>;
 
-// match: what each call of a rank says of its communication is what the ops of its segment do, and
-// it waits for nothing that is issued after it.
+// match: the wire of each call is what the ops of its segment communicate, and a call waits only
+// for calls that are issued before it.
 std::vector<Finding> check_wires(const Program& p, int rank);
 // match: the members of each channel agree.
 std::vector<Finding> check_match(const std::vector<const Program*>& ranks,
                                  const ChannelNames& names);
-// cycle: and if there is none, the order of a run.
+// cycle: no ranks wait for each other. If there is no cycle, sets `order` to an order that can run.
 std::vector<Finding> check_cycle(const std::vector<const Program*>& ranks,
                                  const ChannelNames& names, RunOrder& order);
 
-// Of one rank; `order` is its part of a RunOrder.
+// race: calls of one rank that use the same bytes are ordered. `order` is this rank's entry of a
+// RunOrder.
 std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);
-// value: what each read finds.
+// value: each read finds the value that it expects.
 std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
-// value: what is written is read, by programs in which check_value finds nothing.
+// value: what is written is read. Call it for programs in which check_value finds nothing.
 std::vector<Finding> check_unread(const Program& p, int rank, const std::vector<int64_t>& order);
-// value: what each call takes, without a run: frames of its own, apart; each as often as others of
-// its kind, none twice.
+// value: without a symbolic run, each call uses buffers of its own layer and micro-batch that do
+// not overlap; buffers of one kind are used equally often, and no call occurs twice.
 std::vector<Finding> check_calls(const Program& p, int rank);
-// value: what was updated in part is gathered before the whole is read.
+// value: weights that were updated in shards are gathered before they are read in full.
 std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int64_t>& order);
-// value: what sums mean over the axes of the mesh.
+// value: gradient sums are reduced over the right mesh axes.
 std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<int64_t>& order);
 
 }  // namespace tessera::compile

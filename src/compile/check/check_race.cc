@@ -13,13 +13,14 @@
 namespace tessera::compile {
 namespace {
 
-using PerQueue = EnumArray<Queue, int64_t>;  // a position of the schedule written twice, or kNone
+using PerQueue = EnumArray<Queue, int64_t>;  // a position in two consecutive copies of the
+                                             // schedule, or kNone
 
 void raise(PerQueue& a, const PerQueue& b) {
   for (const Queue q : Enumerators<Queue>()) a[q] = std::max(a[q], b[q]);
 }
 
-// Of a byte: the last calls of each queue that read or wrote it and may still be running.
+// The last calls of each queue that read or wrote a byte and may still be running.
 struct Users {
   PerQueue readers, writers;
 };
@@ -57,8 +58,8 @@ class Races {
   int64_t length() const { return std::ssize(p_.schedule); }
   const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
 
-  // Sets the clock of x: what is complete before it, that is, the call before it in its queue, the
-  // calls it waits for, and what those waited for.
+  // Sets the clock of x to the calls that are complete before it: the call before it in its queue,
+  // the calls that it waits for, and those that they waited for.
   void advance(int64_t x, int64_t ahead) {
     PerQueue& clock = clocks_[x];
     const auto wait = [&](int64_t y) {
@@ -87,8 +88,8 @@ class Races {
     return racing.empty();
   }
 
-  // What comes after an ordered writer also comes after everything that the writer came after, so
-  // older users can be forgotten.
+  // A call after an ordered writer also comes after everything that the writer came after, so older
+  // users can be forgotten.
   void remember(int64_t x, Queue queue, const Touch& t, bool ordered) {
     if (t.writes && ordered) {
       Users writer{kNoCalls, kNoCalls};
@@ -120,7 +121,7 @@ class Races {
     const auto name = [&](int64_t z) { return call_name(p_, CallId(z % length())); };
     std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
     text += fmt::format(", and call {} ", name(y));
-    if (y < length() && x >= length()) text += "of the step before ";
+    if (y < length() && x >= length()) text += "of the previous step ";
     text += t.frame != kNone && t.frame == its.frame
                 ? "too"
                 : fmt::format("{} in the same bytes", item_name(its.frame));
@@ -131,8 +132,8 @@ class Races {
   int rank_;
   Touches touches_;
   ByteMap<Users> users_;
-  std::vector<PerQueue> clocks_;                // of each position
-  std::set<std::pair<int64_t, int64_t>> said_;  // pairs of calls
+  std::vector<PerQueue> clocks_;                // per position
+  std::set<std::pair<int64_t, int64_t>> said_;  // pairs of calls that were reported
   std::vector<Finding> findings_;
 };
 

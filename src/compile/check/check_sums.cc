@@ -1,6 +1,6 @@
-// Checks gradient sums: they are taken over exactly the mesh axes on which their terms differ, over
-// each axis once, and before anything computes with them. A symbolic run keeps per buffer the set
-// of axes it has been summed over; sum_axes() gives the set it needs.
+// Checks that gradient sums run over exactly the mesh axes on which their terms differ, once
+// per axis, and before anything computes with them. A symbolic run keeps per buffer the set of axes
+// over which it has been summed; sum_axes() gives the set that it needs.
 #include <fmt/format.h>
 
 #include <set>
@@ -22,14 +22,15 @@ namespace {
 // alone: a gradient is partial exactly on the axes on which its weight is shared. check_sums
 // compares this with what the program does.
 
-// Groups along one axis each, or of the stages that share a weight.
+// Groups along one axis each, or the group of the stages that share a weight.
 using Axes = std::set<GroupRef>;
 
 struct SumAxes {
   IdVector<FrameKindId, Axes> needed;  // empty for kinds that are not sums
-  std::set<FrameKindId> measures;      // that Adafactor writes of each rank's own part
+  std::set<FrameKindId> measures;      // kinds that Adafactor writes from each rank's own shard
 };
-// A gradient is partial on the axes, and over the stages, on which its weight is shared.
+// Returns the axes on which the weight is shared, including the stages that share it: its gradient
+// is partial there.
 Axes partial_axes(const Program& p, const FrameKind& sums) {
   Axes axes;
   if (sums.like == kNone) return axes;
@@ -41,8 +42,8 @@ Axes partial_axes(const Program& p, const FrameKind& sums) {
   return axes;
 }
 
-// Adafactor's measures of a rank's shard are complete once the ranks of the stage have added
-// theirs.
+// Marks Adafactor's measures of a rank's shard. They are complete once they are summed over the
+// ranks of the stage.
 void mark_measures(const Program& p, SumAxes& sums) {
   Axes stage;
   for (const AxisKind a : divided_axes(p.mesh)) stage.insert(GroupRef::along({a}));
@@ -88,14 +89,16 @@ class Sums : private TwoSteps {
     for (const int64_t x : order) run(x);
     for (const FrameId f : p_.frames.ids())
       if (is_report(f) && p_.mesh.ranks() > 1 && known(f).over.empty())
-        say(known(f).writer, fmt::format("the step ends with {} of one rank alone", frame(f)));
+        say(known(f).writer,
+            fmt::format("the step ends with {} of one rank, which was not summed over ranks",
+                        frame(f)));
     return findings();
   }
 
  private:
   // The state of a buffer during the run.
   struct Known {
-    Axes over;  // axes that it is summed over in this step
+    Axes over;  // axes over which it was summed in this step
     int64_t writer = kNone, step = kNone;
   };
 
@@ -124,7 +127,8 @@ class Sums : private TwoSteps {
       if (s.frames[i].access != Access::kRead) known(c.frames[i]).writer = x;
   }
 
-  // A call that reads a sum needs all of it; a call that adds to it adds the terms of one rank.
+  // A call that reads a sum needs the complete sum; a call that adds to it adds the terms of one
+  // rank.
   void compute(int64_t x, FrameId f, Access access) {
     Known& k = known(f);
     const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
@@ -133,13 +137,14 @@ class Sums : private TwoSteps {
                          axes_text(k.over), axes_text(needed(f))));
     if (!is_report(f) || p_.mesh.ranks() == 1) return;
     if ((access == Access::kRead || access == Access::kUpdate) && k.over.empty())
-      say(x, fmt::format("{} reads {} of one rank alone", name(x), frame(f)));
+      say(x, fmt::format("{} reads {} of one rank, which was not summed over ranks", name(x),
+                         frame(f)));
     if (access == Access::kAdd && !k.over.empty())
       say(x, fmt::format("{} adds to {}, the sum of all ranks", name(x), frame(f)));
     if (access == Access::kWrite) k.over.clear();
   }
 
-  // Reduces from the first buffer that is not only added to, into the one that is written.
+  // Reduces the first buffer that the call does not only add to, into the buffer that it writes.
   void reduce(int64_t x, const Call& c, const Segment& s) {
     FrameId from = kNone, to = kNone;
     for (size_t i = 0; i < c.frames.size(); ++i) {

@@ -1,5 +1,5 @@
-// Checks that nothing is written in vain: every written buffer is read before it is overwritten or
-// the step ends.
+// Checks that no write is useless: every written buffer is read before it is overwritten or the
+// step ends.
 #include "base/error.h"
 #include "compile/check/check_parts.h"
 #include "compile/check/two_steps.h"
@@ -21,8 +21,8 @@ class Unread : private TwoSteps {
  private:
   struct Content {
     int64_t writer = kNone;  // the last position that wrote it in this step
-    bool read = true;        // since then
-    int64_t step = kNone;    // of the last access
+    bool read = true;        // true if it was read since then
+    int64_t step = kNone;    // the step of the last access
   };
 
   void run(int64_t x) {
@@ -33,7 +33,7 @@ class Unread : private TwoSteps {
       if (held.step != step_of(x)) held = {kNone, true, step_of(x)};
       const Access access = s.frames[i].access;
       if (access == Access::kWrite && !held.read)
-        say(x, fmt::format("{} overwrites {}, which {} wrote and nobody read", name(x),
+        say(x, fmt::format("{} overwrites {}, which {} wrote and no call read", name(x),
                            frame(c.frames[i]), name(held.writer)));
       if (access == Access::kRead || access == Access::kUpdate) held.read = true;
       if (access != Access::kWrite) used_[p_.frame(c.frames[i]).kind] = true;
@@ -42,7 +42,8 @@ class Unread : private TwoSteps {
   }
 
   // The gradient of the first layer's input is not read if nothing before the layer is trained:
-  // then it is unread in every micro-batch.
+  // then it is unread in every micro-batch, and no call before the layers reads gradients of hidden
+  // states.
   bool is_first_gradient(const Frame& f) const {
     const FrameKind& kind = p_.kind(f.kind);
     return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
@@ -51,10 +52,17 @@ class Unread : private TwoSteps {
     IdVector<FrameKindId, bool> read(p_.kinds.size(), false);
     for (const FrameId f : p_.frames.ids())
       if (is_first_gradient(p_.frames[f]) && contents_[f].read) read[p_.frames[f].kind] = true;
+    for (const Call& c : p_.schedule) {
+      const Segment& s = p_.segment(c);
+      if (c.layer != kNone || s.phase != Phase::kBackward) continue;
+      for (size_t i = 0; i < c.frames.size(); ++i)
+        if (s.frames[i].access == Access::kRead) read[p_.frame(c.frames[i]).kind] = true;
+    }
     return read;
   }
 
-  // If any call reads a kind or adds to it, none of its buffers may end with unread contents.
+  // If any call reads buffers of a kind or adds to them, none of them may end the step with unread
+  // contents.
   void check_ends() {
     const IdVector<FrameKindId, bool> wanted = first_gradients_read();
     for (const FrameId f : p_.frames.ids()) {
@@ -69,7 +77,7 @@ class Unread : private TwoSteps {
 
   const Program& p_;
   IdVector<FrameId, Content> contents_;
-  IdVector<FrameKindId, bool> used_;  // true if a call reads a frame of this kind or adds to it
+  IdVector<FrameKindId, bool> used_;  // true if a call reads buffers of this kind or adds to them
 };
 
 }  // namespace

@@ -16,14 +16,14 @@ class LastWriters {
  public:
   explicit LastWriters(const Program& p) : touches_(p), stamps_(Stamp()) {}
 
-  // At that moment, which none before it exceeds.
+  // Records a write at that moment. Moments do not decrease.
   void write(FrameId f, int64_t moment) { stamps_.assign(touches_.frame(f), {moment, f}); }
   void write_scratch(const Segment& s, int64_t moment) {
     stamps_.assign(touches_.scratch(s), {moment, kNone});
   }
 
-  // The last time, from `since` on, at which another value was written that is still in the
-  // bytes of f; kNone: all of them hold what was written as f, or before that.
+  // Returns the last moment >= `since` at which another value that is still in the bytes of f was
+  // written. kNone: all bytes hold what was written as f, or something older than `since`.
   int64_t overwritten(FrameId f, int64_t since) const {
     int64_t last = kNone;
     stamps_.read(touches_.frame(f), [&](const Stamp& s) {
@@ -42,7 +42,7 @@ class LastWriters {
   ByteMap<Stamp> stamps_;
 };
 
-// What a buffer holds during the symbolic run.
+// The state of a buffer during the symbolic run.
 struct Content {
   int64_t writer = kNone;  // the last position that wrote it in this step
   int64_t entered = 0;     // writes to its bytes before this moment do not matter
@@ -50,7 +50,7 @@ struct Content {
   int64_t taker = kNone;   // the last call that read or updated it, since the sum began
   bool summed = false;     // added to in this step
   int64_t version = 0;     // number of writes, over all steps
-  int64_t step = kNone;    // of the last access
+  int64_t step = kNone;    // the step of the last access
 };
 
 class Values : private TwoSteps {
@@ -66,7 +66,7 @@ class Values : private TwoSteps {
   }
 
  private:
-  // Finds the version that each read expects: the writes of the calls before it in issue order.
+  // Finds the version that each read expects: the number of writes by earlier calls in issue order.
   void find_versions() {
     IdVector<FrameId, int64_t> version(p_.frames.size(), 0);
     for (int64_t x = 0; x < 2 * length(); ++x) {
@@ -106,7 +106,7 @@ class Values : private TwoSteps {
     c.step = step_of(x);
   }
 
-  // Returns true if f holds what was written to it, and reports it if not.
+  // Returns true if f still holds what was written to it; otherwise reports a finding.
   bool holds(int64_t x, FrameId f, const char* verb) {
     const Content& c = contents_[f];
     if (const int64_t at = writers_.overwritten(f, c.entered); at != kNone) {
@@ -122,12 +122,12 @@ class Values : private TwoSteps {
   void read(int64_t x, FrameId f, int64_t meant) {
     Content& c = contents_[f];
     if (holds(x, f, "reads") && c.version != meant)
-      say(x, fmt::format("{} means to read {} after {} writes and finds {}", name(x), frame(f),
+      say(x, fmt::format("{} expects {} after {} writes, but finds it after {}", name(x), frame(f),
                          meant, c.version));
     c.taker = x;
   }
 
-  // A call that reads a sum expects all of it: nothing may change it afterwards.
+  // A call that reads a sum expects the complete sum, so nothing may change it afterwards.
   void update(int64_t x, FrameId f) {
     const Content& c = contents_[f];
     if (c.summed && c.reader != kNone)
@@ -143,7 +143,8 @@ class Values : private TwoSteps {
     if (fresh) return;
     if (!holds(x, f, "adds to")) return;
     if (c.writer == kNone)
-      say(x, fmt::format("{} adds to {} what the step before left there: it should be fresh",
+      say(x, fmt::format("{} adds to {}, which still holds the previous step's value: the call "
+                         "should be fresh",
                          name(x), frame(f)));
     else if (c.taker != kNone)
       say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.taker)));
@@ -166,10 +167,12 @@ class Values : private TwoSteps {
 
   const Program& p_;
   LastWriters writers_;
-  const std::vector<int64_t>* order_ = nullptr;  // of the run
+  const std::vector<int64_t>* order_ = nullptr;  // the order of the run
   int64_t now_ = 0;                              // index into it
-  std::vector<int64_t> meant_;                   // of each parameter of each position
-  std::vector<size_t> first_;                    // where a position's parameters begin there
+  std::vector<int64_t> meant_;                   // per position and parameter: the version that it
+                                                 // expects
+  std::vector<size_t> first_;                    // index of the first parameter of a position in
+                                                 // meant_
   IdVector<FrameId, Content> contents_;
 };
 

@@ -1,5 +1,5 @@
-// What the parts of check() that run a program symbolically share: its schedule written twice in a
-// row, and what they find in it.
+// The base class of checks that run a program symbolically: two consecutive copies of its schedule,
+// and the findings.
 #pragma once
 
 #include <set>
@@ -17,13 +17,14 @@ class TwoSteps {
   TwoSteps(const Program& p, int rank) : p_(p), rank_(rank) {}
 
   int64_t length() const { return std::ssize(p_.schedule); }
-  // Of a position of the two steps.
+  // Returns the step (0 or 1) of a position.
   int64_t step_of(int64_t x) const { return x / length(); }
   const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
   std::string name(int64_t x) const { return "call " + call_name(p_, CallId(x % length())); }
   std::string frame(FrameId f) const { return frame_name(p_, f); }
 
-  // A finding about position x, or kNone; the same sentence once, not again in the second step.
+  // Adds a finding about position x (or kNone). A sentence is reported once, not again for the
+  // second step.
   void say(int64_t x, const std::string& text) {
     if (!said_.insert(text).second) return;
     findings_.push_back({"value", text, rank_, x == kNone ? kNone : CallId(x % length())});

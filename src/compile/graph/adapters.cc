@@ -3,9 +3,9 @@
 //
 //   y = x W^T   becomes   y = x W^T + (alpha / r) (x A^T) B^T,   A [r, in], B [out, r]
 //
-// W is frozen; A is random and B is zero at the start, so the first step computes what the model
-// without adapters does. A and B are divided over tensor ranks along the same dimension as W: by
-// inputs A, by outputs B.
+// W is frozen; A is random and B is zero at the start, so the first step computes the same as the
+// model without adapters. A and B are divided over tensor ranks along the same dimension as W: A if
+// W is divided by inputs, B if W is divided by outputs.
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +25,8 @@ bool is_target(const AdapterPolicy& policy, const std::string& name) {
   return policy.targets.empty() || matches_any(policy.targets, name);
 }
 
-// A rank above the smaller side of the matrix cannot represent more than that side does, and A and
-// B would have more elements than W.
+// Throws Error if the rank exceeds the smaller side of the matrix: a larger rank adds no expressive
+// power, and A and B would have more elements than W.
 void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
   const Shape& s = g[w].shape;
   const int64_t rows = s.product(0, out), columns = s.product(out, s.rank());
@@ -55,14 +55,14 @@ ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, dou
   return g.values.push_back(std::move(v));
 }
 
-// Returns the dimensions [from, to) of a shape with `rank` before or after them.
+// Returns the dimensions [from, to) of a shape, with `rank` before or after them.
 Shape with_rank(const Shape& s, int from, int to, int64_t rank, bool first) {
   std::vector<int64_t> dims(s.dims().begin() + from, s.dims().begin() + to);
   dims.insert(first ? dims.begin() : dims.end(), rank);
   return Shape(dims);
 }
 
-// y = x wᵀ  becomes  y = x wᵀ + scale · (x Aᵀ) Bᵀ.
+// Rewrites y = x wᵀ to y = x wᵀ + scale · (x Aᵀ) Bᵀ.
 void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& policy) {
   const ValueId x = product.inputs[0], w = product.inputs[1], y = product.outputs[0];
   const Shape shape = g[w].shape;
@@ -78,8 +78,8 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
                      divided >= out ? divided - out + 1 : -1);
   const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
                                    divided < out ? divided : -1);
-  // B has the outputs of W, so the same parts (q, k, v for example). A reads the input for all of
-  // them.
+  // B has the outputs of W, so it has the same parts (for example q, k and v). A reads the same
+  // input for all of them.
   for (const WeightPart& part : g[w].parts)
     if (part.dim < out) g[b].parts.push_back(part);
   const ValueId base = clone_value(g, y, ".base");

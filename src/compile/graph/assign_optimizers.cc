@@ -1,4 +1,4 @@
-// Marks that select weights by their names: which are trained, and by which optimizer.
+// Selects weights by name patterns: which are trained, and which optimizer updates them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,9 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
     if (matches_any(patterns, known_name(v))) v.frozen = true;
     trains = trains || !v.frozen;
   }
-  if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
+  if (!trains)
+    throw Error(
+        "optimizer.freeze matches every weight and leaves nothing to train. Remove a pattern.");
 }
 
 // A weight belongs to the first group with a matching pattern. Groups are numbered from 1; 0 is the

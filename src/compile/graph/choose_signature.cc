@@ -1,10 +1,11 @@
-// Chooses how one op is computed on one mesh axis, greedily and from its operands alone, with these
+// Chooses the signature of one op on one mesh axis, greedily and from its operands alone, by these
 // rules in order:
 //
 //   1. a weight that the model divides or shares decides;
 //   2. a split that an operand already has is kept, the one with the fewest conversions;
-//   3. partial sums are carried through ops that are linear in them;
-//   4. everything else goes to its home sharding (DefaultPlaces), after which 2 is tried again;
+//   3. partial sums pass through ops that are linear in them;
+//   4. all other operands are converted to their home sharding (DefaultPlaces), then rule 2 is
+//      tried again;
 //   5. nothing is divided.
 //
 // Sequence parallelism needs no rule of its own: with it the home sharding of hidden states is
@@ -19,7 +20,7 @@
 namespace tessera::compile {
 namespace {
 
-// Returns the split of an operand that the op can carry with the fewest conversions, the first of
+// Returns the signature that keeps an operand's split with the fewest conversions, the first of
 // equals.
 std::optional<Signature> carried_split(const Op& op, ValueSpan values, const ShardingRule& rule,
                                        AxisKind axis, const std::vector<int8_t>& places) {
@@ -43,8 +44,8 @@ std::optional<Signature> carried_split(const Op& op, ValueSpan values, const Sha
   return best;
 }
 
-// Nothing is divided: shared if an operand is shared, else replicated, else free if a weight is
-// free.
+// Returns the signature that divides nothing: shared if an operand is shared, else replicated, else
+// free if a weight is free.
 Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& places) {
   bool shared = false, replicated = false, free = false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -63,7 +64,7 @@ Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& pla
   return s;
 }
 
-// Incomplete sums pass only through ops that are linear and keep the shape. Before a GEMM they are
+// Partial sums pass only through ops that are linear and keep the shape. Before a GEMM they are
 // reduced.
 std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
                                          const std::vector<int8_t>& places) {

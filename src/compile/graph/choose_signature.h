@@ -1,22 +1,24 @@
-// Which of its signatures an op gets on one axis, from the places of its inputs. In this order:
+// Chooses the signature of an op on one mesh axis from the placements of its inputs, by these rules
+// in order:
 //   1. a weight that is divided, or declared shared, decides
-//   2. the first input that is divided is carried, where a signature can (of several, that with the
-//      fewest conversions); one that none can carry goes home
-//   3. inputs that are partial are carried by what is linear in all of them and keeps their size;
-//      else they go home, and 2 again
-//   4. shared if an input is, else replicated if one is, else free
+//   2. the split of the first divided input is kept if a signature can keep it (among several
+//      signatures, the one with the fewest conversions); an input whose split no signature can keep
+//      is converted to its home sharding
+//   3. partial inputs stay partial if the op is linear in all of them and keeps their size;
+//      otherwise they are converted to their home sharding, and rule 2 is tried again
+//   4. shared if an input is shared, else replicated if one is replicated, else free
 #pragma once
 
 #include "ir/signature.h"
 
 namespace tessera::compile {
 
-// A weight, or what is made of weights and ids alone: its uses will decide.
+// The placement of a weight, or of a value computed from weights and ids alone, that its uses have
+// yet to decide.
 constexpr int8_t kFree = -8;
 
-// The default places of values between ops, and their places between blocks: divided over the
-// data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
-// replicated.
+// The home shardings of values, inside and between blocks: divided by sequence over the data axes;
+// hidden states with sequence parallelism divided by token over tensor; everything else replicated.
 struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;

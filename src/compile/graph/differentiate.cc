@@ -11,8 +11,8 @@
 namespace tessera::compile {
 namespace {
 
-// Returns true for a loss that does not compute its gradient. Its gradient rule emits an op that
-// computes the loss again, so in the joint segment the plain loss is dropped.
+// Returns true for a loss op that does not compute its own gradient. Its gradient rule emits an op
+// that computes the loss again, so the plain loss op is removed from the joint segment.
 bool is_loss(const Op& op) {
   const auto has_gradient = [](const auto& a) {
     if constexpr (requires { a.gradient; })
@@ -31,13 +31,14 @@ ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
   return g.values.push_back(std::move(v));
 }
 
-// The gradient of the block's input must be a value of its own, not an alias of the output's.
+// The gradient of the block's input must be a value of its own, not an alias of the output's
+// gradient.
 ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
   if (gradient != block.output_gradient) return gradient;
   return b.emit_one(Sum{}, "d_hidden", {gradient});
 }
 
-// The sum of the gradients that all layers give for the encoder output.
+// Adds the value that sums the gradients of the encoder output over all layers.
 ValueId memory_gradient(Graph& g) {
   Value v = g[g.memory];
   v.name = "d_memory";
@@ -95,7 +96,7 @@ void differentiate(Graph& graph) {
   for (Block& block : graph.blocks) differentiate(graph, block);
 }
 
-// Removes the op `share`, which matters only to gradients, once these exist.
+// Removes the ops `share`, which matter only for differentiation, after it.
 void remove_shares(Graph& graph) {
   for (Block& block : graph.blocks)
     for (std::vector<Op>* ops : {&block.forward, &block.backward})

@@ -52,9 +52,9 @@ void fuse_residual_norm(std::vector<Op>& ops) {
   }
 }
 
-// Removes ops whose outputs are never read, last first, so that one pass also finds ops that only
-// dead ones read. Outputs with another role than activation or scratch leave the block and count as
-// read.
+// Removes ops whose outputs are never read, from last to first, so that one pass also finds ops
+// that only dead ops read. Outputs with a role other than activation or scratch leave the block and
+// count as read.
 void remove_dead(const Graph& graph, const Block& block, std::vector<Op>& ops,
                  const std::vector<Op>& later) {
   for (size_t i = ops.size(); i-- > 0;) {
@@ -77,7 +77,7 @@ void fuse_bias_gelu(Graph& graph) {
       if (gelu == nullptr || gelu->bias) continue;
       const int s = writer(block.forward, op.inputs[0]);
       if (s < 0 || !is_bias_sum(block.forward[s]) ||
-          // Only if GELU is the sum's single reader; otherwise the sum must be stored anyway.
+          // Only if GELU is the sum's single reader; otherwise the sum must be stored in any case.
           total_readers(block, op.inputs[0]) != 1)
         continue;
       op.inputs = block.forward[s].inputs;

@@ -26,7 +26,8 @@ void add_into(Op& op, DType type) {
   *into = type;
 }
 
-// Computes the GEMM alone, in the dtype of the weights, and then adds it to the sum.
+// Splits an op that adds to a gradient sum: the op alone, in the dtype of the weights, then the
+// addition.
 std::vector<Op> apart(Graph& g, Op product, DType type) {
   const ValueId sum = product.outputs[0], one = clone_value(g, sum, ".once");
   g[one].role = Role::kScratch;
@@ -44,8 +45,8 @@ std::vector<Op> apart(Graph& g, Op product, DType type) {
 
 }  // namespace
 
-// Every op that adds to a sum states the type of it, so the types of its outputs are inferred
-// again.
+// Every op that adds to a sum states the dtype of the sum, so the dtypes of its outputs are
+// inferred again.
 void narrow_gradients(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights})
@@ -57,8 +58,8 @@ void narrow_gradients(Graph& graph, DType type) {
       }
 }
 
-// Only ops that libraries compute without adding are divided: the GEMMs and the embedding's
-// gradient. Gradients of biases and gains stay fused; they are small.
+// Only ops that libraries compute without adding are split: the GEMMs and the embedding's gradient.
+// Gradients of biases and gains are small and stay fused.
 void accumulate_apart(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights}) {

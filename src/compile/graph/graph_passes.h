@@ -80,9 +80,10 @@ void split_backward(Graph& graph);
 
 // Clones norms, attention, gates, and gathers and slices of their results into the backward, so
 // that their outputs need not be saved. Without it gathered values are saved and no gather is
-// repeated. With SelectiveKind::kAttention only core attention is cloned (unfused attention up to
-// its weights; its result is saved), with the ops that move its operands and those of GEMMs.
-void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
+// repeated. With SelectiveRecompute::kCoreAttention only core attention is cloned (unfused
+// attention up to its weights; its result is saved), with the ops that move its operands and those
+// of GEMMs.
+void recompute_selective(Graph& graph, SelectiveRecompute what = SelectiveRecompute::kCheap);
 
 // Layer GEMMs quantize their operands to FP8 if their local extents are multiples of 16, as tensor
 // cores require. Blocks that end in a loss keep theirs.

@@ -17,8 +17,8 @@ bool none_matches(const std::string& pattern, const std::vector<std::string>& na
                       [&](const std::string& name) { return matches(pattern, name); });
 }
 
-// What a pattern that matches none of `names` may have meant. A name is that of all layers, so a
-// layer's number is one mistake.
+// Returns a suggestion for a pattern that matches none of `names`, and the list of names. A name
+// covers all layers, so a layer number in the pattern is a common mistake.
 std::string meant(const std::string& pattern, const std::vector<std::string>& names) {
   std::string of_all = pattern, core = pattern;
   std::erase_if(of_all, [](char c) { return c >= '0' && c <= '9'; });
@@ -33,8 +33,9 @@ std::string meant(const std::string& pattern, const std::vector<std::string>& na
 
 }  // namespace
 
-// Each part between two stars is taken where it is first found: a later place leaves less for the
-// parts after it. So the time is at most the product of the lengths.
+// Each part between two stars is matched at its first occurrence, since a later one leaves fewer
+// characters for the parts after it. So the time is at most proportional to the product of the
+// lengths.
 bool matches(std::string_view pattern, std::string_view name) {
   const size_t first = pattern.find('*');
   if (first == pattern.npos) return pattern == name;

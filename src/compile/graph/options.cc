@@ -30,8 +30,9 @@ void materialise_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
     if (fused.across || fused.seen != Mask::kNothing)
       throw Error(
-          "compiler.attention = materialised is for causal attention within one text, not for an "
-          "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");
+          "compiler.attention = unfused is for causal attention within one text, not for an "
+          "encoder or data.intra_document_masking. Set it to fused, or data.intra_document_masking "
+          "to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
     const AttentionScores of = {

@@ -1,12 +1,12 @@
-// List scheduling of the ops of a layer over its queues, with several priorities, of which the one
-// with the shortest layer is kept.
+// List scheduling of the ops of a layer on its queues with several priority functions; the order
+// with the shortest layer time is kept.
 //
-// Whenever the compute queue is free, it takes the op that could start at once and has the highest
-// priority: the longest path of ops after it, less a head start that grows with the index of its
-// chunk. Without head starts the chunks stay in step, and all of them wait for their collectives at
-// the same time. With head starts each chunk is computed during the collectives of another one; too
-// large ones make a chunk issue its collectives late. Gradients of weights, which nothing in the
-// layer reads, fill the waits that are left.
+// Whenever the compute queue is free, it runs the ready op with the highest priority: the length of
+// the longest path of ops after it, minus a head start that grows with the index of its chunk.
+// Without head starts the chunks stay in step, and all of them wait for their collectives at the
+// same time. With head starts each chunk is computed during the collectives of another one; head
+// starts that are too large delay a chunk's collectives. Weight gradients, which no op in the layer
+// reads, fill the remaining idle time.
 #include <algorithm>
 #include <array>
 
@@ -18,17 +18,18 @@
 namespace tessera::compile {
 namespace {
 
-// What a device computes while it moves a byte of its memory, or sends one to another rank: the
-// order of an A100 or H100 with NVLink (data sheets). Only the order of ops depends on it. Links
-// differ, so an order is judged by its time over a faster, this, and a slower one.
+// FLOPs that a device computes in the time in which it moves one byte of its memory, or sends one
+// byte to another rank: the magnitude of an A100 or H100 with NVLink (data sheets). Only the order
+// of ops depends on it. Links differ, so an order is judged by its time with a faster link, this
+// one, and a slower one.
 constexpr double kFlopsPerMovedByte = 150;
 constexpr double kFlopsPerSentByte = 900;
 constexpr std::array<double, 3> kLinkFactors = {0.5, 1, 2};
 
-// Head starts of a chunk before the next one, in shares of the longest path of the layer.
+// Head starts of a chunk relative to the next one, as shares of the layer's longest path.
 constexpr std::array<double, 6> kHeadStarts = {0, 0.05, 0.1, 0.2, 0.4, 1};
 
-// The ops of a layer with what they wait for and what they take.
+// The ops of a layer with their dependencies and costs.
 struct OpGraph {
   OpGraph(const std::vector<Op>& list, ValueSpan values, ValueSpan local)
       : ops(list), after(list.size()), before(list.size()) {
@@ -48,12 +49,12 @@ struct OpGraph {
         }
   }
 
-  // What an op takes, in FLOPs, over a link that takes `link` times as long.
+  // Returns the cost of an op in FLOPs, if communication is slower by the factor `link`.
   double cost(size_t i, double link) const {
     return communicates(ops[i]) ? link * flops[i] : flops[i];
   }
 
-  // The time of the layer in a given order.
+  // Returns the time of the layer in the given order.
   double time_of(const std::vector<size_t>& order, double link) const {
     EnumArray<Queue, double> clocks;
     std::vector<double> over(ops.size());
@@ -67,7 +68,7 @@ struct OpGraph {
 
   const std::vector<Op>& ops;
   std::vector<std::vector<size_t>> after,
-      before;  // of each op, the ops that depend on it, and its inputs
+      before;  // per op: its successors and predecessors
   std::vector<double> flops;
 
  private:
@@ -122,9 +123,9 @@ class ListScheduler {
   double& clock_of(size_t i) { return clocks_[graph_.ops[i].queue]; }
   double start_of(size_t i) { return std::max(clock_of(i), ready_at_[i]); }
 
-  // Collectives are issued as soon as their inputs are. Of the other ops, the one that starts first
-  // is next, and among several the one with the highest priority. Ties: the order of the list. An
-  // op that no other waits for is last: it can fill a later wait.
+  // Collectives are issued as soon as their inputs are. Of the other ops, the one that can start
+  // first is next, then the one with the highest priority, then the first in the list. An op that
+  // no other op waits for comes last, because it can fill a later wait.
   size_t next() {
     const auto better = [&](size_t a, size_t b) {
       const bool inner_a = is_inner(graph_.ops[a].queue), inner_b = is_inner(graph_.ops[b].queue);
@@ -140,13 +141,13 @@ class ListScheduler {
 
   const OpGraph& graph_;
   double link_;
-  std::vector<size_t> left_;  // how many ops each still waits for
+  std::vector<size_t> left_;  // number of ops that each op still waits for
   std::vector<double> priority_, ready_at_;
   std::vector<size_t> ready_;
   EnumArray<Queue, double> clocks_;
 };
 
-// The product of the times over all links: no link's scale outweighs another's.
+// Returns the product of the times over all links, so that no link outweighs another.
 double judged(const OpGraph& graph, const std::vector<size_t>& order) {
   double product = 1;
   for (const double link : kLinkFactors) product *= graph.time_of(order, link);

@@ -1,6 +1,6 @@
-// Puts the collectives of tensor parallelism on a queue of their own, and cuts the ops of layers
-// into chunks of sequences, so that a collective of one chunk can run beside the computation of
-// another (as Domino does, Wang et al. 2024).
+// Puts the collectives of tensor parallelism on their own queue, and divides the ops of layers into
+// chunks of sequences, so that a collective of one chunk can overlap with the computation of
+// another (as in Domino, Wang et al. 2024).
 #include <algorithm>
 
 #include "compile/graph/graph_passes.h"
@@ -20,16 +20,17 @@ bool is_along_tensor(const Op& op) {
   return over.kind == GroupRef::Kind::kAxes && !over.empty() && others.empty();
 }
 
-// The sequences of a micro-batch on one rank: those of what the collectives work on.
+// Returns the number of sequences of a micro-batch on one rank, which is that of the inputs of
+// collectives; 0 if there are none.
 int64_t sequences_of(const Graph& g, const std::vector<Op>& ops) {
   for (const Op& op : ops)
     if (is_inner(op.queue)) return g[op.inputs[0]].local()[0];
   return 0;
 }
 
-// Returns true if all operands that an op reads or writes by chunks have that number of sequences.
-// Ops that add to gradients stay whole: the first dimension of a weight may have that extent by
-// chance, and the first op that adds to its gradient writes all of it.
+// Returns true if all operands that an op reads or writes in chunks have that number of sequences.
+// Ops that add to gradients are not divided: the first dimension of a weight may have the same
+// extent by chance, and the first op that adds to its gradient overwrites all of it.
 bool has_sequences(const Graph& g, const Op& op, int64_t sequences) {
   const auto chunked = chunked_operands(op, g.values);
   if (!chunked) return false;

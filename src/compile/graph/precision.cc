@@ -1,6 +1,6 @@
-// The dtype of every value by the precision policy, loss scaling, and FP8 GEMMs. Weights and hidden
-// states get the compute dtype; the type inference of the ops gives the rest, so norm statistics
-// and losses stay f32.
+// Sets the dtype of every value according to the precision policy, loss scaling, and FP8 GEMMs.
+// Weights and hidden states get the compute dtype; the type inference of the ops gives the rest, so
+// norm statistics and losses stay f32.
 #include <cmath>
 #include <set>
 
@@ -19,7 +19,7 @@ void infer_again(Graph& g, const Op& op) {
   for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
 }
 
-// Returns the FP8 format of a GEMM, or nullptr for other ops.
+// Returns a pointer to the FP8 format of a GEMM, or nullptr for other ops.
 Fp8Format* fp8_format(Op& op) {
   if (Matmul* const a = op.if_as<Matmul>()) return &a->fp8;
   if (MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return &a->fp8;
@@ -63,9 +63,9 @@ void apply_precision(Graph& graph, Precision precision) {
 void multiply_in_fp8(Graph& graph) {
   constexpr int64_t kMultiple = 16;
   const ValueVector local = local_values(graph.values);
-  // cuBLASLt needs multiples of 16 for m, n and k. With the operand sizes m k, n k and m n, the
-  // square root of their product is m n k, and each extent is a quotient of it; this holds for the
-  // gradients of a GEMM too.
+  // cuBLASLt needs multiples of 16 for m, n and k. The operands have m k, n k and m n elements, so
+  // the square root of the product of these numbers is m n k, and its quotient by one of them is an
+  // extent. This also holds for the gradients of a GEMM.
   const auto fits = [&](const Op& op) {
     const Shape &a = local[op.inputs[0]].shape, &b = local[op.inputs[1]].shape,
                 &c = local[op.outputs[0]].shape;
@@ -75,7 +75,7 @@ void multiply_in_fp8(Graph& graph) {
       if (product / s->elements() % kMultiple != 0) return false;
     return true;
   };
-  // GEMMs outside the loss with an output of f32 are those of routers, which keep their precision.
+  // GEMMs outside the loss with an f32 output are those of routers, which keep their precision.
   std::set<ValueId> routers;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward)

@@ -19,16 +19,16 @@ bool drops_weights(const Block& block, const Op& op) {
   return from >= 0 && block.forward[from].is<Softmax>();
 }
 
-bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
+bool is_repeated(const Block& block, const Op& op, SelectiveRecompute what) {
   if (drops_weights(block, op)) return true;
   const Repeat repeat = rule_of(op).repeat;
   return repeat == Repeat::kAttention ||
-         (repeat == Repeat::kCheap && what == SelectiveKind::kCheap);
+         (repeat == Repeat::kCheap && what == SelectiveRecompute::kCheap);
 }
 
 // Returns the ops to run again, in order: cheap ones with an output that the backward, or another
 // repeated op, reads. Walking backwards finds the transitive inputs in one pass.
-std::vector<Op> repeated(const Block& block, SelectiveKind what) {
+std::vector<Op> repeated(const Block& block, SelectiveRecompute what) {
   std::vector<Op> ops;
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op& op = block.forward[i];
@@ -42,7 +42,7 @@ std::vector<Op> repeated(const Block& block, SelectiveKind what) {
   return ops;
 }
 
-void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
+void recompute_selective(Graph& graph, Block& block, SelectiveRecompute what) {
   std::map<ValueId, ValueId> again;  // forward value → its clone
   std::vector<Op> clones = repeated(block, what);
   for (Op& clone : clones) {
@@ -71,7 +71,7 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
 
 }  // namespace
 
-void recompute_selective(Graph& graph, SelectiveKind what) {
+void recompute_selective(Graph& graph, SelectiveRecompute what) {
   for (Block& block : graph.blocks)
     if (!block.loss) recompute_selective(graph, block, what);
 }

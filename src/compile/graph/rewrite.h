@@ -1,4 +1,4 @@
-// Small questions and edits that several block passes share.
+// Small queries and edits that several block passes share.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace tessera::compile {
 
-// How many ops of the list read v.
+// Returns the number of ops in the list that read v.
 int readers(const std::vector<Op>& ops, ValueId v);
-// The op of the list that writes v, or -1.
+// Returns the index of the op in the list that writes v, or -1.
 int writer(const std::vector<Op>& ops, ValueId v);
-// Every read of `from` becomes a read of `to`.
+// Replaces every read of `from` by a read of `to`.
 void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to);
-// A value like v with another name and no frame.
+// Adds a value like v with another name and no buffer.
 ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix);
-// The same as a copy of v, named after what it is for.
+// Adds such a value that is a copy of v, named after the purpose of the copy.
 ValueId copy_value(Graph& graph, ValueId v, CopyKind copy);
 
 }  // namespace tessera::compile

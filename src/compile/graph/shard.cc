@@ -1,7 +1,7 @@
-// Sharding propagation in two passes. Forwards over all blocks, every op gets a signature per mesh
-// axis; values that no rule decides stay free. Backwards, free values become replicated if all
-// their uses are replicated, else shared. Then conversions are inserted where an input's sharding
-// differs from the signature's.
+// Sharding propagation in two passes. The forward pass over all blocks chooses a signature per op
+// and mesh axis; values that no rule decides stay free. The backward pass makes free values
+// replicated if all their uses are replicated, else shared. Then conversions are inserted where an
+// input's sharding differs from the signature's.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 // ---- Inserts the conversions that the chosen signatures need. A value that several ops need in
 // the same other sharding is converted once, before the first of them.
 
-// An op with the shardings that it needs of its inputs.
+// An op with the shardings that it needs for its inputs.
 struct Planned {
   Op op;
   std::vector<Sharding> wanted;
@@ -47,9 +47,9 @@ void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
     Sharding wanted = graph[block.output].sharding;
     for (const AxisKind a : divided_axes(graph.mesh))
       wanted.place[a] = home.of(graph[block.output], a);
-    // The block's output leaves in its home sharding, so the next block can be compiled without
-    // knowledge of this one. The roles are exchanged: the converted value becomes the hidden
-    // states.
+    // The block's output is converted to its home sharding, so the next block can be compiled
+    // without knowledge of this one. The roles are exchanged: the converted value becomes the
+    // hidden states.
     const ValueId leaving = at_places(block.output, wanted);
     if (leaving != block.output) {
       std::swap(graph[leaving].role, graph[block.output].role);
@@ -76,7 +76,7 @@ class Sharder {
     }
     for (const AxisKind a : axes_)
       CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
-            "{} is not at home", g_[g_.memory].name);
+            "{} does not have its home sharding", g_[g_.memory].name);
     for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
       for (size_t i = plans->size(); i-- > 0;) settle((*plans)[i]);
     settle_weights();
@@ -99,7 +99,7 @@ class Sharder {
   std::vector<AxisKind> axes_;
   uint8_t per_ = kOne;  // the index set of values of the current block
   IdVector<BlockId, std::vector<Planned>> plans_;
-  // Free values with a use that is not replicated.
+  // True for free values with a use that is not replicated.
   std::map<std::pair<ValueId, AxisKind>, bool> differ_;
 };
 
@@ -108,16 +108,16 @@ uint8_t Sharder::index_of(const Block& b) const {
   return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
 }
 
-// Returns the model's placement of a weight. If the model does not distinguish the two, tensor_kv
-// is the outer part of the tensor axis.
+// Returns the model's placement of a weight on the axis. If the model does not distinguish
+// tensor_kv from tensor, tensor_kv is the outer part of the tensor axis.
 int8_t declared(const Sharding& model, AxisKind axis) {
   int8_t p = model.place[axis];
   if (p == kReplicated && axis == AxisKind::kTensorKv) p = model.place[AxisKind::kTensor];
   return p == kReplicated ? kFree : p;
 }
 
-// Places weights as the model declares them, else free; sequences over the data axes; inputs of
-// blocks in their home sharding.
+// Sets the initial placements: weights as the model declares them, else free; sequences divided
+// over the data axes; inputs of blocks in their home sharding.
 void Sharder::place_inputs() {
   for (Value& v : g_.values) {
     const Sharding model = v.sharding;
@@ -149,8 +149,8 @@ void Sharder::plan(Op op, std::vector<Planned>& plans) {
   plans.push_back(std::move(p));
 }
 
-// Terms with the same partial sharding are added before they are reduced: one reduction instead of
-// one per term.
+// Adds terms with the same partial sharding before they are reduced: one reduction instead of one
+// per term.
 void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   const int64_t terms = op.as<Sum>().terms;
   const auto is_partial = [&](ValueId v) {
@@ -178,8 +178,8 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   plan(std::move(first), plans);
 }
 
-// Called in reverse order, so every use of an op's outputs is known: outputs are replicated if all
-// uses are, else shared.
+// Sets the placements of free outputs: replicated if all uses are replicated, else shared. Called
+// in reverse order, so every use of an op's outputs is known.
 void Sharder::settle(Planned& p) {
   for (const AxisKind a : axes_) {
     const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };

@@ -10,8 +10,8 @@
 namespace tessera::compile {
 namespace {
 
-// An op that computes an input gradient and weight gradients together (a norm's) stores the latter
-// for the second part to add, so that only one segment adds to the gradient sums.
+// If an op computes an input gradient and weight gradients together (as a norm does), it stores the
+// latter, and the second part adds them, so that only one segment adds to the gradient sums.
 std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   std::vector<Op> additions;
   for (Op& op : inputs)
@@ -30,8 +30,8 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   return additions;
 }
 
-// Walks backwards from the gradients of the input and the encoder output, collecting the ops that
-// they need.
+// Collects the ops that the gradients of the input and of the encoder output need, walking
+// backwards from these.
 void split_backward(Graph& graph, Block& block) {
   std::set<ValueId> needed = {block.input_gradient, graph.memory_gradient};
   needed.erase(kNone);

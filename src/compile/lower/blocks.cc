@@ -64,7 +64,7 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
           segment(low, Phase::kForwardNoSave, block.name, clone_scratch(low, forward, false));
       std::vector<Op> again = clone_scratch(low, forward, true);
       std::erase_if(again, [](const Op& op) { return rule_of(op).effects.adds_to_report; });
-      if (low.context.request.options.again == AgainKind::kWhole)
+      if (low.context.request.options.full_recompute == FullRecompute::kAll)
         give_away(low, again, block.output);
       else
         keep_saved(low, again, block.output);

@@ -25,7 +25,7 @@ std::vector<Op> pieces_of(const Op& op, Reduction reduction, int64_t pieces) {
 std::vector<Op> buckets(Lowering& low, const Op& op) {
   const Value whole = local_values({low.graph[op.inputs[0]]}).front();
   const DType narrow = type_of(low.context.request.precision);
-  const bool lower = low.context.request.options.communication == WireType::kHalf &&
+  const bool lower = low.context.request.options.grad_reduce_dtype == GradReduceDType::kWeight &&
                      size_of(narrow) < size_of(whole.dtype);
   const int64_t bytes = whole.shape.elements() * size_of(lower ? narrow : whole.dtype);
   const int64_t most = low.context.request.options.bucket_bytes;

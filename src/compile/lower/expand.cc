@@ -1,4 +1,4 @@
-// Turns the blocks of a graph into segments of ops; states how each segment uses its frames.
+// Turns the blocks of a graph into segments of ops, and records how each segment uses its buffers.
 #include <set>
 
 #include "base/error.h"
@@ -11,8 +11,8 @@
 namespace tessera::compile {
 namespace {
 
-// Weights are read, gradients and report added to; what a segment reads before it writes the same
-// frame is updated in place.
+// Weights are read; gradients and the report are added to. A buffer that a segment reads before it
+// writes it is updated in place.
 Access access_of(const Lowering& low, const Segment& s, FrameKindId kind) {
   bool read = false, written = false, added = false;
   for (const Op& op : s.ops) {
@@ -33,7 +33,7 @@ Access access_of(const Lowering& low, const Segment& s, FrameKindId kind) {
   return read ? Access::kUpdate : Access::kWrite;
 }
 
-// Segments at the start and end of a step: clear and sum the report, clip the gradient.
+// Creates the segments at the start and end of a step: clear and sum the report, clip the gradient.
 void step_segments(Lowering& low) {
   const ValueId report = only(low, Role::kReport);
   std::vector<Op> clear, clip;

@@ -1,8 +1,8 @@
-// Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch
-// of a flat frame: so each rank adds up what it owns, over the global rows and columns, and the
-// sums of all ranks of the stage are added. Every rank then keeps all means, which are a few
-// numbers compared with the weights, and no layout shows in them. A packed weight has means for
-// each of its parts (Value::parts), as the published model's optimizer has.
+// Adafactor's factored second moments. They are sums over rows and columns of a weight, but a rank
+// owns a contiguous range of a flat buffer. So each rank sums what it owns, by global rows and
+// columns, and these sums are added over all ranks of the stage. Every rank then has all means,
+// which are few compared with the weights and do not depend on the layout. A packed weight has
+// means for each of its parts (Value::parts), as in the published model's optimizer.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,14 +14,15 @@
 namespace tessera::compile {
 namespace {
 
-// All ranks that hold parts or copies of a stage's weights.
+// Returns the group of all ranks that hold shards or copies of a stage's weights.
 GroupRef ranks_of_stage(const Mesh& mesh) {
   GroupRef group;
   for (const AxisKind a : divided_axes(mesh)) group.add(a);
   return group;
 }
 
-// A weight as products read it is a matrix [rows, columns]: how many columns; 0 for a vector.
+// Returns the number of columns of a weight as GEMMs read it, a matrix [rows, columns]; 0 for a
+// vector.
 int64_t columns_of(const Lowering& low, ValueId weight) {
   if (!low.graph[weight].decays) return 0;
   int64_t contract = 1;

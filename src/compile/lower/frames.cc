@@ -1,4 +1,5 @@
-// The kinds of frames of a program: batch, streams between blocks, saved values.
+// The buffer kinds of a program: batches, hidden states between blocks, values saved for the
+// backward.
 #include <algorithm>
 
 #include "compile/graph/rewrite.h"
@@ -10,15 +11,15 @@ namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Several ops make the chunks of one value.
+// Adds a value once: several ops may write the chunks of one value.
 void add_once(std::vector<ValueId>& values, ValueId v) {
   if (std::find(values.begin(), values.end(), v) == values.end()) values.push_back(v);
 }
 
 }  // namespace
 
-// Values follow one another in a frame. Each begins at a multiple of the alignment and of 64
-// elements, so that ZeRO can divide flat frames into whole units.
+// Creates a buffer kind in which the values follow one another. Each begins at a multiple of the
+// alignment and of 64 elements, so that ZeRO can divide flat buffers into whole units.
 FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
                   uint8_t per, bool state) {
   FrameKind kind;
@@ -38,8 +39,8 @@ FrameKindId frame(Lowering& low, const std::string& name, const std::vector<Valu
   return id;
 }
 
-// All inputs of a micro-batch are in one buffer kind. Values that exist once per step or per layer
-// have kinds of their own.
+// Creates the buffer kinds of the inputs. All inputs per micro-batch are in one kind. Values that
+// exist once per step or per layer have kinds of their own.
 void batch_frames(Lowering& low) {
   std::vector<ValueId> batch;
   for (const ValueId id : low.graph.values.ids()) {
@@ -52,11 +53,11 @@ void batch_frames(Lowering& low) {
   frame(low, "batch", batch, kPerMicrobatch, true);
 }
 
-// All blocks of a stream read one kind and write another, whose `input` is the first: what a layer
-// writes at position n + 1 is the buffer that the next layer reads.
+// All blocks of a hidden stream read one buffer kind and write another, whose `input` is the first:
+// what a layer writes at position n + 1 is the buffer that the next layer reads.
 void stream_frames(Lowering& low) {
   EnumArray<HiddenStream, FrameKindId> outputs, output_gradients;
-  // The values of a stream that blocks read share their bytes, and those that blocks write.
+  // The values that the blocks of a stream read share their bytes, and so do those that they write.
   const auto add = [&](FrameKindId& kind, const std::string& name, ValueId v) {
     if (v == kNone) return;
     if (!kind) kind = frame(low, name, {v}, kPerLayer | kPerMicrobatch, false);
@@ -87,8 +88,8 @@ void stream_frames(Lowering& low) {
         frame(low, "d_memory", {low.graph.memory_gradient}, kPerMicrobatch, false);
 }
 
-// Saved is what a forward op makes and the backward reads. A block that ends in a loss has its
-// backward in the same segment and saves nothing.
+// Creates the buffer kinds of values that a forward op writes and the backward reads. A block that
+// ends in a loss has its backward in the same segment and saves nothing.
 void saved_frames(Lowering& low) {
   if (!low.trains()) return;
   for (const BlockId id : low.graph.blocks.ids()) {
@@ -105,7 +106,8 @@ void saved_frames(Lowering& low) {
   }
 }
 
-// What the part of the backward for inputs leaves to the part for weights: zero_bubble.
+// Creates the buffer kinds of values that the input-gradient part of a backward leaves to the
+// weight-gradient part (zero_bubble).
 void pending_frames(Lowering& low) {
   for (const BlockId id : low.graph.blocks.ids()) {
     const Block& b = low.graph.blocks[id];

@@ -1,5 +1,6 @@
-// Which weights live and are reduced together: groups, by who uses a weight, whether its layers
-// have one each, the axes over which its gradient is partial, and which optimizer updates it.
+// Groups weights that share a lifetime and a reduction: by the blocks that use a weight, by whether
+// each layer has its own, by the axes over which its gradient is partial, and by the optimizer that
+// updates it.
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,7 +12,8 @@ namespace tessera::compile {
 namespace {
 
 // Returns the axes over which the gradient of a weight is partial, except kReplica and kShard, over
-// which that of every weight is. Experts are split over kExpert; all other weights are shared.
+// which the gradient of every weight is partial. Experts are split over kExpert; all other weights
+// are shared.
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a :
@@ -20,15 +22,16 @@ GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   return axes;
 }
 
-// Weights that several blocks use are one group, whichever blocks these are.
+// Weights that several blocks use may share a group, whichever blocks these are.
 bool live_together(const WeightGroup& a, const WeightGroup& b) {
   const bool shared = a.blocks.size() > 1 && b.blocks.size() > 1;
   return (shared || a.blocks == b.blocks) && are_alike(a, b);
 }
 
-// A weight that several blocks use is in a group of its own: its gradient is complete only when
-// all of them have added to it. After an encoder (CompileRequest::encoded) some are not read at
-// all, but are at the offsets that the program of the encoder gives them (Block::held).
+// A weight that several blocks use is not in the group of one block: its gradient is complete only
+// when all of them have added to it. In a decoder's program (CompileRequest::encoded) some weights
+// are not read at all, but keep the offsets that the program of the encoder gives them
+// (Block::held).
 GroupId group_for(Lowering& low, ValueId weight) {
   WeightGroup g;
   for (const BlockId b : low.graph.blocks.ids()) {
@@ -44,7 +47,8 @@ GroupId group_for(Lowering& low, ValueId weight) {
   g.name = g.blocks.size() > 1 ? "shared" : low.graph.blocks[g.blocks[0]].name;
   if (g.frozen) g.name += ".frozen";
   g.per_layer = (low.graph[weight].per & kPerLayer) != 0;
-  // What all layers of a stack have in common lives, and is complete, at other times than theirs.
+  // Weights that all layers of a stack share have other lifetimes than the layers' own weights, and
+  // their gradients are complete at other times.
   g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
   if (g.common) g.name += ".common";
   if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));

@@ -13,8 +13,8 @@
 
 namespace tessera::compile {
 
-// Flat state is cut into pieces of 64 elements (ZeRO's unit), so each member starts at a multiple
-// of them.
+// Flat state is divided into units of 64 elements (for ZeRO), so each member starts at a multiple
+// of 64 elements.
 constexpr int64_t kUnitElements = 64;
 
 struct Lowering {
@@ -25,25 +25,25 @@ struct Lowering {
   const Context& context;
   const StagesOfBlocks& holders;
   Expanded out;
-  ValueVector local;  // the values as one rank has them, for the target
-  // Of each stream: the kind that blocks read, and that of its gradient.
+  ValueVector local;  // the values as one rank stores them, for the target
+  // Per stream: the buffer kind that blocks read, and that of its gradient.
   EnumArray<HiddenStream, FrameKindId> streams, stream_gradients;
   std::map<std::pair<FrameKindId, bool>, ValueId> flats;
-  std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs;  // products and packed weights
+  std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs;  // GEMMs and packed weights
   std::map<std::pair<ValueId, OpKind>, ValueId> packed;
 
   bool trains() const { return context.trains(); }
 };
 
-// expand.cc: any segment, and the one value of a role.
+// expand.cc: creates any segment; finds the only value with a role.
 SegmentId segment(Lowering& low, Phase phase, const std::string& subject, std::vector<Op> ops,
                   Queue queue = Queue::kCompute);
 ValueId only(const Lowering& low, Role role);
 
-// groups.cc: weights that live together.
+// groups.cc: groups of weights with one lifetime.
 void group_weights(Lowering& low);
 
-// weights.cc: weights, what is kept of them, gradients.
+// weights.cc: buffers of weights, flat optimizer state, gradients.
 void weight_frames(Lowering& low);
 void gradient_frames(Lowering& low);
 FrameKindId flat_frame(Lowering& low, const WeightGroup& group, const std::string& suffix,
@@ -51,23 +51,23 @@ FrameKindId flat_frame(Lowering& low, const WeightGroup& group, const std::strin
 ValueId flat(Lowering& low, FrameKindId kind, bool own);
 void weight_segments(Lowering& low, WeightGroup& group);
 
-// update.cc: what the optimizer keeps, and its segments.
+// update.cc: optimizer state and its segments.
 void optimizer_frames(Lowering& low, WeightGroup& group);
 ValueId owned_weights(Lowering& low, const WeightGroup& group);
 void squares_segment(Lowering& low, WeightGroup& group);
 void update_segment(Lowering& low, WeightGroup& group);
 
-// factors.cc: what Adafactor keeps in addition.
+// factors.cc: Adafactor's additional state.
 void factor_frames(Lowering& low, WeightGroup& group);
 void factor_segments(Lowering& low, WeightGroup& group);
 
-// collectives.cc: what gathers weights and reduces gradients.
+// collectives.cc: gathers of weights and reductions of gradients.
 void reduce_segments(Lowering& low, WeightGroup& group);
 SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
                      OpAttributes attributes, const GroupRef& over, ValueId in, ValueId out,
                      Queue queue);
 
-// frames.cc: what outlives its segment: batches, streams, what the backward reads.
+// frames.cc: buffers that outlive a segment: batches, hidden states, values saved for the backward.
 FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
                   uint8_t per, bool state);
 void batch_frames(Lowering& low);
@@ -75,15 +75,15 @@ void stream_frames(Lowering& low);
 void saved_frames(Lowering& low);
 void pending_frames(Lowering& low);
 
-// products.cc: workspaces and packed weights that the target requires.
+// products.cc: workspaces and packed weights that the target needs.
 void prepare_products(Lowering& low);
 void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block = kNone);
 void pack_segments(Lowering& low);
 
-// messages.cc: what goes from stage to stage.
+// messages.cc: messages between stages.
 void message_segments(Lowering& low);
 
-// blocks.cc: the segments of a block, with what is computed again.
+// blocks.cc: the segments of a block, including recomputation.
 void block_segments(Lowering& low, const Block& block, BlockSegments& out);
 
 }  // namespace tessera::compile

@@ -142,7 +142,8 @@ CrossingMessages crossing_messages(Lowering& low, unsigned what) {
   m.send_backward = message(low, Phase::kSendBackward, subject, backward, Queue::kSendBackward);
   m.receive_backward =
       message(low, Phase::kReceiveBackward, subject, backward, Queue::kReceiveBackward);
-  if (low.context.request.options.sent == SentKind::kKept) kept_segments(low, m, subject, forward);
+  if (!low.context.request.options.deallocate_pipeline_outputs)
+    kept_segments(low, m, subject, forward);
   return m;
 }
 

@@ -1,4 +1,4 @@
-// Matrix products: packed weights and the workspaces that the target asks for.
+// GEMMs: packed weights and the workspaces that the target needs.
 #include "compile/lower/lowering.h"
 
 namespace tessera::compile {
@@ -17,7 +17,7 @@ Pack pack_for(const Op& product, int64_t rows, int64_t bytes) {
 void pack_weight(Lowering& low, Op& op, BlockId block) {
   if (!op.is<Matmul>() && !op.is<MatmulGradInput>()) return;
   const ValueId w = op.inputs[1];
-  // What is gathered for one use is not worth packing.
+  // Weights that are gathered for a single use are not worth packing.
   const bool packs = low.graph[w].role == Role::kWeight && !low.context.zero.divides_weights();
   const int64_t bytes = packs ? low.context.target.packed_bytes(op, low.local) : 0;
   if (bytes == 0) return;
@@ -37,7 +37,7 @@ void pack_weight(Lowering& low, Op& op, BlockId block) {
 
 }  // namespace
 
-// Workspaces and packed weights, as the target's library wants them.
+// Adds the workspaces and packed weights that the target's library needs.
 void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block) {
   low.local = local_values(low.graph.values);
   for (Op& op : ops) {
@@ -53,8 +53,8 @@ void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block) {
   }
 }
 
-// Before any segment is laid out: what the target's library wants for the ops, and a frame for the
-// packed weights of each block.
+// Runs before any segment is laid out: adds what the target's library needs for the ops, and a
+// buffer kind for the packed weights of each block.
 void prepare_products(Lowering& low) {
   for (const BlockId id : low.graph.blocks.ids()) {
     Block& b = low.graph.blocks[id];

@@ -48,7 +48,7 @@ void find_op_waits(std::vector<Op>& ops, ValueSpan values) {
 
 namespace {
 
-// The ops that touch a value: the first and the last of each queue that has some.
+// The first and the last op of a queue that use a value.
 struct Touched {
   Queue queue = Queue::kCompute;
   int32_t first = 0, last = 0;
@@ -59,7 +59,7 @@ struct Life {
   int64_t bytes = 0, offset = kNone;
 };
 
-// Whether every op that touches `a` is over when any that touches `b` starts.
+// Returns true if every op that uses `a` is complete before any op that uses `b` starts.
 bool is_before(const Life& a, const Life& b, const OpClocks& clocks) {
   return std::all_of(a.touched.begin(), a.touched.end(), [&](const Touched& x) {
     return std::all_of(b.touched.begin(), b.touched.end(),
@@ -76,7 +76,7 @@ void each_value(const Op& op, Visit visit) {
   if (op.workspace != kNone) visit(op.workspace);
 }
 
-// The ops that touch each value of the segment.
+// Returns the ops that use each value of the segment.
 std::map<ValueId, std::vector<int32_t>> ops_by_value(const Segment& s) {
   std::map<ValueId, std::vector<int32_t>> ops;
   for (int32_t i = 0; i < std::ssize(s.ops); ++i)
@@ -84,7 +84,8 @@ std::map<ValueId, std::vector<int32_t>> ops_by_value(const Segment& s) {
   return ops;
 }
 
-// value → the value whose bytes it uses. Walks backwards, so chains of in-place ops follow.
+// Maps a value to the value whose bytes it uses. Walks backwards, which resolves chains of in-place
+// ops.
 std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClocks& clocks) {
   const std::map<ValueId, std::vector<int32_t>> touching = ops_by_value(s);
   std::map<ValueId, ValueId> root;
@@ -106,7 +107,7 @@ std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClo
   return root;
 }
 
-// First fit by falling size: lives that may overlap in time do not overlap in bytes.
+// First fit by decreasing size: lifetimes that may overlap in time do not overlap in bytes.
 int64_t pack(std::vector<Life>& lives, const OpClocks& clocks) {
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.bytes > b.bytes; });

@@ -8,7 +8,7 @@ namespace {
 
 OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
   if (traits_of(o.kind).factored)
-    return Adafactor{update, o.update_clip, o.scale_by_weight ? o.least_scale : 0.0};
+    return Adafactor{update, o.clip_threshold, o.scale_parameter ? o.min_parameter_scale : 0.0};
   return one_pass_update(o.kind, update);
 }
 

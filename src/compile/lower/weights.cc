@@ -1,12 +1,13 @@
-// Frames and segments of a group of weights: optimizer state and gradients. A flat value is a whole
-// frame as one row of elements. Its members (the weights) have the same offsets in every frame of
-// the group.
+// Buffers and segments of a group of weights: optimizer state and gradients. A flat value is a
+// whole buffer as one row of elements. Its members (the weights) have the same offsets in every
+// buffer of the group.
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 
 namespace tessera::compile {
 
-// A frame with one element for each of the group's weights, or with a rank's part of them.
+// Creates a buffer kind with one element for each element of the group's weights, or for this
+// rank's shard of them.
 FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& suffix, Role role,
                        DType type, bool divided) {
   const FrameKind& like = low.out.program.kinds[g.weights];
@@ -28,7 +29,7 @@ FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& s
   return kind;
 }
 
-// The frame as one row; with `own` this rank's part of it.
+// Returns the buffer as one row, with `own` only this rank's shard of it.
 ValueId flat(Lowering& low, FrameKindId kind, bool own) {
   own = own && low.context.zero.shards > 1;
   if (const auto known = low.flats.find({kind, own}); known != low.flats.end())
@@ -51,8 +52,8 @@ ValueId flat(Lowering& low, FrameKindId kind, bool own) {
   return low.flats[{kind, own}] = low.graph.values.push_back(std::move(v));
 }
 
-// Weights, then what the optimizer keeps of them, group by group: the same offsets in every
-// program of a run.
+// Creates the buffers of weights, then of their optimizer state, group by group, so that they have
+// the same offsets in every program of a run.
 void weight_frames(Lowering& low) {
   group_weights(low);
   for (WeightGroup& g : low.out.groups) {
@@ -62,7 +63,8 @@ void weight_frames(Lowering& low) {
   }
 }
 
-// The gradients live within a step, member by member where their weights are.
+// Creates the gradient buffers. They exist within a step, and each member has the offset, in
+// elements, of its weight.
 void gradient_frames(Lowering& low) {
   if (!low.trains()) return;
   std::map<ValueId, ValueId> gradient_of;
@@ -83,7 +85,8 @@ void gradient_frames(Lowering& low) {
     kind.bytes = elements * size_of(type);
     kind.like = g.weights;
     for (size_t i = 0; i < gradients.size(); ++i) {
-      CHECK(low.graph[gradients[i]].dtype == type, "{} is of another type",
+      CHECK(low.graph[gradients[i]].dtype == type,
+            "{} has another dtype than the other gradients of its group",
             low.graph[gradients[i]].name);
       low.graph[gradients[i]].offset = low.graph[weights.values[i]].offset /
                                        size_of(low.graph[weights.values[i]].dtype) * size_of(type);

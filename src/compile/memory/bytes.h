@@ -1,4 +1,4 @@
-// Ranges of bytes of the arena, and what is known of each byte of it.
+// Byte ranges of the arena, and a map from each byte to a property.
 #pragma once
 
 #include <limits>
@@ -18,14 +18,14 @@ struct Extent {
   bool meets(const Extent& o) const { return from < o.to && o.from < to && !empty() && !o.empty(); }
 };
 
-// Something that a call touches: a frame, or the scratch of its queue, which it writes.
+// An access of a call: to a buffer, or to the scratch of its queue, which it writes.
 struct Touch {
   FrameId frame = kNone;  // kNone: scratch
   bool writes = false;
   Extent bytes;
 };
 
-// What the calls of a placed program touch. Refers to the program.
+// The byte ranges that the calls of a placed program use. Refers to the program.
 class Touches {
  public:
   explicit Touches(const Program& p) : p_(p) {
@@ -35,7 +35,7 @@ class Touches {
   Extent frame(FrameId f) const {
     return {p_.frame(f).offset, p_.frame(f).offset + p_.bytes_of(f)};
   }
-  // Of one segment; empty if it needs none.
+  // Returns the scratch of one segment; empty if it needs none.
   Extent scratch(const Segment& s) const {
     const int64_t from = scratch_offset_[s.queue];
     return {from, from + s.scratch_bytes};
@@ -55,9 +55,10 @@ class Touches {
   EnumArray<Queue, int64_t> scratch_offset_;
 };
 
-// A T for every byte, kept as pieces of equal content, so that a call costs the logarithm of the
-// pieces that are there. An assignment makes one piece of its extent: a schedule that writes before
-// it reads meets one or a few pieces at a time, however often the bytes were used before.
+// A T for every byte, stored as pieces of equal content, so that an access takes time logarithmic
+// in the number of pieces. An assignment replaces the pieces of its range by one: a schedule that
+// writes before it reads visits one or a few pieces per access, however often the bytes were used
+// before.
 template <class T>
 class ByteMap {
  public:
@@ -65,7 +66,7 @@ class ByteMap {
     pieces_.emplace(std::numeric_limits<int64_t>::min(), initial);
   }
 
-  // visit(const T&) for each piece of the extent, by rising offset.
+  // Calls visit(const T&) for each piece of the range, by increasing offset.
   template <class Visit>
   void read(const Extent& e, const Visit& visit) const {
     if (e.empty()) return;
@@ -74,7 +75,7 @@ class ByteMap {
       visit(at->second);
   }
 
-  // change(T&) for each piece, cut at the ends of the extent.
+  // Calls change(T&) for each piece, cut at the ends of the range.
   template <class Change>
   void change(const Extent& e, const Change& change) {
     if (e.empty()) return;
@@ -90,9 +91,9 @@ class ByteMap {
   }
 
  private:
-  using Pieces = std::map<int64_t, T>;  // where each begins; it ends where the next begins
+  using Pieces = std::map<int64_t, T>;  // key: where a piece begins; it ends where the next begins
 
-  // The piece that begins at `offset`.
+  // Returns the piece that begins at `offset`.
   typename Pieces::iterator cut(int64_t offset) {
     const auto next = pieces_.upper_bound(offset);
     const auto at = std::prev(next);

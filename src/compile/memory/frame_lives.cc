@@ -1,5 +1,5 @@
 // Lifetimes of buffers: from the first call that uses one to the last. State has none, since it is
-// never moved.
+// allocated for the whole run.
 #include "compile/memory/frame_lives.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// When frames are born and die, as positions of the schedule: what pack() takes.
+// Lifetimes of buffers as positions in the schedule: the input of pack().
 #pragma once
 
 #include <vector>
@@ -8,18 +8,19 @@
 
 namespace tessera::compile {
 
-// The frames that move, in the arena or in the host's.
+// Returns the buffers that are not state, in the arena or, with `host`, in the host arena.
 std::vector<FrameId> moving_frames(const Program& p, bool host);
 
-// Of each of the frames, from its first toucher to its last; every frame is touched.
+// Returns the lifetime of each of the buffers, from the first call that uses it to the last. Every
+// buffer must be used.
 std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames);
 
-// The largest set of bytes that is alive at one call, its scratch included: a lower bound of the
-// arena. Every frame that moves is touched.
+// Returns the largest number of bytes alive at one call, scratch included: a lower bound of the
+// arena. Every buffer that is not state must be used.
 int64_t live_bytes(const Program& p);
 
-// Leaves another queue time to start early or end late before the bytes are used again: a life that
-// another queue begins or ends is `pad` calls of computation longer there.
+// Lengthens a lifetime by `pad` compute calls at each end that is a call of another queue, so that
+// the call can start early or end late before the bytes are reused.
 void stretch(const Program& p, int pad, std::vector<Life>& lives);
 
 }  // namespace tessera::compile

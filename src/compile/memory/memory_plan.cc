@@ -1,5 +1,5 @@
-// Divides the arena by role at the fullest call. The parts are taken at one moment, so they add up
-// to the arena; the remainder (`other`) is batches and what packing could not use.
+// Divides the arena by role at the call with the most bytes alive. The parts are those at one call,
+// so they add up to the arena; the remainder (`other`) is batches and what packing could not use.
 #include "compile/memory/memory_plan.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tessera::compile {
 namespace {
 
-// The calls from the first to the last use of a buffer. State, which lives throughout, and host
+// The calls from the first to the last use of a buffer. State, which lasts the whole run, and host
 // buffers have none.
 struct Span {
   int64_t first = INT64_MAX, last = -1;

@@ -3,8 +3,8 @@
 //
 //   offset
 //     ^   ┌────┐  ┌───────┐        a lifetime is a rectangle: its calls by its bytes;
-//     │   │ B  │  │   C   │        rectangles must not overlap, and the height is
-//     │   └────┘  └───────┘        to be small
+// │   │ B  │  │   C   │        rectangles must not overlap, and the height should
+//     │   └────┘  └───────┘        be small
 //     │ ┌───────────┐ ┌────┐
 //     │ │     A     │ │ D  │       lower bound: the most bytes alive at one call
 //     └─┴───────────┴─┴────┴──> calls
@@ -28,7 +28,7 @@
 namespace tessera::compile {
 namespace {
 
-// Numbers of which the largest of any range is found in log n steps (a segment tree).
+// An array of numbers whose maximum over any range is found in O(log n) steps (a segment tree).
 class MaxTree {
  public:
   explicit MaxTree(const std::vector<int64_t>& numbers) {
@@ -38,7 +38,7 @@ class MaxTree {
     for (size_t i = leaves_; i-- > 1;) most_[i] = std::max(most_[2 * i], most_[2 * i + 1]);
   }
 
-  // The largest of [from, to), which is not empty.
+  // Returns the largest number in [from, to), which must not be empty.
   int64_t most(size_t from, size_t to) const {
     int64_t most = std::numeric_limits<int64_t>::min();
     for (from += leaves_, to += leaves_; from < to; from /= 2, to /= 2) {
@@ -56,7 +56,7 @@ class MaxTree {
 // ---- Orders in which lifetimes are packed: by size, by size times length, by first call, by
 // length. Ties are broken by size, then by first call (the sort is stable).
 
-// The most bytes first, the most bytes × positions, the earliest, the longest.
+// The most bytes first, the most bytes × positions first, the earliest first, the longest first.
 enum class PackOrder { kSize, kArea, kBirth, kLength };
 inline constexpr std::array kPackOrders = {PackOrder::kSize, PackOrder::kArea, PackOrder::kBirth,
                                            PackOrder::kLength};
@@ -86,10 +86,11 @@ std::vector<size_t> ordered(const std::vector<Life>& lives, PackOrder by) {
   return order;
 }
 
-// Limits of the work: the number of orders, and of lifetimes in all of them together.
+// Limits of the work: the number of orders tried, and the number of lifetimes placed in all of
+// them.
 constexpr int64_t kMostOrders = 64;
 constexpr int64_t kMostPlaced = 500'000;
-// A result within 1/500 of the bound is good enough: further orders hardly gain as much.
+// A result within 1/500 of the bound is good enough: further orders rarely gain that much.
 constexpr int64_t kCloseEnough = 500;
 // Stop after this many orders without a gain. Measured on pipelines of 24 to 96 stages, where four
 // more orders gained 0.002 % on average.
@@ -158,7 +159,7 @@ class Packer {
   }
 
   // Assigns an offset to every lifetime in this order. Returns true if fewer bytes are needed than
-  // in all orders before.
+  // in every order before.
   bool attempt(const std::vector<size_t>& order, bool best_fit) {
     ++orders_;
     places_.clear();
@@ -190,11 +191,11 @@ class Packer {
 
   std::vector<Life>& lives_;
   int64_t alignment_;
-  std::vector<std::vector<Taken>> blocked_;  // by the regions, per lifetime
+  std::vector<std::vector<Taken>> blocked_;  // per lifetime, by the regions
   int64_t bound_ = 0;                        // no order can do better
-  int64_t orders_ = 0;                       // tried
-  PlacedLives places_;                       // of the current order
-  int64_t bytes_ = 0;                        // of the last order
+  int64_t orders_ = 0;                       // number tried
+  PlacedLives places_;                       // lifetimes placed in the current order
+  int64_t bytes_ = 0;                        // bytes needed in the last order
   int64_t best_bytes_ = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> best_offsets_;
 };

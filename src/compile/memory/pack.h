@@ -1,4 +1,4 @@
-// Packs what lives for a time into bytes: lives that meet share none.
+// Assigns arena offsets to buffers. Buffers with overlapping lifetimes share no bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@ struct Life {
   int64_t offset = 0;
 };
 
-// Bytes that are taken already: used[c] of them from `offset` on, at position c.
+// Occupied bytes: used[c] bytes from `offset` on are in use at position c.
 struct Region {
   int64_t offset = 0;
   std::vector<int64_t> used;
 };
 
-// Of each of the first so many positions, the bytes of the lives that are alive there: no packing
-// needs less than the most of them. All lives end before that.
+// Returns the number of bytes alive at each of the first `positions` positions. No packing needs
+// fewer bytes than their maximum. All lifetimes must end before `positions`.
 std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t positions);
 
-// Gives every life an offset, a multiple of `alignment`, clear of the regions and of the lives that
-// it meets; returns where the last one ends. What is placed first finds the most room, so several
-// orders are tried, and then, as long as more than what is alive together is needed, the best of
-// them with what came to lie on top moved to its front. All regions have an entry for each
-// position. Takes n log n for n lives of which few meet any one of the others.
+// Gives every lifetime an offset, a multiple of `alignment`, outside the regions and the lifetimes
+// that overlap it; returns the end of the last one. The buffer placed first has the most free
+// space, so several orders are tried. Then, as long as the result exceeds the lower bound, the best
+// order is tried again with the lifetimes that end at the top moved to the front. All regions have
+// an entry per position. Runs in O(n log n) for n lifetimes if each overlaps with few others.
 int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment);
 
 }  // namespace tessera::compile

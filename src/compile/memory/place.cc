@@ -30,8 +30,8 @@ namespace {
 // The schedule is walked twice in a row, because the calls of a step also conflict with those of
 // the step before. The state per byte is stored in ranges (ByteMap).
 
-// Walks the schedule written twice in a row. Positions continue in the second copy, so a conflict
-// of the second copy with the first is a wait for the step before.
+// Walks two consecutive copies of the schedule. Positions continue in the second copy, so a
+// conflict between the copies is a wait for the previous step.
 class Waits {
  public:
   explicit Waits(Program& p)
@@ -63,7 +63,7 @@ class Waits {
     none.fill(kNone);
     return none;
   }();
-  // Of each byte: the last writer per queue, and the last reader per queue since then.
+  // Per byte: the last writer per queue, and the last reader per queue since then.
   struct Users {
     PerQueue writers = kNoCalls, readers = kNoCalls;
   };
@@ -73,8 +73,8 @@ class Waits {
   }
 
   // Returns the calls that x waits for, latest first: the last conflicting call of each other
-  // queue, unless waiting for one of the others already implies it. Latest first, since a later
-  // call's clock covers more.
+  // queue, unless waiting for another of them already implies it. The latest is considered first,
+  // because its clock covers more.
   std::vector<int64_t> waits_of(int64_t x, Queue queue, const std::vector<Touch>& touches) {
     PerQueue conflicts = kNoCalls;
     for (const Touch& t : touches)
@@ -117,7 +117,8 @@ class Waits {
 
   Program& p_;
   Touches touches_;
-  std::vector<PerQueue> clocks_;  // of each call: the last call of each queue complete before it
+  std::vector<PerQueue> clocks_;  // per call: the last call of each queue that is complete before
+                                  // it
   PerQueue last_;                 // last call of each queue
   ByteMap<Users> users_;
 };
@@ -126,8 +127,8 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// Each queue's scratch. Every call uses as many bytes of it as it needs; the rest is free for
-// buffers.
+// Returns each queue's scratch. A call occupies as many bytes of it as it needs; the rest is free
+// for buffers.
 std::vector<Region> scratch_regions(const Program& p, int pad) {
   EnumArray<Queue, Region> regions;
   for (const Queue q : Enumerators<Queue>()) {
@@ -147,14 +148,15 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
   return {regions.begin(), regions.end()};
 }
 
-// The first call that adds to a buffer writes it instead, unless the buffer was written before (the
-// report, which is cleared because not every stage adds to it).
+// Marks the first call that adds to a buffer: it writes the buffer instead, unless the buffer was
+// written before (as the report, which is cleared because not every stage adds to it).
 void mark_fresh(Program& p) {
   IdVector<FrameId, bool> written(p.frames.size(), false);
   for (Call& c : p.schedule) {
     const Segment& s = p.segment(c);
-    CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name(),
-          c.frames.size(), s.frames.size());
+    CHECK(c.frames.size() == s.frames.size(),
+          "{} has {} buffers, but its segment has {} parameters", s.name(), c.frames.size(),
+          s.frames.size());
     c.fresh.assign(c.frames.size(), false);
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const FrameId f = c.frames[i];
@@ -170,12 +172,12 @@ void check_state(const Program& p) {
     const int64_t offset = p.frame(f).offset;
     const bool in_arena = p.frame(f).state && !p.kind(p.frame(f).kind).host;
     CHECK(!in_arena || (offset >= 0 && offset + p.bytes_of(f) <= p.state_bytes),
-          "state frame {} has no place in the first {} bytes", frame_name(p, f), p.state_bytes);
+          "state buffer {} is not within the first {} bytes", frame_name(p, f), p.state_bytes);
   }
 }
 
-// Each queue's scratch is one region, as large as the largest of its calls. Buffers are placed
-// above the state, in bytes that calls within their lifetimes leave free.
+// Assigns the buffers. Each queue's scratch is one region, as large as its largest call needs.
+// Buffers are placed above the state, in bytes that calls within their lifetimes leave free.
 void place_frames(Program& p, const PlaceOptions& options) {
   const std::vector<FrameId> frames = moving_frames(p, false);
   std::vector<Life> lives = lives_of(p, frames);
@@ -193,7 +195,7 @@ void place_frames(Program& p, const PlaceOptions& options) {
     p.frames[frames[i]].offset = p.scratch_offset + lives[i].offset;
 }
 
-// State comes first, in the order of the frames, which all programs of a run have in common.
+// Places host state first, in the order of the buffers, which all programs of a run have in common.
 // Returns its bytes.
 int64_t place_host_state(Program& p, const PlaceOptions& options) {
   int64_t bytes = 0;
@@ -205,8 +207,8 @@ int64_t place_host_state(Program& p, const PlaceOptions& options) {
   return bytes;
 }
 
-// Offsets of the host's arena count on from the end of the other, so that passes see a single
-// address space.
+// Places host buffers. Offsets of the host arena continue from the end of the device arena, so that
+// passes see a single address space.
 void place_host_frames(Program& p, const PlaceOptions& options) {
   const int64_t state = place_host_state(p, options);
   const std::vector<FrameId> frames = moving_frames(p, true);

@@ -1,9 +1,11 @@
-// Schedule pass: life times → offsets, `fresh`, `after`.
+// Buffer assignment (schedule pass): derives offsets from lifetimes, and `fresh` and `after` of
+// calls.
 //
-// Before: frames have kinds, layers and micro-batches but no offset; calls stand in issue order and
-//   name their frames.
-// After:  every frame has an offset in one arena, every call knows which of its frames it adds to
-//   first (`fresh`) and which calls of other queues it waits for (`after`, `before_step`).
+// Before: buffers have kinds, layers and micro-batches but no offsets; calls are in issue order and
+//   name their buffers.
+// After:  every buffer has an offset in one arena, and every call states which of its buffers it
+//   writes instead of adding to them (`fresh`) and which calls of other queues it waits for
+//   (`after`, `before_step`).
 #pragma once
 
 #include "ir/program.h"
@@ -12,15 +14,17 @@ namespace tessera::compile {
 
 struct PlaceOptions {
   int64_t alignment = 64;  // bytes
-  int pad = 1;             // compute calls a frame touched by another queue lives longer
+  int pad = 1;             // compute calls by which the lifetime of a buffer used by another queue
+                           // is extended
 };
 
-// State frames (Frame::state) of the arena must already have offsets in [0, state_bytes). Above
-// them, at scratch_offset, stands a region of scratch for each queue, as large as its largest
-// segment's. All other frames are packed from there on too (pack.h), clear of the scratch of the
-// calls in their lives: a frame may use the end of a region while only calls run that need less of
-// it. Frames of host kinds are packed by themselves, behind the end of the arena, state first. Sets
-// bytes, host_bytes and live_bytes (the largest live set of the arena, the lower bound of bytes).
+// State buffers (Frame::state) of the arena must already have offsets in [0, state_bytes). Above
+// them, at scratch_offset, each queue has a region of scratch, as large as its largest segment
+// needs. All other buffers are packed from there on (pack.h) and do not overlap the scratch of
+// calls within their lifetimes: a buffer may use the end of a region while only calls that need
+// less of it run. Buffers of host kinds are packed separately, after the end of the arena, state
+// first. Sets bytes, host_bytes and live_bytes (the most bytes alive in the arena at one call, the
+// lower bound of bytes).
 void place(Program& program, const PlaceOptions& options);
 
 }  // namespace tessera::compile

@@ -28,7 +28,8 @@ void PlacedLives::add(const Life& life, int64_t end) {
                {life.birth, life.death});
 }
 
-// The lifetimes of one range are disjoint, so they are sorted by first and by last call alike.
+// Returns true if `life` overlaps one of `lives`. The lifetimes of one range are disjoint, so they
+// are sorted both by first and by last call.
 bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
   const auto next = std::lower_bound(lives.begin(), lives.end(), life.birth,
                                      [](const Span& a, int64_t birth) { return a.second < birth; });

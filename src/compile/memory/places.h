@@ -1,4 +1,4 @@
-// Where lives were put so far, and the gap that the next one goes into (pack.h).
+// Finds the gap for the next lifetime among those already placed (pack.h).
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace tessera::compile {
 
-using Taken = std::pair<int64_t, int64_t>;  // offset, where the next may begin
+using Taken = std::pair<int64_t, int64_t>;  // offset, and where the next may begin
 
-// Each place is kept once: many lives follow each other at one place, so there are few places to
-// look at for each life.
+// Equal address ranges are stored once: many lifetimes use the same range one after another, so
+// there are few ranges to compare with a lifetime.
 class PlacedLives {
  public:
   void clear();
-  // Lives of one place share no time.
+  // Adds a placed lifetime. Lifetimes of one range must be disjoint.
   void add(const Life& life, int64_t end);
 
-  // The lowest (or the tightest) gap that the life fits in, between what is taken while it is alive
-  // and `blocked`, which rises.
+  // Returns the offset of the lowest (or the tightest) gap that fits the lifetime, between the
+  // ranges used during it and `blocked`, which is in ascending order.
   int64_t gap_for(const Life& life, const std::vector<Taken>& blocked, bool tightest) const;
 
  private:
@@ -37,7 +37,7 @@ class PlacedLives {
   static bool meets(const std::vector<Span>& lives, const Life& life);
 
   std::vector<Place> sorted_;
-  std::vector<std::vector<Span>> lives_;  // of each place, by its number
+  std::vector<std::vector<Span>> lives_;  // per range, by its number
 };
 
 }  // namespace tessera::compile

@@ -14,8 +14,8 @@
 
 namespace tessera::compile {
 
-// Spreads layers over chunks so that the most expensive chunk is as cheap as possible, and among
-// those solutions the most even one. Dynamic programming: best[l] is the minimum of (largest cost,
+// Spreads layers over chunks so that the most expensive chunk is as cheap as possible; among those
+// solutions, as evenly as possible. Dynamic programming: best[l] is the minimum of (largest cost,
 // sum of squared costs) over all ways to give the first l layers to the chunks so far. O(chunks
 // layers^2).
 std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head) {
@@ -33,8 +33,8 @@ std::vector<int64_t> spread_layers(const std::vector<double>& layers, int64_t ch
     return before[end] - before[end - n] + (chunk == 0 ? embedding : 0) +
            (chunk + 1 == chunks ? head : 0);
   };
-  // best[l]: (largest cost, sum of squares) of the chunks so far with l layers. taken: layers of
-  // the last.
+  // best[l]: (largest cost, sum of squares) of the chunks so far with l layers. `taken`: the
+  // number of layers of the last chunk.
   using Best = std::pair<double, double>;
   const size_t count = layers.size() + 1;
   const Best none = {std::numeric_limits<double>::infinity(), 0};

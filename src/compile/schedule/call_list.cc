@@ -9,7 +9,7 @@
 namespace tessera::compile {
 namespace {
 
-// Returns what a segment's ops communicate: all of a wire but its label and peer.
+// Returns what a segment's ops communicate: a wire without label and peer.
 Wire unlabelled_wire(const Program& p, const Segment& s) {
   Wire w;
   for (const Op& op : s.ops) {
@@ -56,8 +56,8 @@ CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segment
     use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
     uses_.push_back(use);
   }
-  // What is kept of a sent stream is of a chunk, too: of several chunks without layers all end at
-  // one cut.
+  // Copies of sent hidden states also belong to a chunk: several chunks without layers would
+  // otherwise all use the one position at the same cut.
   for (const CrossingMessages& m : e.messages)
     if (m.keep_sent)
       for (const Parameter& x : p_.segment(m.keep_sent).frames)

@@ -1,4 +1,4 @@
-// Calls in issue order and the frames that they name, made when one is first asked for.
+// The calls in issue order, and their buffers, each created at its first use.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tessera::compile {
 
-// What tells frames apart.
+// Identifies a buffer.
 struct FrameKey {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone, chunk = 0;
@@ -18,7 +18,7 @@ struct FrameKey {
 };
 struct FrameKeyHash {
   size_t operator()(const FrameKey& k) const {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 over the golden ratio
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 divided by the golden ratio
     auto h = static_cast<uint64_t>(k.kind.number());
     for (const int64_t x : {k.layer, k.microbatch, k.chunk})
       h = (h ^ (h >> 29)) * kOdd + static_cast<uint64_t>(x);
@@ -26,21 +26,21 @@ struct FrameKeyHash {
   }
 };
 
-// How the frames of a kind are told apart, looked up for every call.
+// How buffers of a kind are identified; looked up for every call.
 struct KindUse {
-  FrameKindId kind = kNone;  // of the frame: of a stream the kind that blocks read
+  FrameKindId kind = kNone;  // the buffer's kind; for a stream, the one that blocks read
   bool stream = false, output = false;
-  bool crosses = false;  // each chunk has its own
+  bool crosses = false;  // each chunk has its own buffer
   bool per_layer = false, per_microbatch = false;
 };
 
-// Appends to the schedule and the frames of `p`.
+// Appends calls to the schedule and buffers to the program.
 class CallList {
  public:
-  // `crosses`: messages pass between chunks, so each has streams of its own.
+  // `crosses`: messages pass between chunks, so each chunk has its own hidden-state buffers.
   CallList(Expanded& expanded, bool crosses);
 
-  // Nothing for the segment kNone.
+  // Adds a call. Does nothing if the segment is kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
   Call& last() { return p_.schedule.back(); }
   FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
@@ -50,10 +50,11 @@ class CallList {
   Program& p_;
   IdVector<FrameKindId, KindUse> uses_;
   std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
-  IdVector<SegmentId, std::optional<Wire>> wires_;  // of each segment that was called
+  IdVector<SegmentId, std::optional<Wire>> wires_;  // per segment that was called
 };
 
-// What a call's frames say of its message or collective; empty for a segment without any.
+// Returns the wire of a call: kind, label, bytes and group of its message or collective; empty if
+// its segment communicates nothing.
 Wire wire_of(const Program& p, const Call& c);
 
 }  // namespace tessera::compile

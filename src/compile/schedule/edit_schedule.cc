@@ -18,7 +18,8 @@ void AddedCalls::apply(Program& p) {
   }
 }
 
-// Ids are indices: what is kept moves up, and a table from old to new ids renames all references.
+// Ids are indices: the remaining entries move up, and a table from old to new ids renames all
+// references.
 void drop_uncalled(Program& p) {
   IdVector<SegmentId, bool> called(p.segments.size(), false);
   for (const Call& c : p.schedule) called[c.segment] = true;

@@ -1,4 +1,4 @@
-// Edits of a schedule: adds calls to it, and removes what no call of a program uses.
+// Edits of a schedule: adds calls to it, and removes what no call uses.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@ namespace tessera::compile {
 
 class AddedCalls {
  public:
-  // Calls at one place keep the order in which they were added.
+  // Calls added at one position keep the order in which they were added.
   void before(CallId at, Call c) { before_[at].push_back(std::move(c)); }
   void after(CallId at, Call c) { after_[at].push_back(std::move(c)); }
-  // Writes the schedule of `p` with all of them. May be called once.
+  // Rewrites the schedule of `p` with all added calls. May be called once.
   void apply(Program& p);
 
  private:
@@ -23,7 +23,7 @@ class AddedCalls {
 
 // Removes segments that this stage never calls, such as those of another stage.
 void drop_uncalled(Program& p);
-// Removes frames that no call touches, except those of state.
+// Removes buffers that no call uses, except state.
 void drop_untouched(Program& p);
 
 }  // namespace tessera::compile

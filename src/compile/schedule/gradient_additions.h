@@ -1,5 +1,5 @@
-// Which calls of a schedule add to gradients, and which of them complete a sum: behind those zero()
-// puts reductions.
+// Finds the calls of a schedule that add to gradients and those that complete a sum: zero() inserts
+// reductions after the latter.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,20 @@
 
 namespace tessera::compile {
 
-// Of the schedule as it is when this is made; frames and calls may be added to the program later.
+// Describes the schedule at the time of construction; buffers and calls may be added to the program
+// later.
 class GradientAdditions {
  public:
-  // `each`: the sums of each micro-batch are apart; else one sum a step.
+  // `each`: gradients are summed separately per micro-batch; otherwise there is one sum per step.
   GradientAdditions(const Program& p, const Expanded& e, bool each);
 
-  // The group whose gradients the frames of a kind hold, or kNone.
+  // Returns the group whose gradients the buffers of a kind hold, or kNone.
   GroupId group_of(FrameKindId kind) const { return groups_[kind]; }
-  // Whether the call adds what a micro-batch gives to its frame i.
+  // Returns true if the call adds the gradient of a micro-batch to its buffer i.
   bool adds(const Call& c, size_t i) const {
     return c.microbatch != kNone && group_of(p_.frame(c.frames[i]).kind) != kNone;
   }
-  // Of such an addition by the n-th call: is it the last of its sum, of the step?
+  // Return true if the addition by the n-th call is the last one of its sum, or of the step.
   bool ends_sum(CallId n, const Call& c, size_t i) const;
   bool ends_step(CallId n, const Call& c, size_t i) const;
 

@@ -6,8 +6,8 @@
 
 namespace tessera::compile {
 
-// A pass before may have made copies already. They are found by their kinds and by the names of
-// their segments, so that a kind never gets two.
+// An earlier pass may have created copies already. They are found by their kinds and by the names
+// of their segments, so that a kind never gets two.
 HostCopies::HostCopies(Program& p) : p_(p) {
   std::map<std::pair<Phase, std::string>, SegmentId> segments;
   for (const SegmentId s : p.segments.ids())
@@ -31,8 +31,8 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
   return known->second;
 }
 
-// The kind on the host has a value for each offset of the kind on the device, and one copy op each.
-// The way back is the same ops with inputs and outputs exchanged.
+// Adds the host copy of a kind. It has one value for each offset of the kind on the device, and one
+// copy op for each. The way back has the same ops with inputs and outputs exchanged.
 FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
   const auto host = p_.kinds.next_id();
   FrameKind k = p_.kind(kind);

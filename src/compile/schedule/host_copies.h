@@ -1,9 +1,9 @@
-// Twins of frames in the host's memory, and the two segments that copy there and back.
-//   of layer.saved (a, b)   kind layer.saved.host (a.host, b.host), each at the place of its
-//   original
+// Host copies of buffers, and the two segments that copy to the host and back.
+//   for layer.saved (a, b)  kind layer.saved.host (a.host, b.host), each at the offset of its
+//                           original
 //                           offload.layer.saved   read layer.saved, write layer.saved.host
 //                             a.host = copy (a) · b.host = copy (b)              queue=copy_out
-//                           fetch.layer.saved     the other way                  queue=copy_in
+//                           fetch.layer.saved     the reverse                    queue=copy_in
 #pragma once
 
 #include <map>
@@ -19,7 +19,8 @@ struct HostCopy {
   SegmentId out = kNone, in = kNone;
 };
 
-// Adds to the program what is asked for, once per kind, and knows what earlier passes have added.
+// Adds host copies to the program on demand, once per kind. Uses those that earlier passes have
+// added.
 class HostCopies {
  public:
   explicit HostCopies(Program& p);
@@ -35,7 +36,7 @@ class HostCopies {
   std::map<FrameKindId, HostCopy> copies_;
 };
 
-// Returns a call of one of the two segments, for the layer and micro-batch of the frame `of`.
+// Returns a call of one of the two segments, for the layer and micro-batch of the buffer `of`.
 Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames);
 
 }  // namespace tessera::compile

@@ -40,6 +40,7 @@ std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward) 
 // ---- Emits the messages at the borders of chunks: the values that cross the cut at the end of a
 // chunk.
 
+// Returns the first chunk that computes in the backward.
 int64_t StageMessages::first_backward() const {
   const auto computes = [&](const Visit& v) { return e_.segments[v.block].backward != kNone; };
   int64_t chunk = 0;

@@ -1,7 +1,7 @@
-// The one order of all stages in which a stage's actions and messages are issued: an action stands
-// at the time it starts where messages are free, a message at the time its producer finishes, on
-// both ends, before the actions of that time. So every wait points backward in one order and none
-// can form a cycle.
+// The order in which a stage issues its actions and messages, consistent over all stages. An action
+// is ordered by its start time if messages take no time; a message, on both ends, by the time at
+// which its producer finishes, before the actions with that time. So every wait is for something
+// earlier in one global order, and no waits can form a cycle.
 #pragma once
 
 #include <vector>
@@ -14,27 +14,28 @@ namespace tessera::compile {
 
 struct Issue {
   bool is_message = false;
-  Action action;          // of a message: its producer's
-  bool backward = false;  // of a message: its direction
-  bool receives = false;  // of a message: this end of it
+  Action action;          // for a message: its producer
+  bool backward = false;  // for a message: its direction
+  bool receives = false;  // for a message: true on the receiving end
 };
 
-// What the stage of `share` does. No message goes before the chunk `first_backward` in the
-// backward.
+// Returns the issue order of the stage of `share`. No backward message goes to a chunk before
+// `first_backward`.
 std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward);
 
-// The calls that carry activations and gradients between the chunks of a pipeline, in that order.
+// Emits the calls that carry activations and gradients between the chunks of a pipeline, in that
+// order.
 class StageMessages {
  public:
   StageMessages(const Expanded& expanded, const StageShare& share, const StageBlocks& own,
                 CallList& calls)
       : e_(expanded), share_(share), own_(own), calls_(calls) {}
 
-  // The first chunk that computes in the backward: frozen embeddings do not, and no message goes
-  // there.
+  // Returns the first chunk that computes in the backward. Frozen embeddings do not, so no message
+  // goes there.
   int64_t first_backward() const;
   void issue(const Issue& message);
-  // Keeps or releases the share of what a chunk sent on.
+  // Adds the call that keeps, or the one that releases, this rank's shard of what a chunk sent.
   void sent(const Action& action, SegmentId CrossingMessages::*what);
 
  private:

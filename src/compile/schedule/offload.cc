@@ -25,18 +25,19 @@
 namespace tessera::compile {
 namespace {
 
-// ---- One pass over the schedule: per buffer, the longest interval in compute calls between two
-// uses.
+// ---- Finds for each buffer the longest interval between two uses, in compute calls, in one pass
+// over the schedule.
 
 struct Pause {
-  CallId last, next;      // the touches before and after it
+  CallId last, next;      // the uses before and after it
   int64_t calls = kNone;  // compute calls between them; kNone: there is no interval
 };
 
 IdVector<FrameId, Pause> longest_pauses(const Program& p) {
   IdVector<FrameId, Pause> longest(p.frames.size());
   IdVector<FrameId, CallId> last(p.frames.size());
-  IdVector<CallId, int64_t> until(p.schedule.size());  // compute calls up to each, inclusive
+  IdVector<CallId, int64_t> until(p.schedule.size());  // number of compute calls up to and
+                                                       // including each call
   int64_t computed = 0;
   for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
@@ -69,7 +70,7 @@ class Offloader {
     }
   }
 
-  // Offloads all buffers that no compute call uses for `least` calls or more.
+  // Offloads all buffers that no compute call uses for at least `least` calls.
   void run(int64_t least) {
     const IdVector<FrameId, Pause> pauses = longest_pauses(p_);
     for (const FrameId f : pauses.ids())
@@ -119,13 +120,13 @@ class Offloader {
   Program& p_;
   int64_t layers_;
   HostCopies copies_;
-  // What the stacks of one stream save is counted as one kind.
+  // The saved values of all stacks of one stream count as one kind.
   std::map<FrameKindId, FrameKindId> counted_as_;
   std::map<FrameKindId, std::set<int64_t>> labels_;  // layers of each kind
   AddedCalls added_;
 };
 
-// Of "activations" or "activations:N".
+// Parses "activations" or "activations:N". Returns the number of layers, or nothing for other text.
 std::optional<int64_t> layers_of(const std::string& part) {
   constexpr std::string_view kActivations = "activations";
   if (part == kActivations) return kAllLayers;
@@ -153,14 +154,14 @@ Offload parse_offload(const std::string& text) {
     begin = end + 1;
   }
   if (known) return found;
-  throw Error("layout.offload = '{}' is not known. Possible: {}.", text, kOffloadChoices);
+  throw Error("layout.offload = '{}' is unknown. Expected {}.", text, kOffloadChoices);
 }
 
 void offload(Expanded& expanded, const Offload& what, int64_t overlap) {
   if (what.layers == 0) return;
-  // The copy out extends the first lifetime, and the copy in the second, by the time that buffer
-  // assignment gives transfers; the copy in also starts `overlap` calls earlier. A shorter idle
-  // interval would free nothing.
+  // The copy out extends the first lifetime, and the copy in the second one, by the time that
+  // buffer assignment adds for transfers; the copy in also starts `overlap` calls earlier. A
+  // shorter idle interval would free no bytes.
   const int64_t least = 2 * PlaceOptions().pad + overlap + 1;
   Offloader(expanded, what.layers).run(least);
 }

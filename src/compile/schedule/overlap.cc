@@ -1,7 +1,7 @@
-// Moves receives, fetches and weight gathers up the schedule, past at most `calls` compute calls,
-// so that they run while those compute. A call moves by swaps with its predecessor and stops at one
-// that it depends on: the same buffer with a write, the same queue, or, where transfers must keep
-// one order on all ranks, another transfer between stages.
+// Moves receives, fetches and weight gathers to earlier positions in the schedule, past at most
+// `calls` compute calls, so that they overlap with those. A call moves by swaps with its
+// predecessor and stops at one that it depends on: the same buffer with a write, the same queue,
+// or, if transfers must have one order on all ranks, another transfer between stages.
 #include "compile/schedule/schedule_passes.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ bool moves_early(const Program& p, const Call& c) {
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
   if (s.queue == Queue::kCopyIn) return true;
   if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
-  // Weights that stay for the whole run are gathered at the start anyway.
+  // Weights that are kept for the whole run are gathered at the start in any case.
   for (size_t i = 0; i < c.frames.size(); ++i)
     if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;
   return true;

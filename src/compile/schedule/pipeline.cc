@@ -18,9 +18,9 @@
 
 namespace tessera::compile {
 
-// 1F1B: a stage starts as many forwards as there are stages from it to the last, itself included;
-// then the first backward arrives. Interleaved: two more per later stage, plus S for each earlier
-// chunk (Megatron-LM's warm-up).
+// Returns the most micro-batches in flight on a stage. 1F1B: the number of stages from this one to
+// the last, inclusive; then the first backward arrives. Interleaved: two more per later stage, plus
+// S for each earlier chunk (Megatron-LM's warm-up).
 int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
   const int64_t all = p.microbatches * p.interleave, behind = p.stages - stage - 1;
   if (p.schedule == PipelineSchedule::kGpipe) return all;
@@ -30,12 +30,12 @@ int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
 
 namespace {
 
-// ---- Simulates a pipeline with free messages, which gives each action its start and finish. run()
-// executes given lists: an action starts when its stage is free and its inputs are done.
-// run_greedily() chooses the actions as well, in the order of zero-bubble schedules (Qi et al.
-// 2024): a backward if one is ready, else a forward within the memory limit, else a weight part,
-// which fills what would be a bubble.
-// Durations: a forward is 1 (or the chunk's cost), a backward 2, and each of its two parts 1.
+// ---- Simulates a pipeline in which messages take no time, which gives the start and finish of
+// each action. run() executes given lists: an action starts when its stage is free and its inputs
+// are done. run_greedily() also chooses the actions, in the order of zero-bubble schedules (Qi et
+// al. 2024): a backward if one is ready, else a forward within the memory limit, else a
+// weight-gradient part, which fills a bubble. Durations: 1 (or the chunk's cost) for a
+// forward, 2 for a backward, 1 for each of its two parts.
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
@@ -58,7 +58,7 @@ class Simulation {
         }
     }
     for (size_t s = 0; s < lists.size(); ++s)
-      CHECK(at[s] == lists[s].size(), "stage {} waits for ever", s);
+      CHECK(at[s] == lists[s].size(), "stage {} waits forever", s);
   }
 
   void run_greedily() {
@@ -110,7 +110,8 @@ class Simulation {
     return true;
   }
 
-  // A micro-batch holds memory until its weights' part is done.
+  // Returns the number of micro-batches that hold memory: those whose weight-gradient part is not
+  // done.
   int64_t in_flight(int64_t stage) {
     return next(ActionKind::kForward, stage) - next(ActionKind::kWeights, stage);
   }
@@ -212,7 +213,7 @@ std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
   CHECK(shape.cost.empty() || std::ssize(shape.cost) == shape.chunks(), "{} costs of {} chunks",
         shape.cost.size(), shape.chunks());
   CHECK(shape.schedule != PipelineSchedule::kZeroBubble || shape.interleave == 1,
-        "zero_bubble with {} chunks a stage", shape.interleave);
+        "zero_bubble with {} chunks per stage", shape.interleave);
   return shape.schedule == PipelineSchedule::kZeroBubble ? run_greedily(shape)
                                                          : run_lists(shape, lists(shape));
 }

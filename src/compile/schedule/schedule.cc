@@ -52,7 +52,7 @@ class Scheduler {
   const Context& context_;
   const StageShare& share_;
   StageBlocks own_;
-  std::vector<int64_t> saving_nothing_;  // layers, in rising order
+  std::vector<int64_t> saving_nothing_;  // layers, in ascending order
   CallList calls_;
   StageMessages messages_;
 };
@@ -67,7 +67,8 @@ void Scheduler::pack() {
   }
 }
 
-// The head's forward, loss and backward are one segment, issued with the backward.
+// Adds the calls of an action. The head's forward, loss and backward are one segment, issued with
+// the backward.
 void Scheduler::action(const Action& a) {
   std::vector<Visit> visits = own_.visits(a.chunk);
   if (a.kind != ActionKind::kForward) std::reverse(visits.begin(), visits.end());
@@ -94,9 +95,9 @@ void Scheduler::action(const Action& a) {
   if (a.kind == ActionKind::kBackward) messages_.sent(a, &CrossingMessages::release_sent);
 }
 
-// Group by group. Groups of the stacks of one stream that differ in their block alone are taken
-// together, layer by layer: sums do not depend on how the layers of a model are divided into
-// blocks.
+// Returns the order of updates, group by group. Groups of the stacks of one stream that differ only
+// in their block are merged layer by layer, so that sums do not depend on how the layers of a model
+// are divided into blocks.
 std::vector<Scheduler::Updated> Scheduler::update_order() const {
   std::vector<Updated> order;
   IdVector<GroupId, bool> done(e_.groups.size(), false);
@@ -119,8 +120,8 @@ std::vector<Scheduler::Updated> Scheduler::update_order() const {
   return order;
 }
 
-// All groups are squared before the clip, which needs the whole norm; updates need the clip's
-// scale. Adafactor's measures and factors come between.
+// Adds the update calls. The squares of all groups come before the clip, which needs the whole
+// norm; updates need the clip's scale. Adafactor's measures and factors come between.
 void Scheduler::update() {
   const std::vector<Updated> order = update_order();
   const auto each = [&](SegmentId WeightGroup::*member) {

@@ -1,4 +1,4 @@
-// The passes over frames and calls, in the order of passes.cc.
+// The passes over buffers and calls, in the order of passes.cc.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace tessera::compile {
 
-// ---- Segments → frames and calls in issue order, for one stage.
-//   before  a program with kinds and segments
-//   after   every call of the step, with the frames it works on; no offsets but those of state
+// ---- Creates buffers, and calls in issue order, from the segments, for one stage.
+//   before  a program with buffer kinds and segments
+//   after   every call of the step, with its buffers; only state has offsets
 //
 // A training step:
 //   clear · pack · the pipeline's forwards and backwards with their messages · squares · clip ·
 //   update
-// and of the other programs: clear · pack · forward of one micro-batch.
+// Other programs: clear · pack · forward of one micro-batch.
 //
-// Actions and messages in the one order of all stages (issue_order.h).
+// Actions and messages are issued in one order of all stages (issue_order.h).
 
-// `expanded` gives its program away; its blocks and groups stay.
+// Moves the program out of `expanded`; its blocks and groups stay.
 Program schedule(Expanded& expanded, const Context& context, const StageShare& share);
 
 // ---- Passes for optimizer state in the host's memory (`layout.offload: optimizer`).
@@ -36,29 +36,31 @@ Program schedule(Expanded& expanded, const Context& context, const StageShare& s
 // stay on the device; they are a few rows and columns. The kind on the device has a lifetime of a
 // few calls, and place() packs it like any other.
 
-// Gives each kind of master weights and moments a state kind on the host, and names it in its
-// group in place of the other. The kind on the device ceases to be state.
+// Gives each kind of master weights and moments a state kind on the host, which replaces it in its
+// group. The kind on the device is no longer state.
 void move_state(Expanded& expanded);
 
 // Fetches state before each call that uses it, and copies it back after each call that changes it.
-// Each such call has a frame on the device of its own.
+// Each such call has its own buffer on the device.
 void copy_state(Program& program);
 
-// Schedule pass: the buffers of weights and gradients, and the calls that gather and reduce them.
-//   before  a frame of weights and of gradients for each layer, alive throughout
+// Schedule pass: creates the buffers of weights and gradients, and the calls that gather and reduce
+// them.
+//   before  one buffer of weights and one of gradients per layer, for the whole step
 //   after   by ZeRO stage (Rajbhandari et al. 2020):
 //
-//   stage   weights frame             gradients frame    reduce
+//   stage   weight buffers            gradient buffers   reduce
 //   0, 1    the whole run             the whole step     once, after the last addition
-//   2       the whole run             one micro-batch    after each, added to the rank's part
-//   3       one gather per use        one micro-batch    after each, added to the rank's part
+//   2       the whole run             one micro-batch    after each, added to the rank's shard
+//   3       one gather per use        one micro-batch    after each, added to the rank's shard
 //
-// Stages 1 and 2 leave only the own part of the weights new, so every program starts with gathers.
-// Then what is partial for other reasons is summed: over replicas and tensor ranks (`finish`), over
-// the stages that share a weight (`join`), and the report over all ranks.
+// Stages 1 and 2 update only this rank's shard of the weights, so every program starts with
+// gathers. Then gradients that are partial for other reasons are summed: over replicas and tensor
+// ranks (`finish`), and over the stages that share a weight (`join`). The report is summed over all
+// ranks.
 void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan);
 
-// ---- Schedule pass: saved activations are in the host's memory until their backward.
+// ---- Schedule pass: keeps saved activations in the host's memory until their backward.
 //   before  forward.layer 0 · forward.layer 1 · … · backward.layer 1 · backward.layer 0
 //   after   forward.layer 0 · offload.layer.saved 0 · forward.layer 1 · …
 //           · backward.layer 1 · fetch.layer.saved 0 · backward.layer 0

@@ -46,8 +46,8 @@ std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
 }
 
 // ---- Gives state buffers their fixed offsets, one after another from 0: weights and optimizer
-// state first, then logits, then batches. Programs of one run share this state, so whatever they
-// have in common must get the same offsets; logits and batches, which differ, come last.
+// state first, then logits, then batches. Programs of one run share this state, so what they have
+// in common must have the same offsets; logits and batches, which differ, come last.
 
 namespace {
 
@@ -61,7 +61,7 @@ class StateFrames {
       for (const FrameKindId k : g.state) owner_[k] = &g;
   }
 
-  // Adds all kinds but the batches: those of logits, or all others.
+  // Adds all kinds except batches: with `logits` only those of logits, otherwise only the others.
   void add_kinds(bool logits) {
     for (const FrameKindId id : p_.kinds.ids()) {
       if (!p_.kinds[id].state || is_batch(role(id)) || (role(id) == Role::kLogits) != logits)
@@ -79,7 +79,8 @@ class StateFrames {
   }
 
  private:
-  // Returns the role of the kind's first value; all values of a kind agree in what matters here.
+  // Returns the role of the kind's first value; all values of a kind agree in the aspects used
+  // here.
   Role role(FrameKindId kind) const {
     const std::vector<ValueId>& values = p_.kind(kind).values;
     return values.empty() ? Role::kScratch : p_[values[0]].role;

@@ -1,4 +1,4 @@
-// What one stage has of the model, and what each of its chunks computes in which order.
+// The part of the model on one stage, and the order in which each of its chunks computes.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@ namespace tessera::compile {
 
 class StageBlocks {
  public:
-  // `encoded`: an encoder's program has run before this one.
+  // `encoded`: the program of the encoder has run before this one.
   StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share, bool encoded);
 
   bool holds(BlockId block) const { return holds_[block]; }
   bool holds(const WeightGroup& group) const;
-  // Those that an encoder's program has run before.
+  // Returns true for blocks that the program of the encoder has already run.
   bool is_past(BlockId block) const {
     return encoded_ && blocks_[block].to == HiddenStream::kSource;
   }
@@ -24,11 +24,12 @@ class StageBlocks {
   int64_t end_layer(int64_t chunk) const { return first_layer(chunk + 1); }
   bool is_last(int64_t chunk) const { return chunk + 1 == share_.pipeline.chunks(); }
 
-  // The stage's layers of all streams, numbered through; of one stack, by their own numbers.
+  // Return the stage's layers: of all streams, with consecutive numbers, or of one stack, with its
+  // own numbers.
   std::vector<int64_t> layers() const;
   std::vector<int64_t> layers(BlockId block) const;
 
-  // In the order of the forward.
+  // Returns the blocks of a chunk in forward order.
   std::vector<Visit> visits(int64_t chunk) const;
 
  private:
@@ -36,12 +37,13 @@ class StageBlocks {
   const StageShare& share_;
   bool encoded_;
   std::vector<std::vector<Visit>> chunks_;
-  std::vector<int64_t> first_;  // layer of each chunk, and where the last ends
+  std::vector<int64_t> first_;  // first layer of each chunk, then the end of the last one
   IdVector<BlockId, bool> holds_;
 };
 
-// In the order of the kinds, logits and batches last: programs that differ in the number of tokens
-// or micro-batches agree on all before them. Offsets are multiples of `alignment`.
+// Adds the state buffers in the order of their kinds, logits and batches last, so that programs
+// that differ in the number of tokens or micro-batches agree on all others. Offsets are multiples
+// of `alignment`.
 void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches, int64_t alignment,
                CallList& calls);
 

@@ -10,7 +10,8 @@
 
 namespace tessera::compile {
 
-// Merges the stacks of each stream by the numbers of their layers.
+// Returns the blocks in forward order. The stacks of each stream are merged by the numbers of their
+// layers.
 std::vector<Visit> model_order(const IdVector<BlockId, Block>& blocks) {
   std::vector<Visit> order;
   EnumArray<HiddenStream, int64_t> ends;  // number of layers of each stream so far

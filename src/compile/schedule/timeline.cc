@@ -1,5 +1,5 @@
-// Draws the actions of a pipeline as text and as SVG. One unit of time is the greatest common
-// divisor of all starts and finishes, so every action has a whole number of columns.
+// Renders the actions of a pipeline as text and as SVG. One unit of time is the greatest common
+// divisor of all starts and finishes, so every action has an integer number of columns.
 #include "compile/schedule/timeline.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Timeline {
   std::vector<std::vector<Action>> rows;
   int64_t unit = 1;  // divides every start and finish
   int64_t end = 0;   // in units
-  double idle = 0;   // share of all stages' time
+  double idle = 0;   // share of the total time of all stages
 };
 
 Timeline timeline_of(const PipelineShape& shape) {
@@ -60,7 +60,7 @@ std::string label(const PipelineShape& p, const Action& a) {
   return text;
 }
 
-// Returns the columns per unit at which every label and a space fit into its action.
+// Returns the number of columns per unit at which every label and a space fit into their action.
 int64_t columns(const PipelineShape& p, const Timeline& t) {
   int64_t most = 1;
   for (const auto& row : t.rows)
@@ -87,8 +87,7 @@ std::string rectangle(const PipelineShape& p, const Timeline& t, int64_t stage, 
 
 }  // namespace
 
-// A label is at the start of its action; dashes (of a backward) or spaces fill it to its
-// finish.
+// A label is at the start of its action; dashes (for a backward) or spaces fill the rest.
 std::string timeline_text(const PipelineShape& shape) {
   const Timeline t = timeline_of(shape);
   const int64_t wide = columns(shape, t);

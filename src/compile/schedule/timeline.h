@@ -1,12 +1,12 @@
-// A step's pipeline drawn over time, a row a stage: what pipeline_actions() plans where messages
-// are free.
+// Renders a step's pipeline over time, one row per stage: the actions of pipeline_actions(), if
+// messages take no time.
 //
 //   1f1b: 2 stages, 3 micro-batches, 12 units of time, 25 % of it idle
 //   0 F0 F1       B0--- F2 B1---    B2---
 //   1    F0 B0--- F1 B1--- F2 B2---
 //
-// F forward, B backward, W the weights' part of it, each with its micro-batch; with several chunks
-// a stage, the chunk as a letter behind it (F3b: the second).
+// F forward, B backward, W the weight-gradient part of the backward, each with its micro-batch;
+// with several chunks per stage, followed by the chunk as a letter (F3b: the second).
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace tessera::compile {
 
 std::string timeline_text(const PipelineShape& shape);
 
-// An image that stands alone; every action names itself when pointed at.
+// Returns a complete SVG image; every action has its description as a tooltip.
 std::string timeline_svg(const PipelineShape& shape);
 
 }  // namespace tessera::compile

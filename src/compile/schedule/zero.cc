@@ -58,7 +58,7 @@ class Zero {
   }
   void note(FrameId f) { first_.try_emplace({frame(f).kind, frame(f).layer}, f); }
 
-  // Returns the buffer of that kind for the group's calls, created at its first use.
+  // Returns the buffer of that kind for the group's calls, creating it at its first use.
   FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
     const auto key = std::tuple(kind, layer, microbatch);
     if (made_.contains(key)) return made_.at(key);
@@ -66,7 +66,7 @@ class Zero {
     if (first != first_.end() && !made_frame(kind)) return made_[key] = first->second;
     return made_[key] = new_frame(kind, layer, microbatch);
   }
-  // Returns true for kinds whose buffers this pass creates instead of the schedule's.
+  // Returns true for kinds whose buffers this pass creates, not the schedule pass.
   bool made_frame(FrameKindId kind) const {
     return plan_.reduces_each && additions_.group_of(kind) != kNone;
   }
@@ -110,7 +110,7 @@ class Zero {
     if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
   }
 
-  // Neighboring calls share a gather; any other use has its own.
+  // Returns the gathered weights. Neighboring calls share a gather; any other use has its own.
   FrameId gathered(GroupId g, const Frame& f) {
     FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
     if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
@@ -154,10 +154,10 @@ class Zero {
   bool joined_ = false;
   GradientAdditions additions_;
   IdVector<FrameKindId, GroupId> by_weights_;                // the group of these weights
-  std::map<std::pair<GroupId, int64_t>, FrameId> gathered_;  // of a group and layer: the latest
+  std::map<std::pair<GroupId, int64_t>, FrameId> gathered_;  // per group and layer: the latest
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
-  std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
-  std::vector<FrameId> latest_;                               // frames of the last compute call
+  std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // per kind and layer
+  std::vector<FrameId> latest_;                               // buffers of the last compute call
 };
 
 }  // namespace

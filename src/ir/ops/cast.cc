@@ -16,7 +16,7 @@ std::vector<OutputSpec> infer_copy(const Op&, const Inputs& in) {
   return {{".copy", in[0]->dtype, in[0]->shape}};
 }
 
-// Rounding is not linear, so partial sums are reduced before it.
+// Rounding is not linear, so partial sums must be reduced before it.
 ShardingRule sharding(const Op& op, ValueSpan values) {
   const int rank = values[op.inputs[0]].shape.rank();
   const std::string all = std::string("abcdefgh").substr(0, rank);
@@ -30,7 +30,7 @@ ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   return r;
 }
 
-// The link to the host transfers x once.
+// The link to the host transfers x only once.
 Cost cost_of_copy(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.work = Work::kHostCopy;

@@ -1,4 +1,4 @@
-// Copies of a value: in another type, or in other bytes.
+// Copies of a value: in another dtype, or in other memory.
 #pragma once
 
 #include "base/dtype.h"
@@ -17,7 +17,7 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-// y = x in other bytes: to the memory of the host, and back
+// y = x in other memory: to the host's memory, or back
 struct Copy {
   static constexpr std::string_view kName = "copy";
   enum In { kX };

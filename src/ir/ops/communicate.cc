@@ -9,17 +9,17 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 1, "{} takes one value", name_of(op.kind()));
+  CHECK(in.size() == 1, "{} has one input", name_of(op.kind()));
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_send(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1, "send takes one value");
+  CHECK(in.size() == 1, "send has one input");
   return {};
 }
 
 std::vector<OutputSpec> infer_receive(const Op& op, const Inputs& in) {
-  CHECK(in.empty(), "receive takes no value");
+  CHECK(in.empty(), "receive has no input");
   const Receive& a = op.as<Receive>();
   return {{"", a.type, a.shape}};
 }
@@ -30,7 +30,7 @@ void gradient(Gradients& g, const Op& op) {
   g.add(x, g.builder().convert(dy, dual(g[x].sharding)));
 }
 
-// Conversions are checked by verify_sharding, not by a signature, so no label is a split.
+// Conversions are checked by verify_sharding, not against signatures, so no label is a split.
 ShardingRule any(const Op& op, ValueSpan values) {
   const auto label = [&](ValueId v) {
     return std::string("abcdefgh").substr(0, values[v].shape.rank());
@@ -73,8 +73,8 @@ FlatSum flat_sum(const Op& op) {
 
 DType wire_type(const Op& op, const Value& v) { return flat_sum(op).wire.value_or(v.dtype); }
 
-// Piece k of p covers [n k / p, n (k + 1) / p): the pieces differ by at most one element and have
-// no gaps.
+// Piece k of p covers [n k / p, n (k + 1) / p): the sizes of pieces differ by at most one element,
+// and there are no gaps.
 FlatPiece piece_of(const Op& op, int64_t n) {
   const FlatSum s = flat_sum(op);
   return {n * s.piece / s.pieces, n * (s.piece + 1) / s.pieces};
@@ -87,7 +87,7 @@ bool is_staged(const Op& op) {
   return s.wire.has_value() || (op.is<ReduceScatter>() && is_piece(op));
 }
 
-// One term per rank, of this op's piece, in the dtype of the wire.
+// One term per rank, for this op's piece, in the dtype of the wire.
 int64_t staged_bytes(const Op& op, ValueSpan local_values) {
   if (!is_staged(op)) return 0;
   const Value &whole = local_values[op.inputs[0]], &part = local_values[op.outputs[0]];

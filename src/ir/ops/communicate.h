@@ -1,7 +1,7 @@
-// Conversions between places on the mesh, of which some communicate, and messages between stages.
-// No conversion changes the global value; `over` names the group of ranks (ir/mesh.h). On flat
-// frames (one dimension) a collective works in place where input and output are one value: the
-// rank's own part is read or left. A reduce_scatter into another value adds its part there.
+// Conversions between placements on the mesh, some of which communicate, and messages between
+// stages. No conversion changes the global value; `over` names the group of ranks (ir/mesh.h). On
+// flat buffers (one dimension) a collective works in place if input and output are one value: it
+// reads or writes this rank's own shard. A reduce_scatter into another value adds its shard there.
 #pragma once
 
 #include <optional>
@@ -19,10 +19,10 @@ struct AllReduce {
   enum Out { kY };
   GroupRef over = {};
   bool max = false;  // partial_max → the maximum
-  // Of flat frames: values go to other ranks in this type, each rank's terms rounded once, and so
-  // is the sum. None: in their own type.
+  // For flat buffers: the dtype on the wire. Each rank's terms are rounded once, and so is the sum.
+  // None: the dtype of the values.
   std::optional<DType> wire = std::nullopt;
-  int64_t pieces = 1, piece = 0;  // reduces piece `piece` of `pieces` of the frame
+  int64_t pieces = 1, piece = 0;  // reduces piece `piece` of `pieces` of the buffer
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
     visit("max", self.max);
@@ -41,9 +41,9 @@ struct ReduceScatter {
   enum In { kX };
   enum Out { kY };
   GroupRef over = {};
-  int64_t dim = kNone;                       // kNone: the one dimension of a flat frame
-  std::optional<DType> wire = std::nullopt;  // as of all_reduce, but the sum is f32
-  int64_t pieces = 1, piece = 0;             // the same, of each rank's part
+  int64_t dim = kNone;                       // kNone: the one dimension of a flat buffer
+  std::optional<DType> wire = std::nullopt;  // as in all_reduce, but the sum is f32
+  int64_t pieces = 1, piece = 0;             // as in all_reduce, for each rank's shard
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
     visit("dim", self.dim, Print::kUnlessDefault, kDimension);
@@ -71,7 +71,7 @@ struct AllGather {
   bool operator==(const AllGather&) const = default;
 };
 
-// whole → the rank's own part along `dim`; no communication
+// whole → this rank's own shard along `dim`; no communication
 struct Slice {
   static constexpr std::string_view kName = "slice";
   enum In { kX };
@@ -86,7 +86,7 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// the rank's own part → whole, with zeros elsewhere, which is partial; no communication
+// this rank's own shard → whole, with zeros elsewhere, which is partial; no communication
 struct Pad {
   static constexpr std::string_view kName = "pad";
   enum In { kX };
@@ -101,8 +101,8 @@ struct Pad {
   bool operator==(const Pad&) const = default;
 };
 
-// replicated → shared: the same value, but the gradients of its uses differ. There is none after
-// the pass remove_shares.
+// replicated → shared: the same value, but the gradients of its uses differ. The pass remove_shares
+// removes all of these ops.
 struct Share {
   static constexpr std::string_view kName = "share";
   enum In { kX };
@@ -116,7 +116,7 @@ struct Share {
 enum class AdjacentStage : uint8_t { kNext, kPrevious };
 constexpr const char* enum_names(AdjacentStage) { return "next|previous"; }
 
-// The frame of a stream to another stage.
+// Sends the buffer of a hidden stream to another stage.
 struct Send {
   static constexpr std::string_view kName = "send";
   enum In { kX };
@@ -126,7 +126,7 @@ struct Send {
   bool operator==(const Send&) const = default;
 };
 
-// The same from another stage.
+// Receives the buffer of a hidden stream from another stage.
 struct Receive {
   static constexpr std::string_view kName = "receive";
   enum Out { kY };

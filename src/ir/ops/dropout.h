@@ -6,8 +6,8 @@
 namespace tessera {
 
 // y = x · mask / (1 − p), where the mask is a function of (seed, step, key, layer, global sample,
-// element). The gradient is the same op, which makes the mask again; with `mask` the mask is the
-// second output, a byte per element, and the gradient is dropout_grad.
+// element). The gradient is the same op, which regenerates the mask; with `mask` the mask is the
+// second output, one byte per element, and the gradient is dropout_grad.
 struct Dropout {
   static constexpr std::string_view kName = "dropout";
   enum In { kX, kSamples, kStep };

@@ -1,5 +1,5 @@
-// Rules of table lookup and its gradient. Splitting v gives rows of zeros on ranks without the id,
-// so the output is a partial sum.
+// Rules of table lookup and its gradient. If v is split, ranks without the id contribute rows of
+// zeros, so the output is a partial sum.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -9,14 +9,14 @@ namespace {
 
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32 && in[1]->shape.rank() == 2,
-        "embedding takes ids and a table");
+        "embedding has the inputs ids and table");
   std::vector<int64_t> dims = in[0]->shape.dims();
   dims.push_back(in[1]->shape[1]);
   return {{"", in[1]->dtype, Shape(dims)}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad takes ids and dy");
+  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad has the inputs ids and dy");
   const EmbeddingGrad& a = op.as<EmbeddingGrad>();
   return {{".gradient", a.into, {a.rows, in[1]->shape[-1]}}};
 }
@@ -32,13 +32,13 @@ void gradient(Gradients& g, const Op& op) {
   g.builder().emit(EmbeddingGrad{.rows = rows}, op.origin, {op.inputs[0], dy}, {g.weight(table)});
 }
 
-// Only the rows of the table that are looked up are moved.
+// Only the looked-up rows of the table are moved.
 Cost cost(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.moved_bytes = 2.0 * bytes_of(values, op.outputs[0]);
   return c;
 }
-// dy is read, and its rows of the gradient of the table are read and written.
+// dy is read, and the gradient rows of its ids are read and written.
 Cost cost_grad(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
   c.moved_bytes = 3.0 * bytes_of(values, op.inputs[1]);

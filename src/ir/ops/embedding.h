@@ -21,8 +21,8 @@ struct EmbeddingGrad {
   static constexpr std::string_view kName = "embedding_grad";
   enum In { kIds, kDy };
   enum Out { kDTable };
-  int64_t rows = 0;          // of the table
-  DType into = DType::kF32;  // type of the sum
+  int64_t rows = 0;          // rows of the table
+  DType into = DType::kF32;  // dtype of the sum
   static void fields(auto& self, auto&& visit) {
     visit("rows", self.rows, Print::kAlways, at_least(1));
     visit("into", self.into);

@@ -26,7 +26,7 @@ void check(int64_t experts, const Inputs& in) {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Experts& a = op.as<Experts>();
-  CHECK(in.size() == 5, "experts take x, choice, weights, up and down");
+  CHECK(in.size() == 5, "experts has the inputs x, choice, weights, up and down");
   check(a.experts, in);
   const Shape &x = in[0]->shape, &choice = in[1]->shape;
   std::vector<OutputSpec> out = {{"", in[0]->dtype, x}};
@@ -37,7 +37,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   CHECK(in.size() == input_count(a) && in[5]->shape == in[0]->shape,
-        "experts_grad takes x, choice, weights, up, down and dy");
+        "experts_grad has the inputs x, choice, weights, up, down and dy");
   check(a.experts, in);
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
                                  {".weights.gradient", DType::kF32, in[2]->shape}};
@@ -53,7 +53,7 @@ ShardingRule sharding(const Op& op, ValueSpan) {
       {"bth", "btk", "btk", "eiph", "ehi"}, {"bth"}, saves ? "btki" : "btkei", {{2}, {4}}};
   if (!saves) return r;
   r.outputs.push_back("btkip");
-  r.linear.clear();  // the pairs are linear in neither
+  r.linear.clear();  // the pairs are linear in no input
   return r;
 }
 

@@ -10,14 +10,14 @@ namespace tessera {
 
 // For token t and its choice j, expert e:
 //   p [I, 2] = x_t up_eᵀ,   h [I] = act(p[i, 0]) · p[i, 1],   y_t = Σ_j weights_tj · h down_eᵀ
-// The choices of a token rise, and the sum is in their order. If split over experts, a rank adds
-// the terms of its own experts. `saves`: also outputs p, which the backward reads.
+// The choices of a token are in ascending order, and so is the sum. If split over experts, a rank
+// adds the terms of its own experts. `saves`: also outputs p, which the backward reads.
 struct Experts {
   static constexpr std::string_view kName = "experts";
   // [B, T, H], [B, T, K] i32, [B, T, K] f32, [E, I, 2, H], [E, H, I]
   enum In { kX, kChoice, kWeights, kUp, kDown };
   enum Out { kY, kPairs };  // [B, T, H], [B, T, K, I, 2]
-  int64_t experts = 1;      // of the model, on all ranks together
+  int64_t experts = 1;      // experts of the model, on all ranks together
   GateForm form = GateForm::kSilu;
   bool saves = false;
   static void fields(auto& self, auto&& visit) {
@@ -42,7 +42,7 @@ struct ExpertsGrad {
   int64_t experts = 1;
   GateForm form = GateForm::kSilu;
   bool saved = false;
-  bool frozen = false;  // up and down are not trained: there is no dup and no ddown
+  bool frozen = false;  // up and down are not trained: dup and ddown are omitted
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-enum class GateForm : uint8_t { kSilu, kErf, kTanh };  // the last two: the forms of gelu
+enum class GateForm : uint8_t { kSilu, kErf, kTanh };  // kErf and kTanh: the forms of gelu
 constexpr const char* enum_names(GateForm) { return "silu|erf|tanh"; }
 
 // y[…, m] = act(x[…, m, 0]) · x[…, m, 1]: x has a gate and a value for each inner unit.

@@ -20,8 +20,8 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   return out;
 }
 
-// Every element is computed by itself, so any dimension can be split. The bias has the last one;
-// its gradient adds over all rows, so it is partial where rows are split.
+// Every element is computed separately, so any dimension can be split. The bias has the last one;
+// its gradient sums over all rows, so it is partial if rows are split.
 ShardingRule sharding(const Op& op, ValueSpan) {
   ShardingRule r{{"btf"}, {"btf"}, "btf", {}};
   if (op.as<Gelu>().bias) r.inputs.push_back("f");
@@ -33,7 +33,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
 }
 
 // The derivative is a function of x, not of y: the gradient reads the inputs of the op again, and y
-// is not kept.
+// need not be saved.
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;

@@ -15,7 +15,7 @@ struct Gelu {
   enum In { kX, kBias };
   enum Out { kY };
   GeluForm form = GeluForm::kErf;
-  bool bias = false;  // whether there is one
+  bool bias = false;  // true if there is a bias
   static void fields(auto& self, auto&& visit) {
     visit("form", self.form, Print::kAlways);
     visit("bias", self.bias);

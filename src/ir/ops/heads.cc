@@ -1,6 +1,6 @@
 // Rules of ops that repeat and pack heads. Ranks that hold the same K key/value heads repeat all of
-// them and take the rows of their own queries (a slice that the sharding algebra inserts), because
-// a layout divides the queries of a key/value head among its copies, one row each.
+// them and use the rows of their own queries (a slice that the sharding algebra inserts), because a
+// layout divides the queries of a key/value head among its copies, one row each.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -19,13 +19,13 @@ void check_packed(const Inputs& in, size_t count, const char* what) {
 }
 
 std::vector<OutputSpec> infer_repeat(const Op& op, const Inputs& in) {
-  check_packed(in, 1, "repeat_heads takes keys and values");
+  check_packed(in, 1, "repeat_heads has keys and values as its input");
   const Shape& s = in[0]->shape;
   return {{"", in[0]->dtype, with(s, 2, s[2] * op.as<RepeatHeads>().copies)}};
 }
 
 std::vector<OutputSpec> infer_repeat_grad(const Op& op, const Inputs& in) {
-  check_packed(in, 1, "repeat_heads_grad takes the gradient of all copies");
+  check_packed(in, 1, "repeat_heads_grad has the gradient of all copies as its input");
   const Shape& s = in[0]->shape;
   const int64_t copies = op.as<RepeatHeadsGrad>().copies;
   CHECK(s[2] % copies == 0, "{} rows of {} copies", s[2], copies);
@@ -33,7 +33,7 @@ std::vector<OutputSpec> infer_repeat_grad(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
-  check_packed(in, 2, "join_heads takes queries and pairs of a key and a value");
+  check_packed(in, 2, "join_heads has the inputs queries and pairs of a key and a value");
   const Shape &q = in[0]->shape, &pairs = in[1]->shape;
   CHECK(pairs[3] == 2 && with(q, 3, 2) == pairs, "join_heads of {} and {}", to_string(q),
         to_string(pairs));
@@ -41,7 +41,7 @@ std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_join_grad(const Op&, const Inputs& in) {
-  check_packed(in, 1, "join_heads_grad takes a packed gradient");
+  check_packed(in, 1, "join_heads_grad has a packed gradient as its input");
   const Shape& s = in[0]->shape;
   return {{".queries.gradient", in[0]->dtype, with(s, 3, s[3] - 2)},
           {".pairs.gradient", in[0]->dtype, with(s, 3, 2)}};

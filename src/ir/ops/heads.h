@@ -1,5 +1,5 @@
 // Packed queries, keys and values of heads whose keys and values several ranks hold, and their
-// gradients. They move and add; no op here computes anything else.
+// gradients. These ops only move and add values.
 #pragma once
 
 #include "ir/ops/fields.h"

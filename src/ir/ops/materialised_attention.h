@@ -1,5 +1,5 @@
 // Attention in three ops that hold every pair of tokens, for comparison and for planning systems
-// that do so (compiler option attention: materialised).
+// that do so (compiler option attention: unfused).
 #pragma once
 
 #include "ir/ops/fields.h"

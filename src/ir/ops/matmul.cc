@@ -19,7 +19,7 @@ Shape join(const Shape& a, int a0, int a1, const Shape& b, int b0, int b1) {
   return Shape(dims);
 }
 
-constexpr int64_t kMostLabels = 6;  // of "uvwxyz"
+constexpr int64_t kMostLabels = 6;  // length of "uvwxyz"
 
 // Returns the number of dimensions that the op contracts.
 template <class A>
@@ -30,7 +30,7 @@ int contracted(const Op& op) {
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 2, "matmul takes x and w");
+  CHECK(in.size() == 2, "matmul has the inputs x and w");
   const Shape &x = in[0]->shape, &w = in[1]->shape;
   const int k = contracted<Matmul>(op), lead = x.rank() - k, out = w.rank() - k;
   CHECK(lead >= 0 && out >= 0, "matmul of {} and {} over {} dimensions", to_string(x), to_string(w),
@@ -41,7 +41,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   return {{"", type, join(x, 0, lead, w, 0, out)}};
 }
 
-// The leading dimensions of dy, then the contracted ones of w.
+// The shape has the leading dimensions of dy, then the contracted ones of w.
 std::vector<OutputSpec> infer_grad_input(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &w = in[1]->shape;
   const int out = w.rank() - contracted<MatmulGradInput>(op);
@@ -100,7 +100,7 @@ void gradient(Gradients& g, const Op& op) {
   if (dy == kNone) return;
   Builder& b = g.builder();
   const Matmul& a = op.as<Matmul>();
-  if (g[dy].dtype != g[w].dtype)  // both operands of a GEMM have one type
+  if (g[dy].dtype != g[w].dtype)  // both operands of a GEMM have one dtype
     dy = b.emit_one(Cast{g[w].dtype}, op.origin, {dy});
   b.emit(MatmulGradWeight{a.contract, a.scale}, op.origin, {dy, x}, {g.weight(w)});
   if (g.wanted(x)) g.add(x, b.emit_one(MatmulGradInput{a.contract, a.scale}, op.origin, {dy, w}));

@@ -1,5 +1,5 @@
-// A matrix product with a weight, and its gradients. Weights keep the dimension that is divided:
-// qkv is [heads, 3, D, F].
+// The GEMM with a weight, and its gradients. Weights have the dimension that is divided as a
+// dimension of its own: qkv is [heads, 3, D, F].
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// The format to which the first operand is rounded before the product; the second one is rounded to
-// e4m3. kStored: operands are multiplied in their own type.
+// The format to which the first operand is quantized before the GEMM; the second one is quantized
+// to e4m3. kStored: operands are multiplied in their own dtype.
 enum class Fp8Format : uint8_t { kStored, kE4M3, kE5M2 };
 constexpr const char* enum_names(Fp8Format) { return "stored|e4m3|e5m2"; }
 
@@ -21,9 +21,9 @@ struct Matmul {
   static constexpr std::string_view kName = "matmul";
   enum In { kX, kW };
   enum Out { kY };
-  int64_t contract = 1;  // how many trailing dimensions k stands for
+  int64_t contract = 1;  // number of trailing dimensions that form k
   double scale = 1;
-  std::optional<DType> out = std::nullopt;  // type of y; none: that of x
+  std::optional<DType> out = std::nullopt;  // dtype of y; none: that of x
   Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
     visit("contract", self.contract, Print::kAlways, kContracted);

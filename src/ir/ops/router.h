@@ -13,7 +13,7 @@ constexpr const char* enum_names(RouterScore) { return "softmax|sigmoid"; }
 // s = softmax(z) or sigmoid(z) of the logits z [E]. A token chooses the `chosen` experts with the
 // largest s + bias; among equal ones, those with the lowest numbers. The experts form `groups`
 // groups of consecutive numbers. Only experts of the `groups_chosen` groups with the largest sums
-// of their two largest s + bias can be chosen. Choices are in rising order, with
+// of their two largest s + bias can be chosen. Choices are in ascending order, with
 //   weight_j = scale · s_j                               without `renormalize`
 //   weight_j = scale · s_j / (Σ over the chosen + 1e-20) with it
 struct Route {
@@ -77,7 +77,8 @@ struct RouterLosses {
   bool operator==(const RouterLosses&) const = default;
 };
 
-// Adds the losses of all sequences and the relative load of the busiest expert to the report.
+// Adds the losses of all sequences, and the load of the busiest expert relative to the mean, to the
+// report.
 struct RouterLoss {
   static constexpr std::string_view kName = "router_loss";
   enum In { kLogits, kScores, kChoice, kLabels };

@@ -1,23 +1,24 @@
-// What the rules of several ops share.
+// Functions that the rules of several ops share.
 #pragma once
 
 #include "ir/rule.h"
 
 namespace tessera {
 
-// The cost of an op that makes products: they do all of its operations.
+// Returns the cost of an op that consists of these GEMMs: they do all of its operations.
 Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<ProductShape> products);
 
-// Which input the first output may overwrite.
+// Return the input that the first output may overwrite.
 InPlace over_first(const Op& op);
 InPlace over_last(const Op& op);
-// The gradient of the logits, where a loss has it as an output, overwrites the logits.
+// If a loss also outputs the gradient of the logits, it overwrites the logits.
 InPlace over_logits(const Op& op);
 
 // The rule of all OnePassUpdates.
 extern const OpRule kOnePassUpdateRule;
 
-// Of what works on state: nothing is split by the op, since ZeRO splits whole frames.
+// The sharding rule of ops that work on state: the op splits nothing, since ZeRO splits whole
+// buffers.
 ShardingRule whole(const Op& op, ValueSpan values);
 
 }  // namespace tessera

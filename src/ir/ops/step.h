@@ -16,19 +16,19 @@ struct Clear {
   bool operator==(const Clear&) const = default;
 };
 
-// The product that reads a packed weight.
+// The GEMM that reads a packed weight.
 enum class PackedProduct : uint8_t { kMatmul, kMatmulGradInput };
 constexpr const char* enum_names(PackedProduct) { return "matmul|matmul_grad_input"; }
 
-// A weight in the layout of one product.
+// A weight in the memory layout that one GEMM needs.
 struct Pack {
   static constexpr std::string_view kName = "pack";
   enum In { kWeight };
   enum Out { kPacked };
-  Matmul attributes = {};  // of the product
+  Matmul attributes = {};  // attributes of the GEMM
   PackedProduct product = PackedProduct::kMatmul;
-  int64_t rows = 0;   // elements of the product's first operand, on one rank
-  int64_t bytes = 0;  // of the packed weight
+  int64_t rows = 0;   // elements of the GEMM's first operand, on one rank
+  int64_t bytes = 0;  // size of the packed weight
   static void fields(auto& self, auto&& visit) {
     Matmul::fields(self.attributes, visit);
     visit("product", self.product, Print::kAlways);
@@ -44,14 +44,14 @@ struct Squares {
   static constexpr std::string_view kName = "squares";
   enum In { kGradient };
   enum Out { kReport };
-  FrameKindId members = kNone;  // its table says which elements belong to which weight
+  FrameKindId members = kNone;  // its table maps elements to weights
   static void fields(auto& self, auto&& visit) { visit("members", self.members); }
   static const OpRule rule;
   bool operator==(const Squares&) const = default;
 };
 
-// Of loss tokens n, squares and the loss scale s: norm = sqrt(squares) / (n s),
-// scale = min(1, limit / norm) / (n s); skip = 1 where anything is not finite.
+// With n loss tokens and the loss scale s: norm = sqrt(squares) / (n s), scale = min(1, limit /
+// norm) / (n s); skip = 1 if any of these is not finite.
 struct Clip {
   static constexpr std::string_view kName = "clip";
   enum In { kReportIn, kStep };

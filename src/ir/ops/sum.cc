@@ -25,7 +25,7 @@ Shape trailing(const Shape& s, int64_t dims) {
 
 std::vector<OutputSpec> infer_bias(const Op& op, const Inputs& in) {
   const BiasGrad& a = op.as<BiasGrad>();
-  CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad takes dy");
+  CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad has the input dy");
   const OutputSpec one = {".gradient", a.into, trailing(in[0]->shape, a.dims)};
   return std::vector<OutputSpec>(a.count, one);
 }
@@ -33,7 +33,7 @@ std::vector<OutputSpec> infer_bias(const Op& op, const Inputs& in) {
 std::string letters(int rank) { return std::string("abcdefgh").substr(0, rank); }
 
 // A bias has the last labels of the sum. The op is linear in all operands together: a bias that is
-// added to partial terms must itself be partial, or it would be counted once per rank.
+// added to partial terms must itself be partial, otherwise it would count once per rank.
 ShardingRule sharding(const Op& op, ValueSpan values) {
   ShardingRule r;
   r.linear.emplace_back();
@@ -53,8 +53,8 @@ ShardingRule sharding_bias(const Op& op, ValueSpan values) {
   return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {{0}}};
 }
 
-// Every term has the gradient dy itself. A bias was repeated over the leading dimensions, so it has
-// the sum of dy over these: one op for all biases, which have the same gradient.
+// Every term has the gradient dy itself. A bias is broadcast over the leading dimensions, so its
+// gradient is the sum of dy over them: one op for all biases, which have the same gradient.
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;

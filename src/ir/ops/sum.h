@@ -30,7 +30,7 @@ struct BiasGrad {
   static constexpr std::string_view kName = "bias_grad";
   enum In { kDy };
   enum Out { kDBiases };
-  int64_t dims = 1, count = 1;  // how many trailing dimensions a bias has; how many biases
+  int64_t dims = 1, count = 1;  // number of trailing dimensions of a bias; number of biases
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("dims", self.dims, Print::kAlways, at_least(1));

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-// The order of outputs is fixed: weights, moments, masters. The bindings rely on it.
+// The order of outputs is fixed (weights, moments, masters), because the bindings depend on it.
 std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int moments) {
   std::vector<OutputSpec> out;
   const DType weights = a.weights.value_or(a.master ? DType::kBF16 : DType::kF32);
@@ -16,7 +16,7 @@ std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int momen
   return out;
 }
 
-// Whether an optimizer with these constants keeps a first moment.
+// Returns true if an optimizer with these constants has a first moment.
 bool keeps_moment1(const OptimizerTraits& o, const WeightUpdate& a) {
   return o.moment1 || a.beta1 > 0;
 }
@@ -24,24 +24,25 @@ bool keeps_moment1(const OptimizerTraits& o, const WeightUpdate& a) {
 std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
   const auto [kind, a] = one_pass_of(op);
   const OptimizerTraits& o = traits_of(kind);
-  CHECK(in.size() == 3, "{} takes gradient, step and report", o.name);
+  CHECK(in.size() == 3, "{} has the inputs gradient, step and report", o.name);
   return updated(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "adafactor_sums takes gradient, weights and report");
+  CHECK(in.size() == 3, "adafactor_sums has the inputs gradient, weights and report");
   return {{".factor_sums", DType::kF64, {op.as<AdafactorSums>().of.sums}}};
 }
 
 std::vector<OutputSpec> infer_squares(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 4, "adafactor_squares takes gradient, step, report and sums");
+  CHECK(in.size() == 4, "adafactor_squares has the inputs gradient, step, report and sums");
   const FactorSums& a = op.as<AdafactorSquares>().of;
   return {{".factors", DType::kF32, {a.factors}},
           {".update_squares", DType::kF64, {a.weights_held}}};
 }
 
 std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 6, "adafactor takes gradient, step, report, sums, factors and squares");
+  CHECK(in.size() == 6,
+        "adafactor has the inputs gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
   return updated(a, in[0]->shape, keeps_moment1(traits_of(OptimizerKind::kAdafactor), a));
 }

@@ -1,4 +1,4 @@
-// What an optimizer does with the flat frames of a group of weights (base/optimizer_kind.h and
+// The updates of optimizers on the flat buffers of a group of weights (base/optimizer_kind.h and
 // kernels/adafactor.h have the formulas).
 #pragma once
 
@@ -14,10 +14,10 @@ namespace tessera {
 enum class Rounding : uint8_t { kStochastic, kNearest };
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 
-// The attributes that all optimizers have. Outputs of their ops are weights, moments and master, as
-// far as they are there.
+// The attributes that all optimizers have. The outputs of their ops are weights, moments and
+// master, as far as they exist.
 struct WeightUpdate {
-  FrameKindId members = kNone;  // its table says which elements belong to which weight
+  FrameKindId members = kNone;  // its table maps elements to weights
   double beta1 = 0, beta2 = 0, epsilon = 0;
   double decay = 0;
   bool decay_vectors = false;
@@ -25,7 +25,7 @@ struct WeightUpdate {
   bool master = false;  // updates are made in f32 and rounded into the weights
   std::optional<DType> weights = std::nullopt;  // none: bf16 with a master, else f32
   DType moments = DType::kF32;
-  Rounding rounding = Rounding::kNearest;  // of weights where there is no master
+  Rounding rounding = Rounding::kNearest;  // rounding of the weights if there is no master
 
   static void rates(auto& self, auto&& visit) {
     visit("members", self.members);
@@ -49,8 +49,8 @@ struct WeightUpdate {
   bool operator==(const WeightUpdate&) const = default;
 };
 
-// The update of a one-pass optimizer: weights, and what the optimizer keeps of them. All of these
-// have one rule (ir/ops/update.cc) and one binding (runtime/ops/update.cc).
+// The update of a one-pass optimizer: weights and optimizer state. All of these ops have one rule
+// (ir/ops/update.cc) and one binding (runtime/ops/update.cc).
 template <OptimizerKind kKind>
 struct OnePassUpdate {
   static constexpr std::string_view kName = traits_of(kKind).name;
@@ -66,7 +66,7 @@ using Adamw = OnePassUpdate<OptimizerKind::kAdamW>;
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {
   FrameKindId members = kNone;
-  int64_t sums = 0, factors = 0, weights_held = 0;  // elements of what the two ops write
+  int64_t sums = 0, factors = 0, weights_held = 0;  // number of elements that the two ops write
   double epsilon = 0, decay_power = 0;
   static void fields(auto& self, auto&& visit) {
     visit("members", self.members);
@@ -79,7 +79,7 @@ struct FactorSums {
   bool operator==(const FactorSums&) const = default;
 };
 
-// Sums of squares of gradients over each row and column, and of weights, from the rank's own part.
+// Sums of squares, from this rank's shard: of gradients over each row and column, and of weights.
 struct AdafactorSums {
   static constexpr std::string_view kName = "adafactor_sums";
   enum In { kGradient, kWeights, kReport };
@@ -90,8 +90,8 @@ struct AdafactorSums {
   bool operator==(const AdafactorSums&) const = default;
 };
 
-// The running means of rows and columns, and the sums of squares of each weight's change, of the
-// rank's own part.
+// The running means of rows and columns, and the sums of squares of each weight's update, over this
+// rank's shard.
 struct AdafactorSquares {
   static constexpr std::string_view kName = "adafactor_squares";
   enum In { kGradient, kStep, kReport, kSums };
@@ -102,7 +102,7 @@ struct AdafactorSquares {
   bool operator==(const AdafactorSquares&) const = default;
 };
 
-// Weights, and one moment where beta1 > 0.
+// Updates the weights, and the first moment if beta1 > 0.
 struct Adafactor {
   static constexpr std::string_view kName = "adafactor";
   enum In { kGradient, kStep, kReport, kSums, kFactors, kUpdateSquares };

@@ -1,4 +1,4 @@
-// Finds where the weights of a group are within a flat buffer of the optimizer, or within this
+// Finds the offsets of a group's weights within a flat buffer of the optimizer, or within this
 // rank's shard of it.
 //
 //   flat buffer   | w0      | w1 |  w2                | padding |

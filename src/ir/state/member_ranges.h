@@ -1,4 +1,5 @@
-// Which parts of an optimizer's flat frames belong to which weight: what sums and updates work on.
+// Maps the elements of an optimizer's flat buffers to weights, for ops that sum over or update
+// them.
 #pragma once
 
 #include <string>
@@ -8,28 +9,29 @@
 
 namespace tessera {
 
-// The parts of a flat value's frame kind that belong to members of its table, as [first, last)
-// elements of the value that the rank at `at` has: what squares and update work on.
+// A range of a flat value that belongs to one member of its table, as elements [first, last) of the
+// value on the rank at `at`. Squares and update work on these ranges.
 struct MemberRange {
   ValueId weight = kNone;
   int64_t first = 0, last = 0;
-  int64_t element = 0;   // of the rank's part of the weight, row-major, that `first` is
-  size_t index = 0;      // of the weight in the table
-  bool counted = false;  // in sums over all ranks: one of those that hold the same elements
-  bool counted_in_stage = false;  // the same in sums over the ranks of each stage
+  int64_t element = 0;   // index of `first` in the rank's shard of the weight, row-major
+  size_t index = 0;      // index of the weight in the table
+  bool counted = false;  // true on one of the ranks that hold the same elements: counted in sums
+                         // over all ranks
+  bool counted_in_stage = false;  // the same for sums over the ranks of each stage
 };
 std::vector<MemberRange> member_ranges(const Program& program, FrameKindId table, const Value& flat,
                                        const Coordinates& at);
 
-// The place of Adafactor's means of the rows and columns of a matrix in its frame of factors (and
-// of their sums in the frame of sums), in elements. A vector has no columns.
+// The offsets, in elements, of Adafactor's means of the rows and columns of a matrix in its buffer
+// of factors (and of their sums in the buffer of sums). A vector has no columns.
 struct FactorPlace {
   int64_t rows = 0, columns = 0, rows_at = 0, columns_at = kNone;
   int64_t elements() const { return columns > 0 ? rows * columns : rows; }
 };
-// Returns the places of all parts (Value::parts) of all members, in the order of the table.
+// Returns the offsets of all parts (Value::parts) of all members, in the order of the table.
 std::vector<FactorPlace> factor_places(const Program& program, FrameKindId table);
-// Returns for each member the index of the place of its first part.
+// Returns for each member the index of its first part in factor_places().
 std::vector<size_t> first_factor_places(const Program& program, FrameKindId table);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
-// Cuts a weight's state into boxes that checkpoints name: a shard is a range of a flat buffer,
-// which generally begins and ends within a row, so it is covered by several boxes of whole or
-// partial rows. Boxes are independent of the layout, which is what lets a checkpoint be resumed
-// with another one.
+// Divides a weight's state into boxes of named tensors, as checkpoints store them. A shard is a
+// range of a flat buffer that generally begins and ends within a row, so several boxes of whole or
+// partial rows cover it. Boxes do not depend on the layout, so a checkpoint can be resumed with
+// another layout.
 #include "ir/state/piece_cutter.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// One weight's elements in one flat frame → pieces. The frame is cut into a part for each shard
-// rank, and what of the weight's range lies in a part is a few boxes of its local value
-// (base/box.h), each with its place in the global one; a box that is padding alone is no piece.
+// Divides one weight's elements in one flat buffer into pieces. The buffer is divided into one part
+// per shard rank, and the weight's range within a part is a few boxes of its local value
+// (base/box.h), each with its position in the global one. A box that contains only padding is not a
+// piece.
 //   weight [4, 6] at elements 8…31 of 64, 2 shard ranks, rank 1 (32…63): none; rank 0: one box
 //   weight [4, 6] at elements 24…47: rank 0 has 24…31 (row 0, columns 0…1 of row 1), rank 1 the
 //   rest
@@ -14,19 +15,19 @@
 
 namespace tessera {
 
-// A frame with an element for each of a group's weights.
+// A buffer with one element for each element of a group's weights.
 struct FlatFrame {
-  FrameKindId weights = kNone;  // the group's table: which weight stands where
-  FrameKindId kind = kNone;     // what is cut …
-  bool divided = false;         // … which holds the own part alone
-  bool whole = false;           // all parts are valid, not the own alone
-  FrameKindId copy = kNone;     // where the same elements stand rounded, or kNone
+  FrameKindId weights = kNone;  // the group's table: the offsets of its weights
+  FrameKindId kind = kNone;     // the kind that is divided …
+  bool divided = false;         // … which holds only this rank's shard
+  bool whole = false;           // all shards are valid, not only this rank's
+  FrameKindId copy = kNone;     // the kind with the same elements, rounded, or kNone
   bool copy_divided = false;
   Role role = Role::kWeight;
-  std::string suffix;  // of names: "|moment1"
+  std::string suffix;  // appended to names: "|moment1"
 };
 
-// Appends to `out` what the rank at `at` has.
+// Appends the pieces of the rank at `at` to `out`.
 class PieceCutter {
  public:
   PieceCutter(const Program& p, const Coordinates& at, std::vector<StatePiece>& out)
@@ -35,7 +36,8 @@ class PieceCutter {
   void cut(const FlatFrame& s, ValueId weight, int64_t layer) const;
 
  private:
-  // Of the weight, which begins at `begin` of the whole frame; the own part begins at `own`.
+  // Returns a piece of the weight, which begins at `begin` in the whole buffer; this rank's shard
+  // begins at `own`.
   StatePiece piece(const FlatFrame& s, ValueId weight, const KnownBox& box, int64_t begin,
                    int64_t own) const;
 

@@ -1,7 +1,7 @@
-// Enumerates the state that a rank holds, as boxes of named tensors: what checkpoints save and
-// load. For each weight there are the weight itself (or its f32 master), its moments, and
-// Adafactor's factors. Where ranks hold equal elements, one of them owns the box and saves it; all
-// of them load it.
+// Enumerates the state of a rank as boxes of named tensors, which checkpoints save and load. For
+// each weight there are the weight itself (or its f32 master), its moments, and Adafactor's
+// factors. If several ranks hold the same elements, one of them owns the box and saves it; all of
+// them load it.
 #include "ir/state/pieces.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool is_gathered(const Program& p, FrameKindId weights) {
   return false;
 }
 
-// The buffers of a group: its weights and what the optimizer keeps of them.
+// The buffers of a group: its weights and their optimizer state.
 struct Kept {
   FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
 };
@@ -43,7 +43,7 @@ Kept kept_of(const Program& p, FrameKindId table) {
 }
 
 // With a master, the master is the state and the compute weight a copy, rounded again after
-// loading. Without one, the weight itself is the state. A gathered weight is cut by this rank's
+// loading. Without one, the weight itself is the state. A gathered weight has pieces of this rank's
 // shard only, because its other shards may be out of date.
 void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
                const PieceCutter& cutter) {
@@ -69,7 +69,7 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   moment(k.moment2, Role::kMoment2, "|moment2");
 }
 
-// Adafactor's means, of which all ranks of a stage have a full copy.
+// Adds Adafactor's means, of which all ranks of a stage have a full copy.
 void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
                  std::vector<StatePiece>& out) {
   bool first = is_first_stage(p, p.kind(kind));

@@ -1,4 +1,4 @@
-// Finds the buffer kinds that belong to a group of weights, and the rank that represents a replica.
+// Finds the buffer kinds of a group of weights, and the rank that represents a replica.
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
@@ -21,8 +21,8 @@ FrameKindId factors_of(const Program& p, FrameKindId weights) {
   return kNone;
 }
 
-// True for the first of the ranks that hold the same elements of a weight: coordinate 0 on every
-// axis that does not divide it.
+// Returns true for the first of the ranks that hold the same elements of a weight: coordinate 0 on
+// every axis that does not divide it.
 bool stands_in_stage(const Value& w, const Coordinates& at) {
   for (const AxisKind a : Enumerators<AxisKind>()) {
     if (a == AxisKind::kShard || a == AxisKind::kPipeline) continue;

@@ -1,23 +1,24 @@
-// The frame kinds of a group of weights, and which of the ranks that hold the
-// same weight stands for all.
+// The buffer kinds of a group of weights, and the rank that represents all ranks with the same
+// weight.
 #pragma once
 
 #include "ir/program.h"
 
 namespace tessera {
 
-// The flat kind of that role that belongs to a kind of weights: a rank's part of it if `divided`,
-// else all of it. kNone where there is none. State on the host has two kinds: that of the host,
-// which is returned, and that of the device, which has no contents between steps.
+// Returns the flat kind with that role that belongs to a kind of weights: this rank's shard if
+// `divided`, else the whole; kNone if there is none. State on the host has two kinds: the host's,
+// which is returned, and the device's, which has no contents between steps.
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided);
-// The factors that Adafactor keeps of a kind of weights, or kNone.
+// Returns Adafactor's factors of a kind of weights, or kNone.
 FrameKindId factors_of(const Program& p, FrameKindId weights);
 
-// The first of the kind's stages, or that of all stages.
+// Returns true on the first of the kind's stages, or the first of all stages if the kind lists
+// none.
 bool is_first_stage(const Program& p, const FrameKind& kind);
-// Of the ranks of a stage that hold the same bytes of a weight, the first stands for all …
+// Returns true on the first of the ranks of a stage that hold the same bytes of a weight …
 bool stands_in_stage(const Value& weight, const Coordinates& at);
-// … and of the stages that hold it, the first.
+// … and of the stages that hold it, on the first one.
 bool stands_for(const Program& p, const FrameKind& weights, const Value& weight,
                 const Coordinates& at);
 

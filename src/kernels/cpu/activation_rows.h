@@ -1,4 +1,4 @@
-// Arguments of the vector code of activations.
+// Arguments of the vectorized activations.
 #pragma once
 
 #include "kernels/cpu/sum_rows.h"

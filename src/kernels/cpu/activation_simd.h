@@ -6,9 +6,9 @@ struct ValueAndSlope {
   V y, dy;
 };
 
-// The upper tail of the normal distribution, for x >= 0: Q(x) = e^(-x^2/2) t P(2t - 1) with
-// t = 1 / (1 + 0.3 x); P is a Chebyshev fit of that quotient on [0, 14], error 2e-9. Each side of
-// zero is computed from its own tail, so neither cancels.
+// Returns the upper tail of the normal distribution for x >= 0: Q(x) = e^(-x^2/2) t P(2t - 1) with
+// t = 1 / (1 + 0.3 x), where P is a Chebyshev approximation on [0, 14] with an error of 2e-9. Each
+// side of zero is computed from its own tail, which avoids cancellation.
 HWY_INLINE V UpperTail(V x, V gauss) {
   const F f;
   const V t = hn::Div(hn::Set(f, 1.0f), hn::MulAdd(x, hn::Set(f, 0.3f), hn::Set(f, 1.0f)));
@@ -40,10 +40,10 @@ HWY_INLINE ValueAndSlope GeluErf(V u) {
 HWY_INLINE ValueAndSlope GeluTanh(V u) {
   const F f;
   const V one = hn::Set(f, 1.0f), root = hn::Set(f, 2 * 0.797884561f);
-  const V u2 = hn::Min(hn::Set(f, 1e4f), hn::Mul(u, u));  // keeps infinity out of 0 * u2
+  const V u2 = hn::Min(hn::Set(f, 1e4f), hn::Mul(u, u));  // avoids 0 * infinity
   const V z2 = hn::Mul(hn::Mul(root, u), hn::MulAdd(u2, hn::Set(f, 0.044715f), one));
   const V e = Exp(f, hn::Neg(z2));
-  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // rest = 1 - s, not cancelled
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // 1 - s without cancellation
   const V dz2 = hn::Mul(root, hn::MulAdd(u2, hn::Set(f, 3 * 0.044715f), one));
   const V y = hn::Mul(u, s);
   return {y, hn::MulAdd(hn::Mul(y, rest), dz2, s)};
@@ -53,7 +53,7 @@ HWY_INLINE ValueAndSlope GeluTanh(V u) {
 HWY_INLINE ValueAndSlope Silu(V u) {
   const F f;
   const V one = hn::Set(f, 1.0f), e = Exp(f, hn::Neg(u));
-  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // rest = 1 - s, not cancelled
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // 1 - s without cancellation
   const V y = hn::Mul(u, s);
   return {y, hn::MulAdd(y, rest, s)};
 }

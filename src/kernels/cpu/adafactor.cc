@@ -5,8 +5,8 @@
 //   row 3        . . . . █ █ █ █ █      part_in_row(s, 3): column 4 to C
 //   row 4        █ █ █ █ █ █ █ █ █
 //   row 5        █ █ █ . . . . . .      part_in_row(s, 5): column 0 to 3
-// Sums are f64: g^2 of a whole matrix spans more than the 24 bits of f32, and the parts of the
-// ranks are added afterwards.
+// Sums are f64: the squares of a matrix span more than the 24 bits of f32, and the partial sums of
+// the ranks are added afterwards.
 #include "kernels/adafactor.h"
 
 #include <array>
@@ -80,8 +80,8 @@ double square(double x) { return x * x; }
 
 }  // namespace
 
-// Each sum is made by one thread, in an order that does not depend on the number of threads: rows
-// are divided among threads for the row sums, columns for the column sums.
+// Each sum is computed by one thread, in an order that does not depend on the number of threads:
+// row sums are divided among threads by rows, column sums by columns.
 void launch(Cpu, const Launch& l, const FactorSumsArgs& a) {
   const FactorStretch& s = a.stretch;
   if (*a.numbers.skip != 0 || s.begin >= s.end) return;
@@ -185,7 +185,7 @@ void launch(Cpu, const Launch& l, const AdafactorArgs& a) {
   if (*a.numbers.skip != 0) return;
   const Update& u = a.update;
   const FactorNorms& norms = a.norms;
-  CHECK(!u.v, "adafactor keeps factors in place of a second moment");
+  CHECK(!u.v, "adafactor has factors instead of a second moment");
   const auto rms = [&](const double* squares) { return std::sqrt(*squares / norms.elements); };
   UpdateStep own = step_of(a.constants, a.numbers);
   if (norms.least_scale > 0)

@@ -1,4 +1,4 @@
-// Adafactor's sweep, for one instruction set.
+// Adafactor's update pass, for one instruction set.
 #include "kernels/adafactor.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/update_operands.h"

@@ -1,8 +1,7 @@
-// The driver of attention's gradient on the CPU; attention_grad_simd.h has the algorithm. One task
-// is one key head of one sample, as in attention.cc: dk and dv are sums over its G query heads,
-// which one thread adds in order. The gradients of biases are kept per sample and head and added at
-// the end, in one order (ScopeOfHeads).
-// The gradient of attention on the CPU.
+// The driver of the attention gradient on the CPU; attention_grad_simd.h has the algorithm. One
+// task is one key head of one sample, as in attention.cc: dk and dv are sums over its G query
+// heads, which one thread adds in order. The gradients of biases are kept per sample and head and
+// added at the end in a fixed order (ScopeOfHeads).
 #include <cmath>
 
 #include "kernels/attention.h"

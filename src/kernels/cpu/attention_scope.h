@@ -1,23 +1,25 @@
-// What AttentionScope means for each head: labels and biases where the vector code reads them.
+// Prepares the labels and biases of AttentionScope for each head, in buffers that the vectorized
+// code reads.
 #pragma once
 
 #include "kernels/cpu/packed_heads.h"
 
 namespace tessera::kernels {
 
-// The scope of one call. Its memory follows the threads' buffers: the bucket of each distance, and
-// in the gradient one bias gradient per sample and head, so that they are summed in one order.
+// The scope of one call. Its memory is after the buffers of the threads: the bucket of each
+// distance, and for the gradient one bias gradient per sample and head, so that they are added in a
+// fixed order.
 class ScopeOfHeads {
  public:
   ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, void* memory);
 
-  // The keys' labels and what else a group's heads have in common.
+  // Sets the labels of the keys and the other fields that the heads of a group share.
   void set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const;
-  // A head's bias by distance; with `gradient` a zeroed place for its gradient too.
+  // Sets a head's bias by distance; with `gradient`, also a zeroed buffer for its gradient.
   void set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const;
-  // The head's sums by distance, added up by bucket.
+  // Stores the bias gradient of a head: its sums by distance, added up by bucket.
   void keep(int64_t sample, int64_t head, const QueryHead& h) const;
-  // All samples' sums into d_bias.
+  // Adds the sums of all samples to d_bias, or writes them if `fresh`.
   void add(const TensorView& d_bias, bool fresh) const;
 
  private:

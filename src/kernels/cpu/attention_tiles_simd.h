@@ -1,5 +1,5 @@
-// Packing, causal tile products and masks, shared by attention's forward and gradient. After
-// simd.h and tile_product_simd.h, once per target.
+// Packing, causal GEMMs of tiles, and masks, shared by the forward and the gradient of attention.
+// Include after simd.h and tile_product_simd.h, once per target.
 #include "kernels/cpu/attention_head.h"
 
 #include "kernels/cpu/philox_simd.h"  // after simd.h
@@ -7,8 +7,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Number of rows of a diagonal tile that are computed together. Keys that none of them sees are
-// skipped.
+// The number of rows of a diagonal tile that are computed together. Keys that none of these queries
+// attends to are skipped.
 constexpr int64_t kDiagonalRows = 2 * kTileRows;
 
 // to[i, :] = scale * from[begin + i, :] for i < count, in f32, columns padded with zeros.
@@ -26,7 +26,7 @@ HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t 
   }
 }
 
-// The other way: to[i, :] = scale * rows[i, :] for i < t.
+// The reverse: to[i, :] = scale * rows[i, :] for i < t.
 HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale,
                                    const Rows& to) {
   const F f;
@@ -50,8 +50,8 @@ HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t c
   }
 }
 
-// to[i, j] = rows[i, :] . transposed[:, j], one tile; on the diagonal what a row sees and some
-// more.
+// to[i, j] = rows[i, :] . transposed[:, j] for one tile. On the diagonal, only the keys that a row
+// attends to are computed, and a few more.
 HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int64_t m, int64_t d,
                                  bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
@@ -64,7 +64,7 @@ HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int
   }
 }
 
-// to[i, :] += sum_j p[i, j] rows[j, :]: from keys to queries. p is zero where a row does not see.
+// to[i, :] += sum_j p[i, j] rows[j, :], from keys to queries. p is 0 for masked keys.
 HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, int64_t n, int64_t d,
                                  bool diagonal, bool accumulate, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
@@ -75,7 +75,7 @@ HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, i
   }
 }
 
-// to[j, :] += sum_i p[i, j] rows[i, :]: from queries back to keys.
+// to[j, :] += sum_i p[i, j] rows[i, :], from queries to keys.
 HWY_NOINLINE inline void MixTransposedTile(const float* p, const float* rows, int64_t m, int64_t n,
                                            int64_t d, bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
@@ -92,16 +92,16 @@ HWY_INLINE void ZeroRows(float* rows, int64_t t, int64_t d) {
   for (int64_t c = 0; c < t * round_up(d, kPad); c += kLanes) hn::StoreU(hn::Zero(f), f, rows + c);
 }
 
-// mask[r, c] = 0 where query i + r drops key j + c, else 1 / (1 - p).
+// mask[r, c] = 0 if dropout drops key j + c of query i + r, else 1 / (1 - p).
 HWY_NOINLINE inline void FillMask(const HeadDropout& dropout, int64_t i, int64_t j, int64_t m,
                                   float* mask) {
   static_assert(kTile == kPhiloxWords);
   const F f;
   const hn::RebindToUnsigned<F> u;
-  const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
+  const hn::RebindToSigned<F> s;  // 24 bits fit a signed integer, which x86 compares faster
   const auto threshold = hn::Set(s, static_cast<int32_t>(dropout.threshold));
   const V scale = hn::Set(f, dropout.scale);
-  // A row of the mask takes the words of kTile / 4 consecutive Philox blocks, so it costs no state.
+  // A row of the mask uses kTile / 4 consecutive Philox blocks, so no state is needed.
   alignas(64) uint32_t words[kPhiloxWords];
   for (int64_t r = 0; r < m; ++r) {
     const int64_t element = dropout.first_element + (i + r) * dropout.row_elements + j;

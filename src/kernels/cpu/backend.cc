@@ -1,4 +1,4 @@
-// The backend of the CPU: its kernels run when they are called, on memory of the host.
+// The CPU backend: kernels run synchronously, on host memory.
 #include "kernels/backend.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ std::unique_ptr<Arena> CpuBackend::arena(std::string name, int64_t bytes) const 
   return host_arena(std::move(name), bytes);
 }
 
-int64_t CpuBackend::alignment() const { return 64; }  // a cache line, and a vector of AVX-512
+int64_t CpuBackend::alignment() const { return 64; }  // a cache line or an AVX-512 vector
 
 std::unique_ptr<Product> CpuBackend::product(const MatmulShape& shape) const {
   return std::make_unique<Matmul>(shape, cpu_, threads());
@@ -23,7 +23,7 @@ std::unique_ptr<Experts> CpuBackend::experts(const ExpertsShape& shape) const {
   return std::make_unique<CpuExperts>(shape, cpu_, threads());
 }
 
-// The minimum and not the mean, because other load on the machine can only slow a run down.
+// Uses the minimum instead of the mean, because other load on the machine only slows runs down.
 double CpuBackend::best_seconds(const std::function<void(Stream)>& work,
                                 const std::function<double()>& now_s, double seconds) const {
   work({});  // touches the memory

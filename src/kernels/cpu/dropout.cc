@@ -1,6 +1,5 @@
-// Dropout on the CPU. The mask is a function of (key, sample, element), computed from Philox words,
-// so it is regenerated in the backward instead of stored; dropout_grad is for programs that do
-// store it.
+// Dropout on the CPU. The mask is a function of (key, sample, element), computed by Philox, so the
+// backward regenerates it; dropout_grad is for programs that store the mask.
 #include "kernels/dropout.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/dropout_simd.h"
@@ -18,7 +17,7 @@ void launch(Cpu, const Launch& l, const DropoutArgs& a) {
   const Dropout& d = a.dropout;
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.dtype == DType::kI64 &&
             samples.elements() == x.shape[0],
-        "dropout of {} to {} for {} samples", to_string(x.shape), to_string(y.shape),
+        "dropout: x {}, y {}, {} samples", to_string(x.shape), to_string(y.shape),
         samples.elements());
   CHECK(d.probability >= 0 && d.probability < 1, "dropout with probability {}", d.probability);
   DropoutRows rows{.x = x,
@@ -31,7 +30,7 @@ void launch(Cpu, const Launch& l, const DropoutArgs& a) {
                    .threshold = dropout_threshold(d.probability),
                    .scale = 1.0f / (1.0f - d.probability)};
   if (mask) {
-    CHECK(mask.dtype == DType::kU8 && mask.elements() == x.elements(), "a mask of {} {}",
+    CHECK(mask.dtype == DType::kU8 && mask.elements() == x.elements(), "dropout: mask {} {}",
           name_of(mask.dtype), to_string(mask.shape));
     rows.mask_out = mask.as<uint8_t>();
   }
@@ -45,7 +44,7 @@ void launch(Cpu, const Launch& l, const DropoutGradArgs& a) {
   const TensorView &dy = a.dy, &mask = a.mask, &dx = a.dx;
   CHECK(mask.dtype == DType::kU8 && mask.elements() == dy.elements() &&
             dx.elements() == dy.elements(),
-        "dropout_grad of {} by a mask {} to {}", to_string(dy.shape), to_string(mask.shape),
+        "dropout_grad: dy {}, mask {}, dx {}", to_string(dy.shape), to_string(mask.shape),
         to_string(dx.shape));
   const Source from(dy);
   const Sink to(dx);

@@ -7,14 +7,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Rows [begin, end) of all samples one after another.
+// Applies dropout to rows [begin, end), counted over all samples.
 HWY_NOINLINE inline void DropRows(const DropoutRows& a, int64_t begin, int64_t end) {
   const F f;
   const hn::RebindToUnsigned<F> u;
-  const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
+  const hn::RebindToSigned<F> s;  // 24 bits fit a signed integer, which x86 compares faster
   const auto threshold = hn::Set(s, a.threshold);
   const V scale = hn::Set(f, a.scale);
-  alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // a last vector may end beyond
+  alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // the last vector may exceed kPhiloxWords
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t sample = a.samples[row / a.rows];
     const int64_t first =
@@ -50,7 +50,7 @@ HWY_NOINLINE inline void DropBack(Source dy, const uint8_t* mask, float scale, S
   for (int64_t i = begin; i < end; i += kLanes) {
     const int64_t live = HWY_MIN(end - i, kLanes);
     for (int64_t k = 0; k < live; ++k) factors[k] = mask[i + k] != 0 ? scale : 0.0f;
-    // What is dropped is zero, whatever it was.
+    // Dropped elements become 0 even if they are not finite.
     const V factor = LoadSome({factors, DType::kF32}, 0, live);
     const V product = hn::Mul(LoadSome(dy, i, live), factor);
     StoreSome(hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(f)), product), dx, i, live);

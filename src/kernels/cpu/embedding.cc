@@ -1,6 +1,7 @@
 // Embedding lookup and the gradient of its table on the CPU. The gradient is a scatter-add in which
-// several tokens may hit one row. Instead of atomics, each thread owns a stripe of columns and adds
-// all tokens in order: no two threads write one cache line and the sums have one order.
+// several tokens may hit the same row. Instead of using atomics, each thread owns a stripe of
+// columns and adds all tokens in order: no two threads write the same cache line, and the order of
+// the sums is fixed.
 #include "kernels/embedding.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ HWY_EXPORT(AddRowTo);
 
 namespace {
 
-// The row of an id in this part of the table, or -1.
+// Maps the position of an id to its row in this shard of the table, or to -1.
 struct RowOf {
   const int32_t* ids;
   int64_t first, rows, total;
@@ -29,18 +30,19 @@ struct RowOf {
         first(r.first),
         rows(table.shape[0]),
         total(r.total > 0 ? r.total : table.shape[0]) {
-    CHECK(id.dtype == DType::kI32 && table.shape.rank() == 2, "embedding of {} ids from {}",
+    CHECK(id.dtype == DType::kI32 && table.shape.rank() == 2, "embedding: ids {}, table {}",
           name_of(id.dtype), to_string(table.shape));
   }
   int64_t operator()(int64_t n) const {
     const int64_t id = ids[n];
-    CHECK(id >= 0 && id < total, "id {} at place {} of a table of {} rows", id, n, total);
+    CHECK(id >= 0 && id < total, "id {} at position {} is outside a table of {} rows", id, n,
+          total);
     return id >= first && id < first + rows ? id - first : -1;
   }
 };
 
 // Each thread owns whole stripes of columns.
-constexpr int64_t kStripe = 16;  // one cache line of f32, so that threads share none
+constexpr int64_t kStripe = 16;  // one cache line of f32
 
 // Returns the positions of the ids, ordered by their rows; ids of other ranks' rows come first.
 std::span<int32_t> places_by_row(const RowOf& row_of, int64_t count, void* workspace) {
@@ -54,8 +56,8 @@ std::span<int32_t> places_by_row(const RowOf& row_of, int64_t count, void* works
   return places;
 }
 
-// Adds one stripe to a table of 16 bits. The sum of a row is kept in f32 until its last id and
-// rounded once; positions are ordered by rows, so one row's buffer is enough.
+// Adds one stripe to a 16-bit table. The sum of a row is kept in f32 until its last id and rounded
+// once; positions are ordered by row, so a buffer for one row suffices.
 void add_rounded_stripe(const RowOf& row_of, std::span<const int32_t> places, Source from, Sink to,
                         int64_t c, int64_t width, int64_t d, void (*add)(Source, Sink, int64_t)) {
   for (size_t i = 0; i < places.size();) {
@@ -95,7 +97,7 @@ int64_t workspace_bytes(Cpu, const EmbeddingGradArgs& a, int) {
   return bytes_for<int32_t>(a.ids.elements());
 }
 
-// In f32 the sums are formed in the table itself. In 16 bits that would round after every token, so
+// An f32 table is accumulated in place. In a 16-bit table that would round after every token, so
 // ids are sorted by row and each row's sum is rounded once.
 void launch(Cpu, const Launch& l, const EmbeddingGradArgs& a) {
   const int64_t d = columns_of(a.d_table), count = a.ids.elements();

@@ -1,7 +1,7 @@
-// The experts on the CPU. Tiles run one after the other, and all threads work on each: a tile has
+// The experts on the CPU. Tiles run one after another, with all threads on each of them: a tile has
 // up to 512 rows, so its GEMMs are large, and sums keep their order without a buffer of all rows. A
-// prepared GEMM has a fixed number of rows, so there is one per size of a short list. An expert's
-// rows are cut into tiles of these sizes; missing rows are zeros. Workspace:
+// prepared GEMM has a fixed number of rows, so there is one for each of a few sizes. The rows of an
+// expert are divided into tiles of these sizes; missing rows are zeros. Workspace:
 //
 //   [ starts | order | sums f32 [N, H] | tile: x, dy, pairs, h, dh, out f32 | scratch of GEMMs ]
 //                      unless y is f32         dy and dh: in the gradient
@@ -115,7 +115,7 @@ struct CpuExperts::Plan {
   struct Tile {
     const TileProducts* products;
     int64_t expert, rows;
-    const int64_t* pairs;  // token · K + choice of each row
+    const int64_t* pairs;  // token · K + choice, by row
     bool first;            // the first tile of its expert
   };
   void run_tile(const ExpertsOperands& o, const Tile& t, float* to, std::byte* w) const;
@@ -164,15 +164,15 @@ void CpuExperts::Plan::sort(const ExpertsOperands& o, std::byte* w) const {
   for (int64_t i = 0; i < pair_count(); ++i)
     if (const int64_t e = local(i); is_local(e)) ++begins[e + 1];
   for (int64_t e = 0; e < shape.experts; ++e) begins[e + 1] += begins[e];
-  // Each start moves to the end of its expert, which is the start of the next one, and back.
+  // The loop advances each start to the start of the next expert; the starts are then shifted back.
   for (int64_t i = 0; i < pair_count(); ++i)
     if (const int64_t e = local(i); is_local(e)) sorted[begins[e]++] = i;
   for (int64_t e = shape.experts; e > 0; --e) begins[e] = begins[e - 1];
   begins[0] = 0;
 }
 
-// Returns the smallest size >= rows if it wastes at most an eighth of the rows; else the next
-// smaller.
+// Returns the GEMMs of the smallest size >= rows if at most an eighth of its rows is unused, else
+// those of the next smaller size.
 const TileProducts& CpuExperts::Plan::for_rows(int64_t rows) const {
   constexpr int64_t kWaste = 8;
   const auto larger = std::find_if(products.begin(), products.end(),
@@ -204,7 +204,7 @@ void CpuExperts::Plan::gather(const Tile& t, const void* from, std::byte* to) co
   });
 }
 
-// Copies the tile's pairs to the saved pairs of all tokens, or from them.
+// Copies the tile's pairs to the saved pairs of all tokens (`save`) or from them.
 void CpuExperts::Plan::move_pairs(const ExpertsOperands& o, const Tile& t, std::byte* rows,
                                   bool save) const {
   const auto n = static_cast<size_t>(row_bytes(2 * shape.inner));
@@ -237,8 +237,8 @@ void CpuExperts::Plan::activate(const Tile& t, std::byte* w) const {
                              view(h.in<std::byte>(w), t, shape.inner, false)});
 }
 
-// Adds the rows of `out`, times their factors (nullptr: 1), to the rows of their tokens. A tile has
-// a token at most once.
+// Adds the rows of `out`, times their factors (nullptr: 1), to the rows of their tokens. A tile
+// contains a token at most once.
 void CpuExperts::Plan::add_rows(const Tile& t, const float* factors, float* to,
                                 std::byte* w) const {
   const float* const rows = out.in<float>(w);
@@ -300,7 +300,7 @@ void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t,
   add_rows(t, nullptr, to, w);
 }
 
-// Clears the gradients of an expert without tokens where they are written and not added to.
+// Zeroes the gradients of an expert without tokens if gradients are written instead of added to.
 void CpuExperts::Plan::clear_unused(const ExpertsOperands& o, int64_t expert) const {
   const int64_t up = 2 * shape.inner * shape.hidden, down = shape.hidden * shape.inner;
   const auto clear = [&](void* all, int64_t n) {

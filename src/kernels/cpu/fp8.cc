@@ -1,6 +1,6 @@
-// Rounds tensors to the numbers of an FP8 format with one power of two as scale per tensor: a pass
-// for max|x|, then a pass that scales, rounds and scales back. Both are exact but for the rounding
-// itself, so an ordinary GEMM of the results equals an FP8 GEMM up to the order of its sums.
+// Rounds tensors to the numbers of an FP8 format with one power of two as the scale of each tensor:
+// a pass for max|x|, then a pass that scales, rounds and scales back. The scaling is exact, so an
+// ordinary GEMM of the results equals an FP8 GEMM up to the order of its sums.
 #include "kernels/fp8.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 constexpr int kMostShift = 126;
 constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
 
-// Returns the bits of max|x|. The bits of magnitudes order as the magnitudes do, with infinity and
-// NaN above all finite numbers, so an integer maximum also detects them.
+// Returns the bits of max|x|. The bits of magnitudes have the order of the magnitudes, with
+// infinity and NaN above all finite numbers, so an integer maximum also detects these.
 template <class T>
 uint32_t largest_bits(const T* x, int64_t n, int threads) {
   uint32_t most = 0;
@@ -70,8 +70,8 @@ void round_all(const void* from, int64_t n, Fp8 f, void* to, int threads) {
 }  // namespace
 
 int fp8_shift(float amax, Fp8 f) {
-  // The exponents alone give k up to one: if the mantissa of amax exceeds that of the largest
-  // number, 2^k amax is above it.
+  // The exponents give k or k + 1: if the mantissa of amax exceeds that of the largest number,
+  // k must be decremented.
   if (amax == 0) return 0;
   const float most = format_of(f).most;
   int k = std::ilogb(most) - std::ilogb(amax);
@@ -90,7 +90,7 @@ void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y, int thre
     case DType::kF16:
       return round_all<F16>(x, n, f, y, threads);
     default:
-      CHECK(false, "{} rounded to eight bits", name_of(type));
+      CHECK(false, "cannot round {} to FP8", name_of(type));
   }
 }
 

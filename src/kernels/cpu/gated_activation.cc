@@ -1,4 +1,4 @@
-// Gated activations on the CPU: ranges of (gate, value) pairs for the vector code.
+// Gated activations on the CPU: divides the (gate, value) pairs among threads.
 #include "kernels/gated_activation.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/gated_activation_simd.h"

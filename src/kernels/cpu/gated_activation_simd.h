@@ -13,7 +13,7 @@ struct Pairs {
   V gate, value;
 };
 
-// Two numbers of 16 bits are one lane of 32, the first in its lower half.
+// Loads pairs. Two 16-bit numbers are loaded as one 32-bit lane, with the first in its lower half.
 HWY_INLINE Pairs LoadPairs(Source x, int64_t i) {
   const F f;
   if (x.type == DType::kBF16) {
@@ -51,7 +51,7 @@ HWY_INLINE ValueAndSlope Gate(GateKind kind, V g) {
   return kind == GateKind::kErf ? GeluErf(g) : GeluTanh(g);
 }
 
-// The first n pairs, fewer than a vector; the others read as zero and are not written.
+// Loads n pairs, fewer than a vector; the other lanes are zero.
 HWY_INLINE Pairs LoadSomePairs(Source x, int64_t i, int64_t n) {
   alignas(64) float buffer[2 * kLanes] = {};
   for (int64_t k = 0; k < 2 * n; ++k) buffer[k] = x[2 * i + k];

@@ -1,5 +1,5 @@
-// GELU after an optional bias on the CPU, and its gradient with that of the bias. The bias gradient
-// is summed by fixed blocks of rows (sum_rows.h).
+// GELU after an optional bias on the CPU, and the gradients of both. The bias gradient is summed in
+// fixed blocks of rows (sum_rows.h).
 #include "kernels/gelu.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/gelu_simd.h"

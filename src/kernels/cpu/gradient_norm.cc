@@ -49,7 +49,7 @@ void launch(Cpu, const Launch& l, const FirstNonFiniteArgs& a) {
   int64_t first = n;
   parallel_ranges(n, kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
     const int64_t found = find(from, begin, end);
-    // The minimum over threads, so the answer is the first element, whatever finishes first.
+    // The minimum over threads is the first element, in whatever order threads finish.
     if (found == end) return;
 #pragma omp critical
     first = std::min(first, found);

@@ -1,4 +1,4 @@
-// Sums of squares and the search for what is not finite, for one instruction set.
+// Sums of squares and the search for non-finite values, for one instruction set.
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -6,8 +6,8 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 constexpr int64_t kSums = 8;  // fixed, so that every target adds in the same order
 
-// Sums squares in 8 interleaved doubles, whatever the vector width, and adds those in order. The
-// product of two floats is exact in double, so fused and separate multiply-add give the same bits.
+// Sums squares in 8 interleaved doubles for any vector width, and adds these in order. The product
+// of two floats is exact in double, so fused and separate multiply-add give the same bits.
 HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   double sums[kSums] = {};
   alignas(64) float buffer[kLanes > kSums ? kLanes : kSums];
@@ -29,7 +29,7 @@ HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   return total;
 }
 
-// The first element of [begin, end) that is infinite or no number, or end.
+// Returns the first element of [begin, end) that is infinite or NaN, or end.
 HWY_NOINLINE inline int64_t FindNonFinite(Source x, int64_t begin, int64_t end) {
   const F f;
   for (int64_t i = begin; i < end; i += kLanes) {

@@ -1,6 +1,6 @@
 // Initial weights on the CPU. Work is divided into chunks at global multiples of kPhiloxWords, so
-// an element is generated from the same words wherever a shard begins; the first and last chunk may
-// be partial.
+// an element is generated from the same Philox words wherever a shard begins; the first and last
+// chunk may be partial.
 #include "kernels/initialise.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/initialise_simd.h"

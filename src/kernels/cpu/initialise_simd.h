@@ -1,14 +1,14 @@
-// Normal numbers for one instruction set. Every operation is exactly rounded and none is fused, so
-// that all targets give the same bits.
+// Normally distributed numbers, for one instruction set. Every operation is correctly rounded and
+// none is fused, so all targets give the same bits.
 #include "kernels/cpu/random_rows.h"
 #include "kernels/cpu/simd.h"
-// After simd.h.
+// Include after simd.h.
 #include "kernels/cpu/philox_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// c0 + c1 z + … by Horner, a rounding for each operation.
+// Returns c0 + c1 z + … by Horner's method, with one rounding per operation.
 template <class... C>
 HWY_INLINE V Polynomial(V z, float c, C... more) {
   const F d;
@@ -18,8 +18,8 @@ HWY_INLINE V Polynomial(V z, float c, C... more) {
     return hn::Add(hn::Mul(Polynomial(z, more...), z), hn::Set(d, c));
 }
 
-// -2 ln u for u = (w / 2 + 1/2) / 2^31, never negative. f = u 2^31 = 2^e m with m in
-// [sqrt(1/2), sqrt(2)); ln m = 2 artanh s with s = (m - 1) / (m + 1).
+// Returns -2 ln u for u = (w / 2 + 1/2) / 2^31; the result is never negative. f = u 2^31 = 2^e m
+// with m in [sqrt(1/2), sqrt(2)); ln m = 2 artanh s with s = (m - 1) / (m + 1).
 template <class Words>
 HWY_INLINE V MinusTwoLog(Words w) {
   const F d;
@@ -40,8 +40,8 @@ HWY_INLINE V MinusTwoLog(Words w) {
   return hn::Max(hn::Zero(d), hn::Add(minus, minus));
 }
 
-// cos and sin of 2 pi w / 2^32: by quarters of the circle, r in [-1/2, 1/2) of one. Unsigned, since
-// these sums run over.
+// Computes cos and sin of 2 pi w / 2^32 by quadrants, with r in [-1/2, 1/2) of a quadrant. Integers
+// are unsigned because these sums wrap around.
 template <class Words>
 HWY_INLINE void CosSin(Words w, V& cosine, V& sine) {
   const F d;
@@ -54,14 +54,14 @@ HWY_INLINE void CosSin(Words w, V& cosine, V& sine) {
   const V c = Polynomial(z, 1.0f, -1.23370051f, 0.253669411f, -0.0208615288f, 0.000906739908f);
   const auto one = hn::Set(du, 1u);
   const auto odd = hn::RebindMask(d, hn::Eq(hn::And(quarter, one), one));
-  // Quarters 1 and 2 have a negative cosine, 2 and 3 a negative sine.
+  // Quadrants 1 and 2 have a negative cosine, 2 and 3 a negative sine.
   const auto minus_c = hn::ShiftLeft<31>(hn::ShiftRight<1>(hn::Add(quarter, one)));
   const auto minus_s = hn::ShiftLeft<31>(hn::ShiftRight<1>(quarter));
   cosine = hn::Xor(hn::IfThenElse(odd, s, c), hn::BitCast(d, minus_c));
   sine = hn::Xor(hn::IfThenElse(odd, c, s), hn::BitCast(d, minus_s));
 }
 
-// The kPhiloxWords elements that begin at a multiple of as many.
+// Generates the kPhiloxWords elements of a chunk.
 HWY_INLINE void DrawNormals(const NormalRange& a, int64_t chunk, float* z) {
   const F d;
   const hn::RebindToUnsigned<F> du;
@@ -79,7 +79,7 @@ HWY_INLINE void DrawNormals(const NormalRange& a, int64_t chunk, float* z) {
   }
 }
 
-// The elements of [a.first, a.last) in chunks [begin, end) of kPhiloxWords each.
+// Writes the elements of [a.first, a.last) in chunks [begin, end) of kPhiloxWords each.
 HWY_NOINLINE inline void NormalChunks(const NormalRange& a, int64_t begin, int64_t end) {
   const F d;
   alignas(64) float z[kPhiloxWords];

@@ -1,10 +1,9 @@
-// Matmul on the CPU: oneDNN where it has a fast kernel for the shape (blocked, AVX-512),
-// TiledProduct everywhere else.
-// The choice is made once, in the constructor. A plan that fails to build in oneDNN or that gets
-// one of its slow reference kernels falls back to TiledProduct too.
-// FP8 operands are rounded to the numbers of the format first (kernels/fp8.h) and multiplied in
-// their own type, since no CPU kernel multiplies eight bits.
-// Workspace of a run:
+// GEMM on the CPU: oneDNN if it has a fast kernel for the shape (blocked, AVX-512), otherwise
+// TiledProduct.
+// The choice is made once, in the constructor. If oneDNN cannot prepare the GEMM or uses one of its
+// slow reference kernels, TiledProduct is used as well.
+// FP8 operands are first rounded to the numbers of the format (kernels/fp8.h) and then multiplied
+// in their original type, since no CPU kernel multiplies FP8. Workspace of a run:
 //
 //   [ A rounded to FP8 | B rounded to FP8 | scratch of oneDNN | B in oneDNN's order ]
 //     only with FP8      only with FP8                          only with Packing::kInRun
@@ -35,15 +34,15 @@ using Description = dnnl::memory::desc;
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 Memory::data_type library_type(DType t) {
-  CHECK(t == DType::kF32 || t == DType::kBF16, "a matrix product of {}", name_of(t));
+  CHECK(t == DType::kF32 || t == DType::kBF16, "GEMM of {}", name_of(t));
   return t == DType::kF32 ? Memory::data_type::f32 : Memory::data_type::bf16;
 }
 
-// Fills in what the shape leaves to us.
+// Fills in the strides that the shape leaves at 0.
 MatmulShape resolve(MatmulShape s) {
-  CHECK(s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0, "a product of m={} n={} k={}, {} times", s.m,
-        s.n, s.k, s.batch);
-  CHECK(!s.packed_b || s.batch == 1, "a packed operand in a batch of {}", s.batch);
+  CHECK(s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0, "GEMM with m={} n={} k={} batch={}", s.m, s.n,
+        s.k, s.batch);
+  CHECK(!s.packed_b || s.batch == 1, "packed operand in a batch of {}", s.batch);
   const int64_t rows_a = s.transpose_a ? s.k : s.m, row_a = s.transpose_a ? s.m : s.k;
   const int64_t rows_b = s.transpose_b ? s.n : s.k, row_b = s.transpose_b ? s.k : s.n;
   if (s.lda == 0) s.lda = row_a;
@@ -65,7 +64,7 @@ bool is_dense(const MatmulShape& s) {
 }
 
 // oneDNN runs on OpenMP's default team. This class sets the size of that team for the calling
-// thread only and restores it.
+// thread and restores it on destruction.
 class TeamSize {
  public:
   explicit TeamSize(int threads) : before_(omp_get_max_threads()) {
@@ -87,7 +86,7 @@ Description describe(const MatmulShape& s, int64_t rows, int64_t columns, DType 
   return {{s.batch, rows, columns}, library_type(type), {stride, inner[0], inner[1]}};
 }
 
-// oneDNN 3 has no operation descriptors any more; this is the one place where the versions differ.
+// oneDNN 3 has no operation descriptors; this is the only place where the versions differ.
 template <class Product = dnnl::matmul>
 typename Product::primitive_desc plan_product(const dnnl::engine& engine, const Description& a,
                                               const Description& b, const Description& c,
@@ -99,22 +98,23 @@ typename Product::primitive_desc plan_product(const dnnl::engine& engine, const 
   }
 }
 
-// oneDNN 2.6 writes through a null pointer where it cannot map the code that it generates.
+// Throws Error if there is no address space for generated code: oneDNN 2.6 then writes through a
+// null pointer.
 void require_space_for_code() {
-  constexpr int64_t kCodeBytes = 16 << 20;  // more than the code of any one product
+  constexpr int64_t kCodeBytes = 16 << 20;  // more than the code of any GEMM
   if (const int64_t free = free_address_space(); free < kCodeBytes)
     throw Error(
-        "the process may map only {:.1f} MiB more, and generating the code of a matrix product "
-        "needs up to {}. Raise the limit of its address space (ulimit -v).",
+        "the process can map only {:.1f} MiB more, but generating the code of a GEMM needs up to "
+        "{} "
+        "MiB. Raise the limit of its address space (ulimit -v).",
         mib(std::max<int64_t>(free, 0)), kCodeBytes >> 20);
 }
 
-// How B gets into oneDNN's own order: not at all, by pack() before the runs, or at the start of
-// every run.
+// When B is reordered for oneDNN: never, by pack() before the runs, or at the start of every run.
 enum class Packing { kNone, kAhead, kInRun };
 
-// A GEMM made by oneDNN. All scratch is in the caller's workspace, and the memory objects that hold
-// the pointers are made once, so run() creates none.
+// A GEMM by oneDNN. All scratch memory is in the caller's workspace, and the memory objects are
+// created once, so run() creates none.
 class LibraryProduct {
  public:
   LibraryProduct(const MatmulShape& s, int threads, Packing packing)
@@ -152,7 +152,7 @@ class LibraryProduct {
                   {DNNL_ARG_WEIGHTS, b_},
                   {DNNL_ARG_DST, c_},
                   {DNNL_ARG_SCRATCHPAD, scratch_}};
-    // B already has the order that oneDNN prefers: nothing is packed.
+    // B already has the order that oneDNN prefers, so it is not packed.
     if (description.weights_desc() == b) return;
     plain_b_ = Memory(b, engine_, nullptr);
     reorder_ = dnnl::reorder(
@@ -165,8 +165,7 @@ class LibraryProduct {
   int64_t packed_bytes() const {
     return packing_ == Packing::kAhead && reorder_ ? packed_bytes_ : 0;
   }
-  // The blocked ("brgemm") kernels are the fast ones; names such as "gemm" and "ref" are the
-  // others.
+  // The blocked ("brgemm") kernels are fast; others, such as "gemm" and "ref", are slow.
   bool is_blocked() const { return implementation_.starts_with("brg"); }
 
   void pack(const void* b, void* packed) {
@@ -206,11 +205,10 @@ class LibraryProduct {
 // oneDNN's blocked kernels need AVX-512 and dense operands of one type; for anything else it uses
 // kernels that allocate memory, or rejects the shape. TiledProduct computes those.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
-  // With one row or two our own dot products read B once, at the memory's speed; the library
-  // copies.
+  // With one or two rows, our dot products read B once, at memory bandwidth; the library copies B.
   constexpr int64_t kTwoRows = 2;
   if (s.m <= kTwoRows && s.transpose_b && !s.transpose_a && !s.packed_b) return false;
-  if (s.alpha != 1.0f) return false;  // the versions of the library differ in how it is said
+  if (s.alpha != 1.0f) return false;  // its interface differs between versions of the library
   return cpu.avx512 && is_dense(s) && s.a == s.b && s.a != DType::kF16 && s.c != DType::kF16 &&
          (s.a == DType::kF32 || cpu.bf16_products());
 }
@@ -227,14 +225,15 @@ Packing packing_in_run(const MatmulShape& s) {
 struct Matmul::Plan {
   MatmulShape shape;
   int threads = 1;
-  // Where the shape accumulates, `fresh` is the same product without; else it is not there.
+  // If the shape accumulates, `fresh` is the same GEMM without accumulation; otherwise it is empty.
   std::optional<LibraryProduct> library, fresh;
   std::optional<TiledProduct> tiled;
 
   bool rounds() const { return shape.fp8_a != Fp8::kNone; }
   int64_t rounded_bytes_a() const { return aligned(shape.m * shape.k * size_of(shape.a)); }
   int64_t rounded_bytes_b() const { return aligned(shape.k * shape.n * size_of(shape.b)); }
-  // Writes the operands, rounded, to the workspace, and sets all three to what the product takes.
+  // Writes the rounded operands to the workspace and sets a and b to them, and `workspace` to the
+  // rest.
   void round(const void*& a, const void*& b, void*& workspace) const;
   bool use_library(const CpuFeatures& cpu);
 };
@@ -261,19 +260,19 @@ bool Matmul::Plan::use_library(const CpuFeatures& cpu) {
       fresh.emplace(first, threads, packing);
     }
   } catch (const dnnl::error&) {
-    return false;  // an older library, or one built without this type
+    return false;  // an older library, or one that was built without this type
   }
   return library->is_blocked() && (!fresh || fresh->is_blocked());
 }
 
 Matmul::Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
     : plan_(std::make_unique<Plan>()) {
-  CHECK(threads > 0, "a product by {} threads", threads);
+  CHECK(threads > 0, "GEMM with {} threads", threads);
   plan_->shape = resolve(shape);
   plan_->threads = threads;
-  CHECK((shape.fp8_a == Fp8::kNone) == (shape.fp8_b == Fp8::kNone), "one operand of eight bits");
+  CHECK((shape.fp8_a == Fp8::kNone) == (shape.fp8_b == Fp8::kNone), "only one FP8 operand");
   CHECK(!plan_->rounds() || (is_dense(plan_->shape) && shape.batch == 1 && !shape.packed_b),
-        "operands of eight bits that are not dense");
+        "FP8 operands that are not dense");
   if (plan_->use_library(cpu)) return;
   plan_->library.reset();
   plan_->fresh.reset();
@@ -297,13 +296,13 @@ int64_t Matmul::packed_bytes() const {
 }
 
 void Matmul::pack(const void* b, void* packed) const {
-  CHECK(packed_bytes() > 0, "packing an operand of a product that takes it as it is");
+  CHECK(packed_bytes() > 0, "packing an operand of a GEMM that needs no packing");
   if (plan_->library) return plan_->library->pack(b, packed);
   plan_->tiled->pack(b, packed);
 }
 
 void Matmul::run(const Launch& l, const MatmulOperands& o) const {
-  CHECK(!o.fresh || plan_->shape.accumulate, "a fresh run of a product that does not accumulate");
+  CHECK(!o.fresh || plan_->shape.accumulate, "fresh run of a GEMM that does not accumulate");
   const void *a = o.a, *b = o.b;
   void* workspace = l.workspace;
   plan_->round(a, b, workspace);

@@ -1,4 +1,4 @@
-// Measures the matrix rate of this CPU: its fastest product of a few shapes.
+// Measures the matrix rate of this CPU: the fastest run of a large GEMM, with and without packing.
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -15,7 +15,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Values that cannot slow a product down, as denormal or non-finite ones would.
+// Fills an operand with values that do not slow a GEMM down, as denormal or non-finite ones would.
 void fill(const Buffer& buffer, DType type) {
   const int64_t n = buffer.bytes() / size_of(type);
   for (int64_t i = 0; i < n; ++i) {
@@ -29,7 +29,7 @@ void fill(const Buffer& buffer, DType type) {
 
 double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
   constexpr double kBudget_s = 0.2;
-  // Large enough for full speed, small enough for many tries in the time: 4.3 Gflop.
+  // Large enough for full speed, small enough for many runs within the budget: 4.3 GFLOP.
   constexpr int64_t kM = 2048, kN = 2048, kK = 512;
   const Clock::time_point start = Clock::now();
   const Buffer a("matrix rate: A", kM * kK * size_of(type));
@@ -38,7 +38,7 @@ double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
   fill(a, type);
   fill(b, type);
   c.touch(threads);
-  // The minimum over runs: other processes can only make a run slower.
+  // The minimum over runs counts, since other processes only slow runs down.
   double best_s = 1e30;
   do {
     for (const bool packed : {false, true}) {

@@ -1,4 +1,4 @@
-// Rows of f32, bf16 or f16 as kernels read and write them.
+// Arrays of f32, bf16 or f16 that kernels read and write.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace tessera::kernels {
 
-// The types that kernels compute with, widened to f32 as they are read.
+// Returns the dtype of a view and CHECKs that it is one that kernels widen to f32 when reading.
 inline DType number_type(const TensorView& v) {
   CHECK(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
-        "a kernel for f32, bf16 or f16 got {}", name_of(v.dtype));
+        "expected f32, bf16 or f16, got {}", name_of(v.dtype));
   return v.dtype;
 }
 
-// The f32 nearest to x.
+// Returns the f32 nearest to x.
 inline float rounded(double x) { return static_cast<float>(x); }
 
 // An array to read numbers from.
@@ -30,7 +30,7 @@ struct Source {
   const T* as() const {
     return static_cast<const T*>(data);
   }
-  int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }  // of a number
+  int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }  // per number
   Source operator+(int64_t elements) const { return {as<char>() + elements * bytes(), type}; }
   float operator[](int64_t i) const {
     if (type == DType::kF32) return as<float>()[i];
@@ -63,7 +63,7 @@ struct Sink {
   }
 };
 
-// A view as rows of its last axis.
+// Return the extents of a view as a matrix whose columns are its last axis.
 inline int64_t columns_of(const TensorView& v) { return v.shape[-1]; }
 inline int64_t rows_of(const TensorView& v) {
   return v.elements() / (columns_of(v) > 0 ? columns_of(v) : 1);

@@ -1,5 +1,5 @@
-// Addresses of heads in packed arrays, and the buffers of one thread. A token's row has KV groups
-// of G queries, a key and a value:
+// Addresses of heads in packed arrays, and the buffers of one thread. The row of a token has KV
+// groups, each with G queries, a key and a value:
 //
 //   token t:   | q0 q1 … q(G-1)  k  v | q0 q1 … q(G-1)  k  v | …      D numbers each
 //                group 0                group 1
@@ -12,7 +12,7 @@ namespace tessera::kernels {
 
 namespace {
 
-// Takes buffers one after another from a workspace; without one, only counts.
+// Allocates buffers one after another in a workspace; without a workspace it only counts.
 struct Carver {
   float* base;
   int64_t used = 0;
@@ -63,8 +63,8 @@ PackedHeads::PackedHeads(const TensorView& qkv, const TensorView& apart)
       d(qkv.shape[4]),
       query_slots_(qkv.shape[3]),
       key_slots_(apart ? 2 : qkv.shape[3]) {
-  CHECK(qkv.shape.rank() == 5 && g >= 1, "attention of {}", to_string(qkv.shape));
-  CHECK(!apart || apart.shape == Shape({b, s, kv, 2, d}), "attention of {} to {}",
+  CHECK(qkv.shape.rank() == 5 && g >= 1, "attention: qkv {}", to_string(qkv.shape));
+  CHECK(!apart || apart.shape == Shape({b, s, kv, 2, d}), "attention: qkv {}, kv {}",
         to_string(qkv.shape), to_string(apart.shape));
 }
 
@@ -113,7 +113,7 @@ void check_attention(const PackedHeads& p, const TensorView& out, const TensorVi
         to_string(lse.shape));
   CHECK(drop.dropout.probability <= 0 ||
             (drop.samples.dtype == DType::kI64 && drop.samples.elements() == p.b),
-        "attention's dropout needs the numbers of {} samples", p.b);
+        "attention dropout needs the indices of {} samples", p.b);
 }
 
 }  // namespace tessera::kernels

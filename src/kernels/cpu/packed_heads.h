@@ -1,4 +1,4 @@
-// Where the slices of [B, T, KV, G+2, D], [B, S, KV, 2, D] and [B, T, H, D] are.
+// Computes the addresses of heads in [B, T, KV, G+2, D], [B, S, KV, 2, D] and [B, T, H, D].
 #pragma once
 
 #include "kernels/cpu/attention_head.h"
@@ -11,18 +11,18 @@ struct PackedHeads {
   explicit PackedHeads(const TensorView& qkv, const TensorView& apart = {});
   int64_t heads() const { return kv * g; }
 
-  // `v`: like qkv.
+  // `v` has the shape of qkv.
   Rows query(const TensorView& v, int64_t sample, int64_t group, int64_t member) const {
     return slot(v, sample * t, query_slots_, group, member);
   }
-  // `v`: like what keys and values stand in.
+  // `v` has the shape of the array that contains keys and values: kv, or else qkv.
   Rows key(const TensorView& v, int64_t sample, int64_t group) const {
     return slot(v, sample * s, key_slots_, group, key_slots_ - 2);
   }
   Rows value(const TensorView& v, int64_t sample, int64_t group) const {
     return slot(v, sample * s, key_slots_, group, key_slots_ - 1);
   }
-  // All keys and values of a group, which all queries see; scale is that of the scores.
+  // Returns all keys and values of a group, without a mask; `scale` is that of the scores.
   KeyHead keys(const TensorView& v, int64_t sample, int64_t group, float scale) const;
   Rows out(const TensorView& v, int64_t sample, int64_t head) const {
     return {Sink(v) + (sample * t * heads() + head) * d, heads() * d};
@@ -33,17 +33,17 @@ struct PackedHeads {
     const int64_t width = kv * slots * d;
     return {Sink(v) + (row * width + (group * slots + member) * d), width};
   }
-  int64_t query_slots_, key_slots_;  // of a group
+  int64_t query_slots_, key_slots_;  // slots per group
 };
 
-// The keys of attention whose operands have these shapes; data may be null.
+// Returns the number of keys of attention with operands of these shapes; data may be null.
 inline int64_t keys_of(const TensorView& qkv, const TensorView& apart) {
   return apart.shape.rank() > 0 ? apart.shape[1] : qkv.shape[1];
 }
 
-// Which buffers of HeadBuffers there are, and how large.
+// Selects the buffers of HeadBuffers.
 enum class HeadUse : uint8_t { kForward, kGradient };
-int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use);  // of one thread
+int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use);  // per thread
 HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t s, int64_t d, HeadUse use);
 
 HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_t sample,

@@ -1,4 +1,4 @@
-// How kernels share work among OpenMP's threads: always at most as many as the launch has.
+// Divides the work of kernels among OpenMP threads, at most the number that a launch has.
 #pragma once
 
 #include <omp.h>
@@ -8,10 +8,11 @@
 
 namespace tessera::kernels {
 
-// Elements below which a second thread costs more than it saves: some microseconds of work.
+// The minimum number of elements per thread, a few microseconds of work: with fewer, an additional
+// thread costs more than it saves.
 constexpr int64_t kGrainElements = 16 * 1024;
 
-// Calls f(begin, end) on contiguous parts of [0, n), at least `grain` of them each, on at most
+// Calls f(begin, end) on contiguous parts of [0, n) with at least `grain` elements each, on at most
 // `threads` threads.
 template <class F>
 void parallel_ranges(int64_t n, int64_t grain, int threads, const F& f) {
@@ -27,13 +28,14 @@ void parallel_ranges(int64_t n, int64_t grain, int threads, const F& f) {
   }
 }
 
-// The same over rows of `columns` elements.
+// Does the same with rows of `columns` elements.
 template <class F>
 void parallel_rows(int64_t rows, int64_t columns, int threads, const F& f) {
   parallel_ranges(rows, kGrainElements / std::max<int64_t>(columns, 1) + 1, threads, f);
 }
 
-// Calls f(task, thread) for every task in [0, n) on at most `threads` threads, as they are free.
+// Calls f(task, thread) for every task in [0, n) on at most `threads` threads, with dynamic
+// scheduling.
 template <class F>
 void parallel_tasks(int64_t n, int threads, const F& f) {
   const int used = static_cast<int>(std::min<int64_t>(std::max(threads, 1), n));

@@ -1,4 +1,4 @@
-// Philox4x32-10 of base/philox.h, many blocks at a time. After simd.h, once per target.
+// Philox4x32-10 of base/philox.h, many blocks at a time. Include after simd.h, once per target.
 #include "kernels/cpu/random_rows.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,9 +13,9 @@ HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_
       for (uint64_t k = 0; k < 4; ++k) words[4 * i + k] = b[k];
     }
   } else {
-    // Each 64-bit lane holds one counter word in its lower half; what is in the upper half is
-    // never read: products take lower halves, and their upper halves are shifted down.
-    // Two vectors of blocks at a time, since each round waits for the one before it.
+    // Each 64-bit lane has one counter word in its lower half. Upper halves are never read: the
+    // multiplication reads lower halves, and the upper half of its result is shifted down.
+    // Two vectors of blocks are processed at a time, since each round depends on the previous one.
     const hn::ScalableTag<uint64_t> u64;
     const hn::ScalableTag<uint32_t> u32;
     using Counters = hn::Vec<decltype(u64)>;
@@ -44,7 +44,7 @@ HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
       }
-      // Back to the order of memory: words (0, 1) and (2, 3) of each block are joined and
+      // Restores the order of memory: words (0, 1) and (2, 3) of each block are joined and
       // interleaved.
       for (uint64_t j = 0; j < 2; ++j) {
         const auto c01 = hn::Or(hn::And(c0[j], low), hn::ShiftLeft<32>(c1[j]));

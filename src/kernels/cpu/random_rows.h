@@ -1,4 +1,4 @@
-// Arguments of the vector code that generates random numbers: dropout masks and normal weights.
+// Arguments of the vectorized code that generates random numbers: dropout masks and normal weights.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,8 @@ namespace tessera::kernels {
 constexpr int64_t kPhiloxBlocks = 16;  // generated at a time
 constexpr int64_t kPhiloxWords = 4 * kPhiloxBlocks;
 
-// uniform(word) >= p exactly if (word >> 8) >= p * 2^24, rounded up.
+// Returns the threshold t with uniform(word) >= p if and only if (word >> 8) >= t: p * 2^24,
+// rounded up.
 inline uint32_t dropout_threshold(float probability) {
   return static_cast<uint32_t>(std::ceil(probability * 0x1p24));
 }
@@ -22,7 +23,7 @@ struct DropoutRows {
   Source x;
   Sink y;
   const int64_t* samples;
-  int64_t rows, d;  // rows of a sample
+  int64_t rows, d;  // rows per sample
   DropoutWindow window;
   uint64_t key;
   uint32_t threshold;

@@ -5,7 +5,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// (a, b) -> (a cos - b sin, b cos + a sin) for the pairs of one head, by vectors that divide half.
+// Replaces (a, b) by (a cos - b sin, b cos + a sin) for the pairs of one head. The vector length
+// divides `half`.
 template <class D>
 HWY_INLINE void RotateHead(D d, Sink head, const float* table, int64_t half) {
   for (int64_t i = 0; i < half; i += static_cast<int64_t>(hn::Lanes(d))) {

@@ -14,7 +14,7 @@
 namespace tessera::kernels {
 namespace {
 
-// Extents of a router's values.
+// The extents of a router's operands.
 struct Sizes {
   int64_t sequences, tokens, experts, chosen;
 };
@@ -55,7 +55,7 @@ int64_t labelled(const int32_t* labels, int64_t n) {
   return std::count_if(labels, labels + n, [](int32_t l) { return l != kIgnoredLabel; });
 }
 
-// The losses of one sequence, the load of its busiest expert / mean load, and its loss tokens.
+// The losses of one sequence, the load of its busiest expert / mean load, and its number of labels.
 struct SequenceLoss {
   double loss = 0, busiest = 0, weight = 0;
 };
@@ -96,7 +96,7 @@ void gradient_of_sequence(const RouterLossGradArgs& a, const Sizes& s, int64_t s
     const float* const scores = a.scores.f32() + t * s.experts;
     float* const d = a.d_logits.f32() + t * s.experts;
     const float sum = score_sum(a.form.score, scores, s.experts);
-    float mean = 0;  // of the scores that are divided by their sum
+    float mean = 0;  // mean load, weighted by the normalized scores
     for (int64_t e = 0; e < s.experts; ++e) mean += scores[e] * static_cast<float>(loads[e]) / sum;
     const bool divided = a.form.score == RouterScoreKind::kSigmoid;
     for (int64_t e = 0; e < s.experts; ++e)
@@ -132,7 +132,7 @@ void launch(Cpu, const Launch& l, const RouteArgs& a) {
   });
 }
 
-// With renormalization w_j = scale · s_j / S: the gradient by s_j of the chosen is
+// With renormalization, w_j = scale · s_j / S, so the gradient with respect to a chosen s_j is
 // scale / S · (dw_j − Σ_i dw_i s_i / S).
 void launch(Cpu, const Launch& l, const RouteGradArgs& a) {
   const int64_t E = a.scores.shape[-1], K = a.choice.shape[-1], rows = a.scores.elements() / E;

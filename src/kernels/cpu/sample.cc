@@ -1,6 +1,6 @@
 // Samples the next token: temperature, top-k, top-p (nucleus sampling). Weights are e^((z - max) /
-// T) in double, so no temperature overflows them. Full sorting is avoided: top-k uses selection in
-// O(V), and the nucleus sorts only as far as it extends.
+// T) in double, so they do not overflow at any temperature. A full sort is avoided: top-k uses
+// selection in O(V), and only the nucleus is sorted.
 #include "kernels/sample.h"
 
 #include <algorithm>

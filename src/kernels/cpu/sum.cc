@@ -1,6 +1,6 @@
-// Sums of activations, and column sums for the gradients of biases. Column sums go by blocks of
-// kBlockRows rows into partial rows, which are then added in the order of blocks: parallel over
-// rows, yet the bits do not depend on the number of threads.
+// Sums of activations, and column sums for the gradients of biases. Each block of kBlockRows rows
+// is summed into a partial row, and the partial rows are added in the order of blocks: this is
+// parallel over rows, but the bits do not depend on the number of threads.
 #include "kernels/sum.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum_simd.h"
@@ -20,12 +20,12 @@ SumRows sum_rows(const SumArgs& a, const char* what) {
   s.out = a.out;
   s.d = columns_of(a.out);
   for (const TensorView& t : a.terms) {
-    CHECK(t.elements() == a.out.elements() && columns_of(t) == s.d, "{}: a term is {}, the sum {}",
-          what, to_string(t.shape), to_string(a.out.shape));
+    CHECK(t.elements() == a.out.elements() && columns_of(t) == s.d,
+          "{}: a term is {}, but the sum is {}", what, to_string(t.shape), to_string(a.out.shape));
     s.terms[s.term_count++] = t;
   }
   for (const TensorView& b : a.biases) {
-    CHECK(b.elements() == s.d, "{}: a bias is {}, the sum {}", what, to_string(b.shape),
+    CHECK(b.elements() == s.d, "{}: a bias is {}, but the sum is {}", what, to_string(b.shape),
           to_string(a.out.shape));
     s.biases[s.bias_count++] = b;
   }
@@ -53,7 +53,7 @@ int64_t workspace_bytes(Cpu, const BiasGradArgs& a, int) {
 void launch(Cpu, const Launch& l, const BiasGradArgs& a) {
   const TensorView &dy = a.dy, &dbias = a.dbias;
   const int64_t d = columns_of(dy), rows = rows_of(dy), blocks = row_blocks(rows);
-  CHECK(dbias.elements() == d, "bias_grad of {} into {}", to_string(dy.shape),
+  CHECK(dbias.elements() == d, "bias_grad: dy {}, dbias {}", to_string(dy.shape),
         to_string(dbias.shape));
   const Source from(dy);
   const auto partials = l.room<float>();

@@ -1,4 +1,4 @@
-// Shared by the kernels that add rows (sum, norm) or columns (the bias gradients).
+// Helpers of kernels that add rows (sum, norm) or columns (bias gradients).
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ struct SumRows {
   Sink out;
   int64_t d = 0;
 };
-// Checks the shapes. `what` is the op, for the message.
+// Returns the operands after checking their shapes. `what` is the op name for messages.
 SumRows sum_rows(const SumArgs& a, const char* what);
 
-// Column sums go by blocks of this many rows, each summed by one thread into its partial row;
-// the partial rows are then added in order. So the bits do not depend on the threads.
+// The number of rows per block in column sums. One thread sums a block into its partial row, and
+// the partial rows are added in order, so the bits do not depend on the number of threads.
 constexpr int64_t kBlockRows = 32;
 constexpr int64_t row_blocks(int64_t rows) { return (rows + kBlockRows - 1) / kBlockRows; }
 
 struct BlockSums {
-  const float* partials;  // [blocks, stride], of which the first d columns count
+  const float* partials;  // [blocks, stride]; the first d columns are used
   int64_t blocks, stride, d;
   Sink to;  // [d]  added to, rounded once
 };

@@ -1,15 +1,15 @@
-// Products of small f32 matrices in cache: what the attention kernels are made of. After simd.h,
-// once per target.
+// Multiplies small f32 matrices in cache, for the attention kernels. Include after simd.h, once per
+// target.
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Number of sums in registers: 16 of AVX-512's 32 registers, 12 of AVX2's 16. Two vectors of b and
-// one broadcast of a need three more.
+// The sums use 16 of the 32 registers of AVX-512, or 12 of the 16 of AVX2. Two vectors of b and one
+// broadcast of a need three more.
 constexpr int kTileRows = kLanes >= 16 ? 8 : 6;
 constexpr int kTileVectors = 2;
 
-// c[m, n] = or += a[m, k] b[k, n]. Element (i, p) of a stands at a[i * row + p * step], so either
-// of a matrix and its transpose will do. b and c are row-major; n is a multiple of kLanes.
+// c[m, n] = or += a[m, k] b[k, n]. Element (i, p) of a is at a[i * row + p * step], so a may be a
+// matrix or its transpose. b and c are row-major; n is a multiple of kLanes.
 struct TileProduct {
   const float* a;
   int64_t row, step;

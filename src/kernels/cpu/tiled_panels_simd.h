@@ -1,4 +1,4 @@
-// Panels of operands for TiledProduct, compiled once for every instruction set: hence no include
+// Panels of operands for TiledProduct. Compiled once per instruction set, so it has no include
 // guard.
 #include <algorithm>
 
@@ -9,13 +9,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 constexpr int kColumns = 2 * hn::MaxLanes(F());
-// Registers: 2 kRows sums, two vectors of B and one of A: 15 of 16 with AVX2, 31 of 32 with
-// AVX-512.
+// Registers: 2 kRows sums, two vectors of B and one of A, in all 15 of 16 with AVX2 and 31 of 32
+// with AVX-512.
 constexpr int kRows = kLanes >= 16 ? 14 : 6;
 
 inline RegisterTile register_tile() { return {kRows, kColumns}; }
 
-// An element as panels hold it: widened, or its bits.
+// Returns an element as it is stored in a panel: widened, or its bits.
 template <class T>
 float in_panel(T x) {
   return as_f32(x);
@@ -61,20 +61,20 @@ void fill_panels(const From* source, int64_t line_stride, int64_t step, int64_t 
   }
 }
 
-// One panel of B in its own type: what pack() writes.
+// Writes a panel of B in its own type, as pack() stores it.
 inline void pack_panels_of(const PanelSource& source, int64_t first, int64_t lines, int64_t depth,
                            void* panel) {
   const int64_t offset = first * source.line_stride;
   if (source.dtype == DType::kF32) {
     fill_panels<kColumns>(source.at<float>(offset), source.line_stride, source.step, lines, depth,
                           static_cast<float*>(panel));
-  } else {  // the bits suffice for both types: only 0 is written in addition, and it is the same
+  } else {  // copies bits, for both 16-bit types: the padding 0 has the same bits in both
     fill_panels<kColumns>(source.at<uint16_t>(offset), source.line_stride, source.step, lines,
                           depth, static_cast<uint16_t*>(panel));
   }
 }
 
-// Lines [first, first + lines) × elements [p, p + depth) of a source, as f32 panels.
+// Writes lines [first, first + lines) × elements [p, p + depth) of a source as f32 panels.
 template <int width>
 void widen_panels(const PanelSource& source, int64_t first, int64_t lines, int64_t p, int64_t depth,
                   float* panels) {

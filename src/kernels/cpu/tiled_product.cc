@@ -1,14 +1,15 @@
 // Blocked GEMM after Goto and van de Geijn (2008), "Anatomy of High-Performance Matrix
 // Multiplication"; tiled_product_simd.h has the inner loops.
-// Loop order of one thread, from the outside in (k before m, so that a block of B is packed once):
+// The loops of one thread, from the outermost to the innermost (k before m, so that a block of B is
+// packed once):
 //
 //   n by block_n         block of B, [block_k, block_n], packed: this thread's share of L3
 //   └ k by block_k
 //     └ m by block_m     block of A, [block_m, block_k], packed: half of L2
 //       └ n by columns   one panel of B, [block_k, columns]: L1
 //         └ m by rows    register tile, [rows, columns], summed over block_k
-// C is divided into a grid of parts, one per thread and batch element. A part is summed by one
-// thread in the order of k, so the bits of C do not depend on which thread ran when.
+// C is divided into a grid of parts, one per thread and batch element. One thread sums a part in
+// the order of k, so the bits of C do not depend on scheduling.
 #include "kernels/cpu/tiled_product.h"
 
 #include <omp.h>
@@ -35,8 +36,8 @@ HWY_EXPORT(pack_panels_of);
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Divides C into `threads` parts with the least copying: a part of [m, n] copies m·k + k·n
-// elements.
+// Returns the grid that divides C into at most `parts` parts with minimum copying: a part [m, n]
+// copies m·k + k·n elements.
 std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
   // A copied tile costs about as much as 16 multiplied ones.
   constexpr int64_t kCopyCost = 16;
@@ -51,8 +52,8 @@ std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
   return best;
 }
 
-// True for the vectors of a few tokens times a weight, as in generation: the time is that of
-// reading B once, and packing panels would read it twice.
+// Returns true if A has only a few rows, as in generation: the time is that of reading B once, and
+// packing B would read it twice.
 bool is_few_rows(const MatmulShape& s) {
   constexpr int64_t kFewRows = 4;
   return s.m <= kFewRows && !s.transpose_a && s.transpose_b && !s.packed_b;
@@ -65,9 +66,8 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
   const RegisterTile tile = HWY_DYNAMIC_DISPATCH(register_tile)();
   rows_ = tile.rows;
   columns_ = tile.columns;
-  // A panel of B stays in the first-level cache, a block of A in the second, a block of B in this
-  // thread's share of the third.
-  // Slices of k are of almost equal length, so that the last one is not a short rest.
+  // A panel of B fits in the L1 cache, a block of A in L2, a block of B in this thread's share of
+  // L3. Slices of k have almost equal lengths, so the last one is not short.
   constexpr int64_t kPanelBytes = 24 << 10;
   constexpr int64_t kRow = sizeof(float);
   const int64_t deepest = kPanelBytes / (kRow * columns_);
@@ -79,7 +79,7 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
 
   const auto tiles_m = (shape.m + rows_ - 1) / rows_, tiles_n = (shape.n + columns_ - 1) / columns_;
   const int64_t parts = std::max<int64_t>(1, threads / std::min<int64_t>(threads, shape.batch));
-  // Threads are first given to the batch; only what is left divides each GEMM.
+  // Threads are divided among the batch first; the remaining factor divides each GEMM.
   std::tie(grid_m_, grid_n_) =
       // With few rows of A, B is read once and nothing is packed, so only columns are divided.
       few_rows_ ? std::pair{int64_t{1}, parts} : choose_grid(tiles_m, tiles_n, parts);
@@ -91,7 +91,7 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
 
 int64_t TiledProduct::workspace_bytes() const {
   if (few_rows_) return 0;
-  // f32 blocks of A and B, and of C where it is rounded only after the last slice of k.
+  // f32 blocks of A and B, and of C if it is rounded after the last slice of k.
   int64_t floats = round_up(block_m_ * block_k_, 16) + round_up(block_n_ * block_k_, 16);
   if (shape_.c != DType::kF32) floats += round_up(part_m_ * block_n_, 16);
   return bytes_for<float>(floats) * threads_;

@@ -1,4 +1,4 @@
-// What the outer and the inner part of TiledProduct say to each other.
+// The interface between the outer and the inner loops of TiledProduct.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct RegisterTile {
   int rows, columns;
 };
 
-// Lines of elements: line i, element p at data[i * line_stride + p * step].
+// Lines of elements: element p of line i is at data[i * line_stride + p * step].
 struct PanelSource {
   const void* data;
   DType dtype;
@@ -23,10 +23,10 @@ struct PanelSource {
   }
 };
 
-// What one thread computes: rows [m_begin, m_end) × columns [n_begin, n_end) of one product.
+// The part of a GEMM that one thread computes: rows [m_begin, m_end) × columns [n_begin, n_end).
 struct PartOfProduct {
   const MatmulShape* shape = nullptr;
-  bool add = false;  // to what C holds
+  bool add = false;  // adds to C instead of writing it
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;

@@ -1,4 +1,4 @@
-// The inner part of TiledProduct, compiled once for every instruction set: hence no include guard.
+// The inner loops of TiledProduct. Compiled once per instruction set, so it has no include guard.
 #include <algorithm>
 
 #include "kernels/cpu/tiled_panels_simd.h"
@@ -45,8 +45,8 @@ HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float*
     }
     return;
   }
-  // A tile at the edge of C: the panels are padded with zeros, so the tile is computed whole and
-  // only the valid part is stored.
+  // At the edge of C, panels are padded with zeros: the full tile is computed and its valid part is
+  // stored.
   HWY_ALIGN float edge[kRows * kColumns];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -61,7 +61,7 @@ HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float*
   }
 }
 
-// Returns the block of B at (p, n) as f32 panels: in place if pack() already wrote them so.
+// Returns the block of B at (p, n) as f32 panels: in place if pack() wrote f32 panels.
 inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, int64_t p,
                                 int64_t depth, float* room, int64_t* panel_stride) {
   const MatmulShape& s = *part.shape;
@@ -77,9 +77,9 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
   if (s.b == DType::kF32) {
     *panel_stride = s.k * kColumns;
     return static_cast<const float*>(part.b) + offset;
-    // Packed f16 or bf16: only this block is widened, so the packed copy stays at two bytes per
-    // element.
   }
+  // For a packed f16 or bf16 B, only this block is widened, so the packed copy needs two bytes per
+  // element.
   for (int64_t j = 0; j < columns; j += kColumns) {
     const Source from = Source(part.b, s.b) + (offset + j * s.k);
     float* to = room + j * depth;
@@ -89,7 +89,7 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
   return room;
 }
 
-// One thread's part of C.
+// Computes one thread's part of C.
 inline void run_part(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
   const auto aligned = [](int64_t floats) { return (floats + 15) / 16 * 16; };
@@ -150,7 +150,7 @@ HWY_INLINE float dot(Source x, Source y, int64_t n) {
   return SumLanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
 }
 
-// Computes one thread's part of C where rows of B are contiguous in k and A has few rows: c[m, n] =
+// Computes one thread's part of C if rows of B are contiguous in k and A has few rows: c[m, n] =
 // a row · b row.
 inline void multiply_few_rows(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;

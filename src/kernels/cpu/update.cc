@@ -1,6 +1,6 @@
-// AdamW, Lion and SGD on the CPU: constants are combined once per launch in double, then one pass
-// reads gradient, weight and moments and writes them back. The pass is memory-bound, so everything
-// is fused into it, including the rounding to the compute weights.
+// AdamW, Lion and SGD on the CPU: constants are combined once per launch in double; then one pass
+// reads gradient, weights and moments and writes the latter back. The pass is memory-bound, so
+// everything is fused into it, including the rounding to the compute weights.
 #include "kernels/update.h"
 
 #include <cmath>
@@ -31,7 +31,7 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
   CHECK(u.gradient && fits(u.gradient) && fits(u.m) && fits(u.v) && fits(u.weights_low),
         "{}: {} weights, {} and {} moments, {} gradients", name, n, u.m.elements(), u.v.elements(),
         u.gradient.elements());
-  CHECK(s.step >= 1, "{} at step {}; the first is 1", name, s.step);
+  CHECK(s.step >= 1, "{}: step {}, expected at least 1", name, s.step);
   const auto sink = [](const TensorView& x) { return x ? Sink(x) : Sink(); };
   // With r = sqrt(1 - beta2^t), AdamW's step lr / (1 - beta1^t) m / (sqrt(v) / r + epsilon) equals
   // (r lr / (1 - beta1^t)) m / (sqrt(v) + r epsilon): the bias correction of v costs nothing per
@@ -58,8 +58,8 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
           .weight_decay = rounded(s.weight_decay)};
 }
 
-// Divides the span from the first to the last range, not the list of ranges, among the threads:
-// ranges of any length balance.
+// Divides the span from the first to the last range among the threads instead of the list of
+// ranges, so the load is balanced for ranges of any length.
 void sweep_stretches(std::span<const UpdateRange> ranges,
                      void (*f)(const UpdateOperands&, const UpdateStretch&),
                      const UpdateOperands& operands, int threads) {
@@ -84,7 +84,7 @@ void check_ranges(const Update& u, const char* name) {
   int64_t end = 0;
   for (const UpdateRange& r : u.ranges) {
     CHECK(r.begin >= end && r.begin <= r.end && r.end <= u.weights.elements(),
-          "{} updates [{}, {}) of {} behind {}", name, r.begin, r.end, u.weights.elements(), end);
+          "{} updates [{}, {}) of {} after {}", name, r.begin, r.end, u.weights.elements(), end);
     end = r.end;
   }
 }

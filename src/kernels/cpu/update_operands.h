@@ -1,4 +1,4 @@
-// What the vector code of updates works on.
+// Operands of the vectorized optimizer updates.
 #pragma once
 
 #include "kernels/cpu/operand.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::kernels {
 
-// UpdateConstants and UpdateNumbers as plain numbers.
+// The values of UpdateConstants and UpdateNumbers.
 struct UpdateStep {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   double learning_rate = 0, scale = 1;
@@ -20,22 +20,22 @@ struct UpdateOperands {
   Source gradient;
   Sink weights_low;
   bool stochastic = false;
-  uint64_t lane = 0;  // of the random numbers: the step
+  uint64_t lane = 0;  // Philox lane: the step
   float scale = 1;
   float learning_rate = 0;
   float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
-  // AdamW's with both bias corrections: root epsilon and root learning rate / (1 - beta1^t), where
-  // root = sqrt(1 - beta2^t).
+  // With both bias corrections of AdamW: root epsilon, and root learning rate / (1 - beta1^t),
+  // where root = sqrt(1 - beta2^t).
   float epsilon = 0, step_size = 0;
   float keep = 1;  // 1 - learning rate * weight decay
   float weight_decay = 0;
-  int64_t columns = 0;  // Adafactor's, as is what follows
+  int64_t columns = 0;  // only Adafactor, as are the next fields
   const float *row_scales = nullptr, *column_scales = nullptr;
   float update_clip = 1;
 };
 
-// Elements [begin, end) of a range and the constants that are its own. `element` is the weight's
-// element that `begin` is.
+// Elements [begin, end) with the constants of their range. `element` is the index of the first one
+// in its weight.
 struct UpdateStretch {
   int64_t begin = 0, end = 0;
   bool decay = false;
@@ -43,10 +43,10 @@ struct UpdateStretch {
   int64_t element = 0;
 };
 
-// Checks the operands against each other: all as long as the weights.
+// Returns the operands after checking that all have the length of the weights.
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
 
-// Calls f(stretch) for all parts of all ranges, on as many of the threads as are worth it.
+// Calls f for parts of all ranges, on at most `threads` threads.
 void sweep_stretches(std::span<const UpdateRange> ranges,
                      void (*f)(const UpdateOperands&, const UpdateStretch&),
                      const UpdateOperands& operands, int threads);

@@ -45,7 +45,7 @@ HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& 
   const V step = hn::Set(f, a.learning_rate);
   Sweep(a, s, [&](UpdateLanes& x, int64_t, int64_t) HWY_ATTR {
     const V g = hn::MulAdd(decay, x.w, x.g);
-    x.m = hn::MulAdd(x.m, beta1, g);  // without a moment it is zero before, and g now
+    x.m = hn::MulAdd(x.m, beta1, g);  // without a moment, m was 0 and is now g
     x.w = hn::NegMulAdd(step, x.m, x.w);
   });
 }

@@ -1,5 +1,5 @@
-// The sweep that updates share, for one instruction set. After simd.h and philox_simd.h, once per
-// target: hence no include guard.
+// The pass over the elements that all updates share, for one instruction set. Include after simd.h
+// and philox_simd.h, once per target, so it has no include guard.
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -42,7 +42,8 @@ HWY_INLINE UpdateLanes LoadLanes(const UpdateOperands& a, int64_t i, int64_t n) 
   return x;
 }
 
-// rule(lanes, i, n) changes w, m and v of elements i to i + n.
+// Calls rule(lanes, i, n), which updates w, m and v of elements [i, i + n), with rounding to
+// nearest.
 template <class Rule>
 HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
   for (int64_t i = s.begin; i < s.end; i += kLanes) {
@@ -61,12 +62,12 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
   const U32 u32;
   const Words low = hn::Set(u32, 0xffffu);
   constexpr int64_t kDrawn = HWY_MAX(kLanes, 4);
-  alignas(64) uint32_t words[4 * kDrawn + 16] = {};  // a last vector may end beyond
+  alignas(64) uint32_t words[4 * kDrawn + 16] = {};  // the last vector may exceed 4 * kDrawn
   int64_t at = s.begin;
   while (at < s.end) {
-    // Words belong to global elements, four per Philox block. A range may begin within a block,
-    // whose first `lead` words are then skipped: a layout changes which rank rounds an element, not
-    // how.
+    // Random words belong to global elements, four per Philox block. A range may begin within a
+    // block, and then its first `lead` words are skipped: the rounding of an element does not
+    // depend on the layout.
     const int64_t element = s.element + (at - s.begin), lead = element % 4;
     PhiloxWords<kDrawn>(s.key, element / 4, a.lane, words);
     const int64_t n = HWY_MIN(4 * kDrawn - lead, s.end - at);
@@ -85,8 +86,8 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
   }
 }
 
-// The usual case with types that the compiler knows. Generating words leaves no time for branches
-// on types.
+// Handles the usual types with constants, since branches on types would slow down the generation of
+// random numbers.
 template <class Rule>
 HWY_INLINE void SweepBf16(UpdateOperands a, const UpdateStretch& s, const Rule& rule) {
   a.weights.type = a.m.type = a.v.type = DType::kBF16;

@@ -1,4 +1,5 @@
-// Stubs for builds without CUDA. why_no_gpu() reports it before any of them is called.
+// Definitions for builds without CUDA. why_no_gpu() reports the missing support before any of them
+// is called.
 #include "base/error.h"
 #include "kernels/gpu_attention.h"
 #include "kernels/gpu_experts.h"

@@ -1,15 +1,16 @@
-// Adafactor on the GPU in five steps (kernels/adafactor.h): sums of g^2 over rows and columns,
+// Adafactor on the GPU in five kernels (kernels/adafactor.h): sums of g^2 over rows and columns,
 // means, scales, the sum of squares of the updates, and the update.
-// A factor sum reads the gradient once for both directions: a block has a stripe of rows and a tile
-// of 256 columns, eight per lane. Row sums are reduced within a warp, one partial per tile; column
-// sums stay in registers and are added over the warps, one partial per stripe. FactorJoin adds the
-// partials in order. Sums are f64, so that the ranks' parts can be added without loss.
+// Row and column sums are computed in one pass over the gradient: a block has a stripe of rows and
+// a tile of 256 columns, eight per lane. Row sums are reduced within a warp, with one partial sum
+// per tile; column sums stay in registers and are added over the warps, with one partial sum per
+// stripe. FactorJoin adds the partial sums in order. Sums are f64, so those of the ranks can be
+// added without loss.
 //
 //   row_partials    [tiles, rows]        shared, f64:  [8 warps, 256 columns], 16 KiB
 //   column_partials [stripes, columns]
 //
-// A rank may own any contiguous range of a weight, so the first and last row of a stretch may be
-// partial; read_squares treats elements outside of it as absent.
+// A rank may own any contiguous range of a weight, so the first and last row of a range may be
+// partial; read_squares reads elements outside of it as 0.
 #include <cmath>
 
 #include "kernels/adafactor.h"
@@ -27,9 +28,9 @@ constexpr int64_t kMostBlocks = 132 * 16;
 
 constexpr int64_t kFactorBlocks = 132 * 4;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that sums squares
+constexpr int64_t kTile = kWarp * kGroup;  // columns per block of the sums of squares
 
-// A contiguous range of a flat gradient, and where it is in its weight.
+// A contiguous range of a flat gradient, and its position in the weight.
 struct FactorWork {
   Numbers gradient;
   int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch
@@ -45,12 +46,12 @@ struct FactorWork {
 // `row_partials` is [tiles, rows], `column_partials` [stripes, columns].
 struct FactorSumsWork {
   FactorWork of;
-  bool vector = false;  // rows by 16 bytes
+  bool vector = false;  // rows allow 16-byte accesses
   double epsilon = 0, *rows = nullptr, *columns = nullptr;
   double *row_partials = nullptr, *column_partials = nullptr;
 };
 
-// A vector has one sum per element, so each thread has its own and no reduction is needed.
+// A vector has one sum per element, so no reduction is needed.
 struct VectorSums {
   FactorSumsWork a;
   __host__ __device__ int64_t count() const { return a.of.end - a.of.begin; }
@@ -61,7 +62,8 @@ struct VectorSums {
   }
 };
 
-// Reads g^2 + epsilon of `n` neighbors in a row from column c on; 0 for elements outside the range.
+// Reads g^2 + epsilon of `n` adjacent elements of a row from column c on; 0 for elements outside
+// the range.
 __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, int n, double scale,
                              double (&x)[kGroup]) {
   const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
@@ -76,8 +78,8 @@ __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, in
   }
 }
 
-// A block has a stripe of rows and 256 columns, eight per lane; its warps take turns at the rows.
-// Each element is read once; the partial sums of rows and columns are added in order by FactorJoin.
+// A block has a stripe of rows and 256 columns, eight per lane; its warps process rows in turn.
+// Each element is read once; FactorJoin adds the partial sums of rows and columns in order.
 __global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsWork a) {
   if (*a.of.skip != 0) return;  // the same for all threads
   const int64_t columns = a.of.columns, tile = block_x() * kTile;
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsW
   }
 }
 
-// Adds the partials of each row over tiles, and of each column over stripes, in order.
+// Adds the partial sums of each row over tiles, and of each column over stripes, in order.
 struct FactorJoin {
   FactorSumsWork a;
   int64_t tiles, stripes;
@@ -175,7 +177,7 @@ struct UpdateSquaresWork {
   double *partials = nullptr, *sum = nullptr;
 };
 
-// Row and column of neighboring elements: one division for the first, increments for the rest. A
+// Iterates over the row and column of adjacent elements, with a division for the first one only. A
 // vector has only rows.
 class Places {
  public:
@@ -195,7 +197,7 @@ class Places {
   int64_t columns_, row_, column_;
 };
 
-// True if groups of the range can be read 16 bytes at once: it starts at a group.
+// Returns true if the range starts at a group, so that groups can be read with 16-byte accesses.
 __device__ bool by_groups(const FactorWork& w) { return w.begin % kGroup == 0; }
 
 // Sums u^2 = (g scale row_scale column_scale)^2 over a fixed block of the range.
@@ -222,7 +224,7 @@ __global__ void update_squares_kernel(const UpdateSquaresWork a) {
   if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
 }
 
-// The update of one range.
+// The arguments of the update of one range.
 struct AdafactorWork {
   FactorWork of;
   Numbers weights, m, weights_low;  // no data: none
@@ -294,7 +296,8 @@ __global__ void adafactor_kernel(const AdafactorWork a) {
     update_group(a, c, i, group_size(n - i));
 }
 
-// Returns a number of stripes that gives any GPU enough blocks, with at least 32 rows per stripe.
+// Returns a number of stripes that gives enough blocks for any GPU, with at least 32 rows per
+// stripe.
 int64_t factor_stripes(const FactorWork& of) {
   const int64_t enough = blocks_for(kFactorBlocks, blocks_for(of.columns, kTile));
   const int64_t most = blocks_for(of.rows(), 32);
@@ -313,8 +316,8 @@ namespace tessera::kernels {
 
 using namespace gpu;
 
-// row_partials needs at most one number more per row than elements / 256; stripes and tiles
-// together have at most kFactorBlocks blocks plus one stripe.
+// row_partials needs at most elements / 256 numbers plus one per row; stripes × tiles is at most
+// kFactorBlocks plus one stripe.
 int64_t workspace_bytes(Gpu, const FactorSumsArgs& a, int) {
   const int64_t n = a.gradient.elements();
   const int64_t columns = a.columns.shape.rank() > 0 ? a.columns.elements() : 0;
@@ -363,7 +366,7 @@ int64_t workspace_bytes(Gpu, const UpdateSquaresArgs& a, int) {
 }
 
 void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
-  require(aligned(args.gradient.data), "a gradient that is not aligned");
+  require(aligned(args.gradient.data), "the gradient is not aligned");
   const int64_t elements = args.stretch.end - args.stretch.begin;
   if (elements <= 0) return;
   const UpdateSquaresWork a = {work_of(args.gradient, args.stretch, args.numbers),
@@ -400,7 +403,7 @@ void launch(Gpu, const Launch& l, const AdafactorArgs& args) {
   a.least_scale = norms.least_scale;
   a.update_clip = norms.update_clip;
   for (const Numbers& x : {a.weights, a.m, a.weights_low, numbers(u.gradient)})
-    require(aligned(x.data), "an update of weights that are not aligned");
+    require(aligned(x.data), "the weights are not aligned");
   for (const UpdateRange& r : u.ranges) {
     a.of = work_of(u.gradient, {r.begin, r.end, r.element, scales.columns}, n);
     a.decay = r.decay;

@@ -74,7 +74,7 @@ struct GpuAttention::Plan {
       throw Error(
           "attention {} was measured with cuDNN's plan {} in runs of {} x {}, which it has not: "
           "take\n"
-          "  its line out of products.txt, or start with run.products=proposed.",
+          "  its line out of kernel_selection.txt, or start with run.kernel_selection=heuristic.",
           text, known.plan, known.samples, known.kv);
     dnn->dnn->build(plan);
   }
@@ -125,7 +125,7 @@ struct GpuAttention::Plan {
     } catch (const Error& e) {
       throw Error(
           "our own attention failed after cuDNN's was tried: {}\n  Start with "
-          "run.products=proposed, which does without cuDNN.",
+          "run.kernel_selection=heuristic, which does without cuDNN.",
           e.what());
     }
   }

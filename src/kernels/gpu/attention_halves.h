@@ -1,7 +1,7 @@
-// Attention on tensor cores: what its kernels share. A warp has 16 rows of its own, queries or
-// keys; the block loads those of the other side a tile at a time. Operands of the MMA are bf16 or
-// f16, sums are f32; scores and their gradients stay f32 until they become operands. Each result
-// has one writer.
+// Helpers of the attention kernels on tensor cores. A warp owns 16 rows of queries (or keys); the
+// block loads the keys (or queries) one tile at a time. Operands of the MMA are bf16 or f16, sums
+// are f32; scores and their gradients stay f32 until they become operands. Each result has one
+// writer.
 #pragma once
 
 #include "kernels/gpu/attention_tiles.h"
@@ -12,8 +12,8 @@ namespace tessera::kernels::gpu {
 constexpr int kHalvesWarps = 4, kHalvesThreads = kHalvesWarps * kWarp;
 constexpr int kHalvesOfWarp = 16, kHalvesOwn = kHalvesWarps * kHalvesOfWarp;
 
-// Rows of up to kD numbers in shared memory, padded with zeros to kD. The pitch of kD + 8 numbers
-// puts the pairs that a warp reads at once in different banks.
+// Rows of up to kD numbers in shared memory, padded with zeros to kD. With a pitch of kD + 8
+// numbers, the pairs that a warp reads at once are in different banks.
 template <int kD>
 struct HalfRows {
   static constexpr int kPitch = kD + 8;
@@ -31,11 +31,11 @@ constexpr size_t halves_bytes(int rows) {
   return static_cast<size_t>(rows) * HalfRows<kD>::kPitch * sizeof(uint16_t);
 }
 
-// Row and column of the lane's e-th element in the n-th 16 x 8 block of a warp's scores.
+// Return the row and column of this lane's element e in the 16 x 8 block n of a warp's scores.
 __device__ inline int score_row(int e) { return lane_index() / 4 + 8 * (e / 2); }
 __device__ inline int score_column(int n, int e) { return 8 * n + 2 * (lane_index() % 4) + e % 2; }
 
-// Rows first … first + count - 1 of `from`; those from `end` on are zero.
+// Loads rows first … first + count - 1 of `from`; rows from `end` on are zero.
 template <int kD>
 __device__ void load_halves(const Numbers& from, int64_t at, int64_t stride, int64_t first,
                             int64_t end, int count, int d, const HalfRows<kD>& to) {
@@ -50,8 +50,9 @@ __device__ void load_halves(const Numbers& from, int64_t at, int64_t stride, int
   }
 }
 
-// s = the dot products of the warp's 16 rows with 8 N rows of a tile: own · tile^T. Rows of the
-// tile are the columns of B, so B's pairs are contiguous in shared memory and need no transpose.
+// s = own · tile^T: the dot products of the warp's 16 rows with 8 N rows of a tile. Rows of the
+// tile are the columns of B, so the pairs of B are contiguous in shared memory and need no
+// transpose.
 template <DType kType, int kD, int N>
 __device__ void rows_by_rows(const HalfRows<kD>& own, const HalfRows<kD>& tile, float (&s)[N][4]) {
   const int g = lane_index() / 4, t = 2 * (lane_index() % 4);
@@ -75,9 +76,9 @@ __device__ uint32_t pair_of_halves(float low, float high) {
                                                          << 16;
 }
 
-// sum += weight [16, 8 N] times 8 N rows of a tile. The C fragments of two neighboring 16 x 8
-// blocks are the A fragment of one 16 x 16 block, so the scores become operands within their lanes,
-// without shared memory.
+// sum += weight [16, 8 N] · 8 N rows of a tile. The C fragments of two adjacent 16 x 8 blocks are
+// the A fragment of one 16 x 16 block, so the scores become operands within their lanes, without
+// shared memory.
 template <DType kType, int kD, int N>
 __device__ void add_rows(const float (&weight)[N][4], const HalfRows<kD>& tile,
                          float (&sum)[kD / 8][4]) {
@@ -97,8 +98,8 @@ __device__ void add_rows(const float (&weight)[N][4], const HalfRows<kD>& tile,
   }
 }
 
-// Stores what the lane has of one of its two rows (half 0 or 1), times `factor`. The row's d
-// numbers start at `at`.
+// Stores this lane's elements of one of its two rows (half 0 or 1), times `factor`. The d numbers
+// of the row start at `at`.
 template <DType kType, int kD>
 __device__ void store_halves(const Numbers& to, int64_t at, int d, const float (&sum)[kD / 8][4],
                              int half, float factor) {
@@ -122,7 +123,7 @@ __device__ inline float row_sum(float x) {
   return x;
 }
 
-// Launch<type, kD>::run for the type of the work's numbers and the least kD that its rows fit.
+// Calls Launch<type, kD>::run for the type of the operands and the smallest kD >= d.
 template <template <DType, int> class Launch>
 void launch_halves(const AttentionWork& a, Stream s) {
   const bool bf16 = a.q.type == DType::kBF16;

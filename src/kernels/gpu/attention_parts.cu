@@ -1,6 +1,6 @@
 // Unfused attention on the GPU: one thread per output element (kernels/attention_parts.h). This is
 // the readable form that the fused kernels are compared with, and what the compiler option
-// `attention: materialised` runs. It favors clarity over speed: each thread reads its operands from
+// `attention: unfused` runs. It favors clarity over speed: each thread reads its operands from
 // global memory, and every sum has one thread and a fixed order.
 #include <cmath>
 

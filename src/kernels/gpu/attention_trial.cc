@@ -1,7 +1,7 @@
-// Checks cuDNN's attention plans against our own kernels before they are timed. Both run on the
-// same random operands; the outputs are poisoned with NaN first, so an element that a plan does not
-// write is found. A plan must agree within a few ulps per row and in the mean, and must repeat its
-// own bits. Then all candidates are timed as graphs of ten runs, so that launches do not count.
+// Compares cuDNN's attention plans with our own kernels before they are timed. Both run on the same
+// random operands; outputs are first filled with NaN, so elements that a plan does not write are
+// detected. A plan must agree within a few ulps per row and in the mean, and must reproduce its own
+// bits. Then all candidates are timed as graphs of ten runs, so that launch time is negligible.
 #include "kernels/gpu/attention_trial.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-constexpr int kMeasuredRuns = 10;        // per graph, so that launches do not count
-constexpr int64_t kLeastAlignment = 64;  // values in an arena may have no more
+constexpr int kMeasuredRuns = 10;        // per graph, so that launch time is negligible
+constexpr int64_t kLeastAlignment = 64;  // values in an arena may have no larger alignment
 
 double number_at(DType type, const std::byte* data, int64_t i) {
   const auto read = [&](auto x) {
@@ -26,14 +26,14 @@ double number_at(DType type, const std::byte* data, int64_t i) {
   return type == DType::kBF16 ? read(BF16()) : read(F16());
 }
 
-// Compares log-sum-exps.
+// Returns a message for the first log-sum-exp that differs too much; empty if there is none.
 std::string lse_difference(std::span<const std::byte> got, std::span<const std::byte> want) {
   for (size_t i = 0; i < want.size(); i += sizeof(float)) {
     float x, y;
     std::memcpy(&x, got.data() + i, sizeof(x));
     std::memcpy(&y, want.data() + i, sizeof(y));
     if (!(std::abs(x - y) <= kLseBound * (1 + std::abs(y))))
-      return fmt::format("the logarithm of sum {} is {}, ours is {}", i / sizeof(float), x, y);
+      return fmt::format("log-sum-exp {} is {}, expected {}", i / sizeof(float), x, y);
   }
   return "";
 }
@@ -44,7 +44,7 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
                        std::span<const std::byte> want) {
   const double ulp = type == DType::kBF16 ? 0x1p-7 : 0x1p-10;
   const auto rows = std::ssize(want) / (2 * kinds.d);
-  // Per row, the squared difference and the squared length; per kind of row, their sums.
+  // The squared difference and the squared length by row, and their sums by kind of row.
   std::vector<double> apart(rows), length(rows);
   const auto kind = [&](int64_t row) {
     return std::max<int64_t>(0, row % kinds.slots - kinds.queries + 1);
@@ -65,11 +65,11 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t i = r, k = kind(r);
     const double usual = std::sqrt(all_length[k] / rows_of[k]);
-    // The bound is relative to the row's length, plus a share of the usual length, because the row
-    // of a true zero gradient consists of rounding errors only.
+    // The tolerance is relative to the length of the row plus a share of the usual length, because
+    // a row whose exact gradient is 0 contains only rounding errors.
     const double bound = kRowUlps * ulp * (std::sqrt(length[i]) + kUsualShare * usual);
     if (!(std::sqrt(apart[i]) <= bound))
-      return fmt::format("row {} is {:.2g} off, of a length of {:.2g}", r, std::sqrt(apart[i]),
+      return fmt::format("row {} differs by {:.2g} at a length of {:.2g}", r, std::sqrt(apart[i]),
                          std::sqrt(length[i]));
   }
   for (size_t k = 0; k < count; ++k)
@@ -82,7 +82,8 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
 AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
   const AttentionShape& z = shape_;
   const int64_t heads = z.kv * z.g, slots = z.g + (z.apart ? 0 : 2);
-  // Scores have a standard deviation of 1.5: neither one key dominates nor are all alike.
+  // Scores have a standard deviation of 1.5, so that weights are neither uniform nor dominated by
+  // one key.
   const float factor = 1.5f / (z.scale * std::sqrt(static_cast<float>(z.d)));
   AttentionArgs& a = forward_;
   a.qkv = draw("queries", {z.b, z.t, z.kv, slots, z.d}, z.g, factor);
@@ -103,7 +104,7 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
     g.scope = a.scope;
     launch(Gpu(), {stream_.get()}, a);
     g.d_out = draw("gradient", a.out.shape, 0, 1);
-    if (z.padding) clear_last(g.d_out);  // its queries see no key
+    if (z.padding) clear_last(g.d_out);  // the queries of the last sample attend to no key
     g.d_qkv = take("gradient of queries", z.dtype, a.qkv.shape);
     if (z.apart) g.d_kv = take("gradient of keys", z.dtype, a.kv.shape);
     require_workspace(kernels::workspace_bytes(Gpu(), g, 1));
@@ -120,8 +121,8 @@ TensorView AttentionTrial::take(const std::string& name, DType type, Shape shape
   return {buffer.data() + kLeastAlignment, type, std::move(shape)};
 }
 
-// Fills an operand with noise; the first `queries` slots of each group are multiplied by the
-// factor.
+// Returns an operand that is filled with noise; the first `queries` slots of each group are
+// multiplied by `factor`.
 TensorView AttentionTrial::draw(const std::string& name, Shape shape, int64_t queries,
                                 float factor) {
   TensorView v = take(name, shape_.dtype, std::move(shape));
@@ -146,7 +147,7 @@ TensorView AttentionTrial::send_labels(const std::string& name,
   return v;
 }
 
-// Generates documents of one token to a third of a row.
+// Generates labels of documents with lengths of one token to a third of a row.
 TensorView AttentionTrial::draw_documents() {
   std::vector<int32_t> labels(shape_.b * shape_.s);
   Noise next;
@@ -163,7 +164,7 @@ TensorView AttentionTrial::draw_documents() {
   return send_labels("documents", labels);
 }
 
-// Generates samples of random length; the last sample is empty.
+// Generates labels of samples of random length; the last sample is empty.
 TensorView AttentionTrial::draw_padding() {
   std::vector<int32_t> ids(shape_.b * shape_.s);
   Noise next;
@@ -176,7 +177,7 @@ TensorView AttentionTrial::draw_padding() {
   return send_labels("padding", ids);
 }
 
-// Zeroes the part of the last sample.
+// Zeroes the last sample of `v`.
 void AttentionTrial::clear_last(const TensorView& v) const {
   const int64_t bytes = v.bytes() / shape_.b;
   fill_in_stream(stream_.get(), v.as<std::byte>() + v.bytes() - bytes, 0, bytes);
@@ -203,7 +204,7 @@ void AttentionTrial::run_dnn(Stream s, const DnnRuns& runs, size_t plan) const {
     runs.run(s, plan, forward_, workspace_.data());
 }
 
-// Fills the outputs with NaN, so that what a plan does not write is detected.
+// Fills the outputs with NaN, so that elements that a plan does not write are detected.
 void AttentionTrial::poison(Stream s) const {
   const auto fill = [&](const TensorView& v) {
     if (v) fill_in_stream(s, v.data, 0xff, v.bytes());
@@ -239,21 +240,21 @@ std::string AttentionTrial::compare(const std::vector<std::vector<std::byte>>& g
   const AttentionShape& z = shape_;
   if (!z.gradient) {
     const std::string why = difference(z.dtype, {z.d, 1, 1}, got[0], own_[0]);
-    return why.empty() ? lse_difference(got[1], own_[1]) : "of the output, " + why;
+    return why.empty() ? lse_difference(got[1], own_[1]) : "output: " + why;
   }
   const RowKinds queries = {z.d, z.apart ? z.g : z.g + 2, z.g};
   if (const std::string why = difference(z.dtype, queries, got[0], own_[0]); !why.empty())
-    return "of the gradient, " + why;
+    return "gradient: " + why;
   if (!z.apart) return "";
   const std::string why = difference(z.dtype, {z.d, 2, 1}, got[1], own_[1]);
-  return why.empty() ? "" : "of the gradient of keys, " + why;
+  return why.empty() ? "" : "gradient of keys: " + why;
 }
 
 std::string AttentionTrial::fault(const DnnRuns& runs, size_t plan) {
   require_workspace(runs.dnn->workspace_bytes(plan));
   const Stream s = stream_.get();
   std::vector<std::vector<std::byte>> first;
-  // Two runs: the first is compared with our kernels, the second with the first, bit by bit.
+  // The first run is compared with our kernels, the second bit by bit with the first.
   for (const bool again : {false, true}) {
     poison(s);
     run_dnn(s, runs, plan);

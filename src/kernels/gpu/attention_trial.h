@@ -1,5 +1,4 @@
-// cuDNN's attention tried against our own kernels on drawn operands: whether it computes the same,
-// and how long both take.
+// Compares cuDNN's attention with our own kernels on random operands: results first, then times.
 #pragma once
 
 #include <functional>
@@ -10,7 +9,7 @@
 
 namespace tessera::kernels::gpu {
 
-// An attention by cuDNN, in runs.
+// Attention by cuDNN, divided into runs.
 struct DnnRuns {
   DnnParts parts;
   std::unique_ptr<DnnAttention> dnn;
@@ -23,17 +22,17 @@ struct DnnRuns {
   }
 };
 
-// What two kernels may differ by, in ulps of the type (2^-7 of bf16): a row of D numbers by this
-// much of its length, and a bit of the rows' usual length, as a row's own may be near zero; all
-// rows together by that much of theirs. A row that was not written, or masked by one key more, is
-// far outside.
+// Tolerances of the difference between two kernels, in ulps of the type (2^-7 for bf16). A row of D
+// numbers may differ by kRowUlps ulps of its length plus kUsualShare of the usual length (the row
+// may be near zero), all rows together by kWholeUlps ulps of their length. A row that was not
+// written, or was masked by one more key, exceeds the tolerances by far.
 constexpr double kRowUlps = 4, kWholeUlps = 1, kUsualShare = 0.05;
-// Of logarithms of sums; products of 16-bit numbers are exact in f32.
+// Tolerance of log-sum-exps; the product of two 16-bit numbers is exact in f32.
 constexpr double kLseBound = 2e-3;
 
-// Two arrays of rows of `d` numbers of the type, of which every `slots` rows the first `queries`
-// are queries' and the others of kinds of their own. Says where the first that differs too much
-// stands; empty: none.
+// Compares two arrays of rows of `d` numbers. Of every `slots` rows, the first `queries` are those
+// of queries, and each of the others is a separate kind. Returns a message for the first row that
+// differs too much; empty if there is none.
 struct RowKinds {
   int64_t d = 0, slots = 1, queries = 1;
 };
@@ -43,17 +42,18 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
 // The result of fault() for a plan that is not deterministic.
 inline constexpr const char* kOtherBits = "its bits differ from one run to the next";
 
-// Operands of a shape in memory of the device, with what our own kernels make of them. Throws Error
-// where there is no room.
+// Random operands of a shape in device memory, and the results of our own kernels for them. Throws
+// Error if there is not enough memory.
 class AttentionTrial {
  public:
   explicit AttentionTrial(const AttentionShape& shape);
 
-  // Why a plan that was built is not to be taken, for people; empty: it is good. Throws Error where
-  // it cannot run.
+  // Returns the reason to reject a built plan; empty if the plan is good. Throws Error if it cannot
+  // run.
   std::string fault(const DnnRuns& runs, size_t plan);
-  // As fastest_product() chooses: candidate 0 is our own kernels, the others are the plans, which
-  // had no fault. A plan that cannot be in a graph never wins.
+  // Returns the choice of fastest_product(): candidate 0 is our own kernels, the others are
+  // `plans`, for which fault() returned nothing. A plan that cannot be captured in a graph never
+  // wins.
   FastestProduct fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
                          const std::function<double()>& now_s);
 

@@ -1,11 +1,11 @@
-// Column sums in two stages without atomics (column_sums.h). A block takes a stripe of rows and 256
-// columns, eight per lane; its warps take turns at the rows, and their sums are added in the order
-// of warps. join_kernel then adds the stripes in order.
+// Column sums in two stages without atomics (column_sums.h). A block has a stripe of rows and 256
+// columns, eight per lane; its warps process rows in turn, and their sums are added in the order of
+// warps. join_kernel then adds the stripes in order.
 //
 //   shared, f32:  [ warp 0: plain 256 | scaled 256 ] … [ warp 7: plain 256 | scaled 256 ]   16 KiB
 //   partials:     [ plain: stripes x columns | scaled: stripes x columns ]
 //
-// An activation can be fused: dy is then multiplied by its slope, and that product written as dx,
+// An activation can be fused: dy is then multiplied by its slope and the result is written to dx,
 // so the backward of GELU with a bias reads its operands once.
 #include "kernels/gpu/column_sums.h"
 
@@ -17,7 +17,7 @@ namespace tessera::kernels::gpu {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int64_t kTile = kWarp * kGroup;  // columns of a block
+constexpr int64_t kTile = kWarp * kGroup;  // columns per block
 constexpr int64_t kStripeRows = 64, kMostStripes = 128;
 
 struct Sums {
@@ -80,7 +80,7 @@ __global__ void join_kernel(const ColumnJoin a) {
   float* const shared = shared_floats();
   for (int which = 0; which < 2; ++which) {
     const Numbers& to = which == 0 ? a.to : a.gain;
-    if (to.data == nullptr) continue;  // all threads alike
+    if (to.data == nullptr) continue;  // the same for all threads
     float sum = 0;
     if (column < a.columns)
       for (int64_t s = warp_index(); s < a.stripes; s += kWarps)

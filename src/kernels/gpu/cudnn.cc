@@ -1,7 +1,7 @@
-// Attention by cuDNN's graph API. The only file that includes the headers of cuDNN's frontend.
-// Labels (documents, padding) are expressed as a score modifier: a small graph of pointwise ops
-// that replaces the score of a masked key by a large negative number, because cuDNN has no mask of
-// this kind. Gradients use only deterministic algorithms.
+// Attention by cuDNN's graph API. This is the only file that includes the headers of cuDNN's
+// frontend. cuDNN has no mask by labels (documents, padding), so a score modifier implements it: a
+// small graph of pointwise ops that replaces the score of a masked key by a large negative number.
+// Gradients use only deterministic algorithms.
 #include <cudnn_frontend.h>
 
 #include <algorithm>
@@ -23,15 +23,15 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// Number of cuDNN's proposals that are considered, best first by its own heuristic.
+// The maximum number of cuDNN's proposals that are tried, in the order of its heuristic.
 constexpr int64_t kMostPlans = 4;
-// The same value as in our own kernels: finite, so that a query that sees no key weights all keys
-// equally.
+// The score of masked keys, as in our own kernels. It is finite, so that a query that attends to no
+// key weights all keys equally.
 constexpr float kHidden = -1e30f;
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDq, kDk, kDv, kQueryLabels, kKeyLabels };
 
-// Returns the first line of a long message and its first reason.
+// Shortens a long message to its first line and its first reason.
 std::string brief(const std::string& message) {
   std::string first = message.substr(0, message.find('\n'));
   while (!first.empty() && (first.back() == '_' || first.back() == ' ')) first.pop_back();
@@ -47,7 +47,7 @@ void check(cudnnStatus_t status, const char* call) {
     throw Error("{} failed: {}.", call, fe::detail::get_error_string(status));
 }
 
-// Runs f. The frontend throws exceptions of its own for some errors; they become Error.
+// Runs f and converts the exceptions of the frontend to Error.
 template <class F>
 void guarded(const F& f) {
   try {
@@ -62,10 +62,10 @@ void guarded(const F& f) {
 }  // namespace
 
 struct CudaDnn::Handle {
-  // cuDNN's frontend sets memory to zero by the shared runtime, which it finds by its name.
+  // cuDNN's frontend zeroes memory with the shared CUDA runtime, which it finds by name.
   LateLibrary runtime = {"libcudart.so.13", TESSERA_CUDA_LIBRARIES, "the runtime of CUDA 13"};
   LateLibrary library = {"libcudnn.so.9", TESSERA_CUDA_LIBRARIES, "cuDNN 9"};
-  cudnnHandle_t native = nullptr;  // of a GPU in this machine
+  cudnnHandle_t native = nullptr;  // only for a GPU of this machine
   std::shared_ptr<fe::DeviceProperties> card;
   int architecture = 0;
 
@@ -83,7 +83,7 @@ CudaDnn::CudaDnn() : handle_(std::make_unique<Handle>()) {
 CudaDnn::CudaDnn(std::string_view card, int architecture) : handle_(std::make_unique<Handle>()) {
   handle_->card = std::make_shared<fe::DeviceProperties>();
   handle_->architecture = architecture;
-  check(handle_->card->deserialize({card.begin(), card.end()}), "read the description of a card");
+  check(handle_->card->deserialize({card.begin(), card.end()}), "read the description of a GPU");
 }
 CudaDnn::~CudaDnn() = default;
 int64_t CudaDnn::version() const { return fe::detail::get_backend_version(); }
@@ -102,11 +102,11 @@ struct DnnAttention::Graph {
         .set_compute_data_type(fe::DataType_t::FLOAT);
     if (dnn.card) graph.set_device_properties(dnn.card).set_sm_version(dnn.architecture);
     shape.gradient ? add_gradient(shape) : add_forward(shape);
-    check(graph.validate(), "take this shape of attention");
+    check(graph.validate(), "compute attention of this shape");
     check(dnn.native ? graph.build_operation_graph(dnn.native) : graph.build_operation_graph(),
-          "make a graph of attention");
+          "build the attention graph");
     check(graph.create_execution_plans({fe::HeurMode_t::A}), "plan attention");
-    check(graph.check_support(), "plan attention on this card");
+    check(graph.check_support(), "plan attention on this GPU");
   }
 
   static std::vector<int64_t> dims(const DnnShape& s, bool queries) {
@@ -133,7 +133,7 @@ struct DnnAttention::Graph {
         .set_data_type(fe::DataType_t::FLOAT);
   }
 
-  // Labels of queries form a column, labels of keys a row, so comparing them broadcasts to a
+  // Labels of queries are a column and labels of keys a row, so their comparison broadcasts to a
   // matrix.
   Tensor labels(const DnnShape& s, bool queries) {
     const int64_t batch = s.label_batch == 0 ? 1 : s.batch;
@@ -152,7 +152,8 @@ struct DnnAttention::Graph {
       options.set_causal_mask(s.causal);
       return;
     }
-    // With a score modifier, cuDNN accepts no mask of its own, so the causal mask is added to it.
+    // With a score modifier, cuDNN does not support its own masks, so the modifier also applies the
+    // causal mask.
     const Tensor of_key = labels(s, false);
     const Tensor of_query = s.labels == DnnLabels::kSame ? labels(s, true) : nullptr;
     options.set_score_mod([of_query, of_key, causal = s.causal](
@@ -175,7 +176,7 @@ struct DnnAttention::Graph {
       t->set_data_type(type);
       return t;
     };
-    // The operands of a comparison must be results of the graph: the row index is added to both.
+    // The operands of a comparison must be results of graph ops, so the row index is added to both.
     const Tensor row =
         made(g.pointwise(score, how(Mode::GEN_INDEX, kInteger).set_axis(2)), kInteger);
     const auto beside_row = [&](const Tensor& label) {
@@ -228,7 +229,7 @@ DnnAttention::~DnnAttention() = default;
 
 void DnnAttention::build(size_t plan) {
   guarded([&] {
-    check(graph_->graph.build_plan_at_index(plan), "make the code of " + plans_.at(plan));
+    check(graph_->graph.build_plan_at_index(plan), "generate the code of " + plans_.at(plan));
   });
 }
 
@@ -236,13 +237,13 @@ int64_t DnnAttention::workspace_bytes(size_t plan) const {
   int64_t bytes = 0;
   guarded([&] {
     check(graph_->graph.get_workspace_size_plan_at_index(plan, bytes),
-          "say the workspace of " + plans_.at(plan));
+          "return the workspace size of " + plans_.at(plan));
   });
   return bytes;
 }
 
 void DnnAttention::run(Stream s, size_t plan, const DnnOperands& o, void* workspace) const {
-  CHECK(graph_->dnn.native != nullptr, "attention on a card that is not here");
+  CHECK(graph_->dnn.native != nullptr, "attention on a GPU that this machine does not have");
   // cuDNN's pointers are not const, but inputs are not written.
   std::unordered_map<int64_t, void*> at = {{kQ, const_cast<void*>(o.q)},
                                            {kK, const_cast<void*>(o.k)},

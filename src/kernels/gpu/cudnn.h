@@ -1,5 +1,5 @@
-// Attention by cuDNN's graph API: which plans it has for a shape, and runs of them. Where they
-// stand beside our own kernels: kernels/gpu_attention.h.
+// Attention by cuDNN's graph API: the plans for a shape, and their runs. kernels/gpu_attention.h
+// chooses between these and our own kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace tessera::kernels::gpu {
 
-// Elements between neighbours of an array [batch, heads, rows, D], whose last are dense.
+// Strides, in elements, of an array [batch, heads, rows, D] whose last axis is dense.
 struct HeadPlaces {
   int64_t batch = 0, head = 0, row = 0;
   bool operator==(const HeadPlaces&) const = default;
 };
 
-// What keys a query sees: all, those of its own label, or those whose label is not 0.
+// The keys that a query attends to: all, those with its own label, or those with a nonzero label.
 enum class DnnLabels : uint8_t { kNone, kSame, kNotZero };
 
-// What cuDNN is asked for: `heads` heads of queries, which share kv_heads heads of keys and values
-// in turn (heads / kv_heads of each). A gradient lies like its value. Statistics are
-// [batch, heads, queries] f32, the natural logarithm of the sum of exponentials of scaled scores.
+// A request for cuDNN. Each of the kv_heads heads of keys and values is shared by heads / kv_heads
+// consecutive query heads. A gradient has the memory layout of its value. Statistics are
+// [batch, heads, queries] f32: the natural logarithm of the sum of exponentials of scaled scores.
 struct DnnShape {
   DType dtype = DType::kBF16;
   bool gradient = false;
@@ -33,12 +33,12 @@ struct DnnShape {
   float scale = 1;
   int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, d = 64;
   HeadPlaces q, k, v, out;
-  int64_t stats_batch = 0, stats_head = 0;  // elements between neighbours
-  int64_t label_batch = 0;                  // of labels [batch, keys] i32; 0: all have the same
+  int64_t stats_batch = 0, stats_head = 0;  // strides of the statistics, in elements
+  int64_t label_batch = 0;  // stride of labels [batch, keys] i32; 0: all share one row
 };
 
-// Device memory, aligned to 16 bytes. Of the forward: `out` and `stats` are written. Of the
-// gradient: dq, dk, dv are.
+// Pointers to device memory, aligned to 16 bytes. The forward writes `out` and `stats`, the
+// gradient writes dq, dk and dv.
 struct DnnOperands {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* out = nullptr;
@@ -50,15 +50,16 @@ struct DnnOperands {
 
 class DnnAttention {
  public:
-  // Asks which plans there are, the one that cuDNN likes best first; gradients only by algorithms
-  // that give the same bits every time. Throws Error with cuDNN's words where there are none.
-  // `dnn` outlives it.
+  // Gets cuDNN's plans in its order of preference; for gradients only plans that give the same bits
+  // in every run. Throws Error with cuDNN's message if there are none. `dnn` must outlive this
+  // object.
   DnnAttention(const DnnShape& shape, const CudaDnn& dnn);
   ~DnnAttention();
 
   const DnnShape& shape() const { return shape_; }
   const std::vector<std::string>& plans() const { return plans_; }  // names
-  // Makes the code of a plan: once, before the next two. Throws Error.
+  // Generates the code of a plan. Must be called once, before the next two functions. Throws Error
+  // if that fails.
   void build(size_t plan);
   int64_t workspace_bytes(size_t plan) const;
   void run(Stream s, size_t plan, const DnnOperands& operands, void* workspace) const;
@@ -70,20 +71,22 @@ class DnnAttention {
   std::unique_ptr<Graph> graph_;
 };
 
-// Our packed arrays of attention (kernels/attention.h) as cuDNN's tensors of four dimensions, and
-// one attention as several runs.
+// Maps our packed attention arrays (kernels/attention.h) to cuDNN's 4-D tensors, and divides one
+// attention into several runs.
 //
-// The queries of a group are next to their key and value, [B, T, KV, G+2, D]: if G > 1, the heads
-// are not evenly apart over all groups. So then a run is of one sample, whose groups are cuDNN's
-// batch. Where keys and values are an array of their own, or G = 1, heads are evenly apart and a
-// run has samples as its batch. Fewer groups a run need less workspace.
+// The queries of a group are next to their key and value, [B, T, KV, G+2, D]. If G > 1, the heads
+// of all groups have no common stride, so a run has one sample, whose groups are cuDNN's batch. If
+// keys and values are in a separate array, or G = 1, heads have a common stride and the batch of a
+// run is samples. Fewer groups per run need less workspace.
 struct DnnParts {
   AttentionShape shape;
-  int64_t samples = 1, kv = 1;  // of a run; divisors of the shape's
+  int64_t samples = 1, kv = 1;  // per run; divisors of b and kv of the shape
 
-  // As many as a run can have of all samples; of all groups, or of the next fewer ones.
+  // Returns the parts with the largest runs: all groups, and all samples if heads have a common
+  // stride, else one.
   static DnnParts whole(const AttentionShape& shape);
-  // At least one sample and one group, for a workspace that is smaller by about this factor.
+  // Returns smaller parts, for a workspace that is smaller by about this factor; at least one
+  // sample and one group per run.
   DnnParts smaller(double times) const;
 
   int64_t runs() const { return shape.b / samples * (shape.kv / kv); }

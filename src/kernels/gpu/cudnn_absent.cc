@@ -1,5 +1,5 @@
-// What the build takes where the headers of cuDNN's frontend are not: cuDNN is not installed, so to
-// speak, and attention is our own.
+// Definitions for builds without the headers of cuDNN's frontend: attention is then computed by our
+// own kernels, as if cuDNN were not installed.
 #include "base/error.h"
 #include "kernels/gpu/cudnn.h"
 
@@ -8,8 +8,8 @@ namespace {
 
 [[noreturn]] void absent() {
   throw Error(
-      "this program was built without cuDNN: its frontend's headers were not there "
-      "(scripts/install_packages.sh test brings them)");
+      "this program was built without cuDNN: the headers of its frontend were not found "
+      "(scripts/install_packages.sh test installs them)");
 }
 
 }  // namespace

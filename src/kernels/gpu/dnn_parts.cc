@@ -5,7 +5,7 @@
 //                      stride of groups: slots D, of the heads in a group: D
 //
 // With G > 1 the query heads of all groups have no common stride, so the groups become cuDNN's
-// batch and a run has one sample. With G = 1, or with keys in an array of their own, heads have one
+// batch and a run has one sample. With G = 1, or with keys in a separate array, heads have one
 // stride and samples are the batch.
 #include "kernels/gpu/cudnn.h"
 
@@ -18,7 +18,7 @@ int64_t query_slots(const AttentionShape& s) { return s.g + (s.apart ? 0 : 2); }
 int64_t key_slots(const AttentionShape& s) { return s.apart ? 2 : s.g + 2; }
 bool groups_are_batch(const AttentionShape& s) { return s.g > 1 && !s.apart; }
 
-// The largest divisor of n that is no more than `most`, and at least 1.
+// Returns the largest divisor of n that is at most `most`, and at least 1.
 int64_t divisor(int64_t n, double most) {
   int64_t d = n;
   while (d > 1 && (n % d != 0 || static_cast<double>(d) > most)) --d;
@@ -45,7 +45,7 @@ int64_t out_at(const AttentionShape& s, First f) {
   return (f.sample * s.t * s.kv + f.group) * s.g * s.d;
 }
 
-// Returns the operands that forward and gradient have in common.
+// Returns the operands that the forward and the gradient share.
 template <class Kernel>
 DnnOperands common(const AttentionShape& s, const Kernel& a, First f) {
   const TensorView& keys = s.apart ? a.kv : a.qkv;
@@ -67,7 +67,7 @@ DnnParts DnnParts::whole(const AttentionShape& shape) {
 }
 
 DnnParts DnnParts::smaller(double times) const {
-  // Fewer samples per run first, which leaves heads together; then fewer groups of heads.
+  // Reduces the samples per run first, which keeps heads together, then the groups of heads.
   const double wanted = static_cast<double>(samples * kv) / times;
   if (wanted >= static_cast<double>(kv)) {
     const int64_t fewer = divisor(shape.b, wanted / static_cast<double>(kv));

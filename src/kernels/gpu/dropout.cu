@@ -1,6 +1,6 @@
 // Dropout and its gradient (kernels/dropout.h). A mask is a function of (key, sample, element):
-// eight neighbors need two or three Philox blocks, and no random state is stored. dropout_grad is
-// for programs that store the mask.
+// eight adjacent elements need two or three Philox blocks, and no random state is stored.
+// dropout_grad is for programs that store the mask.
 #include "kernels/dropout.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -16,7 +16,7 @@ struct DropRows {
   const int64_t* samples = nullptr;
   int64_t rows_of_sample = 1;
   MaskKey key;
-  uint8_t* kept = nullptr;  // [rows, columns]  written: 1 where kept; or none
+  uint8_t* kept = nullptr;  // [rows, columns]  written: 1 for kept elements; or none
   float probability = 0, scale = 1;
   int64_t first_row = 0, first_column = 0, width = 0;
 };
@@ -29,8 +29,8 @@ struct DropWork {
     const int64_t sample = a.samples[p.row / a.rows_of_sample];
     const int64_t row = a.first_row + p.row % a.rows_of_sample;
     const int64_t element = row * a.width + a.first_column + p.column;
-    // The index is that of the element in the whole sample, even if this rank has a part of the
-    // rows or columns, so the mask is the same in all layouts.
+    // The index is that of the element in the full sample, even if this rank has only some of the
+    // rows or columns, so the mask is the same for all layouts.
     PhiloxWords words(value_of(a.key), sample);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
@@ -44,7 +44,7 @@ struct DropWork {
   }
 };
 
-// dx = dy / (1 - p) where the stored mask has a 1. What was dropped is zero, whatever dy is.
+// dx = dy / (1 - p) where the stored mask is 1. Dropped elements are 0 even if dy is not finite.
 struct DropGradWork {
   DropRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
@@ -71,7 +71,7 @@ void launch(Gpu, const Launch& l, const DropoutArgs& a) {
   const Dropout& d = a.dropout;
   const DropoutWindow& w = a.window;
   require(x.shape.rank() == 3 && y.elements() == x.elements() && samples.elements() == x.shape[0],
-          "dropout needs x of [B, T, F], y of as many elements and B samples");
+          "dropout needs x [B, T, F], y with the same number of elements, and B samples");
   launch_map("dropout", l.stream,
              DropWork{{.groups = groups_of(rows_of(x), columns_of(x), x, y),
                        .x = numbers(x),

@@ -1,13 +1,13 @@
 // Embedding lookup and the gradient of the table (kernels/embedding.h). The gradient is a
-// scatter-add in which several tokens may hit one row. Atomics would make the order of a sum depend
-// on timing, so each row has one writer:
+// scatter-add in which several tokens may hit the same row. With atomics, the order of a sum would
+// depend on timing, so each row has one writer:
 //
 //   token   0   1   2   3   4   5          block 0 sums tokens 0, 3 and 5 into row 7
 //   id      7   2   9   7   2   7          block 1 sums tokens 1 and 4 into row 2
 //           ^   ^   ^                      block 2 sums token 2 into row 9
 //           first occurrences              blocks 3, 4 and 5 return
 //
-// To find the occurrences, the blocks read up to N^2 ids in all, 256 at a time.
+// To find the occurrences, the blocks together read up to N^2 ids, 256 at a time.
 #include <cmath>
 
 #include "kernels/embedding.h"
@@ -19,15 +19,15 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// An id outside [0, total) gives a row of NaN and no gradient: a kernel cannot throw, and the loss
-// then reports it.
+// An id outside [0, total) gives a row of NaN and no gradient: a kernel cannot throw, so the error
+// appears in the loss.
 struct TableWork {
   const int32_t* ids = nullptr;
-  int64_t tokens = 0, columns = 0, rows = 0;  // of the table
+  int64_t tokens = 0, columns = 0, rows = 0;  // extents of ids and of the table
   int64_t first = 0, total = 0;
   bool vector = false;
-  Numbers table, y;     // of the forward
-  Numbers dy, d_table;  // of the gradient
+  Numbers table, y;     // only the forward
+  Numbers dy, d_table;  // only the gradient
 };
 
 struct LookUp {
@@ -38,7 +38,7 @@ struct LookUp {
     const Groups::Place p = groups.place(i);
     const int64_t id = a.ids[p.row], row = id - a.first;
     float x[kGroup];
-    // A row of another rank's part of the table is zero, so the sum over ranks is the row.
+    // A row in another rank's shard is zero here, so the sum over ranks is the row.
     const float absent = id < 0 || id >= a.total ? NAN : 0.0f;
     for (float& v : x) v = absent;
     if (row >= 0 && row < a.rows) read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
@@ -46,21 +46,21 @@ struct LookUp {
   }
 };
 
-// One block per token and tile of columns. The first token of an id adds the rows of all tokens
-// with that id, in order; the blocks of the others return at once.
+// There is one block per token and tile of columns. The block of the first token with an id adds
+// the rows of all tokens with that id, in order; the blocks of the others return at once.
 constexpr int kThreads = 256;
 constexpr int64_t kTile = kThreads * kGroup;
 constexpr int kWords = kThreads / kWarp;
-constexpr int kAtOnce = 4;  // rows that are loaded together
+constexpr int kAtOnce = 4;  // rows that are loaded at a time
 
-// Stores one bit per thread of the block; all threads call it. `words` has one per warp.
+// Stores one bit per thread of the block. All threads must call it. `words` has one entry per warp.
 __device__ void gather_bits(bool x, uint32_t* words) {
   const uint32_t bits = ballot(x);
   if (lane_index() == 0) words[warp_index()] = bits;
   __syncthreads();
 }
 
-// Returns whether x is true in any thread. All threads have read `words` when it returns.
+// Returns true if x is true in any thread. All threads have read `words` when it returns.
 __device__ bool any_thread(bool x, uint32_t* words) {
   gather_bits(x, words);
   uint32_t all = 0;
@@ -69,8 +69,8 @@ __device__ bool any_thread(bool x, uint32_t* words) {
   return all != 0;
 }
 
-// Writes the indices of the threads with x, in order, and returns their count: a warp's bits are
-// counted below the own lane, after those of the warps before it.
+// Writes the indices of the threads with x, in order, and returns their number. The position of a
+// thread is the number of set bits in earlier warps and in lower lanes of its warp.
 __device__ int gather_numbers(bool x, uint32_t* words, uint32_t* numbers) {
   gather_bits(x, words);
   int count = 0, before = 0;
@@ -98,8 +98,8 @@ __global__ void embedding_grad_kernel(const TableWork a) {
   const int n = group_size(left);
   float sum[kGroup] = {}, dy[kAtOnce][kGroup];
   if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
-  // 256 ids at a time: the matches are listed in order, then all threads add their rows, each its
-  // own columns. kAtOnce rows are in flight at once; the additions keep their order.
+  // For 256 ids at a time, lists the matches in order; then all threads add the rows of these, each
+  // its own columns. kAtOnce rows are loaded at a time; the additions keep their order.
   for (int64_t first = own; first < a.tokens; first += kThreads) {
     const int64_t j = first + threadIdx.x;
     const int count = gather_numbers(j < a.tokens && a.ids[j] == id, words, found);

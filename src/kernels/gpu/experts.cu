@@ -1,7 +1,7 @@
 // The experts on the GPU. Tiles are processed in waves, so that the buffers of rows have a fixed
-// size; there are as many waves as the bound of the number of tiles needs. Elementwise kernels over
-// the rows of a wave run between its GEMMs. A token adds its rows of a wave by rising expert.
-// Workspace:
+// size; the number of waves follows from the maximum number of tiles. Element-wise kernels over the
+// rows of a wave run between its GEMMs. The rows of a token in a wave are added by ascending
+// expert. Workspace:
 //
 //   [ counts | begin | of_tile | rows | row_of | sums f32 [N, H] | wave: pairs, h, dh, out f32 ]
 #include <cstddef>
@@ -20,7 +20,7 @@ constexpr int64_t kAlign = 256;
 constexpr int64_t kMostWaveBytes = 256ll << 20;
 constexpr int kThreads = 256;
 
-// The rows of a wave, as the kernels between the GEMMs read and write them.
+// The rows of a wave that the kernels between the GEMMs read and write.
 struct WaveRows {
   Wave wave;
   Activation gate = Activation::kSilu;
@@ -37,7 +37,7 @@ struct WaveRows {
   }
 };
 
-// Copies pairs to the saved ones (or from them), and activates them.
+// Copies pairs to the saved pairs (`save`) or from them (`load`), and applies the activation.
 struct Activate {
   WaveRows a;
   bool save, load;
@@ -53,7 +53,8 @@ struct Activate {
   }
 };
 
-// One block per row: dw = <dh, h>, then h and dh times w, and the gradient of the pairs.
+// One block per row: dw = <dh, h>; h and dh are then multiplied by w, and the gradient of the pairs
+// is computed.
 __global__ void activation_grad_kernel(const WaveRows a) {
   const int64_t row = blockIdx.x;
   const int32_t pair = a.pair(row);
@@ -105,7 +106,7 @@ Activation activation(GateKind k) {
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-// The regions of the workspace from `base`; nullptr: only their sizes count.
+// The regions of the workspace from `base`; with nullptr, only their sizes are used.
 struct Workspace {
   Tiles tiles;
   int64_t wave_tiles = 0;

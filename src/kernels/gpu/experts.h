@@ -14,10 +14,10 @@ constexpr int kTileRows = 64;
 struct Tiles {
   const int32_t* choice = nullptr;  // [pairs]
   int64_t pairs = 0, chosen = 0, experts = 0, first = 0;
-  int64_t bound = 0;           // largest possible number of tiles
+  int64_t bound = 0;           // maximum number of tiles
   int32_t* counts = nullptr;   // [E]  rows of each expert
   int32_t* begin = nullptr;    // [E + 1]  its first tile
-  int32_t* of_tile = nullptr;  // [bound]  the expert, or -1 of an unused tile
+  int32_t* of_tile = nullptr;  // [bound]  the expert, or -1 for an unused tile
   int32_t* rows = nullptr;     // [bound · kTileRows]  the pair of each row, or -1
   int32_t* row_of = nullptr;   // [pairs]  the row of each pair, or -1 for experts of other ranks
 };

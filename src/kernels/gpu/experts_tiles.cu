@@ -9,9 +9,9 @@ namespace tessera::kernels::gpu {
 namespace {
 
 constexpr int kThreads = 256, kWords = kThreads / kWarp;
-constexpr int kSide = 64;   // rows and columns of a block's result
-constexpr int kDepth = 16;  // summed per step
-constexpr int kEach = 4;    // rows and columns of a thread's result
+constexpr int kSide = 64;   // rows and columns of the result per block
+constexpr int kDepth = 16;  // summands per step
+constexpr int kEach = 4;    // rows and columns of the result per thread
 static_assert(kSide == kTileRows && kSide * kSide == kThreads * kEach * kEach);
 
 __device__ bool is_of(const Tiles& t, int64_t pair, int64_t expert) {
@@ -35,7 +35,7 @@ __global__ void count_rows_kernel(const Tiles t) {
   if (threadIdx.x == 0) t.counts[expert] = static_cast<int32_t>(count[0]);
 }
 
-// One block.
+// Computes the first tile of each expert. Runs in one block.
 __global__ void begin_tiles_kernel(const Tiles t) {
   if (threadIdx.x == 0) {
     int32_t begin = 0;
@@ -49,7 +49,7 @@ __global__ void begin_tiles_kernel(const Tiles t) {
   for (int64_t i = threadIdx.x; i < t.bound * kTileRows; i += kThreads) t.rows[i] = -1;
 }
 
-// One block per expert numbers the expert's pairs in order, 256 pairs at a time.
+// One block per expert assigns rows to the expert's pairs in order, 256 pairs at a time.
 __global__ void fill_tiles_kernel(const Tiles t) {
   auto* const words = reinterpret_cast<uint32_t*>(shared_floats());
   const int64_t expert = blockIdx.x;
@@ -80,7 +80,8 @@ __global__ void fill_tiles_kernel(const Tiles t) {
   }
 }
 
-// Returns the offset of a row in an operand: by its token, or in the buffer of rows. -1: no row.
+// Returns the offset of a row in an operand: by its token if the operand is gathered, else in the
+// buffer of rows. Returns -1 for an unused row.
 __device__ int64_t row_offset(const Wave& w, int64_t row, int64_t columns, bool gathers) {
   const int32_t pair = w.tiles.rows[w.first_tile * kTileRows + row];
   if (pair < 0) return -1;

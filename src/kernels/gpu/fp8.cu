@@ -1,11 +1,10 @@
 // Quantizes an operand to FP8 with one power of two as its scale (kernels/fp8.h), in two kernels:
-// block maxima of |x|, then the codes. Every block of the second reduces the maxima itself, which
-// saves a launch. Magnitudes are compared as bits, where infinity and NaN are above all finite
-// numbers; a maximum is the same in any order.
-// A code is sign | exponent | mantissa. Normal numbers round by adding to the f32 bits, with the
-// carry going into the exponent; the exponent is then re-biased. Below the smallest normal number
-// the code is the count of steps, and a count of 2^mantissa is the code of the smallest normal
-// number itself.
+// block maxima of |x|, then the codes. Every block of the second kernel reduces the maxima itself,
+// which saves a launch. Magnitudes are compared as bits, where infinity and NaN are above all
+// finite numbers; the maximum does not depend on the order. A code is sign | exponent | mantissa.
+// Normal numbers round by adding to the f32 bits, with the carry going into the exponent; the
+// exponent is then re-biased. Below the smallest normal number the code is a multiple of the
+// smallest subnormal, and the multiple 2^mantissa is the code of the smallest normal number.
 #include "kernels/gpu/fp8.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -52,10 +51,10 @@ __device__ float power_of_two(int k) {
   const uint32_t exponent = k + 127;
   return __uint_as_float(exponent << 23);
 }
-// The inverse for a positive number, rounded down.
+// Returns the binary exponent of a positive number, rounded down.
 __device__ int exponent_of(uint32_t bits) { return static_cast<int>(bits >> 23) - 127; }
 
-// The operand's scale, which every block computes from the partial maxima.
+// The scale of the operand, which every block computes from the partial maxima.
 struct Scale {
   int shift = 0;
   bool finite = true;
@@ -65,7 +64,8 @@ __device__ Scale scale_of(const Fp8Work& a, uint32_t* shared) {
   Scale s;
   s.finite = bits < kInfinity;
   if (bits == 0 || !s.finite) return s;
-  // The largest k with 2^k max <= most: the exponents give it up to one, which the product decides.
+  // Finds the largest k with 2^k max <= most: the exponents give k or k + 1, and the comparison
+  // decides.
   int k = exponent_of(__float_as_uint(a.most)) - exponent_of(bits);
   if (k > kMostShift) k = kMostShift;
   if (__uint_as_float(bits) * power_of_two(k) > a.most) --k;
@@ -79,7 +79,7 @@ __device__ uint8_t code_of(float x, const Fp8Work& a) {
   const uint32_t magnitude = bits & kMagnitude;
   uint32_t code = 0;
   if (__uint_as_float(magnitude) < power_of_two(a.least_exponent)) {
-    // Subnormal: the code is the number of steps.
+    // Subnormal: the code is the multiple of the smallest subnormal.
     const float steps = __uint_as_float(magnitude) * power_of_two(a.mantissa - a.least_exponent);
     code = __float2int_rn(steps);
   } else {
@@ -94,7 +94,8 @@ __device__ uint8_t code_of(float x, const Fp8Work& a) {
 
 __device__ void write_factor(const Fp8Work& a, const Scale& s, bool first) {
   if (!first || threadIdx.x != 0) return;
-  // A factor of NaN turns the whole GEMM into NaN: non-finite values are not hidden by saturation.
+  // With a factor of NaN, the result of the GEMM is NaN, so non-finite values are not hidden by
+  // saturation.
   *a.factor = s.finite ? power_of_two(-s.shift) : __uint_as_float(kMagnitude);
 }
 

@@ -1,4 +1,4 @@
-// Lays out the FP8 copies of both operands of a GEMM in its workspace and enqueues their
+// Places the FP8 copies of both operands of a GEMM in its workspace and enqueues their
 // quantization:
 //
 //   [ codes of A | factor, maxima | codes of B | factor, maxima ]      every part 256-byte aligned
@@ -20,7 +20,7 @@ int64_t rounded_up(int64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// Bytes next to the codes of an operand: its factor, and the partial maxima.
+// The bytes after the codes of an operand: its factor, and the partial maxima.
 constexpr int64_t kBesideBytes = 256 + kFp8Partials * 4;
 
 struct Operand {
@@ -44,7 +44,7 @@ const float* write_one(Stream s, const Operand& o, std::byte* place) {
   w.transposed = o.transposed;
   w.codes = reinterpret_cast<uint8_t*>(place);
   w.factor = reinterpret_cast<float*>(beside);
-  constexpr int64_t kEach = 2048;  // elements that are worth a block
+  constexpr int64_t kEach = 2048;  // minimum elements per block
   w.parts = std::clamp<int64_t>((n + kEach - 1) / kEach, 1, kFp8Partials);
   w.partials = reinterpret_cast<uint32_t*>(beside + 256);
   w.mantissa = f.mantissa;
@@ -60,10 +60,10 @@ const float* write_one(Stream s, const Operand& o, std::byte* place) {
 void check_fp8_product(const MatmulShape& s) {
   constexpr int64_t kMultiple = 16;
   for (const int64_t extent : {s.m, s.n, s.k})
-    CHECK(extent % kMultiple == 0, "a product in eight bits with an extent of {}", extent);
-  CHECK(s.fp8_a != Fp8::kNone && s.fp8_b != Fp8::kNone, "a product of codes and numbers");
-  CHECK(s.fp8_a != Fp8::kE5M2 || s.fp8_b != Fp8::kE5M2, "a product of E5M2 and E5M2");
-  CHECK(s.batch == 1 && s.lda == 0 && s.ldb == 0, "codes are dense, and of one product");
+    CHECK(extent % kMultiple == 0, "FP8 GEMM with an extent of {}", extent);
+  CHECK(s.fp8_a != Fp8::kNone && s.fp8_b != Fp8::kNone, "GEMM of FP8 codes and numbers");
+  CHECK(s.fp8_a != Fp8::kE5M2 || s.fp8_b != Fp8::kE5M2, "FP8 GEMM of E5M2 and E5M2");
+  CHECK(s.batch == 1 && s.lda == 0 && s.ldb == 0, "FP8 codes are dense and cannot be batched");
 }
 
 int64_t Fp8Operands::bytes() const {

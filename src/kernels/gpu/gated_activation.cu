@@ -1,6 +1,6 @@
 // Gated activations and their gradients (kernels/gated_activation.h): dgate = dy value act'(gate),
-// dvalue = dy act(gate). Gate and value are neighbors in memory, so eight pairs are 16 numbers,
-// read as two groups:
+// dvalue = dy act(gate). Gate and value are adjacent in memory, so eight pairs are 16 numbers,
+// which are read as two groups:
 //
 //   x[0]  g0 v0 g1 v1 g2 v2 g3 v3      x[1]  g4 v4 g5 v5 g6 v6 g7 v7
 #include "kernels/gated_activation.h"
@@ -12,12 +12,12 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// n pairs.
+// The operands of n pairs.
 struct GatedPairs {
   Groups groups;  // one row of n
   Activation kind = Activation::kSilu;
   Numbers x, y;
-  Numbers dy, dx;  // of the gradient
+  Numbers dy, dx;  // only the gradient
 };
 
 // Eight pairs (gate, value); a group of pairs is two groups of x.

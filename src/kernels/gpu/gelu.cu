@@ -1,6 +1,5 @@
-// GELU and its gradient, eight elements per thread (kernels/gelu.h; the functions are in
-// activation.h). With a bias gradient, the backward is a column sum with the activation fused into
-// it.
+// GELU and its gradient, eight elements per thread (kernels/gelu.h; activation.h has the
+// functions). With a bias gradient, the backward is a column sum that the activation is fused into.
 #include "kernels/gelu.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/column_sums.h"
@@ -16,7 +15,7 @@ struct GeluRows {
   Activation kind = Activation::kErf;
   Numbers x, bias;  // no data: none
   Numbers y;
-  Numbers dy;  // of the gradient: y is dx
+  Numbers dy;  // only the gradient, whose y is dx
 };
 
 // One group of eight: y = gelu(x + bias), or dx = dy gelu'(x + bias).
@@ -67,7 +66,7 @@ int64_t workspace_bytes(Gpu, const GeluGradArgs& a, int) {
 
 void launch(Gpu, const Launch& l, const GeluGradArgs& a) {
   const Groups groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx);
-  if (a.dbias) {  // both in one pass, and sums of unrounded values
+  if (a.dbias) {  // one pass computes both, with sums of unrounded values
     ColumnSums sums;
     sums.groups = groups;
     sums.dy = numbers(a.dy);

@@ -64,7 +64,7 @@ __device__ int64_t block_min(int64_t x, int64_t* shared) {
 }
 
 // *first = the index of the first element that is not finite, or -1. `firsts` has
-// squares_partials(n) numbers.
+// squares_partials(n) elements.
 struct SearchWork {
   Numbers x;
   int64_t n = 0;
@@ -95,7 +95,7 @@ __global__ void search_join_kernel(const SearchWork a) {
   if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
 }
 
-// One thread: the numbers stay on the device, so that the update can be enqueued without waiting
+// Runs in one thread. The numbers stay on the device, so the update can be enqueued without waiting
 // for the norm.
 struct ClipOnce {
   ClipArgs a;

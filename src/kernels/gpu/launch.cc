@@ -1,5 +1,5 @@
-// The table of a GPU's kernels, and the check of a launch, which is left to the host's compiler:
-// nvcc cannot compile the format strings of fmt.
+// The table of GPU kernels, and the check of a launch. This file is compiled by the host compiler,
+// because nvcc cannot compile the format strings of fmt.
 #include <gpu_runtime.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ namespace tessera::kernels::gpu {
 void check_launch(gpuError_t code, const char* kernel) {
   if (code == gpuSuccess) return;
   gpuGetLastError();
-  throw Error("the device refused to start {}: {} ({}).", kernel, gpuGetErrorString(code),
+  throw Error("the device could not start {}: {} ({}).", kernel, gpuGetErrorString(code),
               gpuGetErrorName(code));
 }
 

@@ -1,10 +1,10 @@
-// GEMMs by cuBLASLt, and the choice among its algorithms. cuBLASLt is column-major: a row-major
-// matrix is its own transpose there. So C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T, with
+// GEMMs by cuBLASLt, and the choice among its algorithms. cuBLASLt is column-major: to it, a
+// row-major matrix is the transpose. So C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T, with
 // the operands exchanged and the transpose flags kept.
 // The algorithm comes from, in this order: the stored choices, a measurement of up to eight
 // proposals of the library (if there is a clock), or the library's first proposal. A stored choice
 // also fixes the bits of the results, because split-k algorithms differ in the order of their sums.
-// FP8: the operands are quantized into the workspace first (gpu/fp8.h), and the factors are
+// With FP8, the operands are first quantized into the workspace (gpu/fp8.h), and the factors are
 // passed as device pointers, so no value is read back.
 //
 //   workspace of a run:  [ FP8 codes of A and B | cuBLASLt's workspace ]
@@ -28,15 +28,15 @@ namespace {
 
 // NVIDIA's recommendation for Hopper; older GPUs need less.
 constexpr int64_t kWorkspaceBytes = 32ll << 20;
-constexpr uint32_t kAlignment = 16;         // of operands, in bytes
-constexpr int64_t kOperandAlignment = 256;  // where we choose their addresses
-// Number of the library's proposals that are measured, best first by its own heuristic. Later ones
-// hardly ever win.
+constexpr uint32_t kAlignment = 16;         // bytes; guaranteed for operands
+constexpr int64_t kOperandAlignment = 256;  // bytes; for operands in the workspace
+// The maximum number of the library's proposals that are measured, in the order of its heuristic.
+// Later ones are rarely the fastest.
 constexpr int kMostProposals = 8;
-// GEMMs per measured graph. In a graph, the launches cost nothing.
+// GEMMs per measured graph. In a graph, launch time is negligible.
 constexpr int kMeasuredRuns = 10;
-// A placeholder for the factors of FP8 operands. Not every algorithm supports factors, so cuBLASLt
-// must know that there are some when it proposes algorithms. The value is never read.
+// A placeholder for the factors of FP8 operands. Not every algorithm supports factors, so their
+// pointers must be set before cuBLASLt proposes algorithms. The value is never read.
 alignas(16) constexpr float kNoFactor = 1.0f;
 
 }  // namespace
@@ -96,8 +96,7 @@ namespace {
 using Handle = GpuBlas::Handle;
 
 cudaDataType_t library_type(DType t) {
-  CHECK(t == DType::kF32 || t == DType::kBF16 || t == DType::kF16, "a matrix product of {}",
-        name_of(t));
+  CHECK(t == DType::kF32 || t == DType::kBF16 || t == DType::kF16, "GEMM of {}", name_of(t));
   return t == DType::kF32 ? CUDA_R_32F : t == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 cudaDataType_t library_type(DType t, Fp8 f) {
@@ -105,8 +104,8 @@ cudaDataType_t library_type(DType t, Fp8 f) {
   return f == Fp8::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
 }
 
-// Returns the shape that cuBLASLt multiplies. For FP8 these are codes with k contiguous in both
-// operands.
+// Returns the shape that cuBLASLt computes. With FP8, its operands are codes with k contiguous in
+// both.
 MatmulShape with_codes(MatmulShape s) {
   if (s.fp8_a == Fp8::kNone) return s;
   s.transpose_a = false;
@@ -114,8 +113,8 @@ MatmulShape with_codes(MatmulShape s) {
   return s;
 }
 
-// A matrix in memory of `rows` rows of `columns` elements, `ld` apart. To cuBLASLt, which is
-// column-major, it is the transpose.
+// A matrix in memory with `rows` rows of `columns` elements, at distances of `ld` elements. To
+// cuBLASLt, which is column-major, it is the transpose.
 struct Matrix {
   const Handle& lt;
   cublasLtMatrixLayout_t native = nullptr;
@@ -175,8 +174,8 @@ struct GpuMatmul::Plan {
         b(operand(s.b, s.fp8_b, made.transpose_b ? s.n : s.k, made.transpose_b ? s.k : s.n, s.ldb,
                   s.stride_b)),
         c(operand(s.c, Fp8::kNone, s.m, s.n, s.ldc, s.stride_c)) {
-    CHECK(s.a == s.b, "a product of {} and {} on CUDA", name_of(s.a), name_of(s.b));
-    CHECK(!s.packed_b, "nothing is packed on CUDA");
+    CHECK(s.a == s.b, "GEMM of {} and {} on CUDA", name_of(s.a), name_of(s.b));
+    CHECK(!s.packed_b, "packed operand on CUDA");
     const bool tf32 = blas.tf32() && s.a == DType::kF32;
     lt.check(lt.make_product(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                              CUDA_R_32F),
@@ -212,7 +211,7 @@ struct GpuMatmul::Plan {
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, factor_a);
   }
 
-  // Chooses by the stored choices, by measurement, or by the library's proposal.
+  // Uses the stored choice, a measurement, or the library's proposal.
   void choose(const GpuBlas& blas) {
     ProductChoices* const choices = blas.choices();
     taken = chosen(choices, blas);
@@ -236,8 +235,8 @@ struct GpuMatmul::Plan {
     return best;
   }
 
-  // A stored algorithm is cuBLASLt's own description, bit by bit; it is valid for one version of
-  // it.
+  // A stored algorithm is a copy of cuBLASLt's description, which is valid for one version of the
+  // library.
   static Proposal proposal_of(const ProductChoice& known) {
     return {std::bit_cast<cublasLtMatmulAlgo_t>(known.algorithm), known.workspace_bytes};
   }
@@ -269,8 +268,8 @@ struct GpuMatmul::Plan {
     lt.end_preference(wanted);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
       throw Error(
-          "cuBLASLt proposes no algorithm for the product {}: {}. With CUBLASLT_LOG_LEVEL=5 in the "
-          "environment it says why.",
+          "cuBLASLt proposes no algorithm for the GEMM {}: {}. Set CUBLASLT_LOG_LEVEL=5 in the "
+          "environment to see the reason.",
           product_text(shape), lt.describe(status));
     results.resize(found);
     std::vector<Proposal> all;
@@ -294,8 +293,8 @@ struct GpuMatmul::Plan {
     return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   }
 
-  // Times the proposals on random operands. The factors of codes are 0. If an Error is thrown, the
-  // graph's destructor closes its capture.
+  // Measures the proposals on random operands, with zero factors for FP8 codes. If an Error is
+  // thrown, the destructor of the graph ends its capture.
   FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
     const MatmulShape& s = made;  // codes are never larger than the operands
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
@@ -303,8 +302,7 @@ struct GpuMatmul::Plan {
     const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,
                              s.ldb, s.batch, s.stride_b);
     const int64_t z = extent(size_of(s.c), s.m, s.n, s.ldc, s.batch, s.stride_c);
-    const DeviceBuffer memory("measuring products",
-                              x + y + z + kWorkspaceBytes + kOperandAlignment);
+    const DeviceBuffer memory("measuring GEMMs", x + y + z + kWorkspaceBytes + kOperandAlignment);
     std::byte* const at = memory.data();
     const auto* const factors = reinterpret_cast<const float*>(at + x + y + z + kWorkspaceBytes);
     if (rounds()) set_factors(factors, factors);
@@ -341,7 +339,7 @@ struct GpuMatmul::Plan {
     return lt.matmul(lt.native, product, &shape.alpha, y, b.native, x, a.native, &beta, z, c.native,
                      z, c.native, &by.algorithm, l.workspace, by.workspace, native(l.stream));
   }
-  // beta = 0 writes C without reading it, so a fresh C may hold anything.
+  // With beta = 0, C is not read, so a fresh C need not be initialized.
   void run(Launch l, const MatmulOperands& o) const {
     const void *x = o.a, *y = o.b;
     if (rounds()) {
@@ -370,7 +368,7 @@ GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
 int64_t GpuMatmul::workspace_bytes() const {
   return plan_->codes_bytes() + plan_->workspace_bytes();
 }
-void GpuMatmul::pack(const void*, void*) const { CHECK(false, "nothing is packed on a GPU"); }
+void GpuMatmul::pack(const void*, void*) const { CHECK(false, "GPUs do not pack operands"); }
 void GpuMatmul::run(const Launch& l, const MatmulOperands& o) const { plan_->run(l, o); }
 
 }  // namespace tessera::kernels

@@ -1,6 +1,6 @@
-// Random operands for measurements: xorshift64 words, of which the sum of four bytes approximates a
-// normal number (mean 510, deviation 147.8). A block is generated on the host and repeated on the
-// device by doubling copies.
+// Random operands for measurements. The sum of four bytes of an xorshift64 output is approximately
+// normally distributed (mean 510, standard deviation 147.8). A block is generated on the host and
+// repeated on the device by copies of doubling size.
 #include "kernels/gpu/noise.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Random operands for measurements. A device computes on zeros with less power, and so faster, than
-// on the numbers of a model (an H200 was seen 13 % faster).
+// Random operands for measurements. With zeros, a device needs less power and is faster than with
+// the numbers of a model (13 % on an H200).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace tessera::kernels::gpu {
 
-// Nearly normal numbers of unit variance: sums of four bytes. The sequence is always the same.
+// Generates approximately normal numbers of unit variance as sums of four bytes. The sequence is
+// always the same.
 class Noise {
  public:
   uint32_t bits();

@@ -1,6 +1,6 @@
-// Numbers in device memory as kernels read and write them: f32, bf16 or f16, widened to f32 as they
-// are read and rounded to nearest as they are written. The type is a value, not a template: a
-// branch that all threads take costs nothing beside the memory, and a kernel is compiled once.
+// Reads and writes numbers in device memory: f32, bf16 or f16, widened to f32 when read and rounded
+// to nearest when written. The type is a value, not a template parameter: a uniform branch costs
+// nothing compared with the memory access, and a kernel is compiled once.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace tessera::kernels::gpu {
 
-// `bits`: 16 of them.
+// Returns the f32 value of the lower 16 bits.
 __device__ inline float widen(uint32_t bits, DType type) {
   return type == DType::kBF16 ? __uint_as_float(bits << 16)
                               : float_from_f16(static_cast<uint16_t>(bits));
@@ -29,8 +29,8 @@ __device__ inline void write(const Numbers& y, int64_t i, float x) {
     y.halves()[i] = narrow(x, y.type);
 }
 
-// Elements i … i+7, of which n are there. `vector`: all are, and i is a multiple of 8 from where
-// the data is aligned to 16 bytes.
+// Reads elements i … i+7, of which the first n exist. `vector` allows a 16-byte access to a full
+// group: the data is aligned to 16 bytes and i is a multiple of 8.
 __device__ inline void read_group(const Numbers& x, int64_t i, int n, bool vector,
                                   float (&to)[kGroup]) {
   if (!vector || n < kGroup) {
@@ -72,16 +72,16 @@ __device__ inline void write_group(const Numbers& y, int64_t i, int n, bool vect
   *reinterpret_cast<uint4*>(y.halves() + i) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The f32 that is nearest to x.
+// Returns the f32 nearest to x.
 __device__ inline float rounded(double x) { return static_cast<float>(x); }
 
-// What a value is once it was stored in that type.
+// Returns x after rounding it to that type.
 __device__ inline float as_stored(float x, DType type) {
   return type == DType::kF32 ? x : widen(narrow(x, type), type);
 }
 
-// x such that rounding it to bf16 to nearest gives its stochastic rounding by r: see
-// kernels/update.h.
+// Returns x rounded stochastically to bf16 with random bits r (kernels/update.h); other types are
+// not changed.
 __device__ inline float stochastic(float x, uint32_t r, DType type) {
   if (type != DType::kBF16 || isnan(x)) return x;
   return __uint_as_float((__float_as_uint(x) + r) & 0xffff0000u);

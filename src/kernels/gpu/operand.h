@@ -1,4 +1,4 @@
-// Operands of kernels as plain data, and how threads divide them.
+// Operands of kernels as plain data, and their division into groups for threads.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace tessera::kernels::gpu {
 
-constexpr int kGroup = 8;  // elements that a thread moves at once: 16 bytes of a half
+constexpr int kGroup = 8;  // elements that a thread reads at once: 16 bytes of a 16-bit type
 
 // Returns the number of elements of a group if `left` elements of the array remain.
 __host__ __device__ constexpr int group_size(int64_t left) {
@@ -20,19 +20,20 @@ struct Numbers {
   void* data = nullptr;
   DType type = DType::kF32;
 
-  // The elements, of f32 and of a type of 16 bits.
+  // Return the elements as f32 and as 16-bit numbers.
   __host__ __device__ float* f32() const { return static_cast<float*>(data); }
   __host__ __device__ uint16_t* halves() const { return static_cast<uint16_t*>(data); }
 };
 
-// [rows, columns] in groups of eight neighbors within a row, the last of a row perhaps shorter.
+// Divides [rows, columns] into groups of eight adjacent elements of a row; the last group of a row
+// may be shorter.
 struct Groups {
   int64_t rows = 0, columns = 0;
   bool vector = false;  // 16-byte accesses: see read_group
 
   struct Place {
     int64_t row, column, at;  // at = row * columns + column
-    int n;                    // elements that are there
+    int n;                    // number of elements
   };
 
   __host__ __device__ int64_t per_row() const { return (columns + kGroup - 1) / kGroup; }

@@ -1,4 +1,4 @@
-// Random words of base/philox.h on the device.
+// The random numbers of base/philox.h on the device.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -9,14 +9,15 @@
 
 namespace tessera::kernels::gpu {
 
-// Of masks: see Dropout in kernels/dropout.h.
+// The key of a dropout mask: see Dropout in kernels/dropout.h.
 struct MaskKey {
   uint64_t key = 0;
   const double *seed = nullptr, *step = nullptr;
   int64_t layer = 0;
 };
 
-// Words of neighbouring elements: word e % 4 of block e / 4, made once for four.
+// Returns the Philox words of adjacent elements: word e % 4 of block e / 4. A block is computed
+// once for four elements.
 class PhiloxWords {
  public:
   __device__ PhiloxWords(uint64_t key, uint64_t lane) : key_(key), lane_(lane) {}
@@ -25,7 +26,7 @@ class PhiloxWords {
       index_ = element / 4;
       block_ = Philox{key_}.block(index_, lane_);
     }
-    // Chosen, not indexed: the block stays in registers.
+    // Selects without indexing, so the block stays in registers.
     const int64_t e = element % 4;
     return e < 2 ? (e == 0 ? block_[0] : block_[1]) : (e == 2 ? block_[2] : block_[3]);
   }

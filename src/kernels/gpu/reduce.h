@@ -1,4 +1,4 @@
-// Sums and maxima over warps and blocks, in an order that depends on the number of threads alone.
+// Sums and maxima over warps and blocks, in an order that depends only on the number of threads.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -15,20 +15,20 @@ __device__ inline int lane_index() { return thread_of_block() % kWarp; }
 __device__ inline int warp_index() { return thread_of_block() / kWarp; }
 __device__ inline int warps_of_block() { return static_cast<int>(blockDim.x) / kWarp; }
 
-// Every lane gets the sum.
+// Returns the sum over the warp, in every lane.
 template <class T>
 __device__ T warp_sum(T x) {
   for (int o = kWarp / 2; o > 0; o /= 2) x += shuffle_xor(x, o);
   return x;
 }
-// A NaN among the terms need not survive.
+// Returns the maximum over the warp, in every lane. A NaN may be ignored.
 __device__ inline float warp_max(float x) {
   for (int o = kWarp / 2; o > 0; o /= 2) x = fmaxf(x, shuffle_xor(x, o));
   return x;
 }
 
-// Every thread gets the sums of x[0] … x[K-1] over the block. `shared` has K * kWarp of T; it may
-// be used again at once.
+// Replaces x[0] … x[K-1] in every thread by their sums over the block. `shared` has K * kWarp
+// elements and can be reused immediately.
 template <int K, class T>
 __device__ void block_sums(T (&x)[K], T* shared) {
   const int warps = warps_of_block();
@@ -56,9 +56,9 @@ __device__ inline float block_max(float x, float* shared) {
   return most;
 }
 
-// Sums of doubles over an array of any length go in two stages: a block adds kSquaresOfBlock
-// elements, and one block adds the partial sums.
-constexpr int64_t kSquaresOfBlock = 16 * 1024;  // elements of a partial sum
+// Sums of doubles over an array are computed in two stages: each block adds kSquaresOfBlock
+// elements, and then a single block adds the partial sums.
+constexpr int64_t kSquaresOfBlock = 16 * 1024;  // elements per partial sum
 int64_t squares_partials(int64_t n);
 
 // *sum += partials[0] + … in a fixed order.

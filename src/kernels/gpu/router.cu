@@ -1,5 +1,6 @@
-// The router on the GPU (kernels/router.h): one thread per token. One block computes the losses of
-// a sequence: each thread sums its tokens, and the sums of the threads are added in a fixed order.
+// The router on the GPU (kernels/router.h), with one thread per token. One block computes the
+// losses of a sequence: each thread sums its tokens, and the sums of the threads are added in a
+// fixed order.
 #include "kernels/router.h"
 
 #include <cmath>
@@ -98,21 +99,21 @@ struct BalanceWork {
   }
 };
 
-// Losses and their gradient. `loads` has a row of E for each sequence.
+// Arguments of the losses and their gradient. `loads` has a row of E numbers for each sequence.
 constexpr int kLossThreads = 256;
 struct LossOfRouter {
   RouterLossForm form;
   const float *logits, *scores;
   const int32_t *choice, *labels;
   int64_t sequences, tokens, experts, chosen;
-  double* sums;    // [B, 2]: what a sequence adds to the loss and to the busiest expert's load
+  double* sums;    // [B, 2]: the contributions of a sequence to `loss` and `busiest`
   int32_t* loads;  // [B, E]
   double *loss, *busiest;
   const double* loss_scale;
   float* d_logits;
 };
 
-// Thread i counts experts i, i + 256, … of the block's sequence.
+// Counts the choices in the block's sequence; thread i handles experts i, i + 256, ….
 __device__ void count_loads(const LossOfRouter& a, int64_t sequence) {
   const int32_t* const own = a.choice + sequence * a.tokens * a.chosen;
   for (int64_t e = threadIdx.x; e < a.experts; e += kLossThreads) {
@@ -123,7 +124,7 @@ __device__ void count_loads(const LossOfRouter& a, int64_t sequence) {
   __syncthreads();
 }
 
-// The labels, the balance term and the z term of the sequence, in every thread.
+// Computes the number of labels, the balance term and the z term of a sequence, in every thread.
 __device__ void sequence_sums(const LossOfRouter& a, int64_t sequence, double (&sums)[3]) {
   const int32_t* const loads = a.loads + sequence * a.experts;
   sums[0] = sums[1] = sums[2] = 0;
@@ -197,11 +198,11 @@ __global__ void router_loss_grad_kernel(const LossOfRouter a) {
   }
 }
 
-// A: RouterLossArgs or RouterLossGradArgs.
+// Returns the kernel arguments. A is RouterLossArgs or RouterLossGradArgs.
 template <class A>
 LossOfRouter work_of(const A& a, void* workspace) {
   require(a.scores.shape.rank() == 3 && a.choice.shape.rank() == 3,
-          "the loss of a router takes scores [B, T, E] and choices [B, T, K]");
+          "the router loss needs scores [B, T, E] and choices [B, T, K]");
   LossOfRouter w = {};
   w.form = a.form;
   w.logits = a.logits.template as<float>();

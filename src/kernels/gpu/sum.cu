@@ -9,8 +9,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// The sum of one group. A term has its own element for each of the output, a bias has one for each
-// column, so it is read at the group's column.
+// Computes the sum of one group. A term has the shape of the output; a bias has one element per
+// column and is read at the column of the group.
 __device__ void sum_group(const SumRows& a, const Groups::Place& p, float (&sum)[kGroup]) {
   for (float& x : sum) x = 0;
   float x[kGroup];
@@ -43,7 +43,7 @@ bool all_aligned(const Summands& views) {
 
 }  // namespace
 
-// 16-byte accesses need every operand aligned, since all are read at the same offsets.
+// 16-byte accesses need all operands aligned, since they are read at the same offsets.
 SumRows sum_rows(const SumArgs& a) {
   SumRows s;
   s.groups = groups_of(rows_of(a.out), columns_of(a.out), a.out);

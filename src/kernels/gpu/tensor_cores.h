@@ -1,9 +1,9 @@
-// What a warp does on tensor cores: products of 16-bit matrices of 16 x 16 and 16 x 8 with sums in
-// f32 (PTX mma.m16n8k16, from sm_80 on), and what brings their operands. With g = lane / 4 and
-// t = 2 (lane mod 4) a lane has of
-//   a [16, 16]  rows g, g + 8, g, g + 8 at columns t, t, t + 8, t + 8: a pair of neighbours each
-//   b [16, 8]   rows t and t + 8 of column g: a pair one below the other each
-//   c [16, 8]   row g at columns t, t + 1, then row g + 8
+// Warp-level tensor core instructions: multiplies 16-bit matrices of 16 x 16 and 16 x 8 with f32
+// sums (PTX mma.m16n8k16, from sm_80 on), and loads their operands. With g = lane / 4 and t = 2
+// (lane mod 4), a lane has these elements:
+//   a [16, 16]  rows g, g + 8, g, g + 8 at columns t, t, t + 8, t + 8: a pair of adjacent columns
+//   each b [16, 8]   rows t and t + 8 of column g: a pair of adjacent rows each c [16, 8]   row g
+//   at columns t, t + 1, then row g + 8
 #pragma once
 
 #include <gpu_runtime.h>
@@ -33,8 +33,9 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two matrices b beside each other, 16 x 16, out of rows in shared memory: lane l names row l mod
-// 16 at column 8 (l / 16), aligned to 16 bytes. b[0], b[1] are the left one's.
+// Loads two adjacent matrices b (together 16 x 16) from rows in shared memory: lane l gives the
+// address of row l mod 16 at column 8 (l / 16), aligned to 16 bytes. b[0] and b[1] are those of the
+// left matrix.
 __device__ inline void load_b_of_rows(uint32_t (&b)[4], const uint16_t* row) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,7 +1,7 @@
 // The one-pass optimizers on the GPU (kernels/update.h): one memory-bound pass over the ranges of
-// the arena, eight elements per thread. A launch takes up to 32 ranges, one per blockIdx.y, because
-// a model has many small ranges (biases, gains), each too short for a launch of its own; kernel
-// arguments limit their number.
+// the arena, eight elements per thread. A launch has up to 32 ranges, one per blockIdx.y, because a
+// model has many small ranges (biases, gains) that are too short for separate launches. The size of
+// kernel arguments limits their number.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +46,7 @@ struct Element {
 };
 
 // The rules of kernels/update.h. AdamW's bias corrections are folded into step_size and epsilon, as
-// on the CPU (cpu/update.cc), so both devices round alike.
+// on the CPU (cpu/update.cc), so both devices round in the same way.
 __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Element& x) {
   const float keep = decay ? c.keep : 1.0f;
   if (a.rule == OptimizerKind::kAdamW) {
@@ -60,7 +60,7 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
     x.w = x.w * keep - c.learning_rate * sign;
   } else {
     const float g = (decay ? rounded(a.weight_decay) : 0.0f) * x.w + x.g;
-    x.m = x.m * rounded(a.beta1) + g;  // without a moment it is zero before, and g now
+    x.m = x.m * rounded(a.beta1) + g;  // without a moment, m was 0 and is now g
     x.w -= c.learning_rate * x.m;
   }
 }
@@ -96,7 +96,7 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
 __global__ void update_kernel(const UpdateWork a) {
   if (*a.skip != 0) return;  // the same for all threads
   const UpdateRange& span = a.span[blockIdx.y];
-  // The grid is as wide as the longest range needs; the surplus blocks of shorter ones leave.
+  // The grid has enough blocks for the longest range; unneeded blocks of shorter ranges return.
   if (span.begin + block_x() * kThreads * kGroup >= span.end) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
   if (threadIdx.x == 0) *shared = constants_of(a);
@@ -104,7 +104,7 @@ __global__ void update_kernel(const UpdateWork a) {
   const Constants c = *shared;
   // A range may begin anywhere in the buffer; only multiples of eight elements allow 16-byte
   // accesses.
-  const bool vector = span.begin % kGroup == 0;  // frames are aligned
+  const bool vector = span.begin % kGroup == 0;  // buffers are aligned
   const int64_t step = threads_of_grid() * kGroup;
   for (int64_t i = span.begin + thread_of_grid() * kGroup; i < span.end; i += step)
     update_group(a, c, span, i, group_size(span.end - i), vector);
@@ -154,7 +154,7 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   a.scale = n.scale;
   a.skip = n.skip;
   for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
-    require(aligned(x.data), "an update of weights that are not aligned");
+    require(aligned(x.data), "the weights are not aligned");
   for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
     a.spans = 0;
     while (a.spans < kMostSpans && first + a.spans < u.ranges.size()) {

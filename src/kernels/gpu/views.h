@@ -1,4 +1,4 @@
-// Views, and the sums that norms and sums have in common, as operands of kernels.
+// Converts views to operands of kernels, and declares the sums that norm and sum kernels share.
 #pragma once
 
 #include "base/require.h"
@@ -13,13 +13,13 @@ using View = const TensorView&;
 inline Numbers numbers(View v) {
   if (!v) return {};
   require(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
-          "a kernel for f32, bf16 or f16 got another type");
+          "expected f32, bf16 or f16, got another type");
   return {v.data, v.dtype};
 }
 
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// The rows of views of `columns` columns, by 16 bytes where all of them allow it.
+// Returns the groups of views with these extents, with 16-byte accesses if all views allow them.
 template <class... V>
 Groups groups_of(int64_t rows, int64_t columns, const V&... views) {
   const bool whole = columns % kGroup == 0 || rows == 1;
@@ -36,7 +36,7 @@ struct SumRows {
   Numbers term[kMaxTerms], bias[kMaxTerms];
   Numbers out;
 };
-// Groups are by 16 bytes where all operands allow it.
+// Returns the operands, with 16-byte accesses if all of them allow it.
 SumRows sum_rows(const SumArgs& a);
 
 }  // namespace tessera::kernels::gpu

@@ -1,10 +1,10 @@
-// Bindings of Adafactor's three ops, between which the ranks add what they measured:
+// Bindings of Adafactor's three ops. The ranks add their sums between them:
 //
 //   adafactor_sums      row and column sums of g^2, sum of w^2      → all-reduce
 //   adafactor_squares   means from the sums, scales, sum of u^2     → all-reduce
-//   adafactor           scales again, then the update
+//   adafactor           the same scales, then the update
 //
-// The scales are computed twice instead of kept, since they take as much memory as the means.
+// The scales are computed twice instead of stored, since they need as much memory as the means.
 #include <algorithm>
 #include <map>
 
@@ -17,7 +17,7 @@ namespace {
 
 kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
 
-// Returns where the columns' numbers of a weight begin; nullptr for a vector, which has none.
+// Returns the first column entry of a weight, or nullptr for a vector, which has no columns.
 template <class T>
 T* columns_of(T* frame, const FactorPlace& f) {
   return f.columns > 0 ? frame + f.columns_at : nullptr;
@@ -43,7 +43,7 @@ std::string part_name(const BoundOp& b, const MemberStretch& s) {
   return "";
 }
 
-// Computes `scales`, of all rows and columns, in the same layout as the means.
+// Writes `scales` for all rows and columns, in the same memory layout as the means, and returns it.
 const float* make_scales(const BoundOp& b, const TensorView& factors, float* scales) {
   const float* means = factors.f32();
   for (const FactorPlace& f : b.members->factors)
@@ -52,18 +52,19 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, float* sca
   return scales;
 }
 
-// Calls f for the ranges that this rank counts: of all ranks with the same elements, one counts
-// them.
+// Calls f for the ranges that this rank counts. If several ranks hold the same elements, one of
+// them counts them.
 template <class F>
 void each_counted(const BoundOp& b, const F& f) {
   for (const MemberStretch& s : b.members->stretches)
     if (b.members->ranges[s.member].counted_in_stage) f(s, b.members->factors[s.place]);
 }
 
-// The row (or column) sums of a weight, which start at `at` in the buffer of sums.
+// Returns the n row (or column) sums of a weight, which start at `at` in the buffer of sums.
 TensorView sums_at(const TensorView& sums, int64_t at, int64_t n) { return part(sums, at, at + n); }
 
-// The sums of rows and columns are followed by the sums of w^2, one per part of a weight.
+// Computes the sums of rows and columns, followed in the output by the sums of w^2, one per part of
+// a weight.
 void run_sums(const BoundOp& b) {
   const FactorSums& of = b.op->as<AdafactorSums>().of;
   const TensorView gradient = flat(b.in(AdafactorSums::kGradient));
@@ -81,7 +82,7 @@ void run_sums(const BoundOp& b) {
   });
 }
 
-// The workspace suffices for any range of the gradient and of the weights.
+// Returns a workspace that suffices for every range of the gradient and of the weights, in bytes.
 int64_t sums_workspace(const BoundOp& b) {
   kernels::FactorSumsArgs any;
   any.gradient = flat(b.in(AdafactorSums::kGradient));
@@ -90,12 +91,13 @@ int64_t sums_workspace(const BoundOp& b) {
   return std::max(b.workspace_bytes(squares), b.workspace_bytes(any));
 }
 
-// Bytes for the scales of all rows and columns of a group.
+// Returns the bytes of the scales of all rows and columns of a group.
 int64_t scales_bytes(const TensorView& factors) {
   return factors.elements() * size_of(DType::kF32);
 }
 
-// The workspace begins with that of the sums of squares; the scales follow.
+// The workspace of adafactor_squares: that of the sums of squares, then the scales. Returns the
+// bytes of the first.
 int64_t partials_bytes(const BoundOp& b) {
   return b.workspace_bytes(kernels::SquaresArgs{flat(b.in(AdafactorSquares::kGradient)), nullptr});
 }
@@ -129,7 +131,7 @@ void run(const BoundOp& b) {
   const double* update_squares = b.in(Adafactor::kUpdateSquares).as<double>();
   const float* scales = make_scales(b, factors, b.launch.room<float>());
   const double seed = update_seed(b, step);
-  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each part of a weight
+  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // by MemberStretch::place
   for (const MemberStretch& s : b.members->stretches) {
     const MemberRange& m = b.members->ranges[s.member];
     std::vector<kernels::UpdateRange>& own = ranges[s.place];

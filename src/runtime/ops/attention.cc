@@ -1,5 +1,5 @@
-// Bindings of attention and its gradient: the prepared kernel (cuDNN or our own) if there is one,
-// else the table's.
+// Bindings of attention and its gradient. They use the prepared kernel (cuDNN or our own) if there
+// is one, else the kernel of the table.
 #include "kernels/gpu_attention.h"
 #include "runtime/binding.h"
 #include "runtime/ops/dropout.h"
@@ -7,7 +7,7 @@
 namespace tessera::runtime {
 namespace {
 
-// The operands that attention and its gradient, A, have in common.
+// Sets the operands that attention and its gradient have in common. A is the op.
 template <class A, class Args>
 void bind(const BoundOp& b, const Attention& of, Args& args) {
   args.qkv = b.in(A::kQkv);
@@ -21,7 +21,7 @@ void bind(const BoundOp& b, const Attention& of, Args& args) {
   if (of.seen != Mask::kNothing)
     (of.seen == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kSeen);
   if (of.dropout == 0) return;
-  const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // of a group
+  const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // query heads per group
   args.dropout = {dropout_of(b, of.dropout, of.key, b.in(A::kStep)), b.in(A::kSamples),
                   b.extents(b.op->inputs[A::kQkv]).begin[2] * queries};
 }

@@ -6,7 +6,8 @@
 //   whole     [ o0: r0 r1 r2 | o1: r0 r1 r2 ]       r: rows of that rank
 //   packed    [ r0: o0 o1 | r1: o0 o1 | r2: o0 o1 ]
 //
-// A reduction in another dtype than the value's ("staged") is cast into the workspace first.
+// If a reduction uses another dtype than the value, the terms are cast into the workspace first
+// ("staged").
 #include <algorithm>
 #include <utility>
 
@@ -23,17 +24,18 @@ int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
 struct Cut {
   int64_t outer = 1, n = 0, inner = 1, extent = 0;
 
-  // Number of shards that are not empty. Packed shards are padded, contiguous and in rank order.
+  // Returns the number of shards that are not empty. Packed shards are padded, contiguous and in
+  // rank order.
   int64_t parts() const { return divide(n, extent); }
   int64_t part_elements() const { return outer * extent * inner; }
-  // Rows of shard k along the dimension.
+  // Returns the number of rows of shard k along the dimension.
   int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
 };
 
 bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
 bool gathers(const Op& op) { return op.is<AllGather>(); }
 
-// The dimension of the collective; a flat buffer has only one.
+// Returns the dimension of the collective; a flat buffer has only one.
 int dim_of(const Op& op) {
   const int64_t dim = gathers(op) ? op.as<AllGather>().dim : op.as<ReduceScatter>().dim;
   return dim == kNone ? 0 : static_cast<int>(dim);
@@ -46,7 +48,7 @@ Cut cut(const Op& op, const Shape& whole, int64_t extent) {
   return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
 }
 
-// This rank's shard, and the whole.
+// The two sides of a collective: this rank's shard, and the whole value.
 struct Sides {
   TensorView whole, part;
   Cut cut;
@@ -60,10 +62,10 @@ Sides sides_of(const BoundOp& b) {
   const int64_t size = b.channel->size();
   s.cut = cut(*b.op, s.whole.shape,
               in_place(*b.op) ? divide(s.whole.shape[dim], size) : s.part.shape[dim]);
-  CHECK(s.cut.extent * size >= s.cut.n, "{}: {} parts of {} make {}", b.op->origin, size,
+  CHECK(s.cut.extent * size >= s.cut.n, "{}: {} shards of {} do not cover {}", b.op->origin, size,
         to_string(s.part.shape), to_string(s.whole.shape));
   if (in_place(*b.op)) {
-    CHECK(s.cut.outer == 1, "{}: parts of {} in place are apart", b.op->origin,
+    CHECK(s.cut.outer == 1, "{}: in-place shards of {} are not contiguous", b.op->origin,
           to_string(s.whole.shape));
     const int64_t first = std::min(s.cut.n, b.channel->rank() * s.cut.extent);
     const int64_t rows = std::min(s.cut.extent, s.cut.n - first);
@@ -73,12 +75,12 @@ Sides sides_of(const BoundOp& b) {
   return s;
 }
 
-// The packed shards, in the workspace.
+// Returns the packed shards, which are in the workspace.
 TensorView packed(const BoundOp& b, const Sides& s) {
   return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
 
-// The copy of shard k from the whole to its packed position.
+// Returns the copy of shard k from the whole value to its packed position.
 kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
@@ -111,12 +113,12 @@ comm::Reduction reduction_of(const Op& op) {
   return sum != nullptr && sum->max ? comm::Reduction::kMax : comm::Reduction::kSum;
 }
 
-// n elements in the workspace, in the dtype of the wire.
+// Returns n elements of the workspace, in the dtype that is communicated.
 TensorView staged(const BoundOp& b, int64_t n) {
   return {b.launch.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
 }
 
-// Adds to a gradient that an earlier call has written.
+// Returns whether the op adds to a gradient that an earlier call has written.
 bool adds(const BoundOp& b) {
   const Value& out = b.values[b.op->outputs[0]];
   return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
@@ -133,8 +135,8 @@ comm::Ticket start_scatter(const BoundOp& b) {
   const comm::ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
-    // Only a piece of each shard is reduced by this op; the pieces of all shards are gathered into
-    // contiguous terms, cast to the dtype of the wire.
+    // This op reduces only one piece of each shard. The pieces of all shards are cast to the dtype
+    // that is communicated, into contiguous terms.
     const FlatPiece piece = piece_of(*b.op, share);
     const int64_t n = piece.elements();
     const TensorView terms = staged(b, n * b.channel->size());
@@ -178,7 +180,7 @@ void finish_sum(const BoundOp& b) {
 comm::Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
 comm::Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
 
-// Space for staged terms, or for shards that are not contiguous in the whole.
+// Returns the bytes for staged terms, or for shards that are not contiguous in the whole value.
 int64_t workspace(const BoundOp& b) {
   const Op& op = *b.op;
   if (is_staged(op)) return staged_bytes(op, b.values);

@@ -8,8 +8,8 @@ namespace tessera::runtime {
 
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
   if (b.position == nullptr) return nullptr;
-  // The report is summed over all ranks at the end. Ranks that have the same labels, on any axis
-  // that does not divide them, compute the same loss; only the first of them adds it.
+  // The report is summed over all ranks at the end. Ranks along an axis that does not split the
+  // labels have the same labels and compute the same loss; only the first of them adds it.
   for (const AxisKind a : Enumerators<AxisKind>())
     if (a != AxisKind::kPipeline && b.values[labels].sharding.place[a] < 0 && b.position->at[a] > 0)
       return nullptr;

@@ -7,7 +7,7 @@
 namespace tessera::runtime {
 namespace {
 
-// `z`: the logits, which are the op's first input, or the buffer that they were copied to.
+// `z` contains the logits: it is the op's first input, or the buffer that this was copied to.
 kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, double soft_cap) {
   const ValueId v = b.op->inputs[0];
   const Extents e = b.extents(v);

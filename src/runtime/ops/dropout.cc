@@ -14,8 +14,8 @@ kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
 
 namespace {
 
-// A mask is a function of the element's index in the whole sample. The window is the part of this
-// rank: sequence parallelism divides rows, tensor parallelism divides columns.
+// A mask is a function of the element's index in the whole sample. The window is this rank's shard:
+// sequence parallelism splits rows, tensor parallelism splits columns.
 kernels::DropoutArgs args(const BoundOp& b) {
   const Dropout& a = b.op->as<Dropout>();
   const TensorView x = b.in(Dropout::kX), y = b.out(Dropout::kY);
@@ -26,7 +26,7 @@ kernels::DropoutArgs args(const BoundOp& b) {
   kernels::DropoutWindow window;
   window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
   window.first_column = e.begin.back();
-  window.width = (whole[-1] + 3) / 4 * 4;  // as fused attention counts: rows begin at whole blocks
+  window.width = (whole[-1] + 3) / 4 * 4;  // rows start at random blocks, as in fused attention
   return {{x.data, x.dtype, rows},
           b.in(Dropout::kSamples),
           dropout_of(b, a.p, a.key, b.in(Dropout::kStep)),

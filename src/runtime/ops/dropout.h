@@ -1,4 +1,4 @@
-// The mask of a dropout, which attention has too.
+// The dropout mask, which the bindings of dropout and attention share.
 #pragma once
 
 #include "kernels/dropout.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::runtime {
 
-// The mask of (seed, step, key, layer); `step` is the value of the step's numbers.
+// Returns the mask of (seed, step, key, layer). `step` is the value with the numbers of the step.
 kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
                             const TensorView& step);
 

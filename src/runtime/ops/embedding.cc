@@ -4,7 +4,7 @@
 namespace tessera::runtime {
 namespace {
 
-// The rows of the table that this rank holds.
+// Returns the rows of the table that this rank holds.
 kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
   return {b.extents(table).begin[0], b.values[table].shape[0]};
 }

@@ -8,7 +8,7 @@ kernels::GeluKind kind_of_form(GeluForm form) {
   return form == GeluForm::kErf ? kernels::GeluKind::kErf : kernels::GeluKind::kTanh;
 }
 
-// With a bias, rows are as long as the bias: x may have its columns in several dimensions.
+// With a bias, a row is as long as the bias, since the columns of x may span several dimensions.
 kernels::GeluArgs args(const BoundOp& b) {
   const Gelu& a = b.op->as<Gelu>();
   const TensorView x = b.in(Gelu::kX);

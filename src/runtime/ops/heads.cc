@@ -4,7 +4,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Rows of a view of packed heads: one of `bytes` bytes for each key/value head of each token.
+// A view of packed heads as rows: one row of `bytes` bytes per key/value head and token.
 struct Rows {
   std::byte* data;
   int64_t bytes, count;
@@ -15,7 +15,7 @@ Rows rows_of(const TensorView& t) {
   return {t.as<std::byte>(), bytes, t.shape.product(0, 3)};
 }
 
-// Copies `bytes` of each of `rows` rows.
+// Copies `bytes` bytes of each of `rows` rows.
 void copy(const BoundOp& b, std::byte* to, int64_t to_pitch, const std::byte* from,
           int64_t from_pitch, int64_t bytes, int64_t rows) {
   b.run(kernels::CopyRowsArgs{.to = to,
@@ -45,8 +45,8 @@ void run_repeat_heads(const BoundOp& b) {
     copy(b, y.data + c * x.bytes, copies * x.bytes, x.data, x.bytes, x.bytes, x.count);
 }
 
-// Adds the copies one after another, starting with the first. On a rank whose layout holds one
-// head, all copies but its own are zero.
+// Adds the copies one after another, starting with the first. If a rank holds one head only, all
+// copies except its own are zero.
 void run_repeat_heads_grad(const BoundOp& b) {
   const Rows dy = rows_of(b.inputs[0]), dx = rows_of(b.outputs[0]);
   const int64_t copies = b.op->as<RepeatHeadsGrad>().copies;
@@ -59,7 +59,7 @@ void run_repeat_heads_grad(const BoundOp& b) {
   }
 }
 
-// Space for one copy.
+// Returns the bytes of one copy.
 int64_t repeat_heads_grad_workspace(const BoundOp& b) { return b.outputs[0].bytes(); }
 
 }  // namespace

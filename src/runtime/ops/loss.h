@@ -1,14 +1,15 @@
-// What bindings of losses share.
+// Functions that the bindings of losses share.
 #pragma once
 
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 
-// Where a loss is added: to the report, or nowhere (nullptr) if another rank, which has the same
-// labels, adds the same.
+// Returns the sum in the report that the loss is added to, or nullptr if another rank with the same
+// labels adds the same loss.
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels);
-// What the gradient of the loss begins with: the loss scale of the step, where the op has it.
+// Returns the loss scale of the step, the initial gradient of the loss; nullptr if the op has no
+// `step`.
 const double* loss_scale(const TensorView& step);
 
 }  // namespace tessera::runtime

@@ -18,7 +18,7 @@ kernels::AttentionScoresGradArgs scores_grad_args(const BoundOp& b) {
 }
 
 void run_scores_grad(const BoundOp& b) {
-  // The v slice comes from attention_mix_grad; the kernel writes only those of q and k.
+  // The v slice was computed by attention_mix_grad; the kernel writes only the q and k slices.
   b.copy_unless_shared(b.in(AttentionScoresGrad::kSoFar), b.out(AttentionScoresGrad::kDQkv));
   b.run(scores_grad_args(b));
 }

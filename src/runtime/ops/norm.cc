@@ -1,4 +1,4 @@
-// Bindings of norms, alone and fused with the sum before them.
+// Bindings of norms, with and without a fused sum before them.
 #include "base/error.h"
 #include "runtime/binding.h"
 
@@ -14,7 +14,7 @@ kernels::NormOutput output_of(const BoundOp& b) {
   return {b.in(A::kGain), bias, as_rows(b.out(A::kY), b.inputs[0].shape[-1])};
 }
 
-// A is the op, of either norm.
+// A is the op: Norm or RmsNorm.
 template <class A, NormKind kKind>
 void run(const BoundOp& b) {
   const A& a = b.op->as<A>();
@@ -54,7 +54,8 @@ kernels::NormGradArgs grad_args(const BoundOp& b) {
 template <class A, NormKind kKind>
 void run_grad(const BoundOp& b) {
   const kernels::NormGradArgs args = grad_args<A, kKind>(b);
-  // dx is added to what the residual branch gave. The kernel adds in place, so it is copied first.
+  // dx is added to the gradient of the residual branch. The kernel adds in place, so that gradient
+  // is copied first.
   if (args.accumulate_dx && b.in(A::kSoFar).data != args.dx.data)
     b.run(kernels::CastArgs{flat(b.in(A::kSoFar)), flat(args.dx)});
   for (size_t gradient = 1; gradient < b.outputs.size(); ++gradient) b.clear_if_fresh(gradient);

@@ -1,11 +1,11 @@
-// Bindings of slice and pad: they take this rank's shard out of a whole, or put it into one that is
-// zero elsewhere.
+// Bindings of slice and pad: slice copies this rank's shard from a whole value; pad copies it into
+// a whole value that is zero elsewhere.
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 namespace {
 
-// A shard [outer, n, inner] within a whole [outer, of, inner], starting at `first`.
+// A shard [outer, n, inner] within a whole value [outer, of, inner], starting at `first`.
 struct Window {
   int64_t outer, first, n, of, row_bytes;
 };

@@ -23,7 +23,7 @@ kernels::SoftCapArgs cap_args(const BoundOp& b) {
 
 void run_accumulate(const BoundOp& b) {
   const TensorView x = b.in(Accumulate::kX), sum = b.out(Accumulate::kSum);
-  // The first addition of a step writes the sum: a cast instead of a read, an addition and a write.
+  // The first addition of a step overwrites the sum, so a cast suffices.
   if (b.is_fresh(Accumulate::kSum)) return b.run(kernels::CastArgs{flat(x), flat(sum)});
   const int64_t columns = x.shape[-1];
   const TensorView rows = as_rows(sum, columns);

@@ -1,4 +1,4 @@
-// Bindings of clear, squares and clip, which work on the step's report.
+// Bindings of clear, squares and clip, which write to the report of the step.
 #include "ir/state.h"
 #include "runtime/binding.h"
 
@@ -11,8 +11,8 @@ void run_squares(const BoundOp& b) {
   const TensorView gradient = flat(b.in(Squares::kGradient));
   double* const sum = number_at(b.out(Squares::kReport), kSquares);
   for (const MemberRange& m : b.members->ranges)
-    // A weight that several ranks hold is counted by one of them; the sum over ranks is then the
-    // norm.
+    // A weight that several ranks hold is counted by one of them, so that the sum over ranks is the
+    // squared norm.
     if (m.counted) b.run(kernels::SquaresArgs{part(gradient, m.first, m.last), sum});
 }
 

@@ -15,7 +15,8 @@ kernels::SumArgs args(const BoundOp& b) {
   return a;
 }
 
-// The gradient of the i-th bias. All biases of a sum have the same gradient.
+// Returns the arguments for the gradient of the i-th bias. All biases of a sum have the same
+// gradient.
 kernels::BiasGradArgs bias_args(const BoundOp& b, size_t i) {
   return {as_rows(b.in(BiasGrad::kDy), b.outputs[i].elements()), flat(b.outputs[i])};
 }

@@ -1,4 +1,4 @@
-// What bindings of updates share.
+// Functions that the bindings of optimizer updates share.
 #pragma once
 
 #include "kernels/update.h"
@@ -6,17 +6,18 @@
 
 namespace tessera::runtime {
 
-// Of an op with gradient, step and report as its first inputs, and weights, moments and master as
-// its outputs (ir/ops/update.h).
+// For update ops: their first inputs are gradient, step and report, and their outputs are weights,
+// moments and master weights (ir/ops/update.h).
 kernels::UpdateConstants update_constants(const WeightUpdate& a);
-// The numbers of a step, of a device: the learning rate and the update's number from `step`, the
-// scale and whether it is skipped from `report`.
+// Returns the addresses of a step's numbers: the learning rate and the update number in `step`, the
+// scale and the skip flag in `report`.
 kernels::UpdateNumbers update_numbers(const TensorView& step, const TensorView& report);
-// The seed of the step, for the host.
+// Returns the seed of the step. Reads host memory.
 double update_seed(const BoundOp& b, const TensorView& step);
 kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a);
 
-// For a member: weight decay, and the random numbers of its elements (or of a part's elements).
+// For a member: whether weight decay applies, and the key of stochastic rounding for its elements
+// (or for the elements of a part).
 bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& member);
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part = "");
 

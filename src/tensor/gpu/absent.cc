@@ -1,4 +1,4 @@
-// What the build takes without the CUDA toolkit.
+// The functions of tensor/gpu.h in a build without the CUDA toolkit.
 #include "base/error.h"
 #include "tensor/gpu.h"
 
@@ -15,7 +15,7 @@ std::string why_no_gpu() {
   return fmt::format("{}: install the CUDA toolkit and configure again.", kWhy);
 }
 GpuFeatures use_gpu(int64_t) {
-  throw Error("{} With run.device=cpu the run works without.", why_no_gpu());
+  throw Error("{} Or set run.device=cpu to run on the CPU.", why_no_gpu());
 }
 std::string_view compiled_gpu_architectures() { return ""; }
 int64_t free_gpu_bytes() { absent(); }

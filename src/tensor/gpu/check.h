@@ -1,4 +1,5 @@
-// Results of the GPU's runtime as Errors. For files that are built with the toolkit, also by nvcc.
+// Turns failures of the GPU runtime into Errors. For files that are compiled with the CUDA toolkit,
+// including those that nvcc compiles.
 #pragma once
 
 #include <gpu_runtime.h>
@@ -7,8 +8,8 @@
 
 namespace tessera {
 
-// Throws Error unless the call succeeded. Clears the runtime's last error too: a library that asks
-// for it must not find this one.
+// Throws Error unless the call succeeded. Also clears the runtime's last error, so that another
+// library does not read this one.
 void check_gpu(gpuError_t code, const char* call);
 
 inline gpuStream_t native(Stream s) { return static_cast<gpuStream_t>(s.handle); }

@@ -15,7 +15,7 @@ namespace tessera {
 void check_gpu(gpuError_t code, const char* call) {
   if (code == gpuSuccess) return;
   gpuGetLastError();
-  throw Error("{} failed: {} ({}). See what else uses the device with nvidia-smi.", call,
+  throw Error("{} failed: {} ({}). Run nvidia-smi to see what else uses the device.", call,
               gpuGetErrorString(code), gpuGetErrorName(code));
 }
 
@@ -32,8 +32,8 @@ std::string why_no_gpu() {
 
 namespace {
 
-// Returns the smallest of "80,90". Code that was compiled for a GPU runs on it and on later ones,
-// on some of them after the driver has translated it.
+// Returns the smallest number of a list such as "80,90". Code that was compiled for one GPU
+// architecture runs on it and on later ones, on some of them after the driver has translated it.
 int oldest_card(std::string_view compiled) {
   int oldest = 0;
   for (const char *at = compiled.data(), *end = at + compiled.size(); at < end; ++at) {
@@ -54,7 +54,7 @@ std::string hexadecimal(const gpuUUID_t& uuid) {
 
 std::string_view compiled_gpu_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
 
-// Ranks of a machine are distributed over its devices in turn.
+// The ranks of a machine are assigned to its devices round-robin.
 GpuFeatures use_gpu(int64_t index) {
   if (const std::string why = why_no_gpu(); !why.empty())
     throw Error("{} Set run.device=cpu to run on the CPU.", why);
@@ -70,8 +70,8 @@ GpuFeatures use_gpu(int64_t index) {
   f.multiprocessors = p.multiProcessorCount;
   if (f.architecture < oldest_card(compiled_gpu_architectures()))
     throw Error(
-        "{} is sm_{}; this program was compiled for sm_{}. Configure again with "
-        "-DCMAKE_CUDA_ARCHITECTURES={}, or take run.device=cpu.",
+        "{} is sm_{}; this program was compiled for sm_{}. Build it again with "
+        "-DCMAKE_CUDA_ARCHITECTURES={}, or set run.device=cpu.",
         f.model, f.architecture, compiled_gpu_architectures(), f.architecture);
   check_gpu(gpuDriverGetVersion(&f.driver), "gpuDriverGetVersion");
   check_gpu(gpuRuntimeGetVersion(&f.runtime), "gpuRuntimeGetVersion");
@@ -94,12 +94,12 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
   void* p = nullptr;
   const gpuError_t code = gpuMalloc(&p, bytes);
   if (code != gpuSuccess) {
-    gpuGetLastError();  // otherwise the next library that asks would find this error
+    gpuGetLastError();  // otherwise another library would read this error
     size_t free = 0, total = 0;
     gpuMemGetInfo(&free, &total);
     throw Error(
-        "the device refused {:.2f} GiB for {}: {}; {:.2f} of its {:.2f} GiB are free. Take a "
-        "smaller micro-batch or more recomputation, or end what else uses the device.",
+        "the device could not allocate {:.2f} GiB for {}: {}; {:.2f} of its {:.2f} GiB are free. "
+        "Use a smaller micro-batch or more recomputation, or end other processes on the device.",
         gib(bytes), name_, gpuGetErrorString(code), gib(free), gib(total));
   }
   data_ = static_cast<std::byte*>(p);
@@ -124,13 +124,13 @@ PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
     const gpuError_t code = gpuHostRegister(r.data, r.bytes, gpuHostRegisterPortable);
     if (code != gpuSuccess) {
       gpuGetLastError();
-      // The destructor does not run for a constructor that throws, so what is pinned is released
+      // The destructor does not run if the constructor throws, so the pinned pages are released
       // here.
       for (const MemoryRange& done : pages_) gpuHostUnregister(done.data);
       throw Error(
-          "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
-          "never swapped: free some, or raise the limit of the job. Without layout.offload little "
-          "is pinned.",
+          "the driver could not pin {:.1f} MiB of host memory for {}: {}. Pinned memory is never "
+          "swapped: free some memory, or raise the memory limit of the job. Without "
+          "layout.offload, little memory is pinned.",
           mib(r.bytes), name, gpuGetErrorString(code));
     }
     pages_.push_back(r);
@@ -160,7 +160,7 @@ GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_)); }
 
 namespace {
 
-// The runtime's handles, which tensor/gpu.h has without their types.
+// Return the runtime's types of handles, which tensor/gpu.h declares as void*.
 gpuEvent_t native_event(void* event) { return static_cast<gpuEvent_t>(event); }
 gpuGraphExec_t native_graph(void* executable) { return static_cast<gpuGraphExec_t>(executable); }
 
@@ -186,7 +186,7 @@ void GpuEvent::make_wait(Stream s) const {
 void GpuEvent::synchronise() const {
   check_gpu(gpuEventSynchronize(native_event(event_)), "gpuEventSynchronize");
 }
-// "Not ready" is a result here, not an error.
+// The runtime's error "not ready" is a result here, not a failure.
 bool GpuEvent::is_over() const {
   const gpuError_t code = gpuEventQuery(native_event(event_));
   if (code != gpuErrorNotReady) check_gpu(code, "gpuEventQuery");
@@ -224,8 +224,8 @@ int64_t GpuGraph::captured_nodes() const {
     check_gpu(gpuGraphGetNodes(graph, nullptr, &nodes), "gpuGraphGetNodes");
   return nodes;
 }
-// Instantiates the captured graph. The graph itself is a description and is destroyed at once; the
-// executable replaces an older one only if everything succeeded.
+// Instantiates the captured graph. The graph itself is only a description and is destroyed
+// immediately. The executable replaces an older one only if all calls succeeded.
 void GpuGraph::end(Stream s) {
   gpuGraph_t graph = nullptr;
   capturing_ = nullptr;

@@ -1,5 +1,5 @@
-// A shared library that is looked for when it is first needed. cuBLASLt alone takes 0.2 s and
-// 200 MB to load, which no run on the CPU should pay.
+// A shared library that is loaded when it is first needed. Loading cuBLASLt alone takes 0.2 s and
+// 200 MB, which runs on the CPU do not need.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,17 +12,18 @@ namespace tessera {
 
 class LateLibrary {
  public:
-  // Looks where the system does, then in the toolkit that the program was built with.
+  // Loads the library from the system's search path, or from the toolkit that the program was built
+  // with. Throws Error if it is in neither; `what` is its name for the message.
   LateLibrary(const std::string& file, const std::string& toolkit, const std::string& what) {
     handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) handle_ = dlopen((toolkit + "/" + file).c_str(), RTLD_NOW);
     if (handle_ == nullptr)
       throw Error(
-          "{} is not installed: {} is neither in {} nor where the system looks "
-          "(LD_LIBRARY_PATH).",
+          "{} is not installed: {} is neither in {} nor in the library search path. Install it, or "
+          "set LD_LIBRARY_PATH.",
           what, file, toolkit);
   }
-  // Libraries stay loaded: they have threads and handlers of their own.
+  // Libraries stay loaded, because they have their own threads and handlers.
   LateLibrary(const LateLibrary&) = delete;
   LateLibrary& operator=(const LateLibrary&) = delete;
 
@@ -30,16 +31,16 @@ class LateLibrary {
   template <class F>
   void find(const char* name, F*& function) const {
     function = reinterpret_cast<F*>(dlsym(handle_, name));
-    if (function == nullptr) throw Error("the CUDA libraries are too old: there is no {}.", name);
+    if (function == nullptr) throw Error("the CUDA libraries are too old: {} is missing.", name);
   }
 
-  // The same, but leaves it nullptr where the library is too old to have it.
+  // Does the same, but sets nullptr if the library is too old to have the function.
   template <class F>
   void find_if_there(const char* name, F*& function) const {
     function = reinterpret_cast<F*>(dlsym(handle_, name));
   }
 
-  void* native() const { return handle_; }  // what dlopen gave
+  void* native() const { return handle_; }  // the handle that dlopen returned
 
  private:
   void* handle_ = nullptr;

@@ -1,5 +1,5 @@
-// A kernel of one thread that writes a number to pinned host memory. The number is an argument, so
-// no source buffer must stay unchanged until the stream reaches it.
+// A kernel with one thread that writes a number to pinned host memory. The number is an argument of
+// the kernel, so there is no source buffer that must stay unchanged until the stream reaches it.
 #include "tensor/gpu.h"
 #include "tensor/gpu/check.h"
 

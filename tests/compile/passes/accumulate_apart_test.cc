@@ -7,7 +7,7 @@ namespace tessera::compile {
 
 TEST(Passes, AccumulateApart) {
   CompileRequest r = testing::tiny_request();
-  r.options.accumulate = AccumulateKind::kApart;
+  r.options.fuse_grad_accumulation = false;
   testing::expect_change("accumulate_apart", r);
 }
 

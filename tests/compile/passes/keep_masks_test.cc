@@ -8,7 +8,7 @@ namespace tessera::compile {
 TEST(Passes, KeepMasks) {
   CompileRequest r = testing::tiny_request();
   r.model.dropout = 0.1;
-  r.options.masks = MaskKind::kKept;
+  r.options.dropout_masks = DropoutMaskPolicy::kStore;
   testing::expect_change("keep_masks", r);
 }
 

@@ -7,7 +7,7 @@ namespace tessera::compile {
 
 TEST(Passes, MaterialiseAttention) {
   CompileRequest r = testing::tiny_request();
-  r.options.attention = AttentionKind::kMaterialised;
+  r.options.attention = AttentionKind::kUnfused;
   testing::expect_change("materialise_attention", r);
 }
 

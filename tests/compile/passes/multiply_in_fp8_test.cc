@@ -7,7 +7,7 @@ namespace tessera::compile {
 
 TEST(Passes, MultiplyInFp8) {
   CompileRequest r = testing::tiny_request();
-  r.options.products = ProductType::kFp8;
+  r.options.gemm_dtype = GemmDType::kFp8;
   testing::expect_change("multiply_in_fp8", r);
 }
 

@@ -8,7 +8,7 @@ namespace tessera::compile {
 TEST(Passes, NarrowGradients) {
   CompileRequest r = testing::tiny_request();
   r.precision = Precision::kBf16;
-  r.options.gradients = GradientType::kHalf;
+  r.options.grad_accum_dtype = GradAccumDType::kWeight;
   testing::expect_change("narrow_gradients", r);
 }
 

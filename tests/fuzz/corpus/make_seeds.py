@@ -173,13 +173,13 @@ def models():
                "model_offset": lambda root: root["tensors"][0]["pieces"][0].update(offset=1),
                "model_integers": tensor("dtype", "u16")}
     sizes = {"layers": 0, "hidden": 7, "heads": 3, "kv_heads": 2, "feed_forward": -1, "vocabulary": 0,
-             "vocabulary_multiple": 0, "context": 1 << 30, "encoder_layers": 1, "rotary_base": 0,
-             "rotary_share": 0.1, "norm_epsilon": 0, "relative_buckets": 5, "head_width": 1 << 50}
+             "vocabulary_multiple": 0, "context": 1 << 30, "encoder_layers": 1, "rope_theta": 0,
+             "rotary_pct": 0.1, "norm_epsilon": 0, "relative_buckets": 5, "head_width": 1 << 50}
     for key, value in sizes.items():
         changes["model_" + key] = lambda root, k=key, v=value: root["model"].update({k: v})
-    for key, value in {"kv_heads": 3, "rotary_share": 2, "rotary_scale": {"factor": 0.5}}.items():
+    for key, value in {"kv_heads": 3, "rotary_pct": 2, "rope_scaling": {"factor": 0.5}}.items():
         changes["model_llama_" + key] = lambda root, k=key, v=value: root["model"].update(
-            {"family": "llama", "rotary_share": 1, k: v})
+            {"family": "llama", "rotary_pct": 1, k: v})
     for key, value in {"relative_buckets": 5, "relative_distance": 1, "encoder_layers": 0}.items():
         changes["model_t5_" + key] = lambda root, k=key, v=value: root["model"].update(
             {"family": "t5", "encoder_layers": 1, k: v})

@@ -1,7 +1,7 @@
-// The runtime and the device language of the GPU that the build is for, under names of no vendor:
-// those of CUDA, with `gpu` in place of `cuda`. The include path of the build chooses the header;
-// this one is CUDA's, the tests have another (tests/cuda/emulator). A function does what the CUDA
-// function of its name does, unless a comment states otherwise.
+// The runtime and the device language of the GPU, under vendor-neutral names: those of CUDA, with
+// `gpu` instead of `cuda`. The include path of the build selects the header: this one is for CUDA,
+// and the tests have another (tests/cuda/emulator). A function does the same as the CUDA function
+// of that name unless a comment states otherwise.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -96,7 +96,7 @@ inline gpuError_t gpuStreamBeginCapture(gpuStream_t s, gpuStreamCaptureMode mode
 inline gpuError_t gpuStreamEndCapture(gpuStream_t s, gpuGraph_t* graph) {
   return cudaStreamEndCapture(s, graph);
 }
-// Whether the stream is part of a capture, and the graph of that.
+// Writes whether the stream is part of a capture, and the graph of that capture.
 inline gpuError_t gpuStreamGetCaptureInfo(gpuStream_t s, gpuStreamCaptureStatus* status,
                                           gpuGraph_t* graph) {
   return cudaStreamGetCaptureInfo(s, status, nullptr, graph, nullptr, nullptr, nullptr);
@@ -123,8 +123,8 @@ gpuError_t gpuLaunchKernelEx(const gpuLaunchConfig_t* config, void (*kernel)(Arg
 
 namespace tessera {
 
-// Exchanges between the lanes of a warp; all 32 take part. They are templates because the compiler
-// of host code reads this header too and has no such intrinsics.
+// Exchanges between the lanes of a warp; all 32 lanes participate. These are templates because the
+// host compiler reads this header too and does not have the intrinsics.
 template <class T>
 __device__ T shuffle(T x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
@@ -133,13 +133,14 @@ template <class T>
 __device__ T shuffle_xor(T x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }
-// One bit per lane.
+// Returns one bit per lane.
 template <class Predicate>
 __device__ uint32_t ballot(Predicate x) {
   return __ballot_sync(0xffffffffu, x);
 }
 
-// 16-bit numbers as their bits; rounds to nearest, ties to even.
+// Convert between float and the bits of 16-bit floating-point numbers. Rounds to nearest, ties to
+// even.
 __device__ inline uint16_t bf16_from_float(float x) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }

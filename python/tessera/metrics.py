@@ -1,0 +1,44 @@
+"""Reads metrics.jsonl of a run."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
+def read_metrics(run: Union[str, "os.PathLike[str]"], kind: str = "steps") -> dict[str, npt.NDArray[Any]]:
+    """Returns the columns of a run's metrics, one float64 array per key, and text keys as arrays of str.
+
+    run: a run directory or its metrics.jsonl. kind: "steps", "validation" or "tasks". A key that a line does
+    not have is NaN there. The last line may be unfinished while the run continues: it is left out."""
+    if kind not in ("steps", "validation", "tasks"):
+        raise ValueError(f"kind is {kind!r}, expected 'steps', 'validation' or 'tasks'")
+    path = pathlib.Path(run)
+    if path.is_dir():
+        path = path / "metrics.jsonl"
+    rows = []
+    lines = path.read_text().split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                continue
+            raise ValueError(f"{path}:{number}: not JSON: {error}") from None
+        of = "validation" if "validation_loss" in row else "tasks" if "task" in row else "steps"
+        if of == kind:
+            rows.append(row)
+    keys = {key: None for row in rows for key, value in row.items() if not isinstance(value, (dict, list))}
+    texts = {key for row in rows for key, value in row.items() if isinstance(value, str)}
+    return {key: np.array([str(row.get(key, "")) for row in rows]) if key in texts
+            else np.array([_number(row.get(key)) for row in rows]) for key in keys}

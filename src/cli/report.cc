@@ -1,0 +1,75 @@
+// tessera report RUN [RUN …] [--out report.html] [--cluster C] [--force]
+//
+// Reads run directories and writes one self-contained HTML page about them (report/page.h). A run
+// may still be running: the page shows what is recorded so far. With --cluster, the step of the
+// first run is simulated on that machine, for comparison with the traced step.
+#include "cli/arguments.h"
+#include "cli/machine_files.h"
+#include "cli/run_file.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+#include "compile/compile.h"
+#include "config/run_request.h"
+#include "data/source_list.h"
+#include "ir/names.h"
+#include "plan/explain.h"
+#include "plan/simulate.h"
+#include "report/page.h"
+
+namespace tessera::cli {
+namespace {
+
+report::Planned planned_step(const std::string& directory, const std::string& cluster) {
+  config::RunConfig config = open_run(directory, {}, false, config::DataUse::kIgnored);
+  require_layout(config, "report --cluster");
+  const plan::Hardware hardware = open_cluster(cluster);
+  const MachineTarget machine = resolve_for(hardware, config);
+  const plan::Software software;
+  const std::vector<Program> stages = compile::compile_stages(
+      config::compile_request(config, compile::Purpose::kTrain), machine.target);
+  const plan::Prediction p = plan::simulate(stages, hardware, software);
+  report::Planned planned;
+  planned.machine = cluster;
+  planned.step_s = p.step_s;
+  for (const OpKind k : Enumerators<OpKind>())
+    if (p.parts.compute[k] > 0) planned.parts.emplace_back(name_of(k), p.parts.compute[k]);
+  planned.parts.emplace_back(name_of(report::Activity::kRecompute), p.parts.recomputation);
+  planned.parts.emplace_back(name_of(report::Activity::kUpdate), p.parts.optimizer);
+  planned.parts.emplace_back(report::kWaiting, p.parts.exposed_s() + p.parts.bubble + p.parts.host);
+  planned.timeline_svg = plan::draw(stages, plan::timeline_of(stages, hardware, software));
+  return planned;
+}
+
+}  // namespace
+
+int verb_report(Args args) {
+  std::vector<std::string> directories;
+  std::string out = "report.html", cluster;
+  bool force = false;
+  Arguments a("report",
+              "Write an HTML page about one run, or a comparison of several: curves, speed, "
+              "memory, events, configuration.",
+              "tessera report runs/first runs/second --out report.html");
+  a.many(directories, "RUN", "run directories", 1);
+  a.option(out, "--out", "FILE", "the page");
+  a.option(cluster, "--cluster", "FILE",
+           "machine whose simulated step is compared with the trace: a file, or one of "
+           "configs/clusters");
+  add_force(a, force);
+  if (!a.parse(args)) return 0;
+  data::refuse_existing(out, force);
+  std::vector<report::RunData> runs;
+  for (const std::string& directory : directories) {
+    runs.push_back(report::read_run(directory));
+    for (const std::string& note : runs.back().left_out)
+      fmt::print(stderr, "tessera: warning: {}\n", printable(note));
+  }
+  report::PageOptions options{version(), std::nullopt};
+  if (!cluster.empty()) options.planned = planned_step(directories.front(), cluster);
+  const std::string page = report::page(runs, options);
+  write_file(out, page);
+  show("{}: {}, {}\n", out, counted(std::ssize(runs), "run"), bytes_text(std::ssize(page)));
+  return 0;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,116 @@
+// Fills the template of the page.
+#include "report/page.h"
+
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "report/assets.h"
+
+namespace tessera::report {
+namespace {
+
+using Texts = std::vector<std::pair<std::string_view, std::string>>;
+
+// Replaces each @NAME@ of the template once. Texts are not searched for further names.
+std::string filled(std::string_view page, const Texts& texts) {
+  std::string out;
+  while (!page.empty()) {
+    size_t first = std::string_view::npos;
+    const Texts::value_type* found = nullptr;
+    for (const auto& text : texts) {
+      const size_t at = page.find(text.first);
+      if (at >= first) continue;
+      first = at;
+      found = &text;
+    }
+    out += page.substr(0, first);
+    if (!found) break;
+    out += found->second;
+    page.remove_prefix(first + found->first.size());
+  }
+  return out;
+}
+
+std::string title_of(const std::vector<std::string>& names) {
+  std::string title;
+  for (const std::string& name : names) title += (title.empty() ? "" : ", ") + name;
+  return title;
+}
+
+std::string about(std::span<const RunData> runs) {
+  if (runs.size() > 1) return fmt::format("{} runs", runs.size());
+  const RunData& run = runs.front();
+  if (run.log.starts.empty()) return escaped(run.directory.string());
+  const Start& start = run.log.starts.back();
+  std::string text = escaped(start.model);
+  if (!start.layout.empty()) text += " · " + escaped(start.layout);
+  return text;
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> names_of(std::span<const RunData> runs) {
+  std::vector<std::string> names;
+  for (const RunData& run : runs) {
+    const auto same = [&run](const RunData& other) { return other.name == run.name; };
+    const bool unique = std::count_if(runs.begin(), runs.end(), same) == 1;
+    names.push_back(unique ? run.name : run.directory.string());
+  }
+  return names;
+}
+
+std::string page(std::span<const RunData> runs, const PageOptions& options) {
+  if (runs.empty()) throw Error("a report needs at least one run");
+  const std::string footer = fmt::format(
+      "tessera {} · {}. Thin lines: recorded values, reduced to at most {} points per line, of "
+      "which the smallest and the largest of each interval are kept. Thick lines, from 200 steps "
+      "on: "
+      "two-sided exponential average over 1/200 of the recorded steps.",
+      escaped(options.version), runs.size() == 1 ? "1 run" : fmt::format("{} runs", runs.size()),
+      kMostPoints);
+  return filled(page_template(), {{"@TITLE@", escaped(title_of(names_of(runs)))},
+                                  {"@ABOUT@", about(runs)},
+                                  {"@CHART_STYLES@", chart_styles()},
+                                  {"@STYLES@", page_styles()},
+                                  {"@LEFT_OUT@", left_out_section(runs)},
+                                  {"@SUMMARY@", summary_section(runs)},
+                                  {"@TRAFFIC@", traffic_table(runs)},
+                                  {"@TIME@", time_section(runs, options.planned)},
+                                  {"@MEMORY@", memory_table(runs)},
+                                  {"@DATA@", data_section(runs)},
+                                  {"@EVENTS@", events_section(runs)},
+                                  {"@DIFFERENCES@", differences_section(runs)},
+                                  {"@CONFIGURATION@", configuration_section(runs)},
+                                  {"@FOOTER@", footer},
+                                  {"@DATA_JSON@", chart_data(runs)},
+                                  {"@CHART_LIBRARY@", chart_library()},
+                                  {"@SCRIPT@", page_script()}});
+}
+
+}  // namespace tessera::report

@@ -1,0 +1,311 @@
+// Draws the charts of a report from the data in the page. dygraphs does the plotting; this script
+// selects what a chart shows, converts the horizontal axis, and marks events.
+(() => {
+  'use strict';
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const runs = data.runs;
+  const several = runs.length > 1;
+  const KINDS = {checkpoint: 'checkpoint', restart: 'restart', warning: 'warning', error: 'error', stop: 'stop'};
+  const DASHES = [null, [6, 3], [2, 2], [8, 3, 2, 3]];
+
+  // One entry per chart; `keys` are series of a run, with the label of each.
+  const CHARTS = [
+    {group: 'loss', title: 'Training loss', y: 'loss (nats per token)', keys: {loss: ''}},
+    {group: 'loss', title: 'Validation loss', y: 'loss (nats per token)', curves: 'validation'},
+    {group: 'loss', title: 'Evaluation tasks', y: 'value of the metric', curves: 'task'},
+    {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
+    {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
+    {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
+    {group: 'speed', title: 'Tokens per second', y: 'tokens per second', keys: {tokens_per_s: ''}, zero: true},
+    {group: 'speed', title: 'Share of the matrix rate', y: 'model FLOPs, % of the rate', keys: {flops_share: ''}, zero: true},
+    {group: 'speed', title: 'Waiting for data', y: '% of the step', keys: {data_share: ''}, zero: true},
+    {group: 'communication', title: 'Communication', y: '% of the step', keys: {exposed_share: 'exposed', hidden_share: 'hidden'}, zero: true},
+    {group: 'communication', title: 'Pipeline bubble', y: '% of all ranks’ time', keys: {bubble_share: ''}, zero: true},
+    {group: 'communication', title: 'Slowest rank', y: 'its time ÷ mean', keys: {slowest: ''}},
+    {group: 'memory', title: 'Resident memory of rank 0', y: 'GiB', keys: {resident: ''}, zero: true},
+  ];
+
+  const color = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+
+  function faint(hex) {
+    const part = i => parseInt(hex.slice(i, i + 2), 16);
+    return `rgba(${part(1)},${part(3)},${part(5)},0.25)`;
+  }
+
+  // Formats with an SI prefix: 20000 is "20 k".
+  function amount(v) {
+    const a = Math.abs(v);
+    const short = x => String(+x.toPrecision(3));
+    if (a >= 1e12) return short(v / 1e12) + ' T';
+    if (a >= 1e9) return short(v / 1e9) + ' G';
+    if (a >= 1e6) return short(v / 1e6) + ' M';
+    if (a >= 1e4) return short(v / 1e3) + ' k';
+    if (a === 0 || a >= 1e-3) return String(+v.toPrecision(4));
+    return Number(v.toPrecision(3)).toExponential();
+  }
+
+  // ---- The horizontal axis
+
+  const AXES = {step: 'step', tokens: 'tokens', hours: 'training time (hours)'};
+  let axis = 'step';
+
+  // The index of the last entry <= v in a rising list, or -1.
+  function position(list, v) {
+    let low = 0, high = list.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (list[middle] <= v) low = middle + 1; else high = middle;
+    }
+    return low - 1;
+  }
+
+  // Converts a step of a run to the axis by linear interpolation in its table.
+  function toAxis(run, step) {
+    if (axis === 'step') return step;
+    const steps = run.map.step, values = run.map[axis];
+    if (!steps.length) return NaN;
+    const i = position(steps, step);
+    if (i < 0) return values[0] * step / steps[0];
+    if (i + 1 >= steps.length) return values[i];
+    return values[i] + (values[i + 1] - values[i]) * (step - steps[i]) / (steps[i + 1] - steps[i]);
+  }
+
+  // ---- The lines of a chart
+
+  function linesOf(chart) {
+    const lines = [];
+    const add = (run, label, series, index) => {
+      const shade = several ? run.index : index;
+      const name = [several ? run.name : '', label].filter(Boolean).join(' ') || run.name;
+      const common = {run, name, shade: 'run-' + shade % 6, dash: several ? DASHES[index % DASHES.length] : null};
+      const smooth = series.s;
+      if (!smooth) { lines.push({...common, x: series.x, y: series.y, shown: true}); return; }
+      if (!several) lines.push({...common, x: series.x, y: series.y, raw: true});
+      lines.push({...common, x: series.x, y: smooth, shown: true});
+    };
+    for (const run of runs) {
+      if (chart.keys) Object.entries(chart.keys).forEach(([key, label], i) => {
+        if (run.series[key]) add(run, label, run.series[key], i);
+      });
+      if (chart.curves) run.curves.filter(c => c.kind === chart.curves).forEach((c, i) => add(run, c.name, c, i));
+    }
+    return lines;
+  }
+
+  // Rows [x, y of each line] on the union of the lines' steps.
+  function rowsOf(lines) {
+    const rows = new Map();
+    lines.forEach((line, column) => {
+      line.at = line.x.map(step => toAxis(line.run, step));
+      line.at.forEach((x, i) => {
+        if (!rows.has(x)) rows.set(x, [x, ...lines.map(() => null)]);
+        rows.get(x)[column + 1] = line.y[i];
+      });
+    });
+    return [...rows.values()].filter(row => Number.isFinite(row[0])).sort((a, b) => a[0] - b[0]);
+  }
+
+  // ---- Events
+
+  function drawMarks(canvas, area, graph) {
+    for (const run of runs) {
+      let last = -10;
+      for (const [kind, step] of run.events) {
+        const x = Math.round(graph.toDomXCoord(toAxis(run, step))) + 0.5;
+        if (!(x >= area.x && x <= area.x + area.w)) continue;
+        if (kind === KINDS.checkpoint) {
+          if (several || x - last < 3) continue;
+          last = x;
+        }
+        drawMark(canvas, kind, x, area.y, area.y + area.h, several ? color('run-' + run.index % 6) : color('muted'));
+      }
+    }
+  }
+
+  function drawMark(canvas, kind, x, top, bottom, own) {
+    canvas.save();
+    canvas.lineWidth = 1;
+    canvas.strokeStyle = canvas.fillStyle = kind === 'error' ? color('bad') : kind === 'warning' ? color('warn') : own;
+    canvas.beginPath();
+    if (kind === 'checkpoint') {
+      canvas.moveTo(x, bottom - 6);
+      canvas.lineTo(x, bottom);
+      canvas.stroke();
+    } else if (kind === 'warning') {
+      canvas.moveTo(x, top + 8);
+      canvas.lineTo(x - 5, top);
+      canvas.lineTo(x + 5, top);
+      canvas.fill();
+    } else {
+      canvas.setLineDash(kind === 'restart' ? [5, 4] : []);
+      canvas.moveTo(x, top);
+      canvas.lineTo(x, bottom);
+      canvas.stroke();
+    }
+    canvas.restore();
+  }
+
+  // The legend of the marks that occur.
+  function explainMarks() {
+    const used = new Set(runs.flatMap(run => run.events.map(([kind]) => kind)));
+    if (several) used.delete(KINDS.checkpoint);
+    const shapes = {
+      checkpoint: '<path d="M8 8v6" stroke="currentColor"/>', restart: '<path d="M8 0v14" stroke="currentColor" stroke-dasharray="4 3"/>',
+      warning: '<path d="M8 11L3 3h10z" fill="var(--warn)"/>', error: '<path d="M8 0v14" stroke="var(--bad)"/>',
+      stop: '<path d="M8 0v14" stroke="currentColor"/>',
+    };
+    document.getElementById('marks').innerHTML = Object.keys(KINDS).filter(kind => used.has(kind))
+      .map(kind => `<span><svg width="16" height="14">${shapes[kind]}</svg>${kind}</span>`).join('');
+  }
+
+  // ---- Charts
+
+  const graphs = [];
+  let syncing = false;
+
+  function sameRange(from) {
+    if (syncing) return;
+    syncing = true;
+    const range = from.xAxisRange();
+    for (const {graph} of graphs)
+      if (graph && graph !== from) graph.updateOptions({dateWindow: range});
+    syncing = false;
+  }
+
+  function text(node, content) {
+    node.textContent = content;
+    return node;
+  }
+
+  function showLegend(chart, x) {
+    chart.legend.replaceChildren();
+    if (x !== undefined)
+      chart.legend.append(text(document.createElement('span'), `${AXES[axis]} ${amount(x)}  `));
+    for (const line of chart.lines) {
+      if (!line.shown) continue;
+      const entry = document.createElement('span');
+      entry.className = 'entry';
+      const key = document.createElement('span');
+      key.className = 'key';
+      key.style.borderColor = color(line.shade);
+      if (line.dash) key.style.borderTopStyle = 'dashed';
+      const i = x === undefined ? -1 : position(line.at, x);
+      entry.append(key, i < 0 ? line.name : `${line.name} ${amount(line.y[i])}`);
+      chart.legend.append(entry);
+    }
+  }
+
+  function optionsOf(chart) {
+    const names = chart.lines.map((line, i) => 'line ' + i);
+    return {
+      labels: ['x', ...names],
+      colors: chart.lines.map(line => line.raw ? faint(color(line.shade)) : color(line.shade)),
+      series: Object.fromEntries(chart.lines.map((line, i) => [names[i], {
+        strokeWidth: line.raw ? 1 : 2, strokePattern: line.dash, highlightCircleSize: line.raw ? 0 : 3,
+        drawPoints: line.x.length < 25, pointSize: 2,
+      }])),
+      xlabel: AXES[axis], ylabel: chart.def.y, logscale: chart.log,
+      gridLineColor: color('grid'), axisLineColor: color('line'),
+    };
+  }
+
+  function makeChart(def) {
+    const lines = linesOf(def);
+    if (!lines.some(line => line.y.some(v => v))) return;
+    const box = document.createElement('div');
+    box.className = 'chart';
+    const head = document.createElement('div');
+    head.className = 'chart-head';
+    head.append(text(document.createElement('h3'), def.title));
+    let low = Infinity, high = -Infinity;
+    for (const line of lines)
+      for (const v of line.y) {
+        if (v === null) continue;
+        low = Math.min(low, v);
+        high = Math.max(high, v);
+      }
+    const chart = {def, lines, legend: document.createElement('div')};
+    chart.log = low > 0 && (def.log || (def.spread > 0 && high > def.spread * low));
+    if (low > 0) {
+      const label = document.createElement('label'), check = document.createElement('input');
+      check.type = 'checkbox';
+      check.checked = chart.log;
+      check.addEventListener('change', () => { chart.log = check.checked; chart.graph.updateOptions({logscale: chart.log, valueRange: rangeOf(chart)}); });
+      label.append(check, ' log');
+      head.append(label);
+    }
+    chart.legend.className = 'legend';
+    const plot = document.createElement('div');
+    plot.className = 'plot';
+    box.append(head, chart.legend, plot);
+    document.querySelector(`#charts-${def.group} .charts`).append(box);
+    chart.top = high;
+    chart.graph = new Dygraph(plot, rowsOf(lines), {
+      ...optionsOf(chart), connectSeparatedPoints: true, legend: 'never', rightGap: 10, valueRange: rangeOf(chart),
+      xLabelHeight: 18, yLabelWidth: 18,
+      axes: {x: {axisLabelFormatter: amount, axisLabelWidth: 60}, y: {axisLabelFormatter: amount, axisLabelWidth: 58}},
+      underlayCallback: drawMarks,
+      drawCallback: (graph, initial) => { if (!initial) sameRange(graph); },
+      highlightCallback: (event, x) => showLegend(chart, x),
+      unhighlightCallback: () => showLegend(chart),
+    });
+    showLegend(chart);
+    graphs.push(chart);
+  }
+
+  function rangeOf(chart) {
+    return chart.def.zero && !chart.log ? [0, chart.top > 0 ? chart.top * 1.08 : 1] : null;
+  }
+
+  function showAll() {
+    const range = fullRange();
+    refresh(() => ({dateWindow: range}));
+  }
+
+  function refresh(options) {
+    syncing = true;
+    graphs.forEach((chart, i) => {
+      chart.graph.updateOptions({...optionsOf(chart), ...options(chart, i)});
+      showLegend(chart);
+    });
+    syncing = false;
+  }
+
+  // The range of all charts together, so that they have the same axis.
+  function fullRange() {
+    let low = Infinity, high = -Infinity;
+    for (const line of graphs.flatMap(chart => chart.lines)) {
+      if (!line.at.length) continue;
+      low = Math.min(low, line.at[0]);
+      high = Math.max(high, line.at[line.at.length - 1]);
+    }
+    const margin = 0.01 * (high - low);
+    return low < high ? [low - margin, high + margin] : null;
+  }
+
+  // A chart wider than paper (in CSS pixels) is scaled to it. It is not drawn again, because Chromium
+  // does not print a canvas that changes when printing begins.
+  const PAPER = 670;
+  function scaleForPaper() {
+    for (const plot of document.querySelectorAll('.plot'))
+      plot.style.setProperty('--paper', Math.min(1, PAPER / plot.clientWidth));
+  }
+
+  for (const [index, run] of runs.entries()) run.index = index;
+  CHARTS.forEach(makeChart);
+  showAll();
+  for (const section of document.querySelectorAll('section[id^=charts-]'))
+    if (!section.querySelector('.chart, table')) section.remove();
+  if (graphs.length) document.getElementById('tools').hidden = false;
+  explainMarks();
+  document.getElementById('axis').addEventListener('change', event => {
+    axis = event.target.value;
+    const rows = graphs.map(chart => rowsOf(chart.lines)), range = fullRange();
+    refresh((chart, i) => ({file: rows[i], dateWindow: range}));
+  });
+  document.getElementById('reset').addEventListener('click', showAll);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => refresh(() => ({})));
+  addEventListener('resize', scaleForPaper);
+  scaleForPaper();
+  document.documentElement.dataset.charts = graphs.length;
+})();

@@ -1,0 +1,176 @@
+// Writes the data of the charts as JSON.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+
+#include "base/real.h"
+#include "base/tree.h"
+#include "base/utf8.h"
+#include "report/page.h"
+#include "report/reduce.h"
+
+namespace tessera::report {
+namespace {
+
+constexpr size_t kMapPoints = 500;
+constexpr size_t kSmoothedSteps = 200;  // shorter series are shown as they are
+
+// Appends six significant digits, which is finer than a pixel.
+void append_number(std::string& out, double x) {
+  if (std::isfinite(x))
+    fmt::format_to(std::back_inserter(out), "{:.6g}", x);
+  else
+    out += "null";
+}
+
+// Appends "key":[…], one entry per index.
+template <class F>
+void append_list(std::string& out, std::string_view key, std::span<const size_t> indices,
+                 const F& append_entry) {
+  fmt::format_to(std::back_inserter(out), "\"{}\":[", key);
+  bool first = true;
+  for (const size_t i : indices) {
+    if (!first) out += ',';
+    first = false;
+    append_entry(i);
+  }
+  out += ']';
+}
+
+void append_steps(std::string& out, std::string_view key, std::span<const size_t> indices,
+                  const std::vector<int64_t>& steps) {
+  append_list(out, key, indices,
+              [&](size_t i) { fmt::format_to(std::back_inserter(out), "{}", steps[i]); });
+}
+
+void append_values(std::string& out, std::string_view key, std::span<const size_t> indices,
+                   const std::vector<double>& values) {
+  append_list(out, key, indices, [&](size_t i) { append_number(out, values[i]); });
+}
+
+std::string json_text(std::string_view text) { return to_json(Tree(printable(text))); }
+
+// A line of a chart, computed from the columns of a step.
+struct SeriesRule {
+  std::string_view key;
+  bool smoothed;
+  std::function<double(const Steps&, size_t)> value;
+};
+
+std::vector<SeriesRule> rules() {
+  const auto column = [](Column c, double factor = 1) {
+    return [c, factor](const Steps& s, size_t i) { return factor * s.values[c][i]; };
+  };
+  const auto share = [](Column c) {
+    return [c](const Steps& s, size_t i) {
+      return 100 * s.values[c][i] / s.values[Column::kStepS][i];
+    };
+  };
+  return {{"loss", true, column(Column::kLoss)},
+          {"grad_norm", true, column(Column::kGradNorm)},
+          {"learning_rate", false, column(Column::kLearningRate)},
+          {"loss_scale", false, column(Column::kLossScale)},
+          {"tokens_per_s", true, column(Column::kTokensPerS)},
+          {"flops_share", true, column(Column::kFlopsShare, 100)},
+          {"data_share", true, share(Column::kDataS)},
+          {"exposed_share", true, share(Column::kExposedS)},
+          {"hidden_share", true, share(Column::kHiddenS)},
+          {"bubble_share", true, column(Column::kBubbleShare, 100)},
+          {"slowest", true, column(Column::kSlowestOverMean)},
+          {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
+}
+
+void append_series(std::string& out, const Steps& steps) {
+  out += "\"series\":{";
+  bool first = true;
+  std::vector<double> values(steps.step.size());
+  for (const SeriesRule& rule : rules()) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = rule.value(steps, i);
+    const std::vector<size_t> kept = reduce(values, kMostPoints);
+    if (kept.empty()) continue;
+    fmt::format_to(std::back_inserter(out), "{}\"{}\":{{", first ? "" : ",", rule.key);
+    first = false;
+    append_steps(out, "x", kept, steps.step);
+    out += ',';
+    append_values(out, "y", kept, values);
+    if (rule.smoothed && values.size() >= kSmoothedSteps) {
+      out += ',';
+      append_values(out, "s", kept, smooth(values, ratio(values.size(), 200)));
+    }
+    out += '}';
+  }
+  out += '}';
+}
+
+void append_curves(std::string& out, const RunData& run) {
+  out += "\"curves\":[";
+  for (const Curve& c : run.curves) {
+    if (&c != &run.curves.front()) out += ',';
+    const std::vector<size_t> kept = reduce(c.value, kMostPoints);
+    fmt::format_to(std::back_inserter(out), "{{\"kind\":\"{}\",\"name\":{},",
+                   c.is_loss ? "validation" : "task", json_text(c.name));
+    append_steps(out, "x", kept, c.step);
+    out += ',';
+    append_values(out, "y", kept, c.value);
+    out += '}';
+  }
+  out += ']';
+}
+
+// Tokens and training time at some steps, between which the page interpolates.
+void append_map(std::string& out, const Steps& steps) {
+  std::vector<size_t> kept;
+  const size_t n = steps.step.size(), points = std::min(n, kMapPoints);
+  for (size_t i = 0; i < points; ++i) kept.push_back(points == 1 ? 0 : i * (n - 1) / (points - 1));
+  std::vector<double> hours = steps.elapsed_s();
+  for (double& h : hours) h /= 3600;
+  out += "\"map\":{";
+  append_steps(out, "step", kept, steps.step);
+  out += ',';
+  append_list(out, "tokens", kept, [&](size_t i) {
+    const double tokens = steps.values[Column::kTokens][i];
+    fmt::format_to(std::back_inserter(out), "{:.0f}", std::isfinite(tokens) ? tokens : 0);
+  });
+  out += ',';
+  append_values(out, "hours", kept, hours);
+  out += '}';
+}
+
+void append_events(std::string& out, const RunData& run) {
+  out += "\"events\":[";
+  for (const Event& e : run.log.events)
+    fmt::format_to(std::back_inserter(out), "{}[\"{}\",{}]",
+                   &e == &run.log.events.front() ? "" : ",", name_of(e.kind), e.step);
+  out += ']';
+}
+
+}  // namespace
+
+std::string chart_data(std::span<const RunData> runs) {
+  const std::vector<std::string> names = names_of(runs);
+  std::string out = "{\"runs\":[";
+  for (size_t r = 0; r < runs.size(); ++r) {
+    out += fmt::format("{}{{\"name\":{},", r == 0 ? "" : ",", json_text(names[r]));
+    append_map(out, runs[r].steps);
+    out += ',';
+    append_series(out, runs[r].steps);
+    out += ',';
+    append_curves(out, runs[r]);
+    out += ',';
+    append_events(out, runs[r]);
+    out += '}';
+  }
+  out += "]}";
+  // "</script>" in a name must not end the element.
+  std::string safe;
+  for (const char c : out) {
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+}  // namespace tessera::report

@@ -1,0 +1,186 @@
+// The recorded course of a run: what a report shows of a run directory.
+//
+// read_run() accepts files that are damaged or still grow: whatever it cannot read it leaves out,
+// and RunData::left_out states file, line and reason.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/enum_array.h"
+#include "base/file.h"
+
+namespace tessera::report {
+
+// ---- metrics.jsonl
+
+// The numbers of a step's line. A step without one has NaN.
+enum class Column : uint8_t {
+  kTokens,
+  kLoss,
+  kGradNorm,
+  kLearningRate,
+  kStepS,
+  kDataS,
+  kTokensPerS,
+  kFlopsPerS,
+  kFlopsShare,
+  kHiddenS,
+  kExposedS,
+  kBubbleShare,
+  kSlowestOverMean,
+  kLossScale,
+  kResidentBytes,
+  kSlowestRank,
+};
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kSlowestRank) + 1; }
+
+struct Steps {
+  std::vector<int64_t> step;                      // rising
+  EnumArray<Column, std::vector<double>> values;  // one entry per step
+
+  bool has(Column c) const;  // true if any step has a number
+  // Returns the sum of step_s of the steps up to index i, for each i: training time without
+  // startups, validations and pauses.
+  std::vector<double> elapsed_s() const;
+};
+
+// Values recorded at some steps: a validation loss, or a figure of an evaluation task.
+struct Curve {
+  std::string name;     // "wiki", "piqa accuracy"
+  bool is_loss = true;  // false: a figure of a task
+  std::vector<int64_t> step;
+  std::vector<double> value, bits_per_byte;  // the latter for losses only
+};
+
+// Bytes sent by all ranks together, summed over the recorded steps, by mesh axis.
+using TrafficBytes = std::vector<std::pair<std::string, double>>;
+
+// ---- log.txt
+
+enum class EventKind : uint8_t { kCheckpoint, kRestart, kWarning, kError, kStop };
+constexpr size_t count_of(EventKind) { return static_cast<size_t>(EventKind::kStop) + 1; }
+std::string_view name_of(EventKind kind);  // "checkpoint", "restart", …
+
+struct Event {
+  EventKind kind = EventKind::kWarning;
+  int64_t step = 0;  // the last completed step at that time; derived from times where not logged
+  std::string time;  // as logged: "2026-11-24 09:37:28"
+  std::string text;
+};
+
+// A memory line as the run planned it: "weights", 0.4 MiB.
+struct MemoryLine {
+  std::string name;
+  double bytes = 0;
+};
+
+struct Memory {
+  std::vector<MemoryLine> parts;                      // of the arena; their sum is the arena
+  std::optional<double> arena, outside, limit, live;  // bytes; outside the arena: at most
+  std::optional<double> allocated, measured_outside;  // on a GPU, after the first step
+};
+
+struct Start {
+  std::string time, model, layout, data;  // the lines of the log, without their first word
+  int64_t resumed_step = 0;
+};
+
+struct RunLog {
+  std::vector<Start> starts;
+  std::vector<Event> events;  // in the order of the log
+  Memory memory;              // of the last start
+};
+
+// ---- trace.json
+
+// Activities of a rank that a timeline distinguishes.
+enum class Activity : uint8_t {
+  kForward,
+  kHead,  // forward, loss and backward of the last block
+  kBackward,
+  kRecompute,
+  kUpdate,
+  kTransfer,  // between ranks, or to and from the host's memory
+  kOther,
+};
+constexpr size_t count_of(Activity) { return static_cast<size_t>(Activity::kOther) + 1; }
+std::string_view name_of(Activity activity);
+
+struct TraceBar {
+  Activity activity = Activity::kOther;
+  double start_s = 0, duration_s = 0;
+};
+
+struct TraceRow {
+  std::string queue;
+  std::vector<TraceBar> bars;  // in the order of start; neighbors of one activity are merged
+};
+
+struct TraceRank {
+  int64_t rank = 0;
+  std::vector<TraceRow> rows;
+};
+
+// The name of the time in which a rank runs no op: it waits for other ranks, or for the host.
+constexpr std::string_view kWaiting = "waiting";
+
+struct OpShare {
+  std::string op;
+  double seconds = 0;  // mean over the ranks, on the compute queue
+  double limit_s = 0;  // the part of it that the machine's matrix rate accounts for
+  int64_t calls = 0;   // of all ranks
+};
+
+struct Trace {
+  std::string title;  // "step 8 of slow"
+  double duration_s = 0;
+  std::vector<TraceRank> ranks;
+  std::vector<OpShare> ops;  // largest first, then kWaiting
+};
+
+// ---- The whole
+
+using Setting = std::pair<std::string, std::string>;  // "batch.micro", "4"
+
+struct RunData {
+  std::string name;  // the last part of the directory's path
+  Path directory;
+  Steps steps;
+  int metrics_lines = 0;  // of metrics.jsonl that were read
+  std::vector<Curve> curves;
+  TrafficBytes traffic;
+  RunLog log;
+  std::optional<Trace> trace;
+  std::vector<Setting> settings;      // of run.yaml, flattened, in its order
+  std::vector<std::string> left_out;  // what could not be read, with file, line and reason
+};
+
+// Throws Error if `directory` is not a run directory.
+RunData read_run(const Path& directory);
+
+// Returns the value of a key of the configuration, empty if it has none; nothing if the value is
+// not an integer.
+std::string setting(const RunData& run, std::string_view key);
+std::optional<int64_t> integer_setting(const RunData& run, std::string_view key);
+// Returns the last finite value; NaN if there is none.
+double last_finite(const std::vector<double>& values);
+
+// ---- The files, one by one. They append to `left_out`; a missing file is empty.
+
+void read_metrics(const Path& file, RunData& run);
+// Adds the whole lines of `text`, which follow those read before. Returns the bytes of these lines.
+size_t add_metrics(std::string_view text, const Path& file, RunData& run);
+void read_log(const Path& file, RunData& run);  // after read_metrics()
+void read_trace(const Path& file, RunData& run);
+void read_settings(const Path& file, RunData& run);
+// Returns the file of the resolved configuration: run.resolved.yaml exists where run.yaml is the
+// user's file.
+Path settings_file(const Path& directory);
+
+}  // namespace tessera::report

@@ -1,0 +1,197 @@
+#include "report/screen.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/count.h"
+#include "base/real.h"
+#include "base/utf8.h"
+
+namespace tessera::report {
+namespace {
+
+constexpr size_t kRecentSteps = 20;
+constexpr int kLabel = 9;  // columns of the labels at the curve
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+
+  void add(double x) {
+    if (!std::isfinite(x)) return;
+    low = std::min(low, x);
+    high = std::max(high, x);
+  }
+  bool empty() const { return low > high; }
+};
+
+// A grid of dots, drawn with the Braille patterns of Unicode (U+2800).
+class Dots {
+ public:
+  Dots(int columns, int rows) : columns_(columns), cells_(columns * rows) {}
+
+  void set(int x, int y) {
+    // Bits of the dots of a cell, by row and column.
+    constexpr int kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    cells_[y / 4 * columns_ + x / 2] |= kBits[y % 4][x % 2];
+  }
+
+  std::string row(int y) const {
+    std::string line;
+    for (int x = 0; x < columns_; ++x) {
+      const int cell = cells_[y * columns_ + x];
+      const char bytes[] = {'\xe2', char(0xa0 | (cell >> 6)), char(0x80 | (cell & 0x3f))};
+      line += cell == 0 ? std::string(" ") : std::string(bytes, 3);
+    }
+    return line;
+  }
+
+ private:
+  int columns_;
+  std::vector<int> cells_;
+};
+
+// Returns the first `columns` characters of a line.
+std::string cut(const std::string& line, int columns) {
+  size_t at = 0;
+  for (int column = 0; at < line.size() && column < columns; ++column)
+    at += std::max<size_t>(1, utf8_length(line, at));
+  return line.substr(0, at);
+}
+
+std::string figure(std::string_view name, double value, std::string_view format) {
+  return std::isfinite(value)
+             ? fmt::format("  {} {}", name, fmt::format(fmt::runtime(format), value))
+             : "";
+}
+
+std::string share(std::string_view name, double value) {
+  return std::isfinite(value) ? fmt::format("  {} {}", name, percent_text(value)) : "";
+}
+
+double recent_step_s(const Steps& steps) {
+  const std::vector<double>& all = steps.values[Column::kStepS];
+  double sum = 0;
+  int64_t n = 0;
+  for (size_t i = all.size(); i-- > 0 && n < std::ssize(all) && all.size() - i <= kRecentSteps;) {
+    if (!std::isfinite(all[i])) continue;
+    sum += all[i];
+    ++n;
+  }
+  return n > 0 ? ratio(sum, n) : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<std::string> figures(const RunData& run) {
+  const Steps& steps = run.steps;
+  const auto last = [&](Column c) { return steps.values[c].back(); };
+  std::vector<std::string> lines;
+  lines.push_back("loss " + fmt::format("{:.4f}", without_nan_sign(last(Column::kLoss))) +
+                  figure("norm", last(Column::kGradNorm), "{:.3f}") +
+                  figure("lr", last(Column::kLearningRate), "{:.2e}"));
+  const double step_s = recent_step_s(steps);
+  std::string speed = std::isfinite(last(Column::kTokensPerS))
+                          ? amount_text(last(Column::kTokensPerS)) + " tokens/s"
+                          : "speed";
+  speed += share("matrix rate", last(Column::kFlopsShare));
+  if (std::isfinite(step_s)) speed += "  step " + step_text(step_s);
+  speed += share("waiting for data", last(Column::kDataS) / last(Column::kStepS));
+  lines.push_back(speed);
+  if (std::isfinite(last(Column::kExposedS)))
+    lines.push_back("ranks" + share("exposed", last(Column::kExposedS) / last(Column::kStepS)) +
+                    share("hidden", last(Column::kHiddenS) / last(Column::kStepS)) +
+                    share("bubble", last(Column::kBubbleShare)) +
+                    figure("slowest rank", last(Column::kSlowestRank), "{:.0f}") +
+                    figure("its time over the mean", last(Column::kSlowestOverMean), "{:.2f}"));
+  std::string validation;
+  for (const Curve& c : run.curves)
+    validation += fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
+  if (!validation.empty()) lines.push_back("validation" + validation);
+  return lines;
+}
+
+// "first · step 500/1,000 · left 4.2 minutes"
+std::string title_of(const RunData& run) {
+  const Steps& steps = run.steps;
+  if (steps.step.empty()) return run.name + " · no step yet";
+  std::string title = fmt::format("{} · step {}", run.name, format_count(steps.step.back()));
+  const std::optional<int64_t> planned = integer_setting(run, "schedule.steps");
+  if (!planned) return title;
+  title += fmt::format("/{}", format_count(*planned));
+  const double left_s = real_product(recent_step_s(steps), *planned - steps.step.back());
+  return left_s > 0 ? fmt::format("{} · left {}", title, run_text(left_s)) : title;
+}
+
+// Returns the curve of the loss with its range and its steps.
+std::vector<std::string> loss_curve(const Steps& steps, int columns, int rows) {
+  const std::vector<double>& losses = steps.values[Column::kLoss];
+  Range range;
+  for (const double x : losses) range.add(x);
+  std::vector<std::string> lines;
+  if (range.empty() || columns <= kLabel || rows < 2) return lines;
+  const std::vector<std::string> rows_of_dots = braille(losses, columns - kLabel, rows - 1);
+  for (size_t i = 0; i < rows_of_dots.size(); ++i) {
+    const bool top = i == 0, bottom = i + 1 == rows_of_dots.size();
+    const std::string label = top      ? fmt::format("{:.4g}", range.high)
+                              : bottom ? fmt::format("{:.4g}", range.low)
+                                       : "";
+    lines.push_back(fmt::format("{:>{}} │{}", label, kLabel - 2, rows_of_dots[i]));
+  }
+  const std::string first = format_count(steps.step.front()),
+                    last = format_count(steps.step.back());
+  lines.push_back(fmt::format("{:{}}{}{:>{}}", "", kLabel, first, last,
+                              std::max<int64_t>(1, columns - kLabel - std::ssize(first))));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> braille(std::span<const double> values, int columns, int rows) {
+  const int64_t width = int64_t{2} * columns, height = int64_t{4} * rows, n = std::ssize(values);
+  Range range;
+  for (const double x : values) range.add(x);
+  Dots dots(columns, rows);
+  const auto y_of = [&](double x) {
+    const double part = range.high > range.low ? (range.high - x) / (range.high - range.low) : 0.5;
+    return int(std::lround(part * real_product(1, height - 1)));
+  };
+  Range before;
+  for (int64_t x = 0; x < width && n > 0 && !range.empty(); ++x) {
+    Range own;
+    const int64_t begin = x * n / width, end = std::max(begin + 1, (x + 1) * n / width);
+    for (int64_t i = begin; i < end; ++i) own.add(values[i]);
+    if (!own.empty()) {
+      // Joined: no gap to the column before.
+      const double low = before.empty() ? own.low : std::min(own.low, before.high);
+      const double high = before.empty() ? own.high : std::max(own.high, before.low);
+      for (int y = y_of(high); y <= y_of(low); ++y) dots.set(int(x), y);
+    }
+    before = own;
+  }
+  std::vector<std::string> lines;
+  for (int y = 0; y < rows; ++y) lines.push_back(dots.row(y));
+  return lines;
+}
+
+std::vector<std::string> screen(const RunData& run, const std::string& state,
+                                const ScreenSize& size) {
+  const Steps& steps = run.steps;
+  std::vector<std::string> lines = {title_of(run) + " · " + state};
+  if (!run.log.starts.empty() && !run.log.starts.back().layout.empty())
+    lines.push_back(run.log.starts.back().layout);
+  std::vector<std::string> below = steps.step.empty() ? std::vector<std::string>() : figures(run);
+  if (!run.log.events.empty()) {
+    const Event& e = run.log.events.back();
+    below.push_back(
+        fmt::format("{} {}: {}", e.time, name_of(e.kind), e.text.substr(0, e.text.find('\n'))));
+  }
+  const int64_t left = size.rows - 1 - std::ssize(lines) - std::ssize(below);
+  for (std::string& line : loss_curve(steps, size.columns, int(std::min<int64_t>(left, 14))))
+    lines.push_back(std::move(line));
+  lines.insert(lines.end(), below.begin(), below.end());
+  if (std::ssize(lines) > size.rows) lines.resize(size.rows);
+  for (std::string& line : lines) line = cut(printable(line), size.columns);
+  return lines;
+}
+
+}  // namespace tessera::report

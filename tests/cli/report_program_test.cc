@@ -1,0 +1,98 @@
+// `tessera report` of runs that the program itself made.
+#include "tests/cli/program.h"
+
+namespace tessera::cli {
+namespace {
+
+class ReportProgram : public ProgramFolder {
+ protected:
+  ReportProgram() {
+    put("run.yaml",
+        "run: { name: r }\n"
+        "model: { family: llama, layers: 2, hidden: 32, heads: 2, feed_forward: 48, context: 32, "
+        "vocabulary: 0 }\n"
+        "data: { tokenizer: t.json, train: [d], validation: [d], sequence_length: 32 }\n"
+        "batch: { global: 4, micro: 2 }\n"
+        "schedule: { steps: 6 }\n"
+        "checkpoint: { every_steps: 2 }\n"
+        "metrics: { validate_every_steps: 3, trace_step: 4 }\n"
+        "precision: fp32\n");
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(ReportProgram, ShowsWhatARunRecorded) {
+  ASSERT_EQ(run("train run.yaml run.stop_after_steps=5").code, 0);
+  ASSERT_EQ(run("train run.yaml").code, 0);
+  const ProgramResult r = run("report runs/r");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  EXPECT_TRUE(has(r.out, "report.html: 1 run")) << r.out;
+  const std::string page = get("report.html");
+  EXPECT_TRUE(has(page, "6 of 6"));
+  EXPECT_TRUE(has(page, "step 4 of r"));  // the trace
+  EXPECT_TRUE(has(page, "<td>matmul</td>"));
+  EXPECT_TRUE(has(page, "<td>weights</td>"));  // the planned memory, from the log
+  EXPECT_TRUE(has(page, "<td>arena</td>"));
+  EXPECT_TRUE(has(page, "process on rank 0, at most"));
+  EXPECT_TRUE(has(page, "resumed at step 5 from runs/r/checkpoints/5"));
+  EXPECT_TRUE(has(page, "checkpoints were saved, the last one of step 6"));
+  EXPECT_TRUE(has(page, "optimizer.learning_rate"));
+  EXPECT_TRUE(has(page, "tokens · this run reads"));
+  EXPECT_TRUE(has(page, "validation loss, d"));
+}
+
+TEST_F(ReportProgram, ComparesRunsAndPlans) {
+  ASSERT_EQ(run("train run.yaml run.name=a").code, 0);
+  ASSERT_EQ(run("train run.yaml run.name=b batch.micro=4").code, 0);
+  const ProgramResult r = run("report runs/a runs/b --out both.html --cluster h100");
+  EXPECT_EQ(r.code, 0) << r.err;
+  const std::string page = get("both.html");
+  EXPECT_TRUE(has(page, "<td>batch.micro</td><td class=\"wrap\">2</td><td class=\"wrap\">4</td>"));
+  EXPECT_TRUE(has(page, "simulated on h100"));
+  EXPECT_TRUE(has(page, "The planned step"));
+}
+
+TEST_F(ReportProgram, NeverReplacesAFileByItself) {
+  std::filesystem::create_directories(folder_ / "runs/x");
+  put("runs/x/metrics.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":");
+  put("mine.html", "mine");
+  const ProgramResult kept = run("report runs/x --out mine.html");
+  EXPECT_EQ(kept.code, 1);
+  EXPECT_TRUE(has(kept.err, "--force")) << kept.err;
+  EXPECT_EQ(get("mine.html"), "mine");
+  const ProgramResult replaced = run("report runs/x --out mine.html --force");
+  EXPECT_EQ(replaced.code, 0);
+  EXPECT_TRUE(has(replaced.err, "warning: runs/x/metrics.jsonl:2: the last line has no end"))
+      << replaced.err;
+  EXPECT_TRUE(get("mine.html").starts_with("<!doctype html>"));
+}
+
+TEST_F(ReportProgram, WatchPrintsALinePerLook) {
+  std::filesystem::create_directories(folder_ / "runs/x");
+  put("runs/x/metrics.jsonl", "{\"step\":5,\"loss\":2.5,\"grad_norm\":1,\"step_s\":1}\n");
+  put("runs/x/run.yaml", "schedule: { steps: 5 }\n");
+  const ProgramResult done = run("watch runs/x");  // ends, because all steps are done
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("step 5/5 loss 2.500")) << done.out;
+  put("runs/x/run.yaml", "schedule: { steps: 6 }\n");
+  const ProgramResult once = run("watch runs/x --once");
+  EXPECT_EQ(once.code, 0) << once.err;
+  EXPECT_TRUE(once.out.starts_with("step 5/6 loss 2.500")) << once.out;
+  EXPECT_EQ(run("watch runs/x --every 0").code, 2);
+  EXPECT_EQ(run("watch runs/absent").code, 1);
+}
+
+TEST_F(ReportProgram, NamesWhatIsNotARun) {
+  const ProgramResult absent = run("report runs/absent");
+  EXPECT_EQ(absent.code, 1);
+  EXPECT_TRUE(has(absent.err, "runs/absent: is not a directory")) << absent.err;
+  EXPECT_EQ(run("report").code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.html"));
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,201 @@
+// Opens reports in a real browser, without a display.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "report/page.h"
+#include "tests/report/run_folder.h"
+
+namespace tessera::report {
+namespace {
+
+std::string output_of(const std::string& command, int* code = nullptr) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string out;
+  char buffer[4096];
+  for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.append(buffer, n);
+  const int status = pclose(pipe);
+  if (code) *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return out;
+}
+
+// Runs after the page's own script: changes the axis, returns to steps, and counts what is drawn.
+constexpr const char* kProbe = R"(<script>
+addEventListener('load', () => {
+  const root = document.documentElement.dataset;
+  root.ready = Math.round(performance.now());
+  const axis = document.getElementById('axis');
+  for (const value of ['tokens', 'hours', 'step']) {
+    axis.value = value;
+    axis.dispatchEvent(new Event('change'));
+  }
+  document.getElementById('reset').click();
+  const isDrawn = canvas => canvas.width > 0 &&
+    canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(v => v);
+  const charts = [...document.querySelectorAll('.chart')];
+  root.drawn = charts.filter(chart => [...chart.querySelectorAll('canvas')].some(isDrawn)).length;
+  root.overflow = Math.max(0, document.documentElement.scrollWidth - innerWidth);
+  root.background = getComputedStyle(document.body).backgroundColor;
+  parent.postMessage({...root}, '*');
+});
+</script></body>)";
+
+// A browser window cannot be as narrow as a phone, but a frame can.
+constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
+<iframe src="page.html" style="border:0;width:390px;height:844px"></iframe>
+<script>onmessage = event => Object.assign(document.documentElement.dataset, event.data);</script>)";
+
+struct Visit {
+  int charts = 0, drawn = 0, ready_ms = 0, overflow = 0;
+  std::string background, console;
+};
+
+class Browser : public RunFolder {
+ protected:
+  void SetUp() override {
+    program_ =
+        output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
+    if (program_.empty())
+      GTEST_SKIP() << "no browser: install the Debian package chromium to run this test";
+    program_.pop_back();
+  }
+
+  RunData synthetic(const std::string& name, const std::string& options) const {
+    int code = -1;
+    output_of(fmt::format("{} {}/scripts/synthetic_run.py {} {} 2>&1", TESSERA_PYTHON,
+                          TESSERA_SOURCE, (folder_ / name).string(), options),
+              &code);
+    EXPECT_EQ(code, 0);
+    return read_run(folder_ / name);
+  }
+
+  // Returns what the browser prints for --dump-dom, or nothing; its own messages are in
+  // browser.log.
+  std::string open(const std::string& flags, const std::string& opened) const {
+    return output_of(fmt::format(
+        "{} --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage "
+        "--window-size=1280,900 --user-data-dir={}/profile --enable-logging=stderr --v=0 {} "
+        "file://{} 2>{}/browser.log",
+        program_, folder_.string(), flags, (folder_ / opened).string(), folder_.string()));
+  }
+
+  // Returns the page as a PDF.
+  std::string printed(const std::string& page, const std::string& flags) const {
+    put(folder_ / "page.html", page);
+    const Path pdf = folder_ / "page.pdf";
+    open(fmt::format("{} --print-to-pdf={}", flags, pdf.string()), "page.html");
+    return read_file(pdf);
+  }
+
+  // Opens the page, or `opened`, which has it in a frame.
+  Visit visit(std::string page, const std::string& flags = "",
+              const std::string& opened = "page.html") const {
+    page.replace(page.rfind("</body>"), 7, kProbe);
+    put(folder_ / "page.html", page);
+    const std::string html = open(flags + " --dump-dom", opened);
+    Visit v;
+    v.charts = number(html, "data-charts");
+    v.drawn = number(html, "data-drawn");
+    v.ready_ms = number(html, "data-ready");
+    v.overflow = number(html, "data-overflow");
+    v.background = attribute(html, "data-background");
+    const std::string text = read_file(folder_ / "browser.log"), mark = "CONSOLE";
+    for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
+      v.console += text.substr(at, text.find('\n', at) - at) + "\n";
+    return v;
+  }
+
+ private:
+  static std::string attribute(const std::string& html, const std::string& name) {
+    const std::string start = name + "=\"";
+    const size_t at = html.find(start);
+    if (at == std::string::npos) return "";
+    const size_t begin = at + start.size();
+    return html.substr(begin, html.find('"', begin) - begin);
+  }
+  static int number(const std::string& html, const std::string& name) {
+    const std::string text = attribute(html, name);
+    int n = -1;
+    std::from_chars(text.data(), text.data() + text.size(), n);
+    return n;
+  }
+
+  std::string program_;
+};
+
+TEST_F(Browser, DrawsALongRunWithoutAnError) {
+  const std::string text =
+      page(std::vector{synthetic("long", "--steps 100000")}, {"0.1", std::nullopt});
+  EXPECT_LT(text.size(), 3'000'000u);
+  const Visit v = visit(text);
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 11);
+  EXPECT_EQ(v.drawn, v.charts);
+  // Other processes may slow a visit down, so the fastest of a few counts.
+  int fastest = v.ready_ms;
+  for (int i = 0; i < 4 && fastest >= 2000; ++i) fastest = std::min(fastest, visit(text).ready_ms);
+  EXPECT_GE(fastest, 0);
+  EXPECT_LT(fastest, 2000);
+  fmt::print("{} bytes, charts ready after {} ms\n", text.size(), fastest);
+}
+
+TEST_F(Browser, ComparesFiveRuns) {
+  std::vector<RunData> runs;
+  for (int i = 1; i <= 5; ++i)
+    runs.push_back(
+        synthetic(fmt::format("run{}", i),
+                  fmt::format("--steps {} --seed {} --learning-rate {}e-4", 1000 * i, i, i)));
+  const Visit v = visit(page(runs, {"0.1", std::nullopt}));
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 11);
+  EXPECT_EQ(v.drawn, v.charts);
+}
+
+TEST_F(Browser, FitsAPhoneAndFollowsTheColorScheme) {
+  const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
+  put(folder_ / "phone.html", kPhone);
+  const Visit phone = visit(text, "", "phone.html");
+  EXPECT_EQ(phone.drawn, 11);
+  EXPECT_EQ(phone.overflow, 0);
+  EXPECT_EQ(phone.console, "");
+  EXPECT_EQ(phone.background, "rgb(255, 255, 255)");
+  const Visit dark = visit(text, "--blink-settings=preferredColorScheme=0");
+  EXPECT_EQ(dark.drawn, dark.charts);
+  EXPECT_NE(dark.background, phone.background);
+}
+
+// The checks above fail if there is something to find.
+TEST_F(Browser, NoticesErrorsAndRequests) {
+  std::string text = page(std::vector{synthetic("r", "--steps 100")}, {"0.1", std::nullopt});
+  const size_t end = text.rfind("</body>");
+  std::string with_error = text, with_request = text;
+  with_error.insert(end, "<script>absent();</script>");
+  with_request.insert(end, "<img src=\"http://localhost:9/picture.png\">");
+  EXPECT_NE(visit(with_error).console.find("absent is not defined"), std::string::npos);
+  EXPECT_NE(visit(with_request).console.find("Content Security Policy"), std::string::npos);
+}
+
+// A chart without lines would be no image in the PDF.
+TEST_F(Browser, PrintsItsCharts) {
+  const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
+  for (const char* scheme : {"0", "1"}) {
+    const std::string pdf =
+        printed(text, fmt::format("--blink-settings=preferredColorScheme={}", scheme));
+    size_t images = 0;
+    const std::string mark = "/Subtype /Image";
+    for (size_t at = pdf.find(mark); at != std::string::npos; at = pdf.find(mark, at + 1)) ++images;
+    EXPECT_GE(images, 11u);
+  }
+}
+
+TEST_F(Browser, ShowsARunWithoutMetrics) {
+  put(run("r") / "log.txt", "2026-11-24 09:00:00.000 error: no space\n");
+  const Visit v = visit(page(std::vector{read_run(run("r"))}, {"0.1", std::nullopt}));
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 0);
+}
+
+}  // namespace
+}  // namespace tessera::report

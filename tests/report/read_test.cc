@@ -1,0 +1,249 @@
+#include <cmath>
+
+#include "report/run_data.h"
+#include "tests/report/run_folder.h"
+
+namespace tessera::report {
+namespace {
+
+class ReadRun : public RunFolder {
+ protected:
+  RunData read_metrics_text(const std::string& text) {
+    put(run("r") / "metrics.jsonl", text);
+    return read_run(run("r"));
+  }
+  RunData read_log_text(const std::string& text, int64_t steps = 100) {
+    put(run("r") / "metrics.jsonl", metrics(steps));
+    put(run("r") / "log.txt", text);
+    return read_run(run("r"));
+  }
+};
+
+TEST_F(ReadRun, ReadsStepsValidationsAndTasks) {
+  const RunData r = read_metrics_text(
+      metrics(2) +
+      R"({"step":2,"name":"wiki","validation_loss":3.25,"bits_per_byte":1.125})"
+      "\n"
+      R"({"step":2,"task":"piqa","examples":10,"accuracy":0.5,"accuracy_error":0.1})"
+      "\n" +
+      R"({"step":3,"loss":null,"bytes_sent":{"data":10,"tensor":2}})"
+      "\n"
+      R"({"step":4,"loss":1,"bytes_sent":{"data":5,"tensor":0}})"
+      "\n");
+  EXPECT_EQ(r.steps.step, (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(r.steps.values[Column::kLoss][1], 5.0);
+  EXPECT_TRUE(std::isnan(r.steps.values[Column::kLoss][2]));
+  EXPECT_TRUE(std::isnan(r.steps.values[Column::kTokens][3]));
+  EXPECT_TRUE(r.steps.has(Column::kGradNorm));
+  EXPECT_FALSE(r.steps.has(Column::kHiddenS));
+  ASSERT_EQ(r.curves.size(), 2u);
+  EXPECT_EQ(r.curves[0].name, "wiki");
+  EXPECT_EQ(r.curves[0].value, std::vector<double>{3.25});
+  EXPECT_EQ(r.curves[1].name, "piqa accuracy");
+  EXPECT_FALSE(r.curves[1].is_loss);
+  EXPECT_EQ(r.traffic, (TrafficBytes{{"data", 15}, {"tensor", 2}}));
+  EXPECT_TRUE(r.left_out.empty());
+}
+
+TEST_F(ReadRun, DamagedLinesAreLeftOutWithTheirPlace) {
+  const RunData r = read_metrics_text("{\"step\":1,\"loss\":3}\n{\"step\":\n[]\n{\"loss\":1}\n\n" +
+                                      std::string("{\"step\":2,\"loss\":2}\n{\"step\":3,\"lo"));
+  EXPECT_EQ(r.steps.step, (std::vector<int64_t>{1, 2}));
+  ASSERT_EQ(r.left_out.size(), 2u);
+  EXPECT_NE(r.left_out[1].find("metrics.jsonl:7: the last line has no end"), std::string::npos);
+  EXPECT_NE(r.left_out[0].find("metrics.jsonl:2:"), std::string::npos);
+  EXPECT_NE(r.left_out[0].find("3 damaged lines are left out"), std::string::npos);
+}
+
+// Every truncation and every changed byte is read without an exception, and keeps the other lines.
+TEST_F(ReadRun, AnyDamageKeepsTheOtherLines) {
+  const std::string whole = metrics(3);
+  for (size_t bytes = 0; bytes <= whole.size(); ++bytes) {
+    const RunData r = read_metrics_text(whole.substr(0, bytes));
+    const auto lines = std::count(whole.begin(), whole.begin() + static_cast<int64_t>(bytes), '\n');
+    EXPECT_EQ(std::ssize(r.steps.step), lines);
+  }
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = '\x01';
+    EXPECT_GE(std::ssize(read_metrics_text(changed).steps.step), 1) << at;
+  }
+}
+
+TEST_F(ReadRun, TheLastLineOfAStepCounts) {
+  const RunData r = read_metrics_text(
+      "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":8}\n{\"step\":3,\"loss\":7}\n"
+      "{\"step\":2,\"loss\":6}\n");
+  EXPECT_EQ(r.steps.step, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(r.steps.values[Column::kLoss], (std::vector<double>{9, 6, 7}));
+}
+
+// With metrics.every_steps, a line is one of several steps of equal time.
+TEST_F(ReadRun, ElapsedTimeCountsStepsWithoutALine) {
+  const RunData r = read_metrics_text(
+      "{\"step\":1,\"step_s\":1}\n{\"step\":10,\"step_s\":2}\n{\"step\":12,\"step_s\":null}\n");
+  EXPECT_EQ(r.steps.elapsed_s(), (std::vector<double>{1, 19, 19}));
+}
+
+TEST_F(ReadRun, RejectsWhatIsNotARunDirectory) {
+  EXPECT_THROW(read_run(folder_ / "absent"), Error);
+  EXPECT_THROW(read_run(run("empty")), Error);
+  put(folder_ / "file", "");
+  EXPECT_THROW(read_run(folder_ / "file"), Error);
+}
+
+constexpr const char* kLog =
+    "2026-11-24 09:00:00.000 warning: few cores\n"
+    "2026-11-24 09:00:00.100 tessera 0.1.0 · run r · llama 0.3 M parameters\n"
+    "2026-11-24 09:00:00.100 layout    2 ranks = data 2\n"
+    "2026-11-24 09:00:00.100 memory    peak 3.5 MiB (arena, 3,671,808 bytes) + 95.4 MiB outside at "
+    "most, of 23.54 GiB this process may use\n"
+    "2026-11-24 09:00:00.100           weights 0.5 MiB, optimizer 1.0 MiB, other 0.0 MiB · live "
+    "set 3.0 MiB\n"
+    "2026-11-24 09:00:00.200 data      808,726 tokens · this run reads 0.51 of an epoch\n"
+    "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n"
+    "2026-11-24 09:00:05.700 warning   the loss is high\n"
+    "2026-11-24 09:00:10.500 saved 20 in 0.10 s, training paused 0.00 s\n"
+    "2026-11-24 09:00:12.000 error: the loss is nan\n"
+    "  layer 0, forward\n"
+    "no time stamp either\n"
+    "2026-11-24 09:09:59.000 warning: few cores again\n"
+    "2026-11-24 09:10:00.000 tessera 0.1.0 · run r · llama 0.3 M parameters\n"
+    "2026-11-24 09:10:00.000 layout    1 rank\n"
+    "2026-11-24 09:10:00.100 resume    step 20 from runs/r/checkpoints/20 in 0.05 s\n"
+    "2026-11-24 09:10:01.000 first step done 1.0 s after the start\n"
+    "2026-11-24 09:10:03.100 stopped by a signal; the run goes on from here when started again\n";
+
+// Steps take 0.5 s, and a line without a step gets that of the last step before it.
+TEST_F(ReadRun, FindsTheStepOfEachEvent) {
+  const RunData r = read_log_text(kLog);
+  ASSERT_EQ(r.log.events.size(), 7u);
+  const auto is = [&](size_t i, EventKind kind, int64_t step, const std::string& text) {
+    EXPECT_EQ(r.log.events[i].kind, kind) << i;
+    EXPECT_EQ(r.log.events[i].step, step) << i;
+    EXPECT_EQ(r.log.events[i].text, text) << i;
+  };
+  is(0, EventKind::kWarning, 0, "few cores");
+  is(1, EventKind::kWarning, 10, "the loss is high");  // 1 + floor((5.7 - 1) / 0.5)
+  is(2, EventKind::kCheckpoint, 20, "saved 20 in 0.10 s, training paused 0.00 s");
+  is(3, EventKind::kError, 23, "the loss is nan\n  layer 0, forward\nno time stamp either");
+  is(4, EventKind::kWarning, 20, "few cores again");  // the step of the start that follows
+  is(5, EventKind::kRestart, 20, "resumed at step 20 from runs/r/checkpoints/20 in 0.05 s");
+  is(6, EventKind::kStop, 25, "stopped by a signal; the run goes on from here when started again");
+  EXPECT_EQ(r.log.events[1].time, "2026-11-24 09:00:05");
+}
+
+TEST_F(ReadRun, ReadsTheStartsAndTheirMemory) {
+  const std::string log = kLog;
+  const RunData first = read_log_text(log.substr(0, log.find("2026-11-24 09:09:59.000")));
+  ASSERT_EQ(first.log.starts.size(), 1u);
+  EXPECT_EQ(first.log.starts[0].layout, "2 ranks = data 2");
+  EXPECT_EQ(first.log.starts[0].data, "808,726 tokens · this run reads 0.51 of an epoch");
+  const Memory& m = first.log.memory;
+  EXPECT_EQ(m.arena, 3671808);
+  EXPECT_EQ(m.outside, 95.4 * 1048576);
+  EXPECT_EQ(m.limit, 23.54 * 1073741824);
+  EXPECT_EQ(m.live, 3.0 * 1048576);
+  ASSERT_EQ(m.parts.size(), 3u);
+  EXPECT_EQ(m.parts[1].name, "optimizer");
+  EXPECT_EQ(m.parts[1].bytes, 1048576);
+  const RunData both = read_log_text(log);
+  ASSERT_EQ(both.log.starts.size(), 2u);
+  EXPECT_EQ(both.log.starts[1].resumed_step, 20);
+  EXPECT_FALSE(both.log.memory.arena);  // of the last start, which printed none
+}
+
+TEST_F(ReadRun, ReadsTheMemoryOfADevice) {
+  const RunData r = read_log_text(
+      "2026-11-24 09:00:00.100 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:01.100 memory    of the device: 4,096 bytes planned, 8,192 allocated; "
+      "outside_bytes 512 MiB (driver, code), 300 of them before the arena\n");
+  EXPECT_EQ(r.log.memory.allocated, 8192);
+  EXPECT_EQ(r.log.memory.measured_outside, 512 * 1048576);
+}
+
+TEST_F(ReadRun, AnyTruncationOfALogIsRead) {
+  const std::string log = kLog;
+  for (size_t bytes = 0; bytes < log.size(); ++bytes) {
+    const RunData r = read_log_text(log.substr(0, bytes), 3);
+    EXPECT_LE(r.log.events.size(), 7u);
+  }
+  const RunData odd = read_log_text(
+      "2026-13-45 99:99:99.999 saved 1 in\n2026-11-24 09:00:00.000 "
+      "saved 99,999,999,999,999,999,999 in 1 s\n");
+  EXPECT_EQ(odd.log.events.size(), 1u);
+}
+
+std::string bar(int rank, const char* queue, const char* op, const char* origin, double us,
+                double duration_us) {
+  return fmt::format(
+      R"({{"name":"{}","cat":"{}","ph":"X","ts":{},"dur":{},"pid":{},"tid":0,"args":{{"origin":"{}",)"
+      R"("bytes":1,"flops":2,"share_of_limit":0.5}}}})",
+      op, queue, us, duration_us, rank, origin);
+}
+
+std::string trace_text() {
+  return R"({"displayTimeUnit":"ms","traceEvents":[{"name":"process_name","ph":"M","pid":0,"tid":0,)"
+         R"("args":{"name":"rank 0 of 2, step 8 of a \"}] run"}},)" +
+         bar(0, "compute", "matmul", "layer 0, forward.layer, layer.up", 0, 100) + "," +
+         bar(0, "compute", "matmul", "layer 1, forward.layer, layer.up", 100, 100) + "," +
+         bar(0, "compute", "matmul", "layer 1, again.layer, layer.up", 200, 100) + "," +
+         bar(0, "compute", "linear_cross_entropy", "head, head.loss", 300, 100) + "," +
+         bar(0, "data", "reduce_scatter", "layer 1, reduce.layer, layer.up", 400, 100) + "," +
+         bar(1, "compute", "matmul_grad_input", "layer 1, backward.layer, layer.up", 500, 400) +
+         "," + bar(1, "compute", "adamw", "update.layer, layer.up", 900, 100) + "]}";
+}
+
+TEST_F(ReadRun, ReadsATrace) {
+  put(run("r") / "metrics.jsonl", "");
+  put(run("r") / "trace.json", trace_text());
+  const RunData r = read_run(run("r"));
+  EXPECT_TRUE(r.left_out.empty());
+  ASSERT_TRUE(r.trace);
+  EXPECT_EQ(r.trace->title, "step 8 of a \"}] run");
+  EXPECT_NEAR(r.trace->duration_s, 1e-3, 1e-12);
+  ASSERT_EQ(r.trace->ranks.size(), 2u);
+  const TraceRank& rank = r.trace->ranks[0];
+  ASSERT_EQ(rank.rows.size(), 2u);
+  EXPECT_EQ(rank.rows[0].queue, "compute");
+  ASSERT_EQ(rank.rows[0].bars.size(), 3u);  // both forwards are one bar
+  EXPECT_EQ(rank.rows[0].bars[0].activity, Activity::kForward);
+  EXPECT_NEAR(rank.rows[0].bars[0].duration_s, 2e-4, 1e-12);
+  EXPECT_EQ(rank.rows[0].bars[1].activity, Activity::kRecompute);
+  EXPECT_EQ(rank.rows[0].bars[2].activity, Activity::kHead);
+  EXPECT_EQ(rank.rows[1].bars[0].activity, Activity::kTransfer);
+  std::map<std::string, OpShare> ops;
+  for (const OpShare& op : r.trace->ops) ops[op.op] = op;
+  EXPECT_NEAR(ops["matmul"].seconds, 1e-4, 1e-12);  // 2 × 100 µs on one of two ranks
+  EXPECT_NEAR(ops["matmul"].limit_s, 5e-5, 1e-12);
+  EXPECT_NEAR(ops["recomputation"].seconds, 5e-5, 1e-12);
+  EXPECT_NEAR(ops["update"].seconds, 5e-5, 1e-12);
+  EXPECT_NEAR(ops["waiting"].seconds, 1e-3 - 0.9e-3 / 2, 1e-12);
+  double sum = 0;
+  for (const OpShare& op : r.trace->ops) sum += op.seconds;
+  EXPECT_NEAR(sum, r.trace->duration_s, 1e-12);
+}
+
+TEST_F(ReadRun, AnyTruncationOfATraceIsRead) {
+  put(run("r") / "metrics.jsonl", "");
+  const std::string text = trace_text();
+  for (size_t bytes = 0; bytes < text.size(); bytes += 3) {
+    put(run("r") / "trace.json", text.substr(0, bytes));
+    EXPECT_FALSE(read_run(run("r")).left_out.empty()) << bytes;
+  }
+}
+
+TEST_F(ReadRun, ReadsTheConfiguration) {
+  put(run("r") / "metrics.jsonl", "");
+  put(run("r") / "run.yaml", "run:\n  name: r\ndata:\n  train:\n    - prefix: a\n  split: \"\"\n");
+  const std::vector<Setting> expected = {
+      {"run.name", "r"}, {"data.train", "[{\"prefix\":\"a\"}]"}, {"data.split", ""}};
+  EXPECT_EQ(read_run(run("r")).settings, expected);
+  put(run("r") / "run.resolved.yaml", "run: { name: other }\n");
+  EXPECT_EQ(read_run(run("r")).settings, (std::vector<Setting>{{"run.name", "other"}}));
+  put(run("r") / "run.resolved.yaml", "run: [\n");
+  EXPECT_EQ(read_run(run("r")).left_out.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tessera::report
