@@ -70,6 +70,8 @@ CONTINUED_LOSS = 3e-5
 EXACT_SIZES = ("adamw", "adafactor", "sgd")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
             "olmo2", "gemma2", "gemma3"]
+# Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
+POST_NORMS = ("olmo2", "gemma2", "gemma3")
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 
 
@@ -107,6 +109,9 @@ def draw_model(rng, tensor, chunks, family=None):
     if family == "mixtral":
         model.update(draw_experts(rng, model))
     model.update(FEATURES.get(family, {}))
+    if family in POST_NORMS:
+        # This is as large as in a model of the published widths: 0.02 at 2500.
+        model["init_std"] = round(model["hidden"] ** -0.5, 3)
     model.update(draw_kinds(rng, model))
     return {f"model.{key}": value for key, value in model.items()}
 
@@ -206,6 +211,8 @@ def draw(rng, precision=None, family=None):
         precision = "fp32"
     optimizer = draw_optimizer(rng, model["model.family"], precision)
     tuning = draw_tuning(rng, optimizer)
+    if precision == "fp16" and model["model.family"] in POST_NORMS:
+        model["loss_scale.initial"] = 16  # so that the first step, which is compared, does not overflow
     if copies_heads(model, tensor):  # what these two do not work with
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
