@@ -376,7 +376,8 @@ def plan(case):
 def plan_search(case):
     best = case.say_json("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml", "--search",
                          "--devices", case.ranks)["best"][0]
-    searched = case.chosen["recompute"] != "full:1"
+    # The search tries neither some recomputed layers nor layout.expert above 1.
+    searched = case.chosen["recompute"] != "full:1" and not case.chosen["layout"].startswith("expert")
     if searched and best["step_s"] > case.plan["step_s"]:
         raise Broken(f"the best layout takes {best['step_s']} s, the run's {case.plan['step_s']}")
     again = case.say_json("plan", "run.yaml", *case.keys, *best["keys"].split(), "layout.stages=[]",
@@ -393,7 +394,9 @@ def best_layout(case):
 
 
 def verify(case):
-    said = case.say("verify", "run.yaml", *case.keys, "--steps", 2, "run.directory=verified")
+    # Rounding a score to 16 bits may choose another expert, so values of experts are compared in fp32.
+    precision = ["precision=fp32"] if case.chosen["model"] == "mixtral" else []
+    said = case.say("verify", "run.yaml", *case.keys, *precision, "--steps", 2, "run.directory=verified")
     if "all values agree" not in said.stdout:
         raise Broken(f"verify prints {said.stdout[-300:]}")
 
