@@ -116,6 +116,11 @@ CASES = {
     "qwen3 bf16, tied, windows by layer": (decoder("Qwen3"), dict(
         head_dim=8, tie_word_embeddings=True, use_sliding_window=True, sliding_window=5,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"]), "bf16"),
+    "qwen3_moe": (decoder("Qwen3Moe"), dict(
+        head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24), "f32"),
+    "qwen3_moe bf16, dense layers, weights divided by their sum": (decoder("Qwen3Moe"), dict(
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
+        decoder_sparse_step=2, mlp_only_layers=[1]), "bf16"),
     "olmo2": (decoder("Olmo2"), {}, "f32"),
     "olmo2 in many files": (decoder("Olmo2"), dict(num_key_value_heads=4), "f32"),
     "gemma2": (decoder("Gemma2"), dict(head_dim=12, sliding_window=5, query_pre_attn_scalar=9),

@@ -69,7 +69,7 @@ CONTINUED_LOSS = 3e-5
 # The others may take its sign.
 EXACT_SIZES = ("adamw", "adafactor", "sgd")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
-            "olmo2", "gemma2", "gemma3"]
+            "qwen3_moe", "olmo2", "gemma2", "gemma3"]
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
@@ -106,7 +106,7 @@ def draw_model(rng, tensor, chunks, family=None):
                      vocabulary=311)
     if family == "neox":
         model.update(rotary_pct=0.5, parallel_residual=rng.random() < 0.5)
-    if family == "mixtral":
+    if family in ("mixtral", "qwen3_moe"):
         model.update(draw_experts(rng, model))
     model.update(FEATURES.get(family, {}))
     if family in POST_NORMS:

@@ -4,8 +4,8 @@
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
 
-For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, ten of the
-families Mistral, SmolLM3, Phi-3, Qwen3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, eleven of the
+families Mistral, SmolLM3, Phi-3, Qwen3, Qwen3-MoE, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
 (where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
@@ -56,6 +56,9 @@ DECODERS = {
                      f"long_factor: {[1.0 + 0.5 * i for i in range(8)]} }}",
     "qwen3": f"family: qwen3, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rope_theta: 10000, "
              f"window: {WINDOW}, window_layers: [2, 3]",
+    "qwen3-moe": f"family: qwen3_moe, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rope_theta: 10000, "
+                 "experts: 4, experts_per_token: 2, expert_feed_forward: 96, dense_layers: [0], "
+                 "router: { renormalize: false }",
     "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rope_theta: 10000",
     "gemma2": f"family: gemma2, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
               f"window: {WINDOW}, window_layers: [0, 2], attention_soft_cap: 0.5, logit_soft_cap: 2",
@@ -125,7 +128,7 @@ def run_tessera(options, *arguments, ranks=()):
 def tokenizer_name(family):
     if encodes(family):
         return "spiece.model"
-    return "qwen2.json" if family in ("qwen2", "qwen3") else "tokenizer.json"
+    return "qwen2.json" if family.startswith(("qwen2", "qwen3")) else "tokenizer.json"
 
 
 def train_name(family):

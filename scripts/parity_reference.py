@@ -72,6 +72,9 @@ DECODERS = {
     "qwen3": ("Qwen3", lambda z: dict(
         num_key_value_heads=z.heads // 2, head_dim=32, use_sliding_window=True,
         sliding_window=z.context // 4, max_window_layers=z.layers // 2)),
+    "qwen3-moe": ("Qwen3Moe", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=32, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=96, mlp_only_layers=[0], experts_implementation="eager")),
     "olmo2": ("Olmo2", lambda z: dict(num_key_value_heads=z.heads // 2)),
     "gemma2": ("Gemma2", lambda z: dict(
         num_key_value_heads=z.heads // 2, head_dim=24, query_pre_attn_scalar=20,
@@ -235,7 +238,9 @@ def _rms_norm_in_double(self, x):
 def _route_in_double(self, hidden):
     logits = F.linear(hidden.reshape(-1, self.hidden_dim), self.weight)
     value, index = logits.softmax(-1).topk(self.top_k, dim=-1)
-    return logits, value / value.sum(-1, keepdim=True), index
+    if getattr(self, "norm_topk_prob", True):  # Mixtral's always are
+        value = value / value.sum(-1, keepdim=True)
+    return logits, value, index
 
 
 def double_copy(model):
@@ -246,14 +251,14 @@ def double_copy(model):
                                        "Qwen2RotaryEmbedding", "MixtralRotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
         name = type(module).__name__
-        if name.removesuffix("RotaryEmbedding") in ("Mistral", "SmolLM3", "Phi3", "Qwen3", "Olmo2",
-                                                    "Gemma2", "Gemma3"):
+        if name.removesuffix("RotaryEmbedding") in ("Mistral", "SmolLM3", "Phi3", "Qwen3",
+                                                    "Qwen3Moe", "Olmo2", "Gemma2", "Gemma3"):
             module.forward = _kept_rotary_in_double.__get__(module)
         if name.startswith("Gemma") and name.endswith("RMSNorm"):
             module.forward = _rms_norm_around_one_in_double.__get__(module)
         elif name.endswith("RMSNorm") or name in ("T5LayerNorm", "MT5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
-        if type(module).__name__ == "MixtralTopKRouter":
+        if name in ("MixtralTopKRouter", "Qwen3MoeTopKRouter"):
             module.forward = _route_in_double.__get__(module)
     return twin
 
@@ -268,18 +273,22 @@ def named_parameters(model):
 
 def as_saved(tensors):
     """Tensors of a model's parameters under the names of a saved checkpoint, which has one matrix per
-    expert: in memory those of all experts are one, and gates are followed by values."""
+    expert: in memory those of all experts are one, and gates are followed by values. Mixtral's MLPs,
+    and only its, are all experts, and have names of their own."""
+    mixtral = not any("norm.weight" in n and "self_attn" in n for n in tensors)
+    module, gate, value, down = (("block_sparse_moe", "w1", "w3", "w2") if mixtral
+                                 else ("mlp", "gate_proj", "up_proj", "down_proj"))
     saved = {}
     for name, t in tensors.items():
         layer, experts, matrix = name.partition("mlp.experts.")
         if not experts:
-            saved[name.replace("mlp.gate.", "block_sparse_moe.gate.")] = t
+            saved[name.replace("mlp.gate.", module + ".gate.")] = t
             continue
         for j, own in enumerate(t):
-            parts = {"w1": own[:len(own) // 2], "w3": own[len(own) // 2:]} \
-                if matrix == "gate_up_proj" else {"w2": own}
+            parts = {gate: own[:len(own) // 2], value: own[len(own) // 2:]} \
+                if matrix == "gate_up_proj" else {down: own}
             for part, values in parts.items():
-                saved[f"{layer}block_sparse_moe.experts.{j}.{part}.weight"] = values
+                saved[f"{layer}{module}.experts.{j}.{part}.weight"] = values
     return saved
 
 

@@ -58,6 +58,6 @@ const FamilyRule& rule_of(Family family);
 
 extern const FamilyRule kGemma2Family, kGemma3Family, kGpt2Family, kLlamaFamily, kMistralFamily,
     kMixtralFamily, kNeoxFamily, kOlmo2Family, kPhi3Family, kQwen2Family, kQwen3Family,
-    kSmollm3Family, kT5Family;
+    kQwen3MoeFamily, kSmollm3Family, kT5Family;
 
 }  // namespace tessera::model

@@ -249,6 +249,32 @@ void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList
   list.same("head.norm.gain", "model.norm.weight", {m.hidden});
 }
 
+void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensorList& list) {
+  const int64_t E = m.experts, F = m.hidden;
+  for (int64_t i = 0; i < m.layers; ++i) {
+    if (!has_experts(m, i)) continue;
+    const int64_t M = inner_width(m, i);
+    const std::string ours = fmt::format("layer{}.mlp.", i);
+    const std::string theirs = fmt::format("model.layers.{}.{}.", i, names.module);
+    list.same(ours + "router.weight", theirs + "gate.weight", {E, F});
+    const auto expert = [&](int64_t j, const char* name) {
+      return fmt::format("{}experts.{}.{}.weight", theirs, j, name);
+    };
+    const std::string up = ours + "experts.up.weight", down = ours + "experts.down.weight";
+    for (int64_t j = 0; j < E; ++j) {
+      list.part(up, {E, M, 2, F}, {j, 0, 0, 0}, expert(j, names.gate), {M, F}, {1, M, 1, F});
+      list.part(up, {E, M, 2, F}, {j, 0, 1, 0}, expert(j, names.value), {M, F}, {1, M, 1, F});
+    }
+    for (int64_t j = 0; j < E; ++j)
+      list.part(down, {E, F, M}, {j, 0, 0}, expert(j, names.down), {F, M}, {1, F, M});
+  }
+}
+
+bool is_softmax_router(const RouterConfig& router) {
+  return router.score == RouterScore::kSoftmax && router.scale == 1 && router.groups == 1 &&
+         !router.bias;
+}
+
 bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace tessera::model

@@ -30,6 +30,18 @@ void read_silu(const HfReader& in);  // rejects other activations
 void write_llama(const ModelConfig& m, Tree& out);
 
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list);
+
+// The names in a folder of Hugging Face of the router and the experts of a layer: below
+// model.layers.I.<module>, gate.weight is the router and experts.J.<gate, value, down>.weight are
+// the matrices of expert J.
+struct ExpertNames {
+  const char *module, *gate, *value, *down;
+};
+// The tensors of all layers with experts.
+void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensorList& list);
+// A softmax over all experts, without groups, biases or a factor.
+bool is_softmax_router(const RouterConfig& router);
+
 bool is_llama_buffer(std::string_view their_name);
 
 // Returns the rule of a family like LLaMA with the form `kForm`; the caller sets the rest.

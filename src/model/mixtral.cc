@@ -50,8 +50,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 Tree write_hf(const ModelConfig& m) {
   if (!m.dense_layers.empty())
     throw Error("model.dense_layers: MixtralForCausalLM has experts in every layer");
-  if (m.router.score != RouterScore::kSoftmax || !m.router.renormalize || m.router.scale != 1 ||
-      m.router.groups != 1 || m.router.bias)
+  if (!is_softmax_router(m.router) || !m.router.renormalize)
     throw Error("model.router: MixtralForCausalLM has a softmax router with renormalized weights");
   Tree out = hf_config_start("MixtralForCausalLM", "mixtral");
   write_llama(m, out);
@@ -66,27 +65,7 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-void add_tensors(const ModelConfig& m, HfTensorList& list) {
-  const int64_t E = m.experts, F = m.hidden;
-  add_llama_tensors(m, kForm, list);
-  for (int64_t i = 0; i < m.layers; ++i) {
-    if (!has_experts(m, i)) continue;
-    const int64_t M = inner_width(m, i);
-    const std::string ours = fmt::format("layer{}.mlp.", i);
-    const std::string theirs = fmt::format("model.layers.{}.block_sparse_moe.", i);
-    list.same(ours + "router.weight", theirs + "gate.weight", {E, F});
-    const auto expert = [&](int64_t j, const char* name) {
-      return fmt::format("{}experts.{}.{}.weight", theirs, j, name);
-    };
-    const std::string up = ours + "experts.up.weight", down = ours + "experts.down.weight";
-    for (int64_t j = 0; j < E; ++j) {
-      list.part(up, {E, M, 2, F}, {j, 0, 0, 0}, expert(j, "w1"), {M, F}, {1, M, 1, F});
-      list.part(up, {E, M, 2, F}, {j, 0, 1, 0}, expert(j, "w3"), {M, F}, {1, M, 1, F});
-    }
-    for (int64_t j = 0; j < E; ++j)
-      list.part(down, {E, F, M}, {j, 0, 0}, expert(j, "w2"), {F, M}, {1, F, M});
-  }
-}
+constexpr ExpertNames kNames = {"block_sparse_moe", "w1", "w3", "w2"};
 
 constexpr FamilyRule rule() {
   FamilyRule rule = llama_like<kForm>(Family::kMixtral);
@@ -96,7 +75,10 @@ constexpr FamilyRule rule() {
   rule.hf_type = "mixtral";
   rule.hf_read = read_hf;
   rule.hf_write = write_hf;
-  rule.hf_tensors = add_tensors;
+  rule.hf_tensors = [](const ModelConfig& m, HfTensorList& list) {
+    add_llama_tensors(m, kForm, list);
+    add_expert_tensors(m, kNames, list);
+  };
   return rule;
 }
 

@@ -24,7 +24,8 @@ enum class Family : uint8_t {
   kQwen3,
   kOlmo2,
   kGemma2,
-  kGemma3
+  kGemma3,
+  kQwen3Moe
 };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -153,7 +154,8 @@ struct ModelConfig {
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) {
-  return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3";
+  return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|qwen3_"
+         "moe";
 }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

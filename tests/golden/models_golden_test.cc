@@ -227,6 +227,11 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"qwen3",
                "family: qwen3, head_width: 32, rope_theta: 10000, window: 8, window_layers: [1], " +
                    kLikeQwen2},
+        Family{"qwen3-moe",
+               "family: qwen3_moe, head_width: 32, rope_theta: 10000, experts: 4, "
+               "experts_per_token: 2, expert_feed_forward: 96, dense_layers: [0], "
+               "router: {renormalize: false}, " +
+                   kLikeQwen2},
         Family{"olmo2", "family: olmo2, rope_theta: 10000, " + kLikeQwen2},
         Family{"gemma2",
                "family: gemma2, head_width: 24, attention_scalar: 20, window: 8, "

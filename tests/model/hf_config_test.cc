@@ -4,24 +4,11 @@
 
 #include <cmath>
 
-#include "base/config.h"
 #include "base/error.h"
+#include "tests/model/read_hf_config.h"
 
 namespace tessera::model {
 namespace {
-
-ModelConfig read(const std::string& text) {
-  return model_from_hf_config(parse_json(text, "config.json"), "config.json");
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    read(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // The keys that Pythia 70M has in transformers 4; `more` replaces or adds.
 std::string pythia(const std::string& more) {
@@ -124,41 +111,6 @@ TEST(HfConfig, ReadsQwen2) {
   const ModelConfig absent = read(R"({"model_type": "qwen2"})");
   EXPECT_EQ(absent.feed_forward, 22016);
   EXPECT_DOUBLE_EQ(absent.rope_theta, 10000);
-}
-
-// As transformers writes it; `more` adds.
-std::string mixtral(const std::string& more) {
-  return R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 3,
-    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
-    "vocab_size": 300, "max_position_embeddings": 256, "sliding_window": null,
-    "router_aux_loss_coef": 0.02, "output_router_logits": false)" +
-         more + "}";
-}
-
-TEST(HfConfig, ReadsMixtral) {
-  const ModelConfig m = read(mixtral(R"(, "num_local_experts": 4, "num_experts_per_tok": 3)"));
-  EXPECT_EQ(m.family, Family::kMixtral);
-  EXPECT_EQ(m.experts, 4);
-  EXPECT_EQ(m.experts_per_token, 3);
-  EXPECT_EQ(m.feed_forward, 96);
-  EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
-  EXPECT_DOUBLE_EQ(m.rope_theta, 1'000'000);
-  EXPECT_EQ(m.router.balance_loss, 0);
-  EXPECT_EQ(read(mixtral("")).experts, 8);
-  EXPECT_EQ(read(mixtral(R"(, "num_experts": 6)")).experts, 6);
-  for (const char* more : {R"(, "router_jitter_noise": 0.1)", R"(, "num_experts_per_tok": 9)"})
-    EXPECT_THROW(read(mixtral(more)), Error) << more;
-}
-
-TEST(HfConfig, MixtralIsWrittenWithWhatItsClassCanHave) {
-  ModelConfig m = read(mixtral(""));
-  const Tree written = hf_config_of_model(m, {}, DType::kF32);
-  EXPECT_EQ(read(to_json(written)).experts_per_token, 2);
-  m.dense_layers = {0};
-  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
-  m.dense_layers.clear();
-  m.router.bias = true;
-  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
 }
 
 // As transformers 5 writes T5's, which says of all that they are tied; `more` adds.

@@ -241,6 +241,19 @@ TEST(HfNames, DenseLayersHaveNoExperts) {
   EXPECT_EQ(names.count("layer1.mlp.down.weight"), 0u);
 }
 
+// With an MLP as other families have it in its dense layers.
+TEST(HfNames, Qwen3MoeNamesExpertsLikeMlps) {
+  ModelConfig m = small(Family::kQwen3Moe);
+  m.dense_layers = {0};
+  std::map<std::string, HfTensor> theirs;
+  for (HfTensor& t : hf_tensors(m)) theirs[t.theirs] = t;
+  EXPECT_EQ(theirs.at("model.layers.1.mlp.gate.weight").ours, "layer1.mlp.router.weight");
+  EXPECT_EQ(theirs.at("model.layers.1.mlp.experts.3.up_proj.weight").begin,
+            (std::vector<int64_t>{3, 0, 1, 0}));
+  EXPECT_EQ(theirs.at("model.layers.0.mlp.up_proj.weight").ours, "layer0.mlp.up.weight");
+  EXPECT_EQ(theirs.count("model.layers.0.mlp.gate.weight"), 0u);
+}
+
 TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
   const ModelConfig m = small(Family::kT5);
   std::map<std::string, HfTensor> theirs;

@@ -1,0 +1,106 @@
+// The config.json files of families with experts.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/model/read_hf_config.h"
+
+namespace tessera::model {
+namespace {
+
+// As transformers writes it; `more` adds.
+std::string mixtral(const std::string& more) {
+  return R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 3,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 300, "max_position_embeddings": 256, "sliding_window": null,
+    "router_aux_loss_coef": 0.02, "output_router_logits": false)" +
+         more + "}";
+}
+
+TEST(HfExperts, ReadsMixtral) {
+  const ModelConfig m = read(mixtral(R"(, "num_local_experts": 4, "num_experts_per_tok": 3)"));
+  EXPECT_EQ(m.family, Family::kMixtral);
+  EXPECT_EQ(m.experts, 4);
+  EXPECT_EQ(m.experts_per_token, 3);
+  EXPECT_EQ(m.feed_forward, 96);
+  EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-5);
+  EXPECT_DOUBLE_EQ(m.rope_theta, 1'000'000);
+  EXPECT_EQ(m.router.balance_loss, 0);
+  EXPECT_EQ(read(mixtral("")).experts, 8);
+  EXPECT_EQ(read(mixtral(R"(, "num_experts": 6)")).experts, 6);
+  for (const char* more : {R"(, "router_jitter_noise": 0.1)", R"(, "num_experts_per_tok": 9)"})
+    EXPECT_THROW(read(mixtral(more)), Error) << more;
+}
+
+TEST(HfExperts, MixtralIsWrittenWithWhatItsClassCanHave) {
+  ModelConfig m = read(mixtral(""));
+  const Tree written = hf_config_of_model(m, {}, DType::kF32);
+  EXPECT_EQ(read(to_json(written)).experts_per_token, 2);
+  m.dense_layers = {0};
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+  m.dense_layers.clear();
+  m.router.bias = true;
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
+// As transformers writes it; `more` adds.
+std::string qwen3_moe(const std::string& more) {
+  return R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 5,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
+    "moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 3, "vocab_size": 300,
+    "max_position_embeddings": 256, "sliding_window": null)" +
+         more + "}";
+}
+
+TEST(HfExperts, ReadsQwen3Moe) {
+  const ModelConfig m = read(qwen3_moe(""));
+  EXPECT_EQ(m.family, Family::kQwen3Moe);
+  EXPECT_EQ(m.experts, 6);
+  EXPECT_EQ(m.experts_per_token, 3);
+  EXPECT_EQ(m.feed_forward, 96);
+  EXPECT_EQ(m.expert_feed_forward, 24);
+  EXPECT_EQ(m.head_size(), 16);
+  EXPECT_EQ(m.dense_layers, std::vector<int64_t>());
+  EXPECT_FALSE(m.router.renormalize);
+  EXPECT_EQ(m.window, 0);
+  EXPECT_TRUE(read(qwen3_moe(R"(, "norm_topk_prob": true)")).router.renormalize);
+  const ModelConfig defaults = read(R"({"model_type": "qwen3_moe"})");
+  EXPECT_EQ(defaults.experts, 128);
+  EXPECT_EQ(defaults.expert_feed_forward, 768);
+  EXPECT_EQ(defaults.head_size(), 64);  // as its class has no head_dim
+  EXPECT_EQ(read(R"({"model_type": "qwen3_moe", "num_local_experts": 9})").experts, 9);
+}
+
+TEST(HfExperts, DenseLayersOfQwen3MoeComeFromTwoKeys) {
+  const auto dense = [](const char* more) { return read(qwen3_moe(more)).dense_layers; };
+  EXPECT_EQ(dense(R"(, "decoder_sparse_step": 2)"), (std::vector<int64_t>{0, 2, 4}));
+  EXPECT_EQ(dense(R"(, "mlp_only_layers": [1, 4])"), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(dense(R"(, "mlp_only_layers": [1], "decoder_sparse_step": 3)"),
+            (std::vector<int64_t>{0, 1, 3, 4}));
+  EXPECT_EQ(dense(R"(, "mlp_only_layers": null)"), std::vector<int64_t>());
+}
+
+TEST(HfExperts, TheWindowOfQwen3MoeIsOfAllLayersAndOnlyIfItIsUsed) {
+  EXPECT_EQ(read(R"({"model_type": "qwen3_moe", "sliding_window": 7})").window, 0);
+  const ModelConfig m =
+      read(R"({"model_type": "qwen3_moe", "sliding_window": 7, "use_sliding_window": true})");
+  EXPECT_EQ(m.window, 7);
+  EXPECT_TRUE(m.window_layers.empty());
+}
+
+TEST(HfExperts, Qwen3MoeIsWrittenWithWhatItsClassCanHave) {
+  ModelConfig m = read(qwen3_moe(R"(, "mlp_only_layers": [1], "norm_topk_prob": true)"));
+  const ModelConfig again = read(to_json(hf_config_of_model(m, {}, DType::kF32)));
+  EXPECT_EQ(again.dense_layers, m.dense_layers);
+  EXPECT_TRUE(again.router.renormalize);
+  EXPECT_EQ(again.expert_feed_forward, 24);
+  EXPECT_EQ(again.head_size(), 16);
+  m.router.score = RouterScore::kSigmoid;
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+  m.router.score = RouterScore::kSoftmax;
+  m.window = 5;
+  m.window_layers = {0};
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
+}  // namespace
+}  // namespace tessera::model
