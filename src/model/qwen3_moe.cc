@@ -23,13 +23,15 @@ void defaults(ModelConfig& m) {
   llama_defaults(m);
   m.rope_theta = 1'000'000;
   m.norm_epsilon = 1e-6;
-  m.experts = 128;
-  m.experts_per_token = 8;
+  m.experts = 8;
+  m.experts_per_token = 2;
 }
 
 template <int64_t width>
 void experts_of(ModelConfig& m) {
   m.head_width = 128;
+  m.experts = 128;
+  m.experts_per_token = 8;
   m.expert_feed_forward = width;
 }
 
@@ -63,8 +65,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.rope_theta = 10000;
   read_llama(in, m);
   read_silu(in);
-  m.experts = in.size("num_experts", in.size("num_local_experts", m.experts));
-  m.experts_per_token = in.size("num_experts_per_tok", m.experts_per_token);
+  m.experts = in.size("num_experts", in.size("num_local_experts", 128));
+  m.experts_per_token = in.size("num_experts_per_tok", 8);
   m.expert_feed_forward = in.size("moe_intermediate_size", 768);
   m.router.renormalize = in.get<bool>("norm_topk_prob", false);
   read_dense_layers(in, m);
