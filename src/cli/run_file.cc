@@ -98,7 +98,7 @@ config::RunConfig open_run(const std::string& argument, std::span<const std::str
     // The keys of --small are derived from the file without overrides and applied before them, so
     // that the command line takes precedence. The configuration is loaded once more if validation
     // data are missing.
-    std::vector<std::string> keys = config::small_twin(train::load_run(file, {}));
+    std::vector<std::string> keys = config::scaled_down_run(train::load_run(file, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
     config = train::load_run(file, keys);
     const std::vector<std::string> less = without_missing_validation(config);

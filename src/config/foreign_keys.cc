@@ -204,9 +204,9 @@ constexpr ForeignKey kKeys[] = {
     {"lora.r", kPeft, "lora.rank"},
     {"lora_alpha", "Hugging Face PEFT, axolotl", "lora.alpha"},
     {"lora_target_modules", kAxolotl, "lora.targets",
-     "use `lora.targets`, which takes names of this program, such as *.attn.*"},
+     "use `lora.targets`, with Tessera's weight names, such as *.attn.*"},
     {"target_modules", kPeft, "lora.targets",
-     "use `lora.targets`, which takes names of this program, such as *.attn.*"},
+     "use `lora.targets`, with Tessera's weight names, such as *.attn.*"},
     {"adapter", kAxolotl, "lora.rank", "use `lora.rank`; above 0, LoRA adapters are trained"},
     // ---- Data
     {"data_path", kMegatron, "data.train"},
