@@ -24,8 +24,6 @@ constexpr std::string_view kAccumulation =
 constexpr std::string_view kEpochs = "use `schedule.steps` = epochs x samples / `batch.global`";
 constexpr std::string_view kRatio = "use `schedule.warmup_steps` = ratio x `schedule.steps`";
 constexpr std::string_view kSamples = "use `schedule.steps` = samples / `batch.global`";
-constexpr std::string_view kLossScale =
-    "use `loss_scale.initial` and `precision: fp16`; the loss scale is dynamic";
 constexpr std::string_view kMinLr = "use `schedule.min_lr_ratio` = minimum / peak learning rate";
 constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
