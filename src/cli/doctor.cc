@@ -259,7 +259,7 @@ int verb_doctor(Args args) {
                       "tessera doctor   (or mpirun -n 8 tessera doctor, to compare ranks)");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  if (const RankInfo place = read_rank_place(); place.ranks > 1) return examine_ranks(json, place);
+  if (const RankInfo place = read_rank_info(); place.ranks > 1) return examine_ranks(json, place);
   const CpuFeatures features = read_cpu_features();
   const std::vector<Finding> findings = examine(features);
   if (json) {

@@ -47,7 +47,7 @@ double wall_s() {
 
 }  // namespace
 
-RankInfo read_rank_place() {
+RankInfo read_rank_info() {
   // A job script has SLURM_PROCID in its environment too. Without the number of tasks of a step
   // this process is not a rank, and the variable is ignored.
   const int ranks = first_number(kRanks, 1);

@@ -17,7 +17,7 @@ struct RankInfo {
   std::string host;
 };
 
-RankInfo read_rank_place();
+RankInfo read_rank_info();
 
 // Starts the heartbeat to `tessera launch` if it started this process; otherwise the result does
 // nothing.

@@ -56,7 +56,7 @@ std::vector<std::string> without_missing_validation(const config::RunConfig& sma
   std::vector<std::string> keys;
   const auto leave_out = [&](const std::string& key, const std::string& why) {
     keys.push_back(key);
-    if (read_rank_place().rank == 0) fmt::print(stderr, "note: --small: {}\n", why);
+    if (read_rank_info().rank == 0) fmt::print(stderr, "note: --small: {}\n", why);
   };
   const auto given = [&](const char* key) {
     const auto at = small.places.find(key);

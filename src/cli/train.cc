@@ -227,7 +227,7 @@ int verb_train(Args args) {
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
-  const RankInfo place = read_rank_place();
+  const RankInfo place = read_rank_info();
   options.terminal = output_of(options.json ? stderr : stdout, place);
   const std::unique_ptr<launch::Heartbeat> heartbeat = start_heartbeat(place, version());
   options.heartbeat = heartbeat.get();
