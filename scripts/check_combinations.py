@@ -13,8 +13,8 @@ the seed, so another seed gives other combinations of three and more. Each comma
 each configuration:
 
     train        losses are finite
-    compile      the step is proved; its bytes are those that train took
-    plan         exit code 0; its bytes are those that train took, to the byte
+    compile      the step is verified; its memory equals that of train, to the byte
+    plan         exit code 0; its memory equals that of train, to the byte
     plan search  the best layout is not slower than the run's own; `plan` of its keys agrees with it
     best layout  train with layout.search: the first loss is train's
     verify       the layout agrees with one rank, value by value
@@ -233,8 +233,8 @@ class Cover:
         return not any(refused <= choices for refused in self.refused)
 
     def complete(self, chosen, factors):
-        """Chooses the other factors in that order, each so that most open pairs are covered; goes
-        back where all its choices are refused."""
+        """Chooses the other factors in that order, each so that most open pairs are covered. Backtracks
+        if all choices of a factor are rejected."""
         if not factors:
             return chosen
         factor, rest = factors[0], factors[1:]
@@ -349,7 +349,7 @@ class Case:
             raise Broken(f"{what} is {found}, expected {expected} within {bound:g}")
 
 
-# The commands. Each takes a case after the ones before it.
+# ---- The commands, in the order in which they run on a case.
 
 def train(case):
     case.losses, case.validation = case.train("run")
@@ -381,7 +381,7 @@ def plan_search(case):
     # The search tries neither some recomputed layers nor layout.expert above 1.
     searched = case.chosen["recompute"] != "full:1" and not case.chosen["layout"].startswith("expert")
     if searched and best["step_s"] > case.plan["step_s"]:
-        raise Broken(f"the best layout takes {best['step_s']} s, the run's {case.plan['step_s']}")
+        raise Broken(f"the best layout has a step of {best['step_s']} s, the run's own {case.plan['step_s']} s")
     again = case.say_json("plan", "run.yaml", *case.keys, *best["keys"].split(), "layout.stages=[]",
                           "--cluster", "../machine.yaml")
     for key in ("step_s", "memory"):
@@ -516,7 +516,7 @@ class Check:
                 return None, None
             chosen = self.cover.next()
             if chosen:
-                self.cover.ran(chosen)  # given back if it is refused
+                self.cover.ran(chosen)  # undone if it is rejected
                 self.cases += 1
                 self.drawn += 1
             return self.drawn, chosen
@@ -556,7 +556,7 @@ class Check:
               f"{' '.join(case.keys)}", flush=True)
 
     def refuse(self, index, case, verb, message):
-        """Reduces a refusal to train to the choices that cause it."""
+        """Reduces a rejected configuration to the choices that cause the error."""
         needed = list(case.chosen.items())
         if verb == "train":
             needed = self.smallest(case, message)
@@ -572,10 +572,10 @@ class Check:
         shutil.rmtree(case.folder, ignore_errors=True)
 
     def smallest(self, case, message):
-        """The choices of a rejected case that cause the refusal: any other choice removes it."""
+        """Returns the choices that cause the error: changing any of them to its default removes it."""
         same = re.sub(r"[\d.]+", "N", message)
         chosen = dict(case.chosen)
-        trains = self.refusal(chosen, trains=False) != same  # only training itself refuses
+        trains = self.refusal(chosen, trains=False) != same  # the error occurs only in training itself
         for factor, default in self.cover.defaults.items():
             fewer = {**chosen, factor: default}
             if fewer != chosen and self.refusal(fewer, trains) == same:
@@ -606,7 +606,7 @@ class Check:
 
     def print_table(self, seconds):
         print(f"{self.cases} configurations, {len(FACTORS)} factors, "
-              f"{self.cover.pairs} pairs of choices, {len(self.cover.impossible)} of them refused")
+              f"{self.cover.pairs} pairs of choices, {len(self.cover.impossible)} of them rejected")
         print(f"{'command':12} {'pairs tried':>11} {'passed':>7} {'share':>6} {'seconds':>8}")
         possible = self.cover.pairs - len(self.cover.impossible)
         for verb in VERBS:

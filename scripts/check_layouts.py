@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every layout trains like one rank: layouts drawn from a seed, each run beside one rank.
+"""Every layout trains like one rank: layouts sampled from a seed, each compared with one rank.
 
     scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
     scripts/check_layouts.py --bits 4                 what must agree to the last bit
-    scripts/check_layouts.py --any-to-any 40          saved in one layout, gone on with in another
+    scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
     scripts/check_layouts.py --seed 1 --only 17       case 17 again, with its files kept
 
 A case is a tiny model, its data, 5 steps, and a layout of 2 to 8 ranks under mpirun. Case I of seed
@@ -30,7 +30,7 @@ Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same
     with tensor parallelism, of tp_comm_overlap off and on, in 1, 2 and 4 chunks.
 
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
-first layout, stopped and gone on with as it was, is bit for bit what it is unbroken.
+first layout, stopped and resumed unchanged, gives the same bits as without the stop.
 
 Ends with 1 if anything differs, with 77 (skipped) where there is no mpirun.
 """
@@ -65,17 +65,17 @@ for kind in ["bf16", "bf16_sr", "fp16"]:
     BOUNDS[kind + ", sums too"] = {k: 2 * v for k, v in BOUNDS[kind].items()}
 EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
-# Optimizers whose steps are as small as a gradient that is but a rounding, given a large epsilon.
-# The others may take its sign.
+# Optimizers that make small steps from gradients that are rounding noise, if epsilon is large.
+# The others may use the sign of the noise.
 EXACT_SIZES = ("adamw", "adafactor", "sgd")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
             "qwen3_moe", "olmo2", "gemma2", "gemma3"]
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
-RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
+RUN_SECONDS = 300  # longer counts as a hang: a run needs 2 s on free cores, up to 100 s on busy ones
 
 
-# What is run. A case is a dict of keys of the run file; those of `layout` are the layout.
+# ---- Cases. A case is a dict of keys of the run file; those of `layout` are the layout.
 
 def draw_mesh(rng):
     """data, tensor, pipeline of 2, 3, 4, 6 or 8 ranks."""
@@ -131,7 +131,7 @@ def draw_experts(rng, model):
             **{f"router.{key}": value for key, value in router.items()}}
 
 
-# What families compute beside their defaults, in sizes that change the results.
+# Features of the families that are off by default, with sizes that change the results.
 FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_pct": 0.5},
             "gemma2": {"attention_soft_cap": 0.5, "logit_soft_cap": 2, "attention_scalar": 3},
             "gemma3": {"window": 7, "window_layers": [0], "window_rope_theta": 100,
@@ -160,7 +160,7 @@ def rounding_of(case):
 def draw_texts(rng, family):
     """`texts`: one long text; another blend from the third step on; short ones with attention within
     each; answers of 1 to 12 tokens, which make very unequal numbers of loss tokens per rank and
-    micro-batch. With an encoder: spans taken out of a text; pairs of texts, padded."""
+    micro-batch. With an encoder: masked spans of a text; pairs of texts, padded."""
     encodes = family == "t5"
     return rng.choice(["spans", "pairs"] if encodes else ["one", "one", "stages", "apart", "instructions"])
 
@@ -170,7 +170,7 @@ def layers_of(case):
 
 
 def draw_schedule(rng, stages):
-    """With several chunks a stage where that makes eight at most, since the models are small."""
+    """Uses several chunks per stage if there are at most eight in all, since the models are small."""
     schedule = rng.choice(["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"])
     interleaves = [n for n in (2, 3) if n * stages <= 8] or [1]
     return schedule, rng.choice(interleaves) if schedule == "interleaved_1f1b" else 1
@@ -213,7 +213,7 @@ def draw(rng, precision=None, family=None):
     tuning = draw_tuning(rng, optimizer)
     if precision == "fp16" and model["model.family"] in POST_NORMS:
         model["loss_scale.initial"] = 16  # so that the first step, which is compared, does not overflow
-    if copies_heads(model, tensor):  # what these two do not work with
+    if copies_heads(model, tensor):  # LoRA and Adafactor do not support it
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
@@ -238,7 +238,7 @@ def without_overlap(case):
 
 
 def with_groups(case):
-    """A third of the cases with other optimizers for some weights, drawn from the case itself."""
+    """A third of the cases with other optimizers for some weights, sampled with the case as seed."""
     rng = random.Random(json.dumps(case))
     if rng.random() < 2 / 3:
         return case
@@ -280,8 +280,8 @@ def optimizer_of(kind, precision):
 
 
 def draw_optimizer(rng, family, precision):
-    """An optimizer that takes the sign of a gradient where no gradient is zero but for roundings:
-    GPT-2's and NeoX's key biases have such."""
+    """Chooses one that uses signs only if no gradient is rounding noise around zero, as those of the
+    key biases of GPT-2 and NeoX are."""
     others = sorted(set(optimizer_kinds()) - {"adamw", "adafactor"}, reverse=True)
     kind = rng.choice(["adamw"] * 4 + ["adafactor"] * 2 + others)
     signs = kind not in EXACT_SIZES
@@ -310,7 +310,7 @@ def micro_batches(case):
 
 
 def uneven(case):
-    """What does not divide in this case, or differs between ranks: a list of words."""
+    """Returns names of the sizes of this case that do not divide evenly, or differ between ranks."""
     padded = -(-case["model.vocabulary"] // case["model.vocabulary_multiple"])
     padded *= case["model.vocabulary_multiple"]
     stages = case["layout.pipeline"]
@@ -389,7 +389,7 @@ def variants(case, key, values):
 
 
 def zero_cases(rng):
-    """Stage 0 knows neither zero_group nor zero_reduce, with which the others sum otherwise."""
+    """ZeRO 0 has neither zero_group nor zero_reduce, which change the order of sums in the other stages."""
     hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
     hybrid["compiler.grad_reduce_dtype"] = "accum"  # an all_reduce in 16 bits rounds once more
     case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
@@ -435,14 +435,14 @@ def offload_cases(rng):
     return [variants(draw(rng, precision), "layout.offload", copies)]
 
 
-# How it is run.
+# ---- Runs.
 
 class Broken(Exception):
-    """A run that did not end well: what it said last."""
+    """A run that failed, with the end of its output."""
 
 
 def last_words(said):
-    """The errors of the ranks; without one, where it stood."""
+    """Returns the errors of the ranks or, without any, the end of the output."""
     errors = [line for line in said.splitlines() if line.startswith("tessera: ")]
     return "\n    ".join(errors[:4]) or said[-1500:]
 
@@ -484,7 +484,7 @@ class Place:
 
 
 class Trained:
-    """What a run left: the numbers of its steps, its first gradients, its last checkpoint."""
+    """The results of a run: metrics of its steps, its first gradients, its last checkpoint."""
 
     def __init__(self, place, folder, steps):
         self.place = place
@@ -499,7 +499,7 @@ class Trained:
     def worst(self, other):
         """{measure: difference} to another run of the same length."""
         if [s[0] for s in self.steps] != [s[0] for s in other.steps]:
-            raise Broken(f"{len(other.steps)} steps recorded, wanted {len(self.steps)}")
+            raise Broken(f"{len(other.steps)} steps recorded, expected {len(self.steps)}")
         return {"loss": relative((a[1], b[1]) for a, b in zip(self.steps, other.steps)),
                 "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps)),
                 "validation": relative(zip(self.validation, other.validation))
@@ -532,7 +532,7 @@ def tensor_gap(found):
 
 
 def bits_differ(a, b, folders=("gradients", "checkpoint")):
-    """What is not the same in two runs, in words; empty if all is."""
+    """Describes the first difference of two runs; empty if there is none."""
     for first, second in zip(a.steps, b.steps):
         if first != second:
             return f"    (step, loss, norm) is {first} and {second}"
@@ -545,7 +545,7 @@ def bits_differ(a, b, folders=("gradients", "checkpoint")):
     return "" if len(a.steps) == len(b.steps) else "    another number of steps"
 
 
-# What is compared.
+# ---- Comparisons.
 
 class Check:
     def __init__(self, place, options):
@@ -629,7 +629,7 @@ class Check:
         print(f"bits: {self.failures} of {self.cases} differ")
 
     def continued(self, index):
-        """Saved in one layout, gone on with in another, beside ten steps on one rank."""
+        """Compares a run that is saved in one layout and resumed in another with ten steps on one rank."""
         rng = self.rng("any", index)
         case = draw(rng, "fp32", self.options.family)
         other = follow(rng, case)
@@ -646,7 +646,7 @@ class Check:
         self.report(index, case, problem, f"\n    then n={ranks_of(other)} {layout_words(other)}")
 
     def broken_and_whole(self, case):
-        """Stopped and gone on with in the same layout: what differs from the unbroken run."""
+        """Compares a run that is stopped and resumed in the same layout with an uninterrupted one."""
         whole = self.place.train(self.folder("whole"), case, steps=10)
         folder = self.folder("broken")
         self.place.train(folder, case, "run.stop_after_steps=5", steps=10)
@@ -669,14 +669,14 @@ def options_given():
     parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--only", type=int, help="this case alone; its files stay")
-    parser.add_argument("--precision", choices=list(EPSILON), help="default: drawn")
-    parser.add_argument("--family", choices=FAMILIES, help="default: drawn")
+    parser.add_argument("--precision", choices=list(EPSILON), help="default: random")
+    parser.add_argument("--family", choices=FAMILIES, help="default: random")
     parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
     options = parser.parse_args()
     if not options.tessera.exists():
         raise SystemExit(f"{options.tessera} is missing; build first, or give --tessera")
     if not (options.count or options.bits or options.any_to_any):
-        parser.error("wanted --count, --bits or --any-to-any")
+        parser.error("expected --count, --bits or --any-to-any")
     return options
 
 

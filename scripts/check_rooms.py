@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The build file is the architecture: reads the tessera_room(…) lines and fails on
 
-  - an #include of a room that the line does not allow, and on a cycle of rooms
-  - a third-party header in two rooms, or a heavy one in two files
+  - an #include of a module that the line does not allow, and on a cycle of modules
+  - a third-party header in two modules, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
   - a file that opens the namespace of another module (allowed to specialize a template of it)
   - a type name that two files give to two types of one namespace
-  - a source without a header whose first line does not say what it is
+  - a source without a header whose first line is not a comment
   - a source of src/ or tests/ that no build file names
   - a class with more than 25 methods or 15 members (needs ctags); those in BIG_CLASSES may not grow
   - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
@@ -25,7 +25,7 @@ import sys
 
 MAX_FILE, MAX_HEADER, MAX_FUNCTION, MAX_KERNEL = 500, 200, 60, 120
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
-# Libraries by the way their headers are written. Those of a heavy one stand in one .cc.
+# Libraries by the prefix of their headers. Headers of a heavy library are included in one .cc.
 LIBRARIES = {
     "nlohmann/": "nlohmann-json", "yaml-cpp/": "yaml-cpp", "spdlog/": "spdlog", "CLI/": "CLI11",
     "simdjson": "simdjson", "google/protobuf/": "protobuf", "oneapi/dnnl": "oneDNN", "dnnl": "oneDNN",
@@ -68,7 +68,7 @@ def declared_rooms(src):
                 elif taking:
                     allowed.add(word)
             if name != path.parent.name:
-                wrong(f"{path}: room '{name}' is in the folder '{path.parent.name}'")
+                wrong(f"{path}: module '{name}' is in the folder '{path.parent.name}'")
             rooms[name] = allowed
     return rooms
 
@@ -81,7 +81,7 @@ def wrong(message):
 
 
 def circles(graph):
-    """Rooms that reach themselves."""
+    """Returns the modules that include themselves through others."""
     def reach(start):
         seen, stack = set(), [start]
         while stack:
@@ -148,18 +148,18 @@ def check_includes(root, src, rooms, files):
                 continue
             used[room].add(target)
             if target not in rooms[room]:
-                wrong(f"{where}:{number}: {room} may not include {ours}. Its rooms: "
+                wrong(f"{where}:{number}: {room} may not include {ours}. It may include: "
                             f"{', '.join(sorted(rooms[room])) or 'none'}")
     for library, where in sorted(by_library.items()):
         if len(where) > 1:
-            wrong(f"{library} is included by {len(where)} rooms: {', '.join(sorted(where))}")
+            wrong(f"{library} is included by {len(where)} modules: {', '.join(sorted(where))}")
         sources = sorted(f for files_of_room in where.values() for f in files_of_room)
         if library in HEAVY and len(sources) > 1:
             wrong(f"{library} is heavy and is included by {len(sources)} files: "
                         f"{', '.join(sources)}")
     for name, graph in (("declared", rooms), ("included", used)):
         if circles(graph):
-            wrong(f"rooms in a circle ({name}): {', '.join(circles(graph))}")
+            wrong(f"cycle of modules ({name}): {', '.join(circles(graph))}")
 
 
 def function_lengths(src):
@@ -238,12 +238,12 @@ def check_first_lines(root, files):
         text = path.read_text(errors="replace")
         first = re.match(r'#include "(?:[^"]*/)?([^"/]+)\.h"', text)
         if not text.startswith("//") and not (first and first.group(1) == path.stem):
-            wrong(f"{path.relative_to(root)}: has no header, so its first line must say what it is")
+            wrong(f"{path.relative_to(root)}: has no header, so its first line must be a comment that describes it")
 
 
 def check_build_files(root):
     """A source that no build file names is never compiled. A build file names one by itself, or its folder by
-    FOLDERS of a room or by a glob."""
+    FOLDERS of a module or by a glob."""
     def text_of(path):
         return re.sub(r"#.*", "", path.read_text())
 
@@ -378,7 +378,7 @@ def main():
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)
-    print(f"{len(rooms)} rooms, {summary}: " + (f"{len(ERRORS)} wrong" if ERRORS else "all right"))
+    print(f"{len(rooms)} modules, {summary}: " + (f"{len(ERRORS)} wrong" if ERRORS else "all right"))
     sys.exit(1 if ERRORS else 0)
 
 

@@ -77,7 +77,7 @@ class Lines {
   }
   int line(const YAML::Mark& mark) const { return mark.line + 1; }
   // Returns true if the position is past the end of the text.
-  bool is_behind(const YAML::Mark& mark) const {
+  bool is_past_end(const YAML::Mark& mark) const {
     const auto line = static_cast<size_t>(std::max(mark.line, 0));
     return line >= starts_.size() || (line + 1 == starts_.size() && starts_[line] == text_.size());
   }
@@ -108,7 +108,7 @@ class Lines {
 // Returns the text of a scalar as UTF-8. yaml-cpp writes the escapes \_ and \N (U+00A0, U+0085) as
 // single bytes of Latin-1. The document was valid UTF-8, so every invalid byte comes from these,
 // and U+0080 to U+00BF are encoded as 0xC2 and the same byte.
-std::string mended(const std::string& s) {
+std::string repaired_utf8(const std::string& s) {
   std::string out;
   for (size_t i = 0; i < s.size();) {
     const size_t n = utf8_length(s, i);
@@ -121,6 +121,17 @@ std::string mended(const std::string& s) {
   return out;
 }
 
+// Returns what is wrong with a text that is not YAML; `at_end`: the error is past its end.
+std::string reason_of(const YAML::Exception& e, bool at_end) {
+  // The appended marker is past the end of the text, so this error means an unterminated quote.
+  if (e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && at_end) return "a quoted text has no end";
+  if (e.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR)
+    return "write a text that begins with '*' in quotes, such as \"*.attn.*\"";
+  if (e.msg == YAML::ErrorMsg::UNKNOWN_TOKEN)
+    return "write a text that begins with '@', '`' or '%' in quotes";
+  return e.msg;
+}
+
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(const std::string& source, Lines& lines) : source_(source), lines_(lines) {}
@@ -130,11 +141,13 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(placed(Tree(), mark)); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(mark, "aliases (*name) are not supported. Repeat the value.");
+    fail(mark,
+         "aliases (*name) are not supported. Repeat the value, or write a text that begins "
+         "with '*' in quotes, such as \"*.attn.*\".");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& bytes) override {
-    const std::string text = mended(bytes);
+    const std::string text = repaired_utf8(bytes);
     // The library passes the tag "?" for a plain scalar and "!" for a quoted one.
     const bool plain = tag == "?" || tag.empty();
     if (!plain && tag != "!")
@@ -299,7 +312,7 @@ void append_yaml(std::string& out, const Tree& t, size_t indent) {
   }
 }
 
-// Throws Error for the first byte that is not UTF-8, because mended() requires valid UTF-8.
+// Throws Error for the first byte that is not UTF-8, because repaired_utf8() requires it.
 void require_utf8(std::string_view text, const std::string& source) {
   int line = 1, column = 1;
   for (size_t i = 0; i < text.size(); ++column) {
@@ -343,11 +356,8 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
-    // The appended marker is past the end of the text, so this error means an unterminated quote
-    // there.
-    const bool quoted = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && lines.is_behind(e.mark);
     throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),
-                quoted ? "a quoted text has no end" : e.msg);
+                reason_of(e, lines.is_past_end(e.mark)));
   }
 }
 

@@ -150,7 +150,7 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
   const HfTextRules texts = hf_text_rules(header);
   const model::FamilyRule& family = model::rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
-  write_file(folder / family.hf_pieces, header.tokenizer);
+  write_file(folder / family.hf_tokenizer_file, header.tokenizer);
   if (described) write_file(folder / kTokenizerFile, ids->tokenizer_json);
   Tree config = Tree::object();
   config.set("tokenizer_class",

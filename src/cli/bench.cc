@@ -298,7 +298,7 @@ int verb_bench(Args args) {
   check_out(out);
   const CpuFeatures cpu = read_cpu_features();
   const std::unique_ptr<comm::World> world =
-      read_rank_place().ranks > 1 ? comm::mpi_world() : comm::self_world();
+      read_rank_info().ranks > 1 ? comm::mpi_world() : comm::self_world();
   MachineRates r;
   r.links = measure::measure_links(*world);
   if (threads == 0) threads = std::max<int64_t>(cpu.cores / r.links.ranks_per_host, 1);

@@ -15,7 +15,7 @@ namespace tessera::cli {
 Path choose_checkpoint(const std::string& argument) {
   std::vector<std::string> skipped;
   const Path path = checkpoint::resolve_checkpoint(argument, &skipped);
-  if (read_rank_place().rank > 0) return path;
+  if (read_rank_info().rank > 0) return path;
   for (const std::string& broken : skipped)
     print_to(stderr, fmt::format("warning: a newer checkpoint is damaged and not used: {}\n",
                                  printable(broken)));

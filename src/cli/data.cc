@@ -105,7 +105,7 @@ E entry(const std::string& text, const char* option) {
   throw UsageError("{} is '{}', expected {}", option, text, names);
 }
 
-Tree summary(const data::DatasetAbout& about, const std::string& prefix) {
+Tree summary(const data::DatasetInfo& about, const std::string& prefix) {
   Tree t;
   t.set("prefix", Tree(prefix));
   t.set("documents", Tree(about.documents));
@@ -118,7 +118,7 @@ Tree summary(const data::DatasetAbout& about, const std::string& prefix) {
   return t;
 }
 
-void print_text(const data::DatasetAbout& about) {
+void print_text(const data::DatasetInfo& about) {
   fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
              share(about.text_bytes, about.tokens));
   if (about.invalid_bytes > 0) {
@@ -127,7 +127,7 @@ void print_text(const data::DatasetAbout& about) {
   }
 }
 
-void print_counts(const data::DatasetAbout& about) {
+void print_counts(const data::DatasetInfo& about) {
   const auto ids = name_of(data::dtype_for_vocabulary(about.vocabulary));
   fmt::print("  documents   {}\n", format_count(about.documents));
   fmt::print("  tokens      {} ({}, vocabulary {}{})\n", format_count(about.tokens), ids,
@@ -350,7 +350,7 @@ int inspect(Args args) {
   print_text(*about);
   show("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
   constexpr size_t kShown = 10;
-  for (const data::SourceAbout& s :
+  for (const data::SourceInfo& s :
        std::span(about->sources).first(std::min(kShown, about->sources.size()))) {
     show("  from        {}: {}, {}\n", s.name, counted(s.documents, "document"),
          counted(s.tokens, "token"));

@@ -224,7 +224,7 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
 }
 
 // Compares the ranks that mpirun started. Every rank measures, and rank 0 prints.
-int examine_ranks(bool json, const RankPlace& place) {
+int examine_ranks(bool json, const RankInfo& place) {
   const CpuFeatures features = read_cpu_features();
   const std::unique_ptr<comm::World> world = comm::mpi_world();
   int here = 0;  // number of ranks on this host, which share its cores
@@ -259,7 +259,7 @@ int verb_doctor(Args args) {
                       "tessera doctor   (or mpirun -n 8 tessera doctor, to compare ranks)");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  if (const RankPlace place = read_rank_place(); place.ranks > 1) return examine_ranks(json, place);
+  if (const RankInfo place = read_rank_info(); place.ranks > 1) return examine_ranks(json, place);
   const CpuFeatures features = read_cpu_features();
   const std::vector<Finding> findings = examine(features);
   if (json) {

@@ -309,7 +309,7 @@ int verb_eval(Args args) {
     throw UsageError("eval: --examples requires --task.");
   require_inputs(sets, tasks.files);
   // Only tasks are divided among the ranks; everything else uses one rank.
-  const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
+  const bool ranks = !tasks.files.empty() && read_rank_info().ranks > 1;
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),
                                       gpu_named(device, *world)};

@@ -82,7 +82,7 @@ int verb_generate(Args args) {
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   options.seed = seed;
-  const eval::TextRules rules = eval::text_rules(reader, *tokenizer);
+  const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);
   options.vocabulary = rules.vocabulary;
   if (!ignore_end) options.stops = rules.stops;
   // With an encoder, the prompt is the encoder's input, and the decoder begins with padding.

@@ -122,7 +122,7 @@ class Launch {
   }
 
   const LaunchArguments& l_;
-  const train::StopSignals stop_{train::SecondRequest::kIsCounted};
+  const train::StopSignals stop_{train::SecondSignal::kIsCounted};
   bool srun_ = false;
   launch::RankHosts world_;
   launch::JobSize size_;

@@ -47,14 +47,14 @@ double wall_s() {
 
 }  // namespace
 
-RankPlace read_rank_place() {
+RankInfo read_rank_info() {
   // A job script has SLURM_PROCID in its environment too. Without the number of tasks of a step
   // this process is not a rank, and the variable is ignored.
   const int ranks = first_number(kRanks, 1);
   return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
 }
 
-std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version) {
+std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const char* version) {
   const char* home = std::getenv(launch::kHomeVariable);
   if (home == nullptr) return std::make_unique<launch::Heartbeat>();
   launch::HeartbeatOptions o;

@@ -12,16 +12,16 @@
 
 namespace tessera::cli {
 
-struct RankPlace {
+struct RankInfo {
   int rank = 0, ranks = 1;
   std::string host;
 };
 
-RankPlace read_rank_place();
+RankInfo read_rank_info();
 
 // Starts the heartbeat to `tessera launch` if it started this process; otherwise the result does
 // nothing.
-std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankPlace& place, const char* version);
+std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const char* version);
 
 // ---- The option --device of commands that have no run file.
 

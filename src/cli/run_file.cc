@@ -56,7 +56,7 @@ std::vector<std::string> without_missing_validation(const config::RunConfig& sma
   std::vector<std::string> keys;
   const auto leave_out = [&](const std::string& key, const std::string& why) {
     keys.push_back(key);
-    if (read_rank_place().rank == 0) fmt::print(stderr, "note: --small: {}\n", why);
+    if (read_rank_info().rank == 0) fmt::print(stderr, "note: --small: {}\n", why);
   };
   const auto given = [&](const char* key) {
     const auto at = small.places.find(key);
@@ -98,7 +98,7 @@ config::RunConfig open_run(const std::string& argument, std::span<const std::str
     // The keys of --small are derived from the file without overrides and applied before them, so
     // that the command line takes precedence. The configuration is loaded once more if validation
     // data are missing.
-    std::vector<std::string> keys = config::small_twin(train::load_run(file, {}));
+    std::vector<std::string> keys = config::scaled_down_run(train::load_run(file, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
     config = train::load_run(file, keys);
     const std::vector<std::string> less = without_missing_validation(config);

@@ -92,7 +92,7 @@ double wall_s() {
 // Returns the output for progress lines. mpirun and srun give each rank a terminal even if their
 // own output goes to a file or a pipe, so under them complete lines are printed instead of one line
 // that is rewritten.
-train::Progress::Output output_of(std::FILE* file, const RankPlace& place) {
+train::Progress::Output output_of(std::FILE* file, const RankInfo& place) {
   const bool behind = place.ranks > 1 || std::getenv(launch::kHomeVariable) != nullptr;
   train::Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
   winsize size{};
@@ -131,7 +131,7 @@ std::unique_ptr<comm::World> world_of(const config::RunConfig& config, int64_t s
 }
 
 // Throws Error unless all ranks run the same version with the same configuration. Collective.
-void require_agreement(comm::World& world, const RankPlace& place, const std::string& config) {
+void require_agreement(comm::World& world, const RankInfo& place, const std::string& config) {
   world.barrier();  // so that the ranks read their clocks at about the same time
   const launch::RankFacts own{place.rank, place.host, version(), config, wall_s()};
   std::vector<launch::RankFacts> all;
@@ -227,7 +227,7 @@ int verb_train(Args args) {
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
-  const RankPlace place = read_rank_place();
+  const RankInfo place = read_rank_info();
   options.terminal = output_of(options.json ? stderr : stdout, place);
   const std::unique_ptr<launch::Heartbeat> heartbeat = start_heartbeat(place, version());
   options.heartbeat = heartbeat.get();

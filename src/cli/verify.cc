@@ -17,6 +17,7 @@
 #include "base/count.h"
 #include "base/tree.h"
 #include "checkpoint/durable.h"
+#include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/request.h"
@@ -266,6 +267,12 @@ int verb_verify(Args args) {
   a.many(overrides, "key=value", "overrides of run-file keys");
   a.option(steps, "--steps", "N", "number of steps");
   if (!a.parse(args)) return 0;
+  // Each rank would start all ranks of both runs.
+  if (const RankInfo rank = read_rank_info(); rank.ranks > 1)
+    throw UsageError(
+        "verify: started as rank {} of {}. It starts its ranks itself: run `tessera verify {}` "
+        "without mpirun or srun, with the layout as keys.",
+        rank.rank, rank.ranks, run);
   return Verification(run, overrides, steps).go();
 }
 

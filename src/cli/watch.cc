@@ -68,7 +68,9 @@ class Watch {
     const int64_t step = run.steps.step.empty() ? 0 : run.steps.step.back();
     if (terminal_) {
       redraw(report::screen(run, state_of(run.directory), terminal_size()));
-    } else if (step != shown_step_) {
+    } else if (step == 0 && shown_step_ < 0) {
+      print_to(stdout, fmt::format("no steps yet ({})\n", state_of(run.directory)));
+    } else if (step != shown_step_ && step > 0) {
       print_to(stdout, train::format_progress(progress_of(run), 0) + "\n");
     }
     shown_step_ = step;
@@ -84,7 +86,7 @@ class Watch {
   }
 
   bool terminal_;
-  int64_t shown_lines_ = 0, shown_step_ = 0;
+  int64_t shown_lines_ = 0, shown_step_ = -1;  // -1: nothing was shown
 };
 
 }  // namespace

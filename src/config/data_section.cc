@@ -71,7 +71,7 @@ void read_sources(const Tree& tree, const Place& place, std::string_view wanted,
   }
 }
 
-// The range of weights: sums and products of them stay far from the limits of f64.
+// Range of a weight: results of arithmetic on weights stay far from the limits of f64.
 constexpr Range kWeights = between(1e-12, 1e12);
 
 void check_weights(const char* path, const std::vector<DataSource>& sources, KeyErrors& errors) {

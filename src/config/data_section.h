@@ -86,23 +86,23 @@ struct DataSection {
           "response, the text after it and the end-of-text token");
     visit("long_examples", self.long_examples, "instructions longer than a sample");
     visit("validation", self.validation,
-          "data sets (beside instructions: JSON lines) on which the loss is measured, each apart");
+          "datasets whose loss is measured, each separately (with data.instructions: JSON lines)");
     visit("split", self.split,
           "shares of train, validation and test within each set of data.train, such as 969,30,1");
-    visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context",
+    visit("sequence_length", self.sequence_length, "tokens per sample; 0: model.context",
           at_least(0));
     visit("target_length", self.target_length,
-          "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
-          "0: as span corruption needs",
+          "tokens per sample of the decoder of an encoder–decoder model (its encoder reads "
+          "data.sequence_length); 0: what span corruption needs",
           at_least(0));
     visit("intra_document_masking", self.intra_document_masking,
           "attention stays within a document, and positions start at 0 in each; default: "
           "true for data.instructions (not with an encoder), otherwise false");
     visit("objective", self.objective,
-          "what is learned: the next token, or T5's spans that were taken out of the text");
-    visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out",
-          between(1e-6, kBelowOne));
-    visit("mean_span", self.mean_span, "span_corruption: tokens a span, on average",
+          "training objective: next-token prediction, or span corruption as in T5");
+    visit("noise_density", self.noise_density,
+          "span_corruption: fraction of tokens that are masked", between(1e-6, kBelowOne));
+    visit("mean_span", self.mean_span, "span_corruption: mean number of tokens per span",
           between(1, 1e6));
     visit("allow_foreign_tokenizer", self.allow_foreign_tokenizer,
           "read data sets that were built with a tokenizer whose ids stand for other texts");

@@ -13,8 +13,8 @@ namespace tessera::config {
 struct ForeignKey {
   std::string_view name;     // as a whole path, or its end: "training.steps", "max_steps"
   std::string_view program;  // "Megatron-LM"
-  std::string_view key;      // of this program; empty if nothing here is set by one key
-  // What to write where the key does not take the same value, with further keys in backquotes.
+  std::string_view key;      // Tessera's key; empty if no single key corresponds
+  // What to write if the two keys have different values; further keys are in backquotes.
   std::string_view advice = {};
 };
 

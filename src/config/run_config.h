@@ -82,14 +82,14 @@ void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 // for something that its weights cannot have. Requires a valid run.
 void validate_names(const RunConfig& config);
 
-// ---- A run small enough to train on any machine in a minute, after the recipe of a large one.
+// ---- A scaled-down run that trains on any machine in a minute, from the recipe of a large one.
 
-// Keys, as key=value, that make a run its small twin. Sizes become small: two layers of width 64 (a
-// stack), 8 heads that share keys in the same groups, the tokenizer's own vocabulary, sequences of
-// 64 tokens, 8 of them a step, 100 steps, one rank, snapshots at the end alone. The recipe stays:
-// family, initialisation, data processing, optimizer and its numbers, precision, recomputation, the
-// schedule's shape, and its warm-up and decay as shares of its steps. AdamW's rate is 3e-3, since
-// what suits billions of parameters teaches 100,000 nothing in 100 steps.
-std::vector<std::string> small_twin(const RunConfig& run);
+// Returns the overrides (key=value) that scale a run down. Sizes become small: two layers of width
+// 64 (per stack), 8 heads with the same number of queries per KV head, the tokenizer's vocabulary,
+// sequences of 64 tokens, 8 per step, 100 steps, one rank, a checkpoint at the end only. The recipe
+// stays: family, initialization, data processing, optimizer and its settings, precision,
+// recomputation, the kind of schedule, its warm-up and decay as fractions of its steps. AdamW's
+// learning rate is 3e-3: rates of large models are too low for 100,000 parameters in 100 steps.
+std::vector<std::string> scaled_down_run(const RunConfig& run);
 
 }  // namespace tessera::config

@@ -1,4 +1,4 @@
-// Translates a run file to what the compiler and the batch reader take.
+// Translates a run file to the requests of the compiler and of the batch reader.
 #include "config/run_request.h"
 
 #include "data/span_corruption.h"

@@ -1,4 +1,4 @@
-// What a run file asks of the compiler and of the batches.
+// Translates a run file to the requests of the compiler and of the batch reader.
 #pragma once
 
 #include "compile/request.h"
@@ -12,10 +12,10 @@ int64_t target_tokens(const DataSection& data);
 
 compile::CompileRequest compile_request(const RunConfig& config, compile::Purpose purpose);
 
-// Tokens of a row of the batch, the encoder's and the decoder's.
+// Tokens per row of the batch, of encoder and decoder together.
 int64_t row_tokens(const RunConfig& config);
 
-// Which samples each step takes; `rank` among the data ranks.
+// Which samples each step reads; `rank`: the data-parallel rank.
 data::BatchShape batch_shape(const RunConfig& config, int64_t rank);
 
 }  // namespace tessera::config

@@ -16,7 +16,7 @@ enum class KernelSelection : uint8_t { kAutotune, kHeuristic };
 constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
 constexpr const char* enum_names(KernelSelection) { return "autotune|heuristic"; }
 
-constexpr int64_t kMostThreads = 1024;  // of a rank
+constexpr int64_t kMostThreads = 1024;  // per rank
 
 struct RunSection {
   std::string name, directory;
@@ -31,21 +31,21 @@ struct RunSection {
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "shown in logs; without one, the name of the run file");
     visit("directory", self.directory, "where the run writes; without one, runs/NAME");
-    visit("seed", self.seed, "of the initial weights, the order of the data and dropout",
+    visit("seed", self.seed, "random seed of the initial weights, the data order and dropout",
           between(0, kExactIntegers));
-    visit("device", self.device, "auto takes a GPU if there is one");
+    visit("device", self.device, "auto: a GPU if there is one");
     visit("kernel_selection", self.kernel_selection,
           "on a GPU, algorithms of GEMMs and attention; autotune: measured at the first start and "
           "stored in kernel_selection.txt; heuristic: the library's first choice for GEMMs and our "
           "own attention, the same in every run");
     visit("tf32", self.tf32,
-          "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
-          "bits of mantissa");
+          "on a GPU, f32 GEMMs read their operands as TF32: several times as fast, with 10 bits of "
+          "mantissa");
     visit("threads", self.threads,
           "CPU threads per rank; 0: its share of the cores, at most OMP_NUM_THREADS",
           between(0, kMostThreads));
     visit("stop_after_steps", self.stop_after_steps,
-          "after this many steps in all: write a checkpoint and leave; 0: go on to the end",
+          "write a checkpoint and exit after this many steps of the run; 0: train to the end",
           at_least(0));
     visit("dump_gradients", self.dump_gradients,
           "debug: a safetensors file for the gradients of the first step");
@@ -81,9 +81,11 @@ struct CheckpointSection {
           "saved and "
           "kept; 0: none",
           at_least(0));
-    visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
+    visit("at_steps", self.at_steps,
+          "additional steps at which to save; these checkpoints are never removed");
     visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
-    visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
+    visit("load", self.load,
+          "state to load from it: only the weights, or also the optimizer state and the step");
     visit("resume", self.resume, "whether a run resumes from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes,
           "resume with another model, data or seed; each data set continues at its own place");
@@ -103,7 +105,8 @@ struct EvaluationSection {
 
   static void fields(auto& self, auto&& visit) {
     visit("tasks", self.tasks, "task files (docs/evaluation.md) whose results go to the metrics");
-    visit("data", self.data, "folder of the tasks' examples; without one, beside each task file");
+    visit("data", self.data,
+          "folder of the tasks' examples; default: the folder of each task file");
     visit("every_steps", self.every_steps,
           "how often; each time a checkpoint is saved and read by every rank; 0: only at the end",
           at_least(0));
@@ -120,8 +123,8 @@ struct MetricsSection {
     visit("every_steps", self.every_steps, "how often a line is written to metrics.jsonl",
           at_least(1));
     visit("validate_every_steps", self.validate_every_steps, "0: only at the end", at_least(0));
-    visit("validate_sequences", self.validate_sequences, "of each validation set; 0: all of it",
-          at_least(0));
+    visit("validate_sequences", self.validate_sequences,
+          "sequences of each validation set that are read; 0: all", at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
     visit("trace_step", self.trace_step, "write the timeline of this step as trace.json; 0: none",
           at_least(0));

@@ -20,10 +20,10 @@ double decay_share(const Schedule& s, int64_t n) {
     case ScheduleKind::kLinear:
       return 1 - r;
     case ScheduleKind::kWsd: {
-      // Without a length, the decay takes a tenth of the run, and never more than what follows the
+      // Without a length, the decay is the last tenth of the run, and at most what follows the
       // warm-up.
-      const int64_t wanted = s.wsd_steps > 0 ? s.wsd_steps : std::max<int64_t>(s.end_step / 10, 1);
-      const int64_t d = std::min(wanted, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
+      const int64_t asked = s.wsd_steps > 0 ? s.wsd_steps : std::max<int64_t>(s.end_step / 10, 1);
+      const int64_t d = std::min(asked, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
       const int64_t start = s.end_step - d;
       return n <= start ? 1 : 1 - ratio(n - start, d);
     }

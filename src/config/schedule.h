@@ -74,7 +74,7 @@ struct Schedule {
   int64_t wsd_steps = 0;     // D, at most E − W; 0: a tenth of E, at least 1
 };
 
-// What a run file says, for a peak of `optimizer.learning_rate`.
+// Returns the schedule of a run file; `peak`: optimizer.learning_rate.
 Schedule make_schedule(const ScheduleSection& section, double peak);
 
 // REQUIRES: step ≥ 1, 0 ≤ W ≤ E.

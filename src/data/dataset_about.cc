@@ -58,9 +58,9 @@ class Members {
 
 }  // namespace
 
-std::string to_json(const DatasetAbout& about) {
+std::string to_json(const DatasetInfo& about) {
   Tree sources = Tree::list();
-  for (const SourceAbout& s : about.sources) {
+  for (const SourceInfo& s : about.sources) {
     Tree one;
     one.set("name", Tree(s.name));
     one.set("documents", Tree(s.documents));
@@ -87,7 +87,7 @@ std::string to_json(const DatasetAbout& about) {
   return tessera::to_json(t, 2) + "\n";
 }
 
-std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
+std::optional<DatasetInfo> read_about(const IndexedDataset& data) {
   Path path = data.prefix();
   path += ".json";
   std::error_code error;
@@ -98,7 +98,7 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
   if (const std::string format = m.text("format"); format != kFormat) {
     throw Error("{}: 'format' is '{}', expected '{}'", name, format, kFormat);
   }
-  DatasetAbout about;
+  DatasetInfo about;
   about.tokenizer = m.text("tokenizer");
   about.tokenizer_fingerprint = m.hexadecimal("tokenizer_fingerprint");
   about.vocabulary = m.integer("vocabulary", kLargestTokenId + int64_t{1});
@@ -133,7 +133,7 @@ namespace {
 
 // Returns true if the ids of the dataset represent the same texts in `tokenizer`: if it is the same
 // tokenizer, or one with the same texts for all ids of the dataset (and possibly further ids).
-bool reads_rightly(const DatasetAbout& about, const Tokenizer& tokenizer) {
+bool reads_rightly(const DatasetInfo& about, const Tokenizer& tokenizer) {
   if (about.tokenizer_fingerprint == tokenizer.fingerprint()) return true;
   // Texts of ids are compared by their hash, since the old tokenizer may no longer exist.
   if (about.token_texts)

@@ -142,7 +142,7 @@ class Encoders {
 // Writes encoded batches and updates the totals of PREFIX.json.
 class Accounts {
  public:
-  Accounts(IndexedDatasetWriter& writer, DatasetAbout& about) : writer_(writer), about_(about) {}
+  Accounts(IndexedDatasetWriter& writer, DatasetInfo& about) : writer_(writer), about_(about) {}
 
   void write(const Batch& batch) {
     size_t begin = 0;
@@ -152,7 +152,7 @@ class Accounts {
       writer_.add_tokens(ids);
       if (e.document.ends) writer_.end_document();
       begin = e.end;
-      SourceAbout& source = about_.sources[e.document.source];
+      SourceInfo& source = about_.sources[e.document.source];
       source.documents += e.document.ends;
       source.tokens += std::ssize(ids);
       source.text_bytes += e.bytes;
@@ -173,7 +173,7 @@ class Accounts {
   }
 
   IndexedDatasetWriter& writer_;
-  DatasetAbout& about_;
+  DatasetInfo& about_;
 };
 
 // Reads documents in batches. A long document is split at positions that do not change its ids
@@ -258,9 +258,9 @@ void make_folder(const Path& folder) {
   if (error) throw Error("{}: the folder cannot be created: {}", folder.string(), error.message());
 }
 
-DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
-                      const std::vector<std::string>& files) {
-  DatasetAbout about;
+DatasetInfo describe(const Tokenizer& tokenizer, const BuildOptions& options,
+                     const std::vector<std::string>& files) {
+  DatasetInfo about;
   about.tokenizer = options.tokenizer_name;
   about.tokenizer_fingerprint = tokenizer.fingerprint();
   about.vocabulary = tokenizer.vocabulary_size();
@@ -298,7 +298,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
     Path file = options.out;
     check_output(file += suffix, read);
   }
-  DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
+  DatasetInfo& about = result.about = describe(tokenizer, options, sources.files);
   DocumentOptions documents = options.documents;
   documents.piece_bytes = kBatchBytes;
   DocumentStream stream(std::move(sources), documents);

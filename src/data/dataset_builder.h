@@ -28,7 +28,7 @@ struct BuildProgress {
 };
 
 struct BuildResult {
-  DatasetAbout about;
+  DatasetInfo about;
   int64_t skipped_files = 0;          // files in folders that were skipped because of their names
   std::vector<std::string> left_out;  // the first of these
   std::vector<std::string> tables;    // .csv and .tsv files, which were read as plain text

@@ -47,7 +47,7 @@ E entry_named(const std::string& name, E fallback) {
 }
 
 // Reads one source until all origins in `wanted` are found.
-void locate_in(const SourceAbout& source, const DatasetAbout& about,
+void locate_in(const SourceInfo& source, const DatasetInfo& about,
                const std::vector<PieceOrigin*>& wanted) {
   if (source.name == "-" || !std::filesystem::exists(source.name)) return;
   int64_t last = 0;
@@ -76,7 +76,7 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
 }  // namespace
 
 std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<SamplePiece>& pieces,
-                                 const std::optional<DatasetAbout>& about,
+                                 const std::optional<DatasetInfo>& about,
                                  const Tokenizer* tokenizer, bool locate) {
   std::vector<PieceOrigin> origins;
   for (const SamplePiece& p : pieces) {
@@ -89,7 +89,7 @@ std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<S
   }
   if (!about) return origins;
   int64_t first = 0;  // number of the first document of the source
-  for (const SourceAbout& source : about->sources) {
+  for (const SourceInfo& source : about->sources) {
     std::vector<PieceOrigin*> inside;
     for (PieceOrigin& o : origins) {
       if (o.document < first || o.document >= first + source.documents) continue;

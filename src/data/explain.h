@@ -31,7 +31,7 @@ struct PieceOrigin {
 // Returns the origins of the pieces of a sample. Without a tokenizer, `text` stays empty. With
 // `locate`, source files are read up to the last document needed; missing files are skipped.
 std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<SamplePiece>& pieces,
-                                 const std::optional<DatasetAbout>& about,
+                                 const std::optional<DatasetInfo>& about,
                                  const Tokenizer* tokenizer, bool locate);
 
 }  // namespace tessera::data

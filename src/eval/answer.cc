@@ -34,7 +34,7 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
 }
 
 // Returns the tokens of an example that the model reads: the last `room` ones of its context.
-std::vector<int32_t> read_of(const Example& e, const TextRules& rules,
+std::vector<int32_t> read_of(const Example& e, const SpecialTokenRules& rules,
                              const data::Tokenizer& tokenizer, int64_t room) {
   std::string context = e.options[0].context;
   context.erase(context.find_last_not_of(" \t\r\n") + 1);
@@ -56,7 +56,7 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
                                         const data::Tokenizer& tokenizer, const TaskSpec& spec,
                                         std::span<const Example> examples,
                                         const ModelOptions& options) {
-  const TextRules rules = text_rules(checkpoint, tokenizer);
+  const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
   const int64_t context = model_of(checkpoint).context;
   if (spec.max_tokens >= context)
     throw Error(

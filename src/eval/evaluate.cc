@@ -57,7 +57,7 @@ std::vector<ExampleScore> score_options(checkpoint::CheckpointReader& checkpoint
                                         const data::Tokenizer& tokenizer, const TaskSpec& spec,
                                         std::span<const Example> examples,
                                         const ModelOptions& options) {
-  const TextRules rules = text_rules(checkpoint, tokenizer);
+  const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
   // One flat list for all examples, so that rows of similar length can be computed together; it is
   // read back in the same order below.
   std::vector<Continuation> asked;

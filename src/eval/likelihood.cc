@@ -117,7 +117,7 @@ int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
   return std::clamp(power, std::min(shortest, context), context);
 }
 
-Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
+Continuation encode_continuation(const data::Tokenizer& tokenizer, const SpecialTokenRules& rules,
                                  std::string_view context, std::string_view text) {
   // Tokenizers join a space with the text after it, so white space at the end of the context is
   // encoded as part of the continuation.

@@ -26,7 +26,7 @@ struct Likelihood {
 // itself, the context with the tokens that `rules` puts around a text. An empty context becomes the
 // token that begins texts, or the end-of-text token. Throws Error if the tokenizer has neither, or
 // if the continuation has no tokens.
-Continuation encode_continuation(const data::Tokenizer& tokenizer, const TextRules& rules,
+Continuation encode_continuation(const data::Tokenizer& tokenizer, const SpecialTokenRules& rules,
                                  std::string_view context, std::string_view text);
 
 // Returns the padded length of a row of `tokens` tokens: the next power of two, but at least

@@ -2,8 +2,11 @@
 // a key of a line is a list, it has one text per option.
 #include "eval/task.h"
 
+#include <fmt/ranges.h>
 #include <re2/re2.h>
+
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/shipped_configs.h"
@@ -206,6 +209,30 @@ std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
   return out;
 }
 
+namespace {
+
+// Returns the file of a task's examples. Throws Error that explains how to get them if it does not
+// exist.
+Path examples_of(const TaskSpec& spec, const std::string& task, const std::string& folder) {
+  const Path from = folder.empty() ? Path(task).parent_path() : Path(folder);
+  const Path file = from / spec.data;
+  std::error_code error;
+  if (std::filesystem::exists(file, error) || error) return file;
+  std::set<std::string> keys;
+  if (!spec.gold.empty()) keys.insert(spec.gold);
+  const Forms forms(spec);
+  for (const data::InstructionTemplate* t : {&forms.form, &forms.response, &forms.answer})
+    for (const std::string& name : t->names())
+      if (name != "response") keys.insert(name);
+  throw Error(
+      "task {}: its examples are not included in Tessera, and {} does not exist. Save them there "
+      "as JSON lines with the keys {} (docs/evaluation.md), or name the folder that has {} (--data "
+      "FOLDER, in a run file evaluation.data).",
+      task, std::filesystem::absolute(file, error).string(), fmt::join(keys, ", "), spec.data);
+}
+
+}  // namespace
+
 std::vector<Task> read_tasks(const TaskChoice& choice) {
   std::vector<Task> tasks;
   for (const std::string& file : choice.files) {
@@ -214,8 +241,7 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
     t.spec = read_task(file);
     if (choice.shots >= 0) t.spec.shots = choice.shots;
     check_shots(t.spec.shots, file);
-    const Path folder = choice.folder.empty() ? Path(file).parent_path() : Path(choice.folder);
-    t.examples = read_examples(t.spec, folder / t.spec.data);
+    t.examples = read_examples(t.spec, examples_of(t.spec, file, choice.folder));
     if (choice.examples > 0 && choice.examples < std::ssize(t.examples))
       t.examples.resize(choice.examples);
   }

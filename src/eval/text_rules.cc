@@ -9,11 +9,11 @@ namespace tessera::eval {
 
 // The beginning token of the tokenizer has precedence over the one that was imported with the
 // checkpoint.
-TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
-                     const data::Tokenizer& tokenizer) {
+SpecialTokenRules text_rules(const checkpoint::CheckpointReader& checkpoint,
+                             const data::Tokenizer& tokenizer) {
   const model::ModelConfig model = model_of(checkpoint);
   const checkpoint::HfTextRules imported = checkpoint::hf_text_rules(checkpoint.header());
-  TextRules r;
+  SpecialTokenRules r;
   r.encodes = model.encoder_layers > 0;
   r.vocabulary = std::max<int64_t>(model.vocabulary, tokenizer.vocabulary_size());
   r.vocabulary = std::min(r.vocabulary, model.padded_vocabulary());
@@ -25,7 +25,7 @@ TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
   return r;
 }
 
-std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
+std::vector<int32_t> encode_text(const SpecialTokenRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text) {
   std::vector<int32_t> ids = tokenizer.encode(text);
   const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text contains it already

@@ -13,7 +13,7 @@
 
 namespace tessera::eval {
 
-struct TextRules {
+struct SpecialTokenRules {
   bool encodes = false;               // an encoder reads the texts; the decoder begins with id 0
   std::optional<int32_t> begin, end;  // tokens before and after a text that is read
   std::optional<int32_t> alone;       // token that is read in place of an empty text
@@ -22,11 +22,11 @@ struct TextRules {
 };
 
 // Returns the rules of a checkpoint's model with this tokenizer.
-TextRules text_rules(const checkpoint::CheckpointReader& checkpoint,
-                     const data::Tokenizer& tokenizer);
+SpecialTokenRules text_rules(const checkpoint::CheckpointReader& checkpoint,
+                             const data::Tokenizer& tokenizer);
 
 // Returns the ids of a text that is read, with the tokens that the rules put around it.
-std::vector<int32_t> encode_text(const TextRules& rules, const data::Tokenizer& tokenizer,
+std::vector<int32_t> encode_text(const SpecialTokenRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text);
 
 // Returns the text of generated ids. A model may have more ids than its tokenizer; those have no

@@ -150,8 +150,8 @@ OpAttributes default_attributes(OpKind kind);
 // The group of a conversion; nullptr for other ops.
 const GroupRef* over_of(const OpAttributes& attributes);
 GroupRef* over_of(OpAttributes& attributes);
-// The frame kind whose table says which elements of a flat frame belong to which weight (attribute
-// `members`); kNone for ops that do not need it.
+// The frame kind whose table maps elements of a flat frame to weights (attribute `members`); kNone
+// for ops that do not need it.
 FrameKindId members_of(const OpAttributes& attributes);
 // The type of the sum that an op adds to (attribute `into`); nullptr where it adds to none.
 DType* sum_type(OpAttributes& attributes);

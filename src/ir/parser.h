@@ -20,7 +20,7 @@ class ValueParser : protected TokenReader {
   template <class I>
   using Names = std::map<std::string, I, std::less<>>;
 
-  // The id behind `mark`, less than `size`.
+  // Reads the id that follows `mark`; it must be less than `size`.
   template <class I>
   I id(char mark, size_t size, const char* wanted);
   void heading(const char* name) {

@@ -1,5 +1,5 @@
 // Prints graphs and programs as text that parse.cc reads back. Entities are named by name where the
-// name is unique and a plain word, else by number (%value, $kind or segment, @buffer, #call), so
+// name is unique and an identifier, else by number (%value, $kind or segment, @buffer, #call), so
 // the text is readable and still unambiguous.
 //
 //   program train state=59904 scratch=59904 bytes=184704 live=184704

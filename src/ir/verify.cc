@@ -52,13 +52,13 @@ Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
   for (const ValueId v : op.inputs) in.push_back(&values[v]);
   const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
   if (specs.size() != op.outputs.size())
-    return {
-        fmt::format("{}: has {} outputs, its rule says {}", name, op.outputs.size(), specs.size())};
+    return {fmt::format("{}: has {} outputs, its rule gives {}", name, op.outputs.size(),
+                        specs.size())};
   Findings findings;
   for (size_t i = 0; i < specs.size(); ++i) {
     const Value& v = values[op.outputs[i]];
     if (v.dtype != specs[i].dtype || v.shape != specs[i].shape)
-      findings.push_back(fmt::format("{}: output {} is {}, its rule says {}", name, v.name,
+      findings.push_back(fmt::format("{}: output {} is {}, its rule gives {}", name, v.name,
                                      type_text(v.dtype, v.shape),
                                      type_text(specs[i].dtype, specs[i].shape)));
   }
@@ -170,13 +170,14 @@ Findings verify_references(const Program& p) {
     if (!list.contains(id)) findings.push_back(fmt::format("{} {} of {}", what, id, list.size()));
   };
   for (const Value& v : p.values)
-    if (v.frame != kNone) need(v.frame, p.kinds, v.name + ": lies in kind of frame");
+    if (v.frame != kNone) need(v.frame, p.kinds, v.name + ": is stored in buffer kind");
   for (const FrameKind& k : p.kinds) {
     for (const ValueId v : k.values) need(v, p.values, k.name + ": holds value");
-    if (k.like != kNone) need(k.like, p.kinds, k.name + ": is like kind of frame");
+    if (k.like != kNone) need(k.like, p.kinds, k.name + ": has the layout of buffer kind");
   }
   for (const Segment& s : p.segments) {
-    for (const Parameter& x : s.frames) need(x.kind, p.kinds, s.name() + ": takes kind of frame");
+    for (const Parameter& x : s.frames)
+      need(x.kind, p.kinds, s.name() + ": has a parameter of buffer kind");
     for (size_t i = 0; i < s.ops.size(); ++i) {
       const Op& op = s.ops[i];
       append(findings, verify_ids(op, p.values, op_name(op, s.name())));
@@ -191,7 +192,7 @@ Findings verify_references(const Program& p) {
     const Call& call = p.schedule[c];
     const std::string name = fmt::format("call #{}:", c);
     need(call.segment, p.segments, name + " runs segment");
-    for (const FrameId f : call.frames) need(f, p.frames, name + " takes frame");
+    for (const FrameId f : call.frames) need(f, p.frames, name + " has buffer");
     for (const CallId y : call.after) need(y, p.schedule, name + " waits for call");
     for (const CallId y : call.before_step) need(y, p.schedule, name + " waits for call");
   }

@@ -1,5 +1,5 @@
 // Verifies a graph or a program. Returns one sentence per fault, which names the op or buffer:
-//   "forward.layer layer.attn.qkv (matmul): output layer.attn.qkv is f32 [2, 8], its rule says …"
+//   "forward.layer layer.attn.qkv (matmul): output layer.attn.qkv is f32 [2, 8], its rule gives …"
 //
 //   numbers   shapes and bytes do not overflow; the shape on one rank follows from the global
 //             shape, the sharding and the mesh; the parts of a weight cover it; labels and stages

@@ -145,7 +145,7 @@ class SegmentVerifier {
 
  private:
   // From the op that writes a value, or the start, to the last that uses it, or the end.
-  struct Life {
+  struct Lifetime {
     int64_t first, last;
   };
 
@@ -169,7 +169,7 @@ class SegmentVerifier {
   void read(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
     const bool here = lives_.contains(v);
-    Life& life = lives_.try_emplace(v, Life{0, 0}).first->second;
+    Lifetime& life = lives_.try_emplace(v, Lifetime{0, 0}).first->second;
     if (life.last < i) life.last = i;
     if (here && made_.contains(v)) return;
     if (is_member(v))
@@ -183,7 +183,7 @@ class SegmentVerifier {
   // here and compared with the access of the parameter at the end.
   void make(int64_t i, ValueId v) {
     const Op& op = s_.ops[i];
-    const auto [life, first] = lives_.try_emplace(v, Life{i, i});
+    const auto [life, first] = lives_.try_emplace(v, Lifetime{i, i});
     life->second.last = std::max(life->second.last, i);
     if (p_[v].frame != kNone) {
       Use& use = uses_[p_[v].frame];
@@ -207,7 +207,7 @@ class SegmentVerifier {
     if (op.workspace != kNone) {
       const Value& w = p_[op.workspace];
       const bool alone =
-          lives_.try_emplace(op.workspace, Life{i, i}).second &&
+          lives_.try_emplace(op.workspace, Lifetime{i, i}).second &&
           std::find(op.outputs.begin(), op.outputs.end(), op.workspace) == op.outputs.end();
       if (!alone || w.frame != kNone || w.dtype != DType::kU8)
         findings_.push_back(
@@ -226,20 +226,21 @@ class SegmentVerifier {
       // A segment without ops may only mark the end of a lifetime.
       if (s_.ops.empty() && x.access == Access::kRead) continue;
       if (!uses_.contains(x.kind)) {
-        findings_.push_back(fmt::format("{}: takes {}, which no op of it touches", name_, kind));
+        findings_.push_back(
+            fmt::format("{}: has the parameter {}, which none of its ops uses", name_, kind));
         continue;
       }
       const Access needed = uses_[x.kind].needed();
       if (x.access != needed)
-        findings_.push_back(fmt::format("{}: takes {} to {} it, its ops {} it", name_, kind,
-                                        name_of(x.access), name_of(needed)));
+        findings_.push_back(fmt::format("{}: declares access {} of {}, its ops need {}", name_,
+                                        name_of(x.access), kind, name_of(needed)));
       else if (needed == Access::kWrite || needed == Access::kAdd)
         verify_covers(x.kind);
     }
     for (const auto& [kind, use] : uses_)
       if (!taken.contains(kind))
         findings_.push_back(
-            fmt::format("{}: its ops touch {}, which it does not take", name_, p_.kind(kind).name));
+            fmt::format("{}: its ops use {}, which is not a parameter", name_, p_.kind(kind).name));
   }
 
   // A buffer is written or started fresh as a whole, so every part of it must be written.
@@ -256,7 +257,7 @@ class SegmentVerifier {
   }
 
   // Members of a buffer exist before the segment if it reads them, and after it in any case.
-  Life whole_life(ValueId v, Life life) const {
+  Lifetime whole_life(ValueId v, Lifetime life) const {
     if (!is_member(v)) return life;
     if (!made_.contains(v)) life.first = 0;
     if (p_[v].role == Role::kGradient || p_[v].role == Role::kReport) life.first = 0;
@@ -276,7 +277,7 @@ class SegmentVerifier {
   // not be alive at the same time, unless an op computes one from the other in place. Scratch must
   // be as large as its values need, and no larger.
   void verify_places() {
-    std::map<FrameKindId, std::vector<std::pair<ValueId, Life>>> by_frame;
+    std::map<FrameKindId, std::vector<std::pair<ValueId, Lifetime>>> by_frame;
     int64_t used = 0;
     for (const auto& [v, life] : lives_) {
       by_frame[p_[v].frame].emplace_back(v, whole_life(v, life));
@@ -304,7 +305,7 @@ class SegmentVerifier {
     return frame == kNone ? "its scratch" : p_.kind(frame).name;
   }
 
-  void verify_pair(const std::pair<ValueId, Life>& a, const std::pair<ValueId, Life>& b) {
+  void verify_pair(const std::pair<ValueId, Lifetime>& a, const std::pair<ValueId, Lifetime>& b) {
     const auto& [va, la] = a;
     const auto& [vb, lb] = b;
     if (is_flat(va) && is_flat(vb)) return;  // this rank's shard and the whole of a collective
@@ -318,7 +319,7 @@ class SegmentVerifier {
   const Program& p_;
   const Segment& s_;
   std::string name_;
-  std::map<ValueId, Life> lives_;
+  std::map<ValueId, Lifetime> lives_;
   std::set<ValueId> made_;
   std::map<FrameKindId, Use> uses_;
   Findings findings_;
@@ -335,18 +336,19 @@ Findings verify_call(const Program& p, CallId id) {
   const Segment& s = p.segment(c);
   const std::string name = "call " + call_name(p, id);
   if (c.frames.size() != s.frames.size())
-    return {fmt::format("{}: has {} frames, its segment takes {}", name, c.frames.size(),
+    return {fmt::format("{}: has {} buffers, its segment has {} parameters", name, c.frames.size(),
                         s.frames.size())};
   Findings findings;
   if (!c.fresh.empty() && c.fresh.size() != c.frames.size())
-    findings.push_back(fmt::format("{}: says of {} frames whether they are fresh, and has {}", name,
-                                   c.fresh.size(), c.frames.size()));
+    findings.push_back(
+        fmt::format("{}: has {} flags for first writes, expected one per buffer ({})", name,
+                    c.fresh.size(), c.frames.size()));
   for (size_t i = 0; i < c.frames.size(); ++i) {
-    const FrameKindId wanted = s.frames[i].kind, found = p.frame(c.frames[i]).kind;
-    if (wanted == found) continue;
-    if (read_as(p, wanted) != read_as(p, found) || p.kind(wanted).bytes != p.kind(found).bytes)
-      findings.push_back(fmt::format("{}: frame {} is of kind {}, its segment takes {}", name, i,
-                                     p.kind(found).name, p.kind(wanted).name));
+    const FrameKindId expected = s.frames[i].kind, found = p.frame(c.frames[i]).kind;
+    if (expected == found) continue;
+    if (read_as(p, expected) != read_as(p, found) || p.kind(expected).bytes != p.kind(found).bytes)
+      findings.push_back(fmt::format("{}: buffer {} is of kind {}, its segment expects {}", name, i,
+                                     p.kind(found).name, p.kind(expected).name));
   }
   return findings;
 }

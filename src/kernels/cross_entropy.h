@@ -4,11 +4,11 @@
 //   loss    = sum_n -ln p[n, label[n]]                    nats, over the rows whose label is not
 //   ignored dz      = gradient_scale * (p[n, v] - [v = label[n]])  0 in ignored rows
 //
-// With a soft cap c, z stands for c tanh(z / c), and dz is times 1 - tanh^2(z / c). The gradient is
-// that of the sum, not of the mean: who knows the tokens of the global batch
-// divides. Sums of a row are taken in blocks of f32 joined in f64, those of rows in f64 in the
-// order of rows: the result does not depend on the number of threads. A logit that is NaN or +inf
-// makes the loss NaN.
+// With a soft cap c, c tanh(z / c) replaces z, and dz is multiplied by 1 - tanh^2(z / c). The
+// gradient is that of the sum of the losses; the optimizer divides it by the number of tokens in
+// the global batch. A row is summed in blocks of f32 whose sums are added in f64. Rows are added in
+// f64 in their order, so the result does not depend on the number of threads. A logit that is NaN
+// or +inf makes the loss NaN.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ void launch(Gpu, const Launch&, const CrossEntropyArgs&);
 int64_t workspace_bytes(Cpu, const CrossEntropyArgs&, int threads);
 int64_t workspace_bytes(Gpu, const CrossEntropyArgs&, int threads);
 
-// What the gradient is multiplied by, for kernels of the CPU.
+// Returns the factor of the gradient, for CPU kernels.
 inline float scaled_by(float gradient_scale, const double* loss_scale) {
   return loss_scale == nullptr ? gradient_scale : gradient_scale * static_cast<float>(*loss_scale);
 }

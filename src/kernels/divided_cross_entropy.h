@@ -1,5 +1,5 @@
-// Cross-entropy of logits of which this rank has some columns, in three steps; between them the
-// ranks take the maximum of the first and the sum of the second.
+// Vocabulary-parallel cross-entropy: this rank has some columns of the logits. Three steps; between
+// them the ranks reduce the results of the first by maximum and those of the second by sum.
 //
 //   m[n]    = max_v z[n, v]                          over own columns; −inf where there is none
 //   s[n, 0] = sum_v e^(z[n, v] - m[n])               over own columns
@@ -21,7 +21,7 @@ namespace tessera::kernels {
 
 struct DividedLogits {
   TensorView z;         // [N, C] f32
-  int64_t columns = 0;  // of the C that are there; the rest is padding
+  int64_t columns = 0;  // the first `columns` of C are logits; the rest is padding
   int64_t first = 0;    // global number of the first column
   int64_t total = 0;    // columns of all ranks
   float soft_cap = 0;   // as CrossEntropyArgs has it
@@ -45,7 +45,7 @@ void launch(Gpu, const Launch&, const LogitsSumsArgs&);
 
 struct DividedCrossEntropyArgs {
   DividedLogits logits;      // with `gradient`: overwritten by dz
-  TensorView max, sums;      // of all ranks
+  TensorView max, sums;      // reduced over all ranks
   TensorView labels;         // [N] i32
   double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
   bool gradient = false;

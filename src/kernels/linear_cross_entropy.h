@@ -5,9 +5,9 @@
 //   z = x W^T          [chunk, V]  f32
 //   dz                 [chunk, V]  of x's type: in bf16 the gradient of the logits is rounded once
 //   dx = dz W          [N, D]      written, of x's type
-//   dW += dz^T x       [V, D]      f32, or of 16 bits: then rounded once a chunk
+//   dW += dz^T x       [V, D]      f32, or 16 bits: then rounded once per chunk
 //
-// All of the sum of the losses, times gradient_scale.
+// Gradients are those of the sum of the losses, times gradient_scale.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace tessera::kernels {
 
 struct LinearCrossEntropyShape {
   int64_t tokens = 0, hidden = 0, vocabulary = 0;  // N, D, V
-  DType dtype = DType::kF32;                       // of x, W and dx: f32, bf16 or f16
-  DType sums = DType::kF32;                        // of dW
+  DType dtype = DType::kF32;                       // x, W and dx: f32, bf16 or f16
+  DType sums = DType::kF32;                        // dW
   bool gradient = true;                            // without: the loss only (validation)
-  float soft_cap = 0;                              // of the logits; 0: none
+  float soft_cap = 0;                              // soft cap of the logits; 0: none
   int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
   bool operator==(const LinearCrossEntropyShape&) const = default;
 };

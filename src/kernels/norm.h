@@ -1,9 +1,9 @@
-// Normalisation over the last axis, alone or fused with the residual sum before it.
+// Normalization over the last axis, alone or fused with the residual sum before it.
 //   layer norm (Ba et al. 2016):          y = (x - mean) * rstd * gain + bias
 //   RMS norm (Zhang & Sennrich 2019):     y = x * rstd * gain (+ bias)
 //   with unit_offset, gain + 1 in place of gain
 //   rstd = 1 / sqrt(var + epsilon), var = mean_d (x - mean)^2, with mean = 0 for RMS norm.
-// x, terms and y are f32, bf16 or f16, each as it likes; statistics are always f32.
+// x, terms and y are f32, bf16 or f16, in any combination; statistics are always f32.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct NormArgs {
 void launch(Cpu, const Launch&, const NormArgs&);
 void launch(Gpu, const Launch&, const NormArgs&);
 
-// out = sum of the terms + sum of the biases, then the norm of out, in one sweep. The norm sees
+// out = sum of the terms + sum of the biases, then the norm of out, in one pass. The norm reads
 // `out` as it is stored (after rounding to its dtype).
 struct SumNormArgs {
   SumArgs sum;

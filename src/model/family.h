@@ -23,34 +23,34 @@ struct Preset {
 struct FamilyRule {
   Family family;
   void (*forward)(Graph&, const BatchValues&, const ModelConfig&) = nullptr;
-  void (*defaults)(ModelConfig&) =
-      nullptr;  // what differs from ModelConfig's own; nullptr: nothing
+  // Sets the defaults that differ from ModelConfig's; nullptr: none.
+  void (*defaults)(ModelConfig&) = nullptr;
   std::span<const Preset> presets = {};
 
-  bool encodes = false;       // has an encoder beside its decoder
-  bool turns = false;         // has rotary positions
+  bool encodes = false;       // has an encoder and a decoder
+  bool turns = false;         // has RoPE
   bool has_experts = false;   // its layers may have experts
   bool groups_heads = false;  // several queries may share a key/value head
-  bool copies_heads = true;   // more tensor ranks than key/value heads may share these
-  bool chooses_gelu = true;   // computes model.gelu
+  bool copies_heads = true;   // KV heads may be replicated over tensor ranks
+  bool chooses_gelu = true;   // model.gelu selects the activation
 
-  std::string_view hf_type = {};    // model_type in config.json
-  std::string_view hf_also = {};    // another that is read as this one
-  std::string_view hf_prefix = {};  // of tensors; files of the bare model have names without it
-  std::string_view hf_head = {};    // the head's tensor, absent or a copy where embeddings are tied
-  // A folder without a head has one that is tied and not scaled, whatever its config.json says.
+  std::string_view hf_type = {};        // model_type in config.json
+  std::string_view hf_type_alias = {};  // another model_type that is read as this one
+  std::string_view hf_prefix = {};      // prefix of tensor names; absent in files of the bare model
+  std::string_view hf_head = {};  // the head's tensor, absent or a copy where embeddings are tied
+  // If the folder has no LM head, it is tied and not scaled, even if config.json differs.
   bool hf_ties_missing_head = false;
-  std::string_view hf_copies = {};  // ends the names of the embedding's copies, beside the head's
+  std::string_view hf_copies =
+      {};  // suffix of tensors that copy the embedding, in addition to hf_head
   void (*hf_read)(const HfReader&, ModelConfig&) = nullptr;
   Tree (*hf_write)(const ModelConfig&) = nullptr;
   void (*hf_tensors)(const ModelConfig&, HfTensorList&) = nullptr;
-  bool (*hf_is_buffer)(std::string_view name) = nullptr;  // of older files: masks and the like
-  void (*hf_check_start)(const HfReader&) = nullptr;      // of what generation_config.json says
-  // Of a SentencePiece model, by which transformers finds the class that reads it.
-  const char *hf_pieces = "tokenizer.model", *hf_tokenizer = "LlamaTokenizer";
-  // The class that AutoTokenizer takes cuts texts into words its own way, whatever tokenizer.json
-  // says.
-  bool hf_cuts_words = false;
+  bool (*hf_is_buffer)(std::string_view name) = nullptr;  // buffers of older files, such as masks
+  void (*hf_check_start)(const HfReader&) = nullptr;      // checks generation_config.json
+  // File name and class name of a SentencePiece tokenizer in transformers.
+  const char *hf_tokenizer_file = "tokenizer.model", *hf_tokenizer = "LlamaTokenizer";
+  // The class that AutoTokenizer chooses replaces the pre-tokenizer of tokenizer.json.
+  bool hf_overrides_pretokenizer = false;
 };
 
 std::span<const FamilyRule* const> all_families();

@@ -18,26 +18,26 @@ struct BatchValues {
   ValueId samples = kNone;                                    // [B] i64, global sample numbers
   ValueId step = kNone, report = kNone;                       // see ir/state.h
   ValueId documents = kNone;  // [B, T] i32, where attention is to stay within a document
-  ValueId source = kNone;     // [B, S] i32, what an encoder reads; id 0 is padding
-  int64_t head_copies = 1;    // of BatchForm
+  ValueId source = kNone;     // [B, S] i32, the encoder's input; id 0 is padding
+  int64_t head_copies = 1;    // see BatchForm
 };
 
-// What attention reads, where it is not packed queries, keys and values of one sequence.
+// Variants of attention; the default is causal self-attention on packed queries, keys and values.
 struct AttentionForm {
   double scale = 1;
   int64_t window = 0;
   double soft_cap = 0;
   ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
-  bool whole = false;       // sees keys behind its own place, too
+  bool whole = false;       // not causal: also attends to later keys
   ValueId bias = kNone;     // [H, N] by distance
   ValueId padding = kNone;  // [B, S] ids of the keys, where 0 is padding
 };
 
-// B sequences of T tokens; of S in an encoder.
+// B sequences of T tokens (decoder) and S tokens (encoder).
 struct BatchForm {
   int64_t sequences = 1, tokens = 1, source = 0;
   bool intra_document_masking = false;
-  int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
+  int64_t head_copies = 1;  // replicas of every KV head of GQA: BlockWriter::grouped_heads
 };
 
 // How an RMS norm stores its gains: as they are, or minus 1 (they start at 0).
@@ -76,8 +76,8 @@ class BlockWriter {
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model, LayerKind kind);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
-  // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
-  // value's place on that axis says.
+  // `divided`: the dimension (vocabulary, heads, feed forward) that is sharded over tensor ranks;
+  // it becomes the value's sharding on that axis.
   ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
   ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
   // Names the parts of a packed weight, each with its number of consecutive indices of dimension
@@ -91,17 +91,17 @@ class BlockWriter {
   // are [B, S, F].
   ValueId stream(HiddenStream from = HiddenStream::kHidden);
   void finish(ValueId hidden, HiddenStream to = HiddenStream::kHidden);
-  void remember(ValueId memory);  // what layers behind this block read (Graph::memory)
+  void remember(ValueId memory);  // output that later layers read (Graph::memory)
   void finish_with_loss();        // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
   ValueId rms_norm(const std::string& name, ValueId x, GainForm form = GainForm::kPlain);
   // RMS norm of queries and keys in packed qkv: name.q_norm.gain, name.k_norm.gain.
   ValueId head_norm(const std::string& name, ValueId qkv, HeadNormForm form, GainForm gains);
-  // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
+  // The GEMM of x and a weight [out…, in…] over its last `contract` dimensions, without bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
-  // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
-  // first dimension of `out`.
+  // A GEMM with its own weight and bias: name.weight, name.bias. The first dimension of `out` is
+  // sharded over tensor ranks.
   ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
   // Packed queries, keys and values [B, T, K, G+2, D] of x [B, T, F]: a group of G queries, their
   // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
@@ -118,7 +118,7 @@ class BlockWriter {
   // `rounded`: the factor is rounded to the type of x first.
   ValueId scale(const std::string& name, ValueId x, double factor, bool rounded = false);
   ValueId gelu(const std::string& name, ValueId x);
-  // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
+  // x: pairs [.., inner, 2]. `form`: silu, or gelu as erf or tanh.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
   // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
   // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M].
@@ -129,8 +129,8 @@ class BlockWriter {
   void linear_cross_entropy(ValueId x, ValueId weight);
 
   const ModelConfig& model() const { return model_; }
-  double std_in() const;   // of matrices and embeddings
-  double std_out() const;  // of matrices that write into the residual stream
+  double std_in() const;   // for matrices and embeddings
+  double std_out() const;  // for matrices that write to the residual stream
 
  private:
   ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,

@@ -89,7 +89,7 @@ constexpr Preset kPresets[] = {
 
 void read_hf(const HfReader& in, ModelConfig& m) {
   m.vocabulary = in.size("vocab_size", 50257);
-  // transformers takes the common names too, and before the family's own.
+  // transformers also accepts the common names, which have precedence over the family's own.
   m.hidden = in.size("hidden_size", in.size("n_embd", 768));
   m.layers = in.size("num_hidden_layers", in.size("n_layer", 12));
   m.heads = in.size("num_attention_heads", in.size("n_head", 12));

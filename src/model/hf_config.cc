@@ -15,7 +15,7 @@ namespace {
 void check_common(const HfReader& in) {
   if (in.find("quantization_config"))
     in.refuse("quantization_config", "given",
-              "quantised weights cannot be trained on. Export the model in f32, bf16 or f16 first");
+              "quantized weights cannot be trained. Export the model in f32, bf16 or f16 first");
   in.must_be("add_cross_attention", false, "cross attention in this family");
 }
 
@@ -23,9 +23,9 @@ const FamilyRule& family_of(const HfReader& in) {
   const auto type = in.get<std::string>("model_type", "");
   std::vector<std::string_view> known;
   for (const FamilyRule* f : all_families()) {
-    if (f->hf_type == type || (!type.empty() && f->hf_also == type)) return *f;
+    if (f->hf_type == type || (!type.empty() && f->hf_type_alias == type)) return *f;
     known.push_back(f->hf_type);
-    if (!f->hf_also.empty()) known.push_back(f->hf_also);
+    if (!f->hf_type_alias.empty()) known.push_back(f->hf_type_alias);
   }
   in.refuse("model_type", type.empty() ? "absent" : type,
             fmt::format("this version reads {}", fmt::join(known, ", ")));
@@ -52,7 +52,7 @@ void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_t
 }  // namespace
 
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source) {
-  if (!config.as_members()) throw Error("{}: no JSON object: this is no config.json", source);
+  if (!config.as_members()) throw Error("{}: not a JSON object, expected a config.json", source);
   const HfReader in(config, source);
   check_common(in);
   const FamilyRule& rule = family_of(in);

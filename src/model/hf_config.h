@@ -11,11 +11,10 @@
 namespace tessera::model {
 
 // Reads the model_type of any family (model/family.h). A key that is absent has the default of
-// transformers. The vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are
+// transformers. The vocabulary is not padded (vocabulary_multiple = 1). Rotary settings are
 // read from the keys of transformers 4, or from rope_parameters. hidden_act: gelu is erf; gelu_new,
-// gelu_fast and gelu_pytorch_tanh are tanh. Throws Error that names `source`, the key and the way
-// out where the model has what Tessera does not (another family, attention biases, quantized
-// weights, …).
+// gelu_fast and gelu_pytorch_tanh are tanh. Throws Error with `source`, the key and a remedy
+// if Tessera does not support the model (another family, attention biases, quantized weights, …).
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 
 // Corrects a model that was read from a config.json whose files have no head: in some families
@@ -23,10 +22,10 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 void tie_missing_head(ModelConfig& model);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and
-// ends texts, if the tokenizer has one; `dtype`: of the weights beside it.
+// ends texts, if the tokenizer has one; `dtype`: of the exported weights.
 Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype);
 
-// generation_config.json: the same tokens, and what a decoder beside an encoder begins with.
+// generation_config.json: the same tokens, and the decoder's start token of an encoder–decoder.
 Tree hf_generation_config(const ModelConfig& model, std::optional<int64_t> end_of_text);
 
 }  // namespace tessera::model

@@ -1,8 +1,8 @@
-// How the tensors of our models lie in Hugging Face's files: names, transposes, regrouping. Each
+// Maps Tessera's tensors to those of Hugging Face's files: names, transposes, regrouping. Each
 // family's file has its own table.
 //
 // Ours are [out dims…, in dims…], row-major. Each of theirs is a reshape and a transpose of one of
-// ours, or of a part of one: where they keep query, key and value apart, we have one tensor.
+// ours, or of a part of one: where they store query, key and value separately, we have one tensor.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ namespace tessera::model {
 struct HfTensor {
   std::string ours, theirs;
   Shape shape;        // ours, whole
-  Shape their_shape;  // as the file says
+  Shape their_shape;  // as in the file
   Shape view;         // theirs, reshaped: one extent for each of our dimensions
   // part of ours = theirs.reshape(view).transpose(axes), in numpy's terms
   std::vector<int> axes;
@@ -30,7 +30,7 @@ struct HfTensor {
   std::vector<int64_t> end() const;
 };
 
-// What a family fills.
+// The list of tensors that a family fills.
 class HfTensorList {
  public:
   // The same dimensions on both sides, in the same order.
@@ -69,7 +69,7 @@ std::vector<int> inverse(const std::vector<int>& axes);
 // "transformer.": files of the bare model have names without it.
 std::string_view hf_prefix(Family family);
 
-// Tensors that older files carry and that are no weights: attention masks, rotary frequencies.
+// Tensors of older files that are not weights: attention masks, rotary frequencies.
 bool hf_is_buffer(const ModelConfig& model, std::string_view their_name);
 // Those that hold the embedding once more: the head where the two are tied, and T5's stacks'.
 bool hf_is_embedding(const ModelConfig& model, std::string_view their_name);

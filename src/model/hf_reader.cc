@@ -7,7 +7,7 @@
 namespace tessera::model {
 namespace {
 
-constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; products stay in range
+constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; sizes multiplied stay in range
 
 }  // namespace
 

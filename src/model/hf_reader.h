@@ -1,5 +1,5 @@
-// Reads keys of a config.json, with defaults, in the words of the file they stand in. For the
-// families, each of which knows its own keys.
+// Reads keys of a config.json, with defaults; errors use the file's own key names. Each family
+// reads its own keys.
 #pragma once
 
 #include <fmt/format.h>
@@ -43,13 +43,13 @@ class HfReader {
   std::string source_;
 };
 
-// gelu is erf; gelu_new, gelu_fast and gelu_pytorch_tanh are tanh. Refuses anything else.
+// gelu is erf; gelu_new, gelu_fast and gelu_pytorch_tanh are tanh. Throws Error for other values.
 GeluForm gelu_of(const HfReader& in, std::string_view key, const char* otherwise);
 
-// Refuses a number of heads that does not divide the width.
+// Throws Error if the number of heads does not divide the width.
 void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m);
 
-// Refuses a head_dim other than the width / heads.
+// Throws Error if head_dim is not width / heads.
 void check_head_dim(const HfReader& in, const ModelConfig& m);
 
 // {"architectures": [name], "model_type": type}: how a config.json begins.

@@ -1,4 +1,4 @@
-// What a model is: sizes and switches of a family. Presets fill it by name (model/presets.h).
+// Sizes and options of a model of some family. Presets fill it by name (model/presets.h).
 #pragma once
 
 #include <cstdint>
@@ -56,16 +56,16 @@ struct ModelConfig {
   double window_rope_theta = 0;  // sliding layers use it unscaled; 0: rope_theta
   double attention_scalar = 0;   // scores are multiplied by scalar^-1/2; 0: head size
   double attention_soft_cap = 0, logit_soft_cap = 0;       // 0: none
-  int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
+  int64_t relative_buckets = 32, relative_distance = 128;  // T5's position biases
   bool parallel_residual = true, tied_embeddings = false;
-  bool scaled_head = true;  // of t5 with tied embeddings
+  bool scaled_head = true;  // T5 with tied embeddings
   double norm_epsilon = 1e-5;
   GeluForm gelu = GeluForm::kErf;
   double dropout = 0, attention_dropout = 0;
   double embedding_dropout = -1;                 // below 0: as dropout
   Initialiser init = Initialiser::kSmall;        // matrices and embeddings
   Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
-  double init_std = 0.02;                        // of normal and scaled_normal
+  double init_std = 0.02;                        // for normal and scaled_normal
 
   int64_t head_size() const { return head_width > 0 ? head_width : hidden / heads; }
   double dropout_of_embeddings() const {
@@ -84,12 +84,12 @@ struct ModelConfig {
  private:
   static void size_fields(auto& self, auto&& visit) {
     visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
-    visit("family", self.family, "how it is built; a preset says it, too");
-    visit("layers", self.layers, "transformer layers; beside an encoder, the decoder's");
+    visit("family", self.family, "architecture; set by a preset");
+    visit("layers", self.layers, "transformer layers (of the decoder, if there is an encoder)");
     visit("encoder_layers", self.encoder_layers, "layers of the encoder; 0: there is none");
     visit("hidden", self.hidden, "width of the residual stream");
     visit("heads", self.heads, "attention heads");
-    visit("kv_heads", self.kv_heads, "key/value heads; 0: as many as heads");
+    visit("kv_heads", self.kv_heads, "key/value heads; 0: equal to heads");
     visit("head_width", self.head_width, "dimensions of a head; 0: hidden / heads");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
     visit("no_rope_layers", self.no_rope_layers,

@@ -76,7 +76,7 @@ void tanh_gelu(ModelConfig& m) { m.gelu = GeluForm::kTanh; }
 // EleutherAI/pythia models/*/*.yml and gpt-neox configs/20B.yml; vocabularies are padded to
 // 128 × the model-parallel size they were trained with. The activation is what the published
 // checkpoints run with in transformers: erf for Pythia, tanh for 20B. 6.9B and 12B were trained
-// with the plain initialisation.
+// with the plain initialization.
 constexpr Preset kPresets[] = {
     {"pythia-14m", 6, 128, 4, 4, 512, 50277, 128, 2048},
     {"pythia-31m", 6, 256, 8, 8, 1024, 50277, 128, 2048},

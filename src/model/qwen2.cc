@@ -56,7 +56,7 @@ constexpr FamilyRule rule() {
   rule.hf_type = "qwen2";
   rule.hf_read = read_hf;
   rule.hf_write = write_hf;
-  rule.hf_cuts_words = true;
+  rule.hf_overrides_pretokenizer = true;
   return rule;
 }
 

@@ -183,7 +183,7 @@ void check_distances(const HfReader& in, const ModelConfig& m) {
 
 void read_hf(const HfReader& in, ModelConfig& m) {
   m.vocabulary = in.size("vocab_size", 32128);
-  // transformers takes the common names too, and before the family's own.
+  // transformers also accepts the common names, which have precedence over the family's own.
   m.hidden = in.size("hidden_size", in.size("d_model", 512));
   m.head_width = in.size("head_dim", in.size("d_kv", 64));
   m.feed_forward = in.size("d_ff", 2048);
@@ -203,7 +203,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   const bool scaled = in.get<bool>("scale_decoder_outputs", tied);
   if (!multilingual && !tied && scaled)
     in.refuse("scale_decoder_outputs", "true",
-              "but tie_word_embeddings is false, which says that it is not scaled. Correct one");
+              "but tie_word_embeddings is false, which implies an unscaled head. Correct one");
   m.tied_embeddings = !multilingual && tied && scaled;
   m.gelu = read_feed_forward(in, multilingual ? "gated-gelu" : "relu");
   check_distances(in, m);
@@ -301,7 +301,7 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .presets = kPresets,
                               .encodes = true,
                               .hf_type = "t5",
-                              .hf_also = "mt5",
+                              .hf_type_alias = "mt5",
                               .hf_prefix = "",
                               .hf_head = "lm_head.weight",
                               .hf_ties_missing_head = true,
@@ -311,7 +311,7 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .hf_tensors = add_tensors,
                               .hf_is_buffer = is_buffer,
                               .hf_check_start = check_start,
-                              .hf_pieces = "spiece.model",
+                              .hf_tokenizer_file = "spiece.model",
                               .hf_tokenizer = "T5Tokenizer"};
 
 }  // namespace tessera::model

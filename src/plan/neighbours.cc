@@ -125,7 +125,7 @@ class Trials {
     if (is_long(n.request)) return;
     try {
       if (!promise_.holds_spared(n.request)) return;
-      for (const Neighbour& spared : sparing(n, hardware_, software_, target_)) keep(spared);
+      for (const Neighbour& spared : memory_savings(n, hardware_, software_, target_)) keep(spared);
     } catch (const Error&) {  // not a layout of this model
     }
   }
@@ -256,8 +256,8 @@ Neighbour with(const Neighbour& run, const Knob& knob, int64_t layers) {
 
 }  // namespace
 
-std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
-                               const Software& software, const Target& target) {
+std::vector<Neighbour> memory_savings(const Neighbour& run, const Hardware& hardware,
+                                      const Software& software, const Target& target) {
   const auto holds = [&](const Neighbour& n) {
     return fits(n.request, hardware, software, target);
   };

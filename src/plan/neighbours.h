@@ -31,8 +31,9 @@ struct Tried {
 };
 
 // Returns the neighbors that compile, fit and take less than `below_s` per step, fastest first. If
-// the run itself, or the run with twice the micro-batch, does not fit, its variants from sparing()
-// are tried too. Neighbors whose proven bounds (search_bound.h) exclude them are not compiled.
+// the run itself, or the run with twice the micro-batch, does not fit, its variants from
+// memory_savings() are tried too. Neighbors whose proven bounds (search_bound.h) exclude them are
+// not compiled.
 std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target, double below_s,
                                   const std::vector<int64_t>& ramp = {});
@@ -47,7 +48,7 @@ std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const 
 // that does not fit, `activations+optimizer`. N is found by bisection, so a smaller N may be missed
 // where the arena does not shrink with every further layer. Offload needs a machine file with
 // host_bytes_per_s.
-std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
-                               const Software& software, const Target& target);
+std::vector<Neighbour> memory_savings(const Neighbour& run, const Hardware& hardware,
+                                      const Software& software, const Target& target);
 
 }  // namespace tessera::plan

@@ -22,7 +22,7 @@ std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", 
 
 // Breakdown of the time of a device; the parts add up to the step.
 template <class T>
-struct PartsOf {
+struct TimeBreakdown {
   EnumArray<OpKind, T> compute;   // forward and backward, by op kind
   T recomputation = 0;            // repeated forward work
   T optimizer = 0;                // squares, clip, update
@@ -32,7 +32,7 @@ struct PartsOf {
 
   // Calls f(own part, other's part) for each part.
   template <class U, class F>
-  void with(const PartsOf<U>& o, const F& f) {
+  void with(const TimeBreakdown<U>& o, const F& f) {
     for (const OpKind k : Enumerators<OpKind>()) f(compute[k], o.compute[k]);
     for (const Traffic t : Enumerators<Traffic>()) f(exposed[t], o.exposed[t]);
     f(recomputation, o.recomputation);
@@ -40,13 +40,13 @@ struct PartsOf {
     f(bubble, o.bubble);
     f(host, o.host);
   }
-  void operator+=(const PartsOf& o) {
+  void operator+=(const TimeBreakdown& o) {
     with(o, [](T& mine, T others) { mine += others; });
   }
 };
 
 // A breakdown in seconds.
-struct TimeParts : PartsOf<double> {
+struct TimeParts : TimeBreakdown<double> {
   double matrix() const;     // GEMMs, including those of the fused head and loss
   double attention() const;  // fused or unfused
   double computing() const;  // all of `compute`

@@ -191,7 +191,7 @@ SearchResult search(const SearchRequest& request, const Target& target, const Ha
 std::vector<std::string> differences(const Prediction& slower, const Prediction& faster) {
   const TimeParts &a = slower.parts, &b = faster.parts;
   std::vector<std::pair<double, std::string>> parts;
-  add_part(parts, "matrix products", a.matrix(), b.matrix());
+  add_part(parts, "GEMMs", a.matrix(), b.matrix());
   add_part(parts, "attention", a.attention(), b.attention());
   add_part(parts, "other computation", a.computing() - a.matrix() - a.attention(),
            b.computing() - b.matrix() - b.attention());

@@ -6,9 +6,9 @@
 //   in the host's memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
 // with data > 1, a schedule with pipeline > 1). A layout is left out only by a proved bound
-// (search_bound.h): its step takes at least so long, or a rank needs at least so many bytes. What
-// is left is compiled and simulated in full, best bounds first, until no bound is below the last
-// of those kept. So the answer is that of simulating every layout; ties stand in the order of the
+// (search_bound.h): a lower bound of its step time or of the bytes that a rank needs. The others
+// are compiled and simulated in full, lowest bound first, until no bound is below the worst layout
+// kept. So the result is the same as if every layout were simulated; ties are in the order of the
 // candidates.
 #pragma once
 
@@ -25,10 +25,10 @@ namespace tessera::plan {
 struct SearchRequest {
   compile::CompileRequest base;  // model, precision, options; of its layout what is not searched
   int64_t devices = 1;
-  int64_t global = 1;  // sequences of a step
+  int64_t global = 1;  // sequences per step
   // Batches of earlier steps (batch.warmup_sizes), which data × micro must divide too.
   std::vector<int64_t> ramp;
-  size_t keep = 10;   // of the best
+  size_t keep = 10;   // number of layouts to return
   bool prune = true;  // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
@@ -63,15 +63,16 @@ struct SearchResult {
   int64_t too_large = 0;       // by their bound of memory
   int64_t too_slow = 0;        // by their bound of time
   int64_t simulated = 0;       // the rest: compiled, and simulated where they fit
-  int64_t fit = 0;             // of these
-  int64_t smallest_bytes = 0;  // where none fits: what a rank of the smallest needs at least
+  int64_t fit = 0;             // simulated layouts that fit
+  int64_t smallest_bytes = 0;  // if none fits: least memory per rank of any layout
 };
 
-// Throws Error where no layout can be made of so many devices.
+// Throws Error if no layout uses that number of devices.
 SearchResult search(const SearchRequest& request, const Target& target, const Hardware& hardware,
                     const Software& software);
 
-// Why one takes longer than another: the parts that differ, largest first, a line each.
+// Explains why one layout is slower than another: the parts that differ, largest first, one per
+// line.
 std::vector<std::string> differences(const Prediction& slower, const Prediction& faster);
 
 }  // namespace tessera::plan

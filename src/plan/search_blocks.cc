@@ -80,8 +80,8 @@ class Measure {
     return c;
   }
 
-  // What a layer keeps from its forward to its backward, and from there to its weights' part. Its
-  // input counts separately, because the layer before it wrote it.
+  // Returns what a layer saves from its forward for its backward, and from its backward for its
+  // weight-gradient part, in bytes. Its input is counted separately: the previous layer wrote it.
   StackCosts stack(const Block& block, const compile::BlockSegments& s) {
     StackCosts c;
     c.layer = cost(s.forward_no_save != kNone ? s.forward_no_save : s.forward);
@@ -103,7 +103,7 @@ class Measure {
 
   int64_t value_bytes(ValueId v) const { return v == kNone ? 0 : p_[v].bytes(); }
 
-  // All values of the kind, as they lie.
+  // Bytes of a buffer of this kind, with padding.
   int64_t frame_bytes(FrameKindId kind) const { return kind == kNone ? 0 : p_.kind(kind).bytes; }
 
   bool reads(SegmentId id, FrameKindId kind) const {

@@ -12,7 +12,7 @@
 namespace tessera::plan {
 
 // A breakdown in whole nanoseconds.
-struct PartsNs : PartsOf<int64_t> {
+struct PartsNs : TimeBreakdown<int64_t> {
   TimeParts seconds() const;
 };
 

@@ -51,9 +51,9 @@ void Tuner::tell(size_t point, const TrialResult& result) {
   std::erase(running_, point);
 }
 
-const Tuner::Told* Tuner::fastest() const {
-  const Told* best = nullptr;
-  for (const Told& t : told_)
+const Tuner::Observation* Tuner::fastest() const {
+  const Observation* best = nullptr;
+  for (const Observation& t : told_)
     if (t.result.outcome == Outcome::kRan &&
         (best == nullptr || t.result.seconds < best->result.seconds))
       best = &t;
@@ -61,13 +61,13 @@ const Tuner::Told* Tuner::fastest() const {
 }
 
 std::optional<size_t> Tuner::best() const {
-  const Told* best = fastest();
+  const Observation* best = fastest();
   return best == nullptr ? std::nullopt : std::optional(best->point);
 }
 
 Tuner::Seen Tuner::seen() const {
   Seen s;
-  for (const Told& t : told_) {
+  for (const Observation& t : told_) {
     if (t.result.outcome != Outcome::kRan) continue;
     s.points.push_back(space_.points[t.point]);
     s.residuals.push_back(std::log(t.result.seconds) - prior_of(t.point));
@@ -91,7 +91,7 @@ Feasibility Tuner::feasibility() const {
   std::vector<Point> points;
   std::vector<bool> ran;
   std::vector<double> prior;
-  for (const Told& t : told_) {
+  for (const Observation& t : told_) {
     points.push_back(space_.points[t.point]);
     ran.push_back(t.result.outcome == Outcome::kRan);
     prior.push_back(odds_of(t.point));
@@ -114,7 +114,7 @@ size_t Tuner::next() const {
   if (prior_.empty() && told_.size() + running_.size() < options_.first_draws) return draw();
   const Surrogate surrogate = model();
   const Feasibility runs = feasibility();
-  const Told* const best = fastest();
+  const Observation* const best = fastest();
   size_t chosen = space_.points.size();
   double most = 0;
   for (size_t i = 0; i < space_.points.size(); ++i) {

@@ -58,7 +58,7 @@ class Tuner {
   std::vector<double> expected() const;
 
  private:
-  struct Told {
+  struct Observation {
     size_t point;
     TrialResult result;
   };
@@ -73,14 +73,14 @@ class Tuner {
   Seen seen() const;
   Surrogate model() const;
   Feasibility feasibility() const;
-  const Told* fastest() const;
+  const Observation* fastest() const;
 
   Space space_;
   Distances distances_;
   std::vector<PriorBelief> prior_;
   TunerOptions options_;
   Kernel kernel_;
-  std::vector<Told> told_;
+  std::vector<Observation> told_;
   std::vector<bool> taken_;  // recorded or running
   std::vector<size_t> running_;
 };

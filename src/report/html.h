@@ -23,7 +23,7 @@ struct Cell {
 struct Table {
   std::vector<std::string> head;
   std::vector<std::vector<Cell>> rows;  // the kinds of the first row apply to the head
-  std::vector<std::string> classes;     // of the rows; may be empty
+  std::vector<std::string> classes;     // one per row, or empty
 };
 
 std::string to_html(const Table& table);

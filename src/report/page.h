@@ -12,7 +12,7 @@
 
 namespace tessera::report {
 
-// What a simulation of the run's step predicts (plan/simulate.h).
+// The predicted times of a step (plan/simulate.h).
 struct Planned {
   std::string machine;  // "a100-80gb"
   double step_s = 0;
@@ -22,7 +22,7 @@ struct Planned {
 
 struct PageOptions {
   std::string version;
-  std::optional<Planned> planned;  // of the first run
+  std::optional<Planned> planned;  // for the first run
 };
 
 // Throws Error if `runs` is empty.

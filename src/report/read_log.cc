@@ -256,9 +256,9 @@ class LogReader {
   const Steps& steps_;
   RunLog& log_;
   bool has_parts_ = false;
-  std::vector<double> event_s_;    // of log_.events
-  size_t own_events_ = 0;          // the first event of this start
-  std::optional<size_t> restart_;  // the event of this start
+  std::vector<double> event_s_;    // times of log_.events
+  size_t own_events_ = 0;          // index of the first event of this start
+  std::optional<size_t> restart_;  // index of the event of this start
   int64_t anchor_step_ = 0;
   double anchor_s_ = std::numeric_limits<double>::infinity();  // no step is known yet
 };

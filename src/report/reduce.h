@@ -12,7 +12,7 @@ namespace tessera::report {
 // are not finite are left out. Returns all finite ones if they are few enough.
 std::vector<size_t> reduce(std::span<const double> values, size_t most);
 
-// Returns the two-sided exponential average, which does not lag behind a falling loss:
+// Returns the two-sided exponential average, which has no lag on a falling loss:
 // s_i = Σ_j w^|i-j| x_j / Σ_j w^|i-j| with w = exp(-1 / steps), over the finite x_j. NaN where
 // there is none.
 std::vector<double> smooth(std::span<const double> values, double steps);

@@ -81,7 +81,7 @@ struct MemoryLine {
 };
 
 struct Memory {
-  std::vector<MemoryLine> parts;                      // of the arena; their sum is the arena
+  std::vector<MemoryLine> parts;                      // parts of the arena, which add up to it
   std::optional<double> arena, outside, limit, live;  // bytes; outside the arena: at most
   std::optional<double> allocated, measured_outside;  // on a GPU, after the first step
 };
@@ -94,7 +94,7 @@ struct Start {
 struct RunLog {
   std::vector<Start> starts;
   std::vector<Event> events;  // in the order of the log
-  Memory memory;              // of the last start
+  Memory memory;              // as the last start reported it
 };
 
 // ---- trace.json
@@ -134,7 +134,7 @@ struct OpShare {
   std::string op;
   double seconds = 0;  // mean over the ranks, on the compute queue
   double limit_s = 0;  // the part of it that the machine's matrix rate accounts for
-  int64_t calls = 0;   // of all ranks
+  int64_t calls = 0;   // sum over all ranks
 };
 
 struct Trace {
@@ -152,13 +152,13 @@ struct RunData {
   std::string name;  // the last part of the directory's path
   Path directory;
   Steps steps;
-  int metrics_lines = 0;  // of metrics.jsonl that were read
+  int metrics_lines = 0;  // lines of metrics.jsonl that were read
   std::vector<Curve> curves;
   TrafficBytes traffic;
   RunLog log;
   std::optional<Trace> trace;
-  std::vector<Setting> settings;      // of run.yaml, flattened, in its order
-  std::vector<std::string> left_out;  // what could not be read, with file, line and reason
+  std::vector<Setting> settings;      // the keys of run.yaml, flattened, in its order
+  std::vector<std::string> left_out;  // unreadable parts, with file, line and reason
 };
 
 // Throws Error if `directory` is not a run directory.

@@ -26,7 +26,7 @@ struct Range {
   bool empty() const { return low > high; }
 };
 
-// A grid of dots, drawn with the Braille patterns of Unicode (U+2800).
+// A grid of dots, rendered as Braille patterns of Unicode (U+2800).
 class Dots {
  public:
   Dots(int columns, int rows) : columns_(columns), cells_(columns * rows) {}

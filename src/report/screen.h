@@ -1,4 +1,4 @@
-// What `tessera watch` shows of a run on a terminal.
+// The picture of a run that `tessera watch` shows on a terminal.
 #pragma once
 
 #include <span>

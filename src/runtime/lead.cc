@@ -46,7 +46,7 @@ bool conflict(const Program& p, const Call& a, const Call& b) {
 
 }  // namespace
 
-IdVector<CallId, bool> calls_that_may_lead(const Program& program) {
+IdVector<CallId, bool> calls_that_may_start_early(const Program& program) {
   IdVector<CallId, bool> leads;
   std::array<const Call*, kQueues> before{};
   for (const Call& c : program.schedule) {
@@ -74,7 +74,7 @@ std::vector<bool> ops_that_may_lead(const Program& program, const Segment& segme
   return leads;
 }
 
-MayLead::MayLead(const Program& program) : calls(calls_that_may_lead(program)) {
+MayLead::MayLead(const Program& program) : calls(calls_that_may_start_early(program)) {
   for (const Segment& s : program.segments) ops.push_back(ops_that_may_lead(program, s));
 }
 

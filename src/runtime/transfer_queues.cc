@@ -97,7 +97,7 @@ void TransferQueues::end(CallId c) {
 
 // An inner op needs no check of the compute ops that it waits for: they were complete when it was
 // issued.
-bool TransferQueues::may_start(const Active& a) const {
+bool TransferQueues::may_start(const ActiveCall& a) const {
   if (!a.inner) {
     const std::vector<CallId>& after = bound_.program().call(a.call).after;
     return std::all_of(after.begin(), after.end(), [&](CallId y) { return over_[y]; });
@@ -124,7 +124,7 @@ bool TransferQueues::move(Pending& queue) {
 
 // Advances the first call by one op. Returns true if it advanced.
 bool TransferQueues::move_first(Pending& queue) {
-  Active& a = queue.front();
+  ActiveCall& a = queue.front();
   if (!a.under_way) {
     if (!may_start(a)) return false;
     if (!a.inner) begin(a.call);
@@ -148,7 +148,7 @@ bool TransferQueues::move_first(Pending& queue) {
 }
 
 // Returns true if the op is complete.
-bool TransferQueues::move_op(Active& a, PreparedOp& op) {
+bool TransferQueues::move_op(ActiveCall& a, PreparedOp& op) {
   if (!op.bound.channel) {
     const double began = report_.now_s();
     if (op.binding->run) op.binding->run(op.bound);
@@ -163,7 +163,7 @@ bool TransferQueues::move_op(Active& a, PreparedOp& op) {
   return true;
 }
 
-bool TransferQueues::may_lead(const Active& a) const {
+bool TransferQueues::may_lead(const ActiveCall& a) const {
   if (!a.inner) return may_lead_.calls[a.call];
   return may_lead_.ops[bound_.program().call(a.call).segment][a.op];
 }
@@ -172,8 +172,8 @@ bool TransferQueues::may_lead(const Active& a) const {
 // link does not pause between them. Returns true if it did.
 bool TransferQueues::lead(Pending& queue) {
   if (queue.size() < 2) return false;
-  const Active& a = queue[0];
-  Active& b = queue[1];
+  const ActiveCall& a = queue[0];
+  ActiveCall& b = queue[1];
   if (!a.transfer || a.op + 1 != a.end) return false;
   if (b.transfer || !may_lead(b) || !may_start(b)) return false;
   if (!b.inner) begin(b.call);
@@ -252,7 +252,7 @@ void TransferQueues::wait(const Over& over, const Move& move, CallId c, const Pr
 // call of the queue.
 void TransferQueues::report_wait(CallId c, const PreparedOp* op, double since_s) {
   Waiting w;
-  const Active* const first = op ? nullptr : &pending(c).front();
+  const ActiveCall* const first = op ? nullptr : &pending(c).front();
   w.call = first ? first->call : c;
   w.since_s = since_s;
   const std::vector<PreparedOp>& ops = bound_.ops(w.call);

@@ -53,7 +53,7 @@ class TransferQueues {
     BoundOp bound;  // the prepared op may be bound again before the transfer is done
   };
   // A call of a queue that is not complete, or an op of an inner queue.
-  struct Active {
+  struct ActiveCall {
     CallId call = kNone;
     int64_t op = 0, end = 0;  // the next op, and one past the last op
     bool inner = false;
@@ -61,18 +61,18 @@ class TransferQueues {
     std::optional<Transfer> transfer = {};  // transfer of the op at index `op`
   };
   // The first entry is in progress, and the second too if it may_lead().
-  using Pending = std::deque<Active>;
+  using Pending = std::deque<ActiveCall>;
 
   Pending& pending(CallId c);
   bool progress_in_thread();
   void begin(CallId c);
   void end(CallId c);
-  bool may_start(const Active& a) const;
-  bool may_lead(const Active& a) const;
+  bool may_start(const ActiveCall& a) const;
+  bool may_lead(const ActiveCall& a) const;
   bool progress();
   bool move(Pending& queue);
   bool move_first(Pending& queue);
-  bool move_op(Active& a, PreparedOp& op);
+  bool move_op(ActiveCall& a, PreparedOp& op);
   bool lead(Pending& queue);
   Transfer start(const PreparedOp& op) const;
   bool finish(const Transfer& t);

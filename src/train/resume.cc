@@ -8,6 +8,7 @@
 #include "train/resume.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
@@ -42,6 +43,23 @@ bool is_housekeeping(const std::string& path) {
          path == "run.dump_gradients" || path == "run.dump_values" ||
          path == "data.allow_foreign_tokenizer" || path.starts_with("metrics.") ||
          path.starts_with("evaluation.") || path.starts_with("divergence.");
+}
+
+// Returns true if the weights of a checkpoint cannot be loaded after this change. The first rows of
+// a table fit a smaller vocabulary or context, and the first layers a model with fewer of them.
+bool changes_shapes(const Change& c) {
+  constexpr std::array<std::string_view, 10> kShapes = {
+      "family",       "hidden",          "heads",   "kv_heads",
+      "head_width",   "feed_forward",    "experts", "expert_feed_forward",
+      "dense_layers", "relative_buckets"};
+  constexpr std::array<std::string_view, 4> kCounts = {"vocabulary", "context", "layers",
+                                                       "encoder_layers"};
+  if (!c.path.starts_with("model.")) return false;
+  const std::string_view key = std::string_view(c.path).substr(6);
+  if (std::find(kShapes.begin(), kShapes.end(), key) != kShapes.end()) return true;
+  // Decimal numbers without leading zeros: a longer one is larger.
+  const bool grows = std::pair(c.before.size(), c.before) < std::pair(c.after.size(), c.after);
+  return grows && std::find(kCounts.begin(), kCounts.end(), key) != kCounts.end();
 }
 
 std::string there_and_here(const Change& c) {
@@ -176,7 +194,7 @@ StartingPoint find_start(const config::RunConfig& config, int64_t from_step) {
 std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree& saved) {
   std::vector<Change> told;
   std::string refused;
-  bool lora = false;
+  bool lora = false, other_shapes = false;
   const bool adapts = has_adapters(saved) || config.lora.rank > 0;
   for (const Change& c :
        differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config))) {
@@ -186,12 +204,17 @@ std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree
     if (changes_the_run(c.path) || adapters)
       refused += fmt::format("\n  {} was {}, is now {}", c.path, c.before, c.after);
     lora = lora || adapters;
+    other_shapes = other_shapes || changes_shapes(c);
   }
   if (!refused.empty() && !config.checkpoint.allow_changes)
     throw Error(
-        "{} holds checkpoints of another run:{}\n  Give it a directory of its own "
-        "(run.directory), undo the change, or set checkpoint.allow_changes=true.{}",
-        config.run.directory, refused, lora && has_adapters(saved) ? kKeepAdapters : "");
+        "{} holds checkpoints of another run:{}\n  Set run.directory to another directory to start "
+        "a new run, {}.{}",
+        config.run.directory, refused,
+        other_shapes
+            ? "or undo the change. The saved weights have other shapes and cannot be loaded"
+            : "undo the change, or set checkpoint.allow_changes=true",
+        lora && has_adapters(saved) ? kKeepAdapters : "");
   return told;
 }
 
@@ -214,9 +237,7 @@ std::vector<Change> accepted_model(const config::RunConfig& config, const Tree& 
     // The rows of a smaller vocabulary are the first rows of a larger one.
     if (c.path != "model.vocabulary") refused += there_and_here(c);
   if (refused.empty()) return told;
-  const bool other_shapes = std::any_of(told.begin(), told.end(), [](const Change& c) {
-    return c.path == "model.hidden" || c.path == "model.feed_forward";
-  });
+  const bool other_shapes = std::any_of(told.begin(), told.end(), changes_shapes);
   throw Error(
       "{}: its model differs from the run file's, which would compute something else with these "
       "weights:{}\n  Remove the model section from the run file (the checkpoint's is then used)"

@@ -218,6 +218,11 @@ void RunStart::start() {
   parts_.dumps->begin(*parts_.trainer);
   for (const Path& p : start_.unfinished)
     reporter_.warn(fmt::format("{} is not used: its save was interrupted", p.string()));
+  if (start_.candidates.empty() && config_.lora.rank > 0 && reporter_.is_rank0())
+    reporter_.warn(fmt::format(
+        "lora.rank = {} without checkpoint.from: the frozen weights under the adapters are random. "
+        "Set checkpoint.from to a pretrained checkpoint or Hugging Face folder.",
+        config_.lora.rank));
   LoadedStart loaded;
   if (start_.candidates.empty())
     parts_.trainer->initialise();

@@ -29,7 +29,7 @@ bool is_caught(int number) {
 volatile std::sig_atomic_t caught_signal = 0;
 volatile std::sig_atomic_t request_count = 0;
 timespec last_request;  // used only in the handler, during which other signals are blocked
-SecondRequest at_second;
+SecondSignal at_second;
 bool installed = false;
 std::array<struct sigaction, NSIG> before;  // old handlers by signal number
 
@@ -44,7 +44,7 @@ extern "C" void handle_stop(int number) {
   // One request may arrive as several signals, for example to the process and to its process group.
   if (request_count > 0 && seconds_between(last_request, now) < 1) return;
   if (request_count > 0 && number == SIGXCPU) return;  // sent once per second of processor time
-  if (request_count > 0 && at_second == SecondRequest::kEndsProcess) ::_exit(128 + number);
+  if (request_count > 0 && at_second == SecondSignal::kEndsProcess) ::_exit(128 + number);
   if (request_count == 0) caught_signal = number;
   last_request = now;
   request_count = request_count + 1;
@@ -52,7 +52,7 @@ extern "C" void handle_stop(int number) {
 
 }  // namespace
 
-StopSignals::StopSignals(SecondRequest second) {
+StopSignals::StopSignals(SecondSignal second) {
   CHECK(!installed, "the stop signals are already caught");
   installed = true;
   caught_signal = 0;

@@ -10,14 +10,14 @@
 
 namespace tessera::train {
 
-enum class SecondRequest { kEndsProcess, kIsCounted };
+enum class SecondSignal { kEndsProcess, kIsCounted };
 
 // Catches the signals while the object exists; the destructor restores the old handlers. A signal
 // handler can access only global variables, so there is one count per process and at most one
 // object at a time.
 class StopSignals {
  public:
-  explicit StopSignals(SecondRequest second = SecondRequest::kEndsProcess);
+  explicit StopSignals(SecondSignal second = SecondSignal::kEndsProcess);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -1,5 +1,5 @@
 // The run files of published runs: each compiles to programs that check for its whole mesh, is
-// planned on the machine it ran on, and has a small twin that trains here.
+// planned on the machine it ran on, and has a scaled-down version that trains here.
 #include "tests/cli/program.h"
 #include "train/load_run.h"
 

@@ -46,7 +46,7 @@ TEST_P(Likelihoods, OfManyAreThoseOfEachTokenByToken) {
   checkpoint::TemporaryFolder folder;
   checkpoint::CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
   const data::ByteTokenizer tokenizer;
-  const TextRules rules = text_rules(reader, tokenizer);
+  const SpecialTokenRules rules = text_rules(reader, tokenizer);
   std::vector<Continuation> asked;
   for (const char* context : {"Is it?", "A", "Both of them ", ""})
     for (const char* text : {" yes", " no, not at", "1"})
@@ -79,7 +79,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
   checkpoint::TemporaryFolder folder;
   checkpoint::CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
   const data::ByteTokenizer tokenizer;
-  TextRules rules = text_rules(reader, tokenizer);
+  SpecialTokenRules rules = text_rules(reader, tokenizer);
   TaskSpec spec;
   spec.kind = TaskKind::kExactMatch;
   spec.max_tokens = 6;
@@ -104,7 +104,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
 
 TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
   const data::ByteTokenizer tokenizer;
-  TextRules rules;
+  SpecialTokenRules rules;
   rules.alone = 256;
   Continuation c = encode_continuation(tokenizer, rules, "a ", "b");
   EXPECT_EQ(c.context, (std::vector<int32_t>{'a'}));
@@ -126,7 +126,7 @@ TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
 }
 
 // As a folder of Hugging Face says it, kept by its import.
-TEST(TextRules, AnImportedModelStopsWhereItsFolderSays) {
+TEST(SpecialTokenRules, AnImportedModelStopsWhereItsFolderSays) {
   checkpoint::TemporaryFolder folder;
   checkpoint::CheckpointHeader h;
   h.model = to_tree(train::tiny(model::Family::kLlama).model);

@@ -106,12 +106,12 @@ TEST(VerifyGraph, NamesBrokenOps) {
       [](Sample& s) {
         s.graph[s.out].shape = {2, 8, 31};
       },
-      "forward.layer layer.up (matmul): output layer.up is f32 [2, 8, 31], its rule says "
+      "forward.layer layer.up (matmul): output layer.up is f32 [2, 8, 31], its rule gives "
       "f32 [2, 8, 32]");
   expect_found([](Sample& s) { s.graph[s.stats].dtype = DType::kBF16; },
-               "layer.norm (norm): output layer.norm.stats is bf16 [2, 8, 2], its rule says f32");
+               "layer.norm (norm): output layer.norm.stats is bf16 [2, 8, 2], its rule gives f32");
   expect_found([](Sample& s) { s.graph.blocks.front().forward[0].outputs.pop_back(); },
-               "layer.norm (norm): has 1 outputs, its rule says 2");
+               "layer.norm (norm): has 1 outputs, its rule gives 2");
   expect_found(
       [](Sample& s) {
         std::swap(s.graph.blocks.front().forward[0], s.graph.blocks.front().forward[1]);
@@ -251,15 +251,15 @@ TEST(VerifySharding, PartsOfALinearSetArePartial) {
 
 TEST(VerifyProgram, NamesBrokenReferences) {
   expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(4); },
-                  "call #1: takes frame 4 of 4");
+                  "call #1: has buffer 4 of 4");
   expect_found_in([](Program& p) { p.schedule[CallId(0)].segment = SegmentId(-1); },
                   "call #0: runs segment -1 of 2");
   expect_found_in([](Program& p) { p.schedule[CallId(0)].after = {CallId(2)}; },
                   "call #0: waits for call 2 of 2");
   expect_found_in([](Program& p) { p.values[ValueId(0)].frame = FrameKindId(4); },
-                  "layer.input: lies in kind of frame 4");
+                  "layer.input: is stored in buffer kind 4");
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].kind = FrameKindId(9); },
-                  "forward.layer: takes kind of frame 9 of 4");
+                  "forward.layer: has a parameter of buffer kind 9 of 4");
 }
 
 TEST(VerifyProgram, NamesBrokenLayouts) {
@@ -278,31 +278,32 @@ TEST(VerifyProgram, NamesBrokenLayouts) {
 
 TEST(VerifyProgram, NamesBrokenParameters) {
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[2].access = Access::kRead; },
-                  "forward.layer: takes hidden' to read it, its ops write it");
+                  "forward.layer: declares access read of hidden', its ops need write");
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].access = Access::kUpdate; },
                   "forward.layer: takes layer.weights to update it, its ops read it");
   expect_found_in(
       [](Program& p) {
         p.segments[SegmentId(1)].frames.erase(p.segments[SegmentId(1)].frames.begin());
       },
-      "forward.layer: its ops touch layer.weights, which it does not take");
+      "forward.layer: its ops use layer.weights, which is not a parameter");
   expect_found_in(
       [](Program& p) {
         p.segments[SegmentId(1)].frames.push_back({FrameKindId(1), Access::kRead});
       },
-      "forward.layer: takes report, which no op of it touches");
+      "forward.layer: has the parameter report, which none of its ops uses");
   expect_found_in(
       [](Program& p) { p.segments[SegmentId(1)].ops.erase(p.segments[SegmentId(1)].ops.begin()); },
       "layer.up (matmul): reads layer.norm, which nothing before it made");
 }
 
 TEST(VerifyProgram, NamesBrokenCalls) {
-  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames.pop_back(); },
-                  "call #1 forward.layer layer=0 mb=0: has 2 frames, its segment takes 3");
+  expect_found_in(
+      [](Program& p) { p.schedule[CallId(1)].frames.pop_back(); },
+      "call #1 forward.layer layer=0 mb=0: has 2 buffers, its segment has 3 parameters");
   expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(1); },
-                  "frame 0 is of kind report, its segment takes layer.weights");
+                  "buffer 0 is of kind report, its segment expects layer.weights");
   expect_found_in([](Program& p) { p.schedule[CallId(1)].fresh.pop_back(); },
-                  "says of 2 frames whether they are fresh, and has 3");
+                  "has 2 flags for first writes, expected one per buffer (3)");
 }
 
 // A frame that is written, but not all of it.

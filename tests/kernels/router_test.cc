@@ -148,6 +148,19 @@ TEST(Router, GradientOfTheWeights) {
 
 constexpr int64_t kB = 3, kT = 7, kE = 5, kK = 2;
 
+// The renormalized weight of a single expert is 1: its gradient is 0, without noise.
+TEST(Router, ASingleRenormalizedExpertHasNoGradient) {
+  constexpr int64_t kN = 5, kE = 6;
+  for (const RouterForm& form : forms()) {
+    if (!form.renormalize) continue;
+    const Array z = Array::random({kN, kE}, 3, DType::kF32, 2), dw = Array::random({kN, 1}, 4);
+    Array choice({kN, 1}, DType::kI32), weights({kN, 1}), scores({kN, kE}), dz({kN, kE});
+    compute(RouteArgs{form, z, {}, choice, weights, scores});
+    compute(RouteGradArgs{form, scores, choice, dw, dz}, 2);
+    for (int64_t i = 0; i < dz.size(); ++i) EXPECT_EQ(dz.at(i), 0) << i;
+  }
+}
+
 struct Losses {
   RouterLossForm form;
   Array z = Array::random({kB, kT, kE}, 5, DType::kF32, 2);
@@ -217,6 +230,19 @@ TEST(RouterLoss, OfEvenLoadsIsTheCoefficient) {
   compute(RouterLossArgs{{.balance = 0.5f}, z, scores, choice, labels, &loss, &busiest});
   EXPECT_DOUBLE_EQ(loss, 4 * 0.5);
   EXPECT_DOUBLE_EQ(busiest, 4);
+}
+
+// If every expert has the same load, the balance loss is constant: its gradient is 0, without
+// noise.
+TEST(RouterLoss, EqualLoadsHaveNoGradient) {
+  for (const RouterScoreKind kind : {RouterScoreKind::kSoftmax, RouterScoreKind::kSigmoid}) {
+    const Losses l({kind, 0.7f, 0});
+    Array all({kB, kT, kE}, DType::kI32), dz({kB, kT, kE});
+    for (int64_t i = 0; i < all.size(); ++i) all.set(i, static_cast<double>(i % kE));
+    const double scale = 8;
+    compute(RouterLossGradArgs{l.form, l.z, l.scores, all, l.labels, &scale, dz}, 2);
+    for (int64_t i = 0; i < dz.size(); ++i) EXPECT_EQ(dz.at(i), 0) << i;
+  }
 }
 
 TEST(RouterLoss, GradientOfTheLogits) {

@@ -398,7 +398,7 @@ TEST_P(HfConfigRefuses, WithTheReason) {
 constexpr Refused kRefused[] = {
     {R"({"model_type": "bloom"})", "config.json:1:16: model_type is bloom"},
     {R"({})", "model_type is absent"},
-    {R"([1])", "no JSON object"},
+    {R"([1])", "not a JSON object"},
     {R"({"model_type": "gpt_neox", "hidden_act": "relu"})", "hidden_act is relu"},
     {R"({"model_type": "gpt_neox", "attention_bias": false})", "attention without biases"},
     {R"({"model_type": "gpt_neox", "rope_scaling": {"type": "linear", "factor": 2.0}})",
@@ -477,8 +477,8 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "llama", "attention_bias": true})", "attention with biases"},
     {R"({"model_type": "llama", "mlp_bias": true})", "an MLP with biases"},
     {R"({"model_type": "llama", "hidden_act": "gelu"})", "hidden_act is gelu"},
-    {R"({"model_type": "llama", "quantization_config": {"bits": 4}})", "quantised weights"},
-    {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantised weights"},
+    {R"({"model_type": "llama", "quantization_config": {"bits": 4}})", "quantized weights"},
+    {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantized weights"},
 };
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));
 

@@ -128,9 +128,9 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
   all.layout.recompute = "full";
   const double most = peak(r), least = peak(all);
   ASSERT_LT(least, most);
-  EXPECT_TRUE(sparing({"", r}, h, {}, cluster_target()).empty());  // it fits
+  EXPECT_TRUE(memory_savings({"", r}, h, {}, cluster_target()).empty());  // it fits
   h.device.memory_bytes = 0.5 * (least + most);
-  std::vector<Neighbour> found = sparing({"", r}, h, {}, cluster_target());
+  std::vector<Neighbour> found = memory_savings({"", r}, h, {}, cluster_target());
   std::erase_if(found, [](const Neighbour& n) { return n.keys.ends_with("optimizer"); });
   ASSERT_EQ(found.size(), 2u);
   for (const Neighbour& n : found) {
@@ -150,7 +150,7 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
       return t.keys == n.keys;
     })) << n.keys;
   h.device.host_bytes_per_s = 0;
-  EXPECT_EQ(sparing({"", r}, h, {}, cluster_target()).size(), 1u);
+  EXPECT_EQ(memory_savings({"", r}, h, {}, cluster_target()).size(), 1u);
 }
 
 // Where the state of the optimizer alone is too much, the layers' activations do not help.
@@ -166,7 +166,8 @@ TEST(Sparing, OptimizerOnTheHost) {
   const auto keys = [&](double bytes) {
     h.device.memory_bytes = bytes / (1 - h.device.headroom) + 1;
     std::vector<std::string> all;
-    for (const Neighbour& n : sparing({"", r}, h, {}, cluster_target())) all.push_back(n.keys);
+    for (const Neighbour& n : memory_savings({"", r}, h, {}, cluster_target()))
+      all.push_back(n.keys);
     return all;
   };
   const double both = peak("activations+optimizer"), state = peak("optimizer");

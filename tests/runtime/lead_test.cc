@@ -25,7 +25,7 @@ class Lead : public testing::Test {
     gather.queue = Queue::kData;
     gather.ops.emplace_back().attributes = AllGather{};
   }
-  IdVector<CallId, bool> leads() const { return calls_that_may_lead(p_); }
+  IdVector<CallId, bool> leads() const { return calls_that_may_start_early(p_); }
 
   Program p_;
 };

@@ -33,12 +33,12 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
   }
 }
 
-// What a recipe is of stays in its small twin.
+// The scaled-down run keeps the essence of its recipe.
 TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
   for (const Path& path : recipes()) {
     SCOPED_TRACE(path.string());
     const config::RunConfig whole = load_run(path, {}),
-                            small = load_run(path, config::small_twin(whole));
+                            small = load_run(path, config::scaled_down_run(whole));
     EXPECT_EQ(small.run.name, whole.run.name + "-small");
     EXPECT_EQ(small.model.family, whole.model.family);
     EXPECT_EQ(small.model.heads / small.model.kv_heads, whole.model.heads / whole.model.kv_heads);
@@ -64,7 +64,7 @@ TEST(Recipes, ATwinOfExpertsHasExpertsOnOneRank) {
                                    "layout.expert=4",
                                    "layout.zero_group=1"};
   const config::RunConfig whole = load_run(path, keys);
-  for (const std::string& key : config::small_twin(whole)) keys.push_back(key);
+  for (const std::string& key : config::scaled_down_run(whole)) keys.push_back(key);
   const config::RunConfig small = load_run(path, keys);
   EXPECT_EQ(compile::mesh_of(small.layout).ranks(), 1);
   EXPECT_EQ(small.model.experts, 8);

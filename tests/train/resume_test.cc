@@ -51,6 +51,27 @@ TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
   EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 2u);
 }
 
+// A message must not advise what cannot work: weights of other shapes are never loaded.
+TEST(Resume, AllowChangesIsAdvisedOnlyIfTheWeightsFit) {
+  const auto advised = [](const std::function<void(model::ModelConfig&)>& change) {
+    config::RunConfig before = llama();
+    before.model.hidden = 64;
+    before.model.heads = 4;
+    before.model.vocabulary = 96;
+    config::RunConfig now = before;
+    change(now.model);
+    const std::string why = refusal(now, to_tree(before));
+    EXPECT_NE(why.find("run.directory"), std::string::npos) << why;
+    return why.find("allow_changes=true") != std::string::npos;
+  };
+  EXPECT_TRUE(advised([](model::ModelConfig& m) { m.rope_theta = 500000; }));
+  EXPECT_TRUE(advised([](model::ModelConfig& m) { m.vocabulary = 90; }));
+  EXPECT_FALSE(advised([](model::ModelConfig& m) { m.vocabulary = 128; }));
+  EXPECT_FALSE(advised([](model::ModelConfig& m) { m.hidden *= 2; }));
+  EXPECT_FALSE(advised([](model::ModelConfig& m) { m.heads *= 2; }));
+  EXPECT_FALSE(advised([](model::ModelConfig& m) { m.layers = 10; }));
+}
+
 TEST(Resume, OtherAdaptersAreAnotherRun) {
   config::RunConfig before = llama();
   before.lora.rank = 8;

@@ -50,7 +50,7 @@ TEST(StopSignals, SignalsAtOnceAreOneRequest) {
 }
 
 TEST(StopSignals, RequestsAreCountedWhereThatIsWanted) {
-  StopSignals signals(SecondRequest::kIsCounted);
+  StopSignals signals(SecondSignal::kIsCounted);
   std::raise(SIGINT);
   std::this_thread::sleep_for(kApart);
   std::raise(SIGTERM);

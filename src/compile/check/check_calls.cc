@@ -75,7 +75,7 @@ class Calls {
     const Call& c = p_.call(x);
     const Segment& s = p_.segment(c);
     for (const FrameId f : c.frames) {
-      const Extent mine = touches_.frame(f);
+      const ByteRange mine = touches_.frame(f);
       for (const FrameId o : c.frames)
         if (o != f && mine.meets(touches_.frame(o)))
           say(x, fmt::format("{} uses {} and {}, which share bytes", name(x), frame(f), frame(o)));
@@ -178,7 +178,7 @@ class Calls {
 
   const Program& p_;
   int rank_;
-  Touches touches_;
+  AccessMap touches_;
   IdVector<FrameId, Counts> counts_;
   std::vector<Finding> findings_;
 };

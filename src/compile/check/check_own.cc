@@ -29,9 +29,10 @@ Part part_of(const Program& p, const Segment& s, FrameKindId kind) {
   return part;
 }
 
-class OwnParts : private TwoSteps {
+class ShardFreshnessCheck : private TwoStepRun {
  public:
-  OwnParts(const Program& p, int rank) : TwoSteps(p, rank), p_(p), known_(p.frames.size()) {
+  ShardFreshnessCheck(const Program& p, int rank)
+      : TwoStepRun(p, rank), p_(p), known_(p.frames.size()) {
     for (const Segment& s : p.segments) {
       parts_.emplace_back();
       for (const Parameter& x : s.frames) parts_.back().push_back(part_of(p, s, x.kind));
@@ -99,7 +100,7 @@ class OwnParts : private TwoSteps {
 }  // namespace
 
 std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int64_t>& order) {
-  return OwnParts(p, rank).find(order);
+  return ShardFreshnessCheck(p, rank).find(order);
 }
 
 }  // namespace tessera::compile

@@ -45,9 +45,9 @@ class Races {
     for (const int64_t x : order) {
       const Queue queue = p_.segment(call(x)).queue;
       advance(x, last[queue]);
-      const std::vector<Touch> touches = touches_.of(call(x));
+      const std::vector<BufferAccess> touches = touches_.of(call(x));
       std::vector<bool> ordered;
-      for (const Touch& t : touches) ordered.push_back(compare(x, queue, t));
+      for (const BufferAccess& t : touches) ordered.push_back(compare(x, queue, t));
       for (size_t i = 0; i < touches.size(); ++i) remember(x, queue, touches[i], ordered[i]);
       last[queue] = x;
     }
@@ -74,7 +74,7 @@ class Races {
   }
 
   // Returns true if everything that conflicts with the access is complete before x; reports races.
-  bool compare(int64_t x, Queue queue, const Touch& t) {
+  bool compare(int64_t x, Queue queue, const BufferAccess& t) {
     const PerQueue& clock = clocks_[x];
     std::set<int64_t> racing;
     users_.read(t.bytes, [&](const Users& u) {
@@ -90,7 +90,7 @@ class Races {
 
   // A call after an ordered writer also comes after everything that the writer came after, so older
   // users can be forgotten.
-  void remember(int64_t x, Queue queue, const Touch& t, bool ordered) {
+  void remember(int64_t x, Queue queue, const BufferAccess& t, bool ordered) {
     if (t.writes && ordered) {
       Users writer{kNoCalls, kNoCalls};
       writer.writers[queue] = x;
@@ -105,9 +105,9 @@ class Races {
   }
 
   // Returns the access of y to the bytes of t, preferably to the same buffer.
-  Touch counterpart(int64_t y, const Touch& t) const {
-    Touch found;
-    for (const Touch& other : touches_.of(call(y)))
+  BufferAccess counterpart(int64_t y, const BufferAccess& t) const {
+    BufferAccess found;
+    for (const BufferAccess& other : touches_.of(call(y)))
       if (other.bytes.meets(t.bytes) && (t.writes || other.writes)) {
         found = other;
         if (other.frame == t.frame) break;
@@ -115,9 +115,9 @@ class Races {
     return found;
   }
 
-  void say(int64_t x, int64_t y, const Touch& t) {
+  void say(int64_t x, int64_t y, const BufferAccess& t) {
     if (!said_.emplace(x % length(), y % length()).second) return;
-    const Touch its = counterpart(y, t);
+    const BufferAccess its = counterpart(y, t);
     const auto name = [&](int64_t z) { return call_name(p_, CallId(z % length())); };
     std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
     text += fmt::format(", and call {} ", name(y));
@@ -130,7 +130,7 @@ class Races {
 
   const Program& p_;
   int rank_;
-  Touches touches_;
+  AccessMap touches_;
   ByteMap<Users> users_;
   std::vector<PerQueue> clocks_;                // per position
   std::set<std::pair<int64_t, int64_t>> said_;  // pairs of calls that were reported

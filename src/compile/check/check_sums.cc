@@ -80,10 +80,10 @@ SumAxes sum_axes(const Program& p) {
   return sums;
 }
 
-class Sums : private TwoSteps {
+class Sums : private TwoStepRun {
  public:
   Sums(const Program& p, int rank)
-      : TwoSteps(p, rank), p_(p), sums_(sum_axes(p)), known_(p.frames.size()) {}
+      : TwoStepRun(p, rank), p_(p), sums_(sum_axes(p)), known_(p.frames.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     for (const int64_t x : order) run(x);

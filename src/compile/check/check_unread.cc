@@ -7,10 +7,10 @@
 namespace tessera::compile {
 namespace {
 
-class Unread : private TwoSteps {
+class Unread : private TwoStepRun {
  public:
   Unread(const Program& p, int rank)
-      : TwoSteps(p, rank), p_(p), contents_(p.frames.size()), used_(p.kinds.size()) {}
+      : TwoStepRun(p, rank), p_(p), contents_(p.frames.size()), used_(p.kinds.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     for (const int64_t x : order) run(x);

@@ -38,7 +38,7 @@ class LastWriters {
     FrameId frame = kNone;  // kNone: scratch
   };
 
-  Touches touches_;
+  AccessMap touches_;
   ByteMap<Stamp> stamps_;
 };
 
@@ -53,10 +53,10 @@ struct Content {
   int64_t step = kNone;    // the step of the last access
 };
 
-class Values : private TwoSteps {
+class Values : private TwoStepRun {
  public:
   Values(const Program& p, int rank)
-      : TwoSteps(p, rank), p_(p), writers_(p), contents_(p.frames.size()) {}
+      : TwoStepRun(p, rank), p_(p), writers_(p), contents_(p.frames.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     find_versions();

@@ -12,9 +12,9 @@
 
 namespace tessera::compile {
 
-class TwoSteps {
+class TwoStepRun {
  public:
-  TwoSteps(const Program& p, int rank) : p_(p), rank_(rank) {}
+  TwoStepRun(const Program& p, int rank) : p_(p), rank_(rank) {}
 
   int64_t length() const { return std::ssize(p_.schedule); }
   // Returns the step (0 or 1) of a position.

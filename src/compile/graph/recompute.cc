@@ -64,7 +64,8 @@ void recompute_selective(Graph& graph, Block& block, SelectiveRecompute what) {
       });
     };
     const auto first = std::find_if(block.backward.begin(), block.backward.end(), reads);
-    CHECK(first != block.backward.end(), "{} is recomputed for nobody", clones[c].origin);
+    CHECK(first != block.backward.end(), "{} is recomputed, but no op of the backward reads it",
+          clones[c].origin);
     block.backward.insert(first, clones[c]);
   }
 }

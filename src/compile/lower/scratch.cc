@@ -53,14 +53,14 @@ struct Touched {
   Queue queue = Queue::kCompute;
   int32_t first = 0, last = 0;
 };
-struct Life {
+struct Lifetime {
   ValueId value = kNone;
   std::vector<Touched> touched = {};
   int64_t bytes = 0, offset = kNone;
 };
 
 // Returns true if every op that uses `a` is complete before any op that uses `b` starts.
-bool is_before(const Life& a, const Life& b, const OpClocks& clocks) {
+bool is_before(const Lifetime& a, const Lifetime& b, const OpClocks& clocks) {
   return std::all_of(a.touched.begin(), a.touched.end(), [&](const Touched& x) {
     return std::all_of(b.touched.begin(), b.touched.end(),
                        [&](const Touched& y) { return clocks.is_before(x.last, y.first); });
@@ -108,9 +108,9 @@ std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClo
 }
 
 // First fit by decreasing size: lifetimes that may overlap in time do not overlap in bytes.
-int64_t pack(std::vector<Life>& lives, const OpClocks& clocks) {
+int64_t pack(std::vector<Lifetime>& lives, const OpClocks& clocks) {
   std::stable_sort(lives.begin(), lives.end(),
-                   [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
+                   [](const Lifetime& a, const Lifetime& b) { return a.bytes > b.bytes; });
   int64_t total = 0;
   for (size_t i = 0; i < lives.size(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> taken;
@@ -135,13 +135,13 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   const OpClocks clocks(s.ops);
   const std::map<ValueId, ValueId> root = share(p, s, clocks);
   const auto bytes_of = [&](ValueId v) { return root.contains(v) ? root.at(v) : v; };
-  std::map<ValueId, Life> lives;
+  std::map<ValueId, Lifetime> lives;
   for (size_t i = 0; i < s.ops.size(); ++i)
     each_value(s.ops[i], [&](ValueId v) {
       const ValueId r = bytes_of(v);
       if (p[r].frame != kNone) return;
       const auto at = static_cast<int32_t>(i);
-      Life& life = lives[r];
+      Lifetime& life = lives[r];
       life.value = r;
       life.bytes = align(p[r].bytes(), alignment);
       const Queue queue = queue_of(s.ops[i], Queue::kCompute);
@@ -152,10 +152,10 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
       else
         known->last = at;
     });
-  std::vector<Life> list;
+  std::vector<Lifetime> list;
   for (const auto& [v, life] : lives) list.push_back(life);
   s.scratch_bytes = pack(list, clocks);
-  for (const Life& life : list) p.values[life.value].offset = life.offset;
+  for (const Lifetime& life : list) p.values[life.value].offset = life.offset;
   for (const auto& [v, r] : root) {
     p.values[v].frame = p[r].frame;
     p.values[v].offset = p[r].offset;

@@ -11,38 +11,40 @@
 namespace tessera::compile {
 
 // The bytes [from, to) of the arena.
-struct Extent {
+struct ByteRange {
   int64_t from = 0, to = 0;
 
   bool empty() const { return from >= to; }
-  bool meets(const Extent& o) const { return from < o.to && o.from < to && !empty() && !o.empty(); }
+  bool meets(const ByteRange& o) const {
+    return from < o.to && o.from < to && !empty() && !o.empty();
+  }
 };
 
 // An access of a call: to a buffer, or to the scratch of its queue, which it writes.
-struct Touch {
+struct BufferAccess {
   FrameId frame = kNone;  // kNone: scratch
   bool writes = false;
-  Extent bytes;
+  ByteRange bytes;
 };
 
 // The byte ranges that the calls of a placed program use. Refers to the program.
-class Touches {
+class AccessMap {
  public:
-  explicit Touches(const Program& p) : p_(p) {
+  explicit AccessMap(const Program& p) : p_(p) {
     for (const Queue q : Enumerators<Queue>()) scratch_offset_[q] = scratch_offset(p, q);
   }
 
-  Extent frame(FrameId f) const {
+  ByteRange frame(FrameId f) const {
     return {p_.frame(f).offset, p_.frame(f).offset + p_.bytes_of(f)};
   }
   // Returns the scratch of one segment; empty if it needs none.
-  Extent scratch(const Segment& s) const {
+  ByteRange scratch(const Segment& s) const {
     const int64_t from = scratch_offset_[s.queue];
     return {from, from + s.scratch_bytes};
   }
-  std::vector<Touch> of(const Call& c) const {
+  std::vector<BufferAccess> of(const Call& c) const {
     const Segment& s = p_.segment(c);
-    std::vector<Touch> touches;
+    std::vector<BufferAccess> touches;
     touches.reserve(c.frames.size() + 1);
     for (size_t i = 0; i < c.frames.size(); ++i)
       touches.push_back({c.frames[i], s.frames[i].access != Access::kRead, frame(c.frames[i])});
@@ -68,7 +70,7 @@ class ByteMap {
 
   // Calls visit(const T&) for each piece of the range, by increasing offset.
   template <class Visit>
-  void read(const Extent& e, const Visit& visit) const {
+  void read(const ByteRange& e, const Visit& visit) const {
     if (e.empty()) return;
     for (auto at = std::prev(pieces_.upper_bound(e.from)); at != pieces_.end() && at->first < e.to;
          ++at)
@@ -77,13 +79,13 @@ class ByteMap {
 
   // Calls change(T&) for each piece, cut at the ends of the range.
   template <class Change>
-  void change(const Extent& e, const Change& change) {
+  void change(const ByteRange& e, const Change& change) {
     if (e.empty()) return;
     const auto first = cut(e.from), last = cut(e.to);
     for (auto at = first; at != last; ++at) change(at->second);
   }
 
-  void assign(const Extent& e, const T& content) {
+  void assign(const ByteRange& e, const T& content) {
     if (e.empty()) return;
     const auto first = cut(e.from), last = cut(e.to);
     pieces_.erase(std::next(first), last);

@@ -31,15 +31,15 @@ std::vector<FrameId> moving_frames(const Program& p, bool host) {
   return moving;
 }
 
-std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames) {
-  IdVector<FrameId, Life> all(p.frames.size(), Life{kNone, kNone, 0, 0});
+std::vector<Lifetime> lives_of(const Program& p, const std::vector<FrameId>& frames) {
+  IdVector<FrameId, Lifetime> all(p.frames.size(), Lifetime{kNone, kNone, 0, 0});
   for (const CallId c : p.schedule.ids())
     for (const FrameId f : p.schedule[c].frames) {
-      Life& life = all[f];
+      Lifetime& life = all[f];
       if (life.birth == kNone) life.birth = c.number();
       life.death = c.number();
     }
-  std::vector<Life> lives;
+  std::vector<Lifetime> lives;
   for (const FrameId f : frames) {
     lives.push_back(all[f]);
     lives.back().bytes = p.bytes_of(f);
@@ -49,7 +49,7 @@ std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames)
 }
 
 int64_t live_bytes(const Program& p) {
-  const std::vector<Life> lives = lives_of(p, moving_frames(p, false));
+  const std::vector<Lifetime> lives = lives_of(p, moving_frames(p, false));
   const std::vector<int64_t> alive = bytes_alive(lives, p.schedule.size());
   int64_t most = 0;
   for (const CallId c : p.schedule.ids())
@@ -60,9 +60,9 @@ int64_t live_bytes(const Program& p) {
 // Transfers have no fixed position relative to compute calls. A lifetime that begins or ends with
 // one is extended by `pad` compute calls, so that the reuse of its bytes does not delay the
 // transfer.
-void stretch(const Program& p, int pad, std::vector<Life>& lives) {
+void stretch(const Program& p, int pad, std::vector<Lifetime>& lives) {
   const auto queue = [&](int64_t c) { return p.segment(p.call(CallId(c))).queue; };
-  for (Life& l : lives) {
+  for (Lifetime& l : lives) {
     if (queue(l.birth) != Queue::kCompute) l.birth = compute_calls_away(p, l.birth, -1, pad);
     if (queue(l.death) != Queue::kCompute) l.death = compute_calls_away(p, l.death, +1, pad);
   }

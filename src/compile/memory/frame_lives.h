@@ -13,7 +13,7 @@ std::vector<FrameId> moving_frames(const Program& p, bool host);
 
 // Returns the lifetime of each of the buffers, from the first call that uses it to the last. Every
 // buffer must be used.
-std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames);
+std::vector<Lifetime> lives_of(const Program& p, const std::vector<FrameId>& frames);
 
 // Returns the largest number of bytes alive at one call, scratch included: a lower bound of the
 // arena. Every buffer that is not state must be used.
@@ -21,6 +21,6 @@ int64_t live_bytes(const Program& p);
 
 // Lengthens a lifetime by `pad` compute calls at each end that is a call of another queue, so that
 // the call can start early or end late before the bytes are reused.
-void stretch(const Program& p, int pad, std::vector<Life>& lives);
+void stretch(const Program& p, int pad, std::vector<Lifetime>& lives);
 
 }  // namespace tessera::compile

@@ -29,9 +29,9 @@ namespace tessera::compile {
 namespace {
 
 // An array of numbers whose maximum over any range is found in O(log n) steps (a segment tree).
-class MaxTree {
+class RangeMaxTree {
  public:
-  explicit MaxTree(const std::vector<int64_t>& numbers) {
+  explicit RangeMaxTree(const std::vector<int64_t>& numbers) {
     while (leaves_ < numbers.size()) leaves_ *= 2;
     most_.assign(2 * leaves_, std::numeric_limits<int64_t>::min());
     std::copy(numbers.begin(), numbers.end(), most_.begin() + leaves_);
@@ -61,7 +61,7 @@ enum class PackOrder { kSize, kArea, kBirth, kLength };
 inline constexpr std::array kPackOrders = {PackOrder::kSize, PackOrder::kArea, PackOrder::kBirth,
                                            PackOrder::kLength};
 
-int64_t key_of(const Life& l, PackOrder by) {
+int64_t key_of(const Lifetime& l, PackOrder by) {
   const int64_t length = l.death - l.birth + 1;
   switch (by) {
     case PackOrder::kSize:
@@ -76,7 +76,7 @@ int64_t key_of(const Life& l, PackOrder by) {
   return 0;
 }
 
-std::vector<size_t> ordered(const std::vector<Life>& lives, PackOrder by) {
+std::vector<size_t> ordered(const std::vector<Lifetime>& lives, PackOrder by) {
   std::vector<size_t> order(lives.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -103,7 +103,7 @@ int64_t round_up(int64_t n, int64_t alignment) {
 class Packer {
  public:
   // `lives` is sorted by first call.
-  Packer(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment)
+  Packer(std::vector<Lifetime>& lives, const std::vector<Region>& regions, int64_t alignment)
       : lives_(lives), alignment_(alignment), blocked_(lives.size()) {
     for (const Region& r : regions) block(r);
     bound_ = std::max(bound_, most_alive(regions));
@@ -135,7 +135,7 @@ class Packer {
   // needs at that time; the rest of the region is free for buffers.
   void block(const Region& r) {
     if (r.used.empty()) return;
-    const MaxTree used(r.used);
+    const RangeMaxTree used(r.used);
     for (size_t i = 0; i < lives_.size(); ++i) {
       const int64_t most = used.most(lives_[i].birth, lives_[i].death + 1);
       if (most > 0) blocked_[i].emplace_back(r.offset, round_up(r.offset + most, alignment_));
@@ -145,7 +145,7 @@ class Packer {
 
   int64_t most_alive(const std::vector<Region>& regions) const {
     int64_t end = 1;
-    for (const Life& l : lives_) end = std::max(end, l.death + 1);
+    for (const Lifetime& l : lives_) end = std::max(end, l.death + 1);
     std::vector<int64_t> taken = bytes_alive(lives_, end);
     for (const Region& r : regions)
       for (size_t c = 0; c < std::min(taken.size(), r.used.size()); ++c) taken[c] += r.used[c];
@@ -165,7 +165,7 @@ class Packer {
     places_.clear();
     bytes_ = 0;
     for (const size_t i : order) {
-      Life& life = lives_[i];
+      Lifetime& life = lives_[i];
       life.offset = places_.gap_for(life, blocked_[i], best_fit);
       const int64_t end = life.offset + life.bytes;
       bytes_ = std::max(bytes_, end);
@@ -174,7 +174,7 @@ class Packer {
     if (bytes_ >= best_bytes_) return false;
     best_bytes_ = bytes_;
     best_offsets_.clear();
-    for (const Life& l : lives_) best_offsets_.push_back(l.offset);
+    for (const Lifetime& l : lives_) best_offsets_.push_back(l.offset);
     return true;
   }
 
@@ -189,22 +189,22 @@ class Packer {
     bytes_ = best_bytes_;
   }
 
-  std::vector<Life>& lives_;
+  std::vector<Lifetime>& lives_;
   int64_t alignment_;
-  std::vector<std::vector<Taken>> blocked_;  // per lifetime, by the regions
-  int64_t bound_ = 0;                        // no order can do better
-  int64_t orders_ = 0;                       // number tried
-  PlacedLives places_;                       // lifetimes placed in the current order
-  int64_t bytes_ = 0;                        // bytes needed in the last order
+  std::vector<std::vector<OccupiedRange>> blocked_;  // per lifetime, by the regions
+  int64_t bound_ = 0;                                // no order can do better
+  int64_t orders_ = 0;                               // number tried
+  PlacedLives places_;                               // lifetimes placed in the current order
+  int64_t bytes_ = 0;                                // bytes needed in the last order
   int64_t best_bytes_ = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> best_offsets_;
 };
 
 }  // namespace
 
-std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t positions) {
+std::vector<int64_t> bytes_alive(const std::vector<Lifetime>& lives, size_t positions) {
   std::vector<int64_t> alive(positions + 1, 0);
-  for (const Life& l : lives) {
+  for (const Lifetime& l : lives) {
     alive[l.birth] += l.bytes;
     alive[l.death + 1] -= l.bytes;
   }
@@ -213,12 +213,12 @@ std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t position
   return alive;
 }
 
-int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment) {
+int64_t pack(std::vector<Lifetime>& lives, const std::vector<Region>& regions, int64_t alignment) {
   std::vector<size_t> by_birth(lives.size());
   std::iota(by_birth.begin(), by_birth.end(), size_t{0});
   std::stable_sort(by_birth.begin(), by_birth.end(),
                    [&](size_t a, size_t b) { return lives[a].birth < lives[b].birth; });
-  std::vector<Life> sorted;
+  std::vector<Lifetime> sorted;
   for (const size_t i : by_birth) sorted.push_back(lives[i]);
   const int64_t bytes = Packer(sorted, regions, alignment).best();
   for (size_t i = 0; i < by_birth.size(); ++i) lives[by_birth[i]].offset = sorted[i].offset;

@@ -42,7 +42,7 @@ class Waits {
     for (int64_t x = 0; x < 2 * n; ++x) {
       Call& call = p_.schedule[CallId(x % n)];
       const Queue queue = p_.segment(call).queue;
-      const std::vector<Touch> touches = touches_.of(call);
+      const std::vector<BufferAccess> touches = touches_.of(call);
       const std::vector<int64_t> kept = waits_of(x, queue, touches);
       if (x >= n) {
         call.after.clear();
@@ -75,9 +75,9 @@ class Waits {
   // Returns the calls that x waits for, latest first: the last conflicting call of each other
   // queue, unless waiting for another of them already implies it. The latest is considered first,
   // because its clock covers more.
-  std::vector<int64_t> waits_of(int64_t x, Queue queue, const std::vector<Touch>& touches) {
+  std::vector<int64_t> waits_of(int64_t x, Queue queue, const std::vector<BufferAccess>& touches) {
     PerQueue conflicts = kNoCalls;
-    for (const Touch& t : touches)
+    for (const BufferAccess& t : touches)
       users_.read(t.bytes, [&](const Users& u) {
         raise(conflicts, u.writers);
         if (t.writes) raise(conflicts, u.readers);
@@ -104,11 +104,11 @@ class Waits {
   }
 
   // A writer has waited for all users before it, so a wait for the writer implies waits for them.
-  void remember(int64_t x, Queue queue, const std::vector<Touch>& touches) {
+  void remember(int64_t x, Queue queue, const std::vector<BufferAccess>& touches) {
     last_[queue] = x;
     Users writer;
     writer.writers[queue] = x;
-    for (const Touch& t : touches)
+    for (const BufferAccess& t : touches)
       if (t.writes)
         users_.assign(t.bytes, writer);
       else
@@ -116,7 +116,7 @@ class Waits {
   }
 
   Program& p_;
-  Touches touches_;
+  AccessMap touches_;
   std::vector<PerQueue> clocks_;  // per call: the last call of each queue that is complete before
                                   // it
   PerQueue last_;                 // last call of each queue
@@ -138,7 +138,7 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
   for (const CallId c : p.schedule.ids()) {
     const Segment& s = p.segment(p.schedule[c]);
     if (s.scratch_bytes == 0) continue;
-    std::vector<Life> use = {{c.number(), c.number(), 0, 0}};
+    std::vector<Lifetime> use = {{c.number(), c.number(), 0, 0}};
     stretch(p, pad, use);
     for (int64_t at = use[0].birth; at <= use[0].death; ++at) {
       int64_t& used = regions[s.queue].used[at];
@@ -180,7 +180,7 @@ void check_state(const Program& p) {
 // Buffers are placed above the state, in bytes that calls within their lifetimes leave free.
 void place_frames(Program& p, const PlaceOptions& options) {
   const std::vector<FrameId> frames = moving_frames(p, false);
-  std::vector<Life> lives = lives_of(p, frames);
+  std::vector<Lifetime> lives = lives_of(p, frames);
   p.live_bytes = live_bytes(p);
   p.scratch_offset = round_up(p.state_bytes, options.alignment);
   stretch(p, options.pad, lives);
@@ -212,7 +212,7 @@ int64_t place_host_state(Program& p, const PlaceOptions& options) {
 void place_host_frames(Program& p, const PlaceOptions& options) {
   const int64_t state = place_host_state(p, options);
   const std::vector<FrameId> frames = moving_frames(p, true);
-  std::vector<Life> lives = lives_of(p, frames);
+  std::vector<Lifetime> lives = lives_of(p, frames);
   stretch(p, options.pad, lives);
   p.host_bytes = state + round_up(pack(lives, {}, options.alignment), options.alignment);
   for (size_t i = 0; i < frames.size(); ++i)

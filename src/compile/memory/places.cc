@@ -14,10 +14,10 @@ void PlacedLives::clear() {
   for (auto& lives : lives_) lives.clear();
 }
 
-void PlacedLives::add(const Life& life, int64_t end) {
-  const Taken taken = {life.offset, end};
+void PlacedLives::add(const Lifetime& life, int64_t end) {
+  const OccupiedRange taken = {life.offset, end};
   auto at = std::lower_bound(sorted_.begin(), sorted_.end(), taken,
-                             [](const Place& a, const Taken& b) { return a.taken < b; });
+                             [](const Place& a, const OccupiedRange& b) { return a.taken < b; });
   if (at == sorted_.end() || at->taken != taken)
     at = sorted_.insert(at, {taken, life.birth, life.death, sorted_.size()});
   at->first = std::min(at->first, life.birth);
@@ -30,7 +30,7 @@ void PlacedLives::add(const Life& life, int64_t end) {
 
 // Returns true if `life` overlaps one of `lives`. The lifetimes of one range are disjoint, so they
 // are sorted both by first and by last call.
-bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
+bool PlacedLives::meets(const std::vector<Span>& lives, const Lifetime& life) {
   const auto next = std::lower_bound(lives.begin(), lives.end(), life.birth,
                                      [](const Span& a, int64_t birth) { return a.second < birth; });
   return next != lives.end() && next->first <= life.death;
@@ -39,18 +39,18 @@ bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
 // Calls visit(offset, end) for each range that is used during `life`, in ascending order, until it
 // returns true.
 template <class Visit>
-void PlacedLives::each_taken(const Life& life, const Visit& visit) const {
+void PlacedLives::each_taken(const Lifetime& life, const Visit& visit) const {
   for (const Place& p : sorted_)
     if (life.birth <= p.last && life.death >= p.first && meets(lives_[p.number], life) &&
         visit(p.taken))
       return;
 }
 
-int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked,
+int64_t PlacedLives::gap_for(const Lifetime& life, const std::vector<OccupiedRange>& blocked,
                              bool tightest) const {
   int64_t free_from = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
   // Returns true if the gap before `t` is chosen. Advances past `t`.
-  const auto pass = [&](const Taken& t) {
+  const auto pass = [&](const OccupiedRange& t) {
     const int64_t slack = t.first - free_from - life.bytes;
     if (slack >= 0 && slack < best_slack) {
       best_slack = slack;
@@ -63,7 +63,7 @@ int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked
   // Merges two ascending lists: blocked ranges and placed ones.
   auto next = blocked.begin();
   bool done = false;
-  each_taken(life, [&](const Taken& t) {
+  each_taken(life, [&](const OccupiedRange& t) {
     while (!done && next != blocked.end() && *next < t) done = pass(*next++);
     return done = done || pass(t);
   });

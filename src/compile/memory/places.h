@@ -10,7 +10,7 @@
 
 namespace tessera::compile {
 
-using Taken = std::pair<int64_t, int64_t>;  // offset, and where the next may begin
+using OccupiedRange = std::pair<int64_t, int64_t>;  // offset, and where the next may begin
 
 // Equal address ranges are stored once: many lifetimes use the same range one after another, so
 // there are few ranges to compare with a lifetime.
@@ -18,23 +18,24 @@ class PlacedLives {
  public:
   void clear();
   // Adds a placed lifetime. Lifetimes of one range must be disjoint.
-  void add(const Life& life, int64_t end);
+  void add(const Lifetime& life, int64_t end);
 
   // Returns the offset of the lowest (or the tightest) gap that fits the lifetime, between the
   // ranges used during it and `blocked`, which is in ascending order.
-  int64_t gap_for(const Life& life, const std::vector<Taken>& blocked, bool tightest) const;
+  int64_t gap_for(const Lifetime& life, const std::vector<OccupiedRange>& blocked,
+                  bool tightest) const;
 
  private:
   using Span = std::pair<int64_t, int64_t>;  // birth, death
   struct Place {
-    Taken taken;
+    OccupiedRange taken;
     int64_t first, last;  // birth and death
     size_t number;
   };
 
   template <class Visit>
-  void each_taken(const Life& life, const Visit& visit) const;
-  static bool meets(const std::vector<Span>& lives, const Life& life);
+  void each_taken(const Lifetime& life, const Visit& visit) const;
+  static bool meets(const std::vector<Span>& lives, const Lifetime& life);
 
   std::vector<Place> sorted_;
   std::vector<std::vector<Span>> lives_;  // per range, by its number

@@ -45,7 +45,7 @@ bool is_stream(const Program& p, const FrameKind& kind) {
 CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segments.size()) {
   for (const FrameKindId k : p_.kinds.ids()) {
     const FrameKind& kind = p_.kinds[k];
-    KindUse use;
+    BufferKindUse use;
     use.output = kind.input != kNone;
     use.stream = is_stream(p_, kind);
     use.kind = use.output ? kind.input : k;
@@ -66,7 +66,7 @@ CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segment
 
 FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
                         int64_t chunk) {
-  const KindUse& use = uses_[asked];
+  const BufferKindUse& use = uses_[asked];
   if (use.stream)
     layer = use.output ? at.out : at.in;
   else if (!use.per_layer)

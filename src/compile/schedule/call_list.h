@@ -27,7 +27,7 @@ struct FrameKeyHash {
 };
 
 // How buffers of a kind are identified; looked up for every call.
-struct KindUse {
+struct BufferKindUse {
   FrameKindId kind = kNone;  // the buffer's kind; for a stream, the one that blocks read
   bool stream = false, output = false;
   bool crosses = false;  // each chunk has its own buffer
@@ -48,7 +48,7 @@ class CallList {
 
  private:
   Program& p_;
-  IdVector<FrameKindId, KindUse> uses_;
+  IdVector<FrameKindId, BufferKindUse> uses_;
   std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
   IdVector<SegmentId, std::optional<Wire>> wires_;  // per segment that was called
 };

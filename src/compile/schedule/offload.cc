@@ -28,13 +28,13 @@ namespace {
 // ---- Finds for each buffer the longest interval between two uses, in compute calls, in one pass
 // over the schedule.
 
-struct Pause {
+struct IdleInterval {
   CallId last, next;      // the uses before and after it
   int64_t calls = kNone;  // compute calls between them; kNone: there is no interval
 };
 
-IdVector<FrameId, Pause> longest_pauses(const Program& p) {
-  IdVector<FrameId, Pause> longest(p.frames.size());
+IdVector<FrameId, IdleInterval> longest_idle_intervals(const Program& p) {
+  IdVector<FrameId, IdleInterval> longest(p.frames.size());
   IdVector<FrameId, CallId> last(p.frames.size());
   IdVector<CallId, int64_t> until(p.schedule.size());  // number of compute calls up to and
                                                        // including each call
@@ -72,7 +72,7 @@ class Offloader {
 
   // Offloads all buffers that no compute call uses for at least `least` calls.
   void run(int64_t least) {
-    const IdVector<FrameId, Pause> pauses = longest_pauses(p_);
+    const IdVector<FrameId, IdleInterval> pauses = longest_idle_intervals(p_);
     for (const FrameId f : pauses.ids())
       if (pauses[f].calls >= least && is_kept(f)) copy(f, pauses[f]);
     added_.apply(p_);
@@ -103,7 +103,7 @@ class Offloader {
     return found == counted_as_.end() ? kind : found->second;
   }
 
-  void copy(FrameId f, const Pause& pause) {
+  void copy(FrameId f, const IdleInterval& pause) {
     const Frame frame = p_.frame(f);
     const HostCopy& copies = copies_.of(frame.kind);
     const FrameId host =

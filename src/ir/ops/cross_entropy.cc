@@ -15,7 +15,7 @@ const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const CrossEntropy& a = op.as<CrossEntropy>();
   CHECK(in.size() == input_count(a) && in[1]->dtype == DType::kI32,
-        "cross_entropy takes logits and labels");
+        "cross_entropy expects logits and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.gradient) out.push_back({".gradient", in[0]->dtype, in[0]->shape});
   return out;
@@ -25,7 +25,7 @@ std::vector<OutputSpec> infer_linear(const Op& op, const Inputs& in) {
   const LinearCrossEntropy& a = op.as<LinearCrossEntropy>();
   CHECK(in.size() == input_count(a) && in[0]->shape[-1] == in[1]->shape[-1] &&
             in[2]->dtype == DType::kI32,
-        "linear_cross_entropy takes x, w and labels");
+        "linear_cross_entropy expects x, w and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.gradient) {
     out.push_back({".gradient", in[0]->dtype, in[0]->shape});

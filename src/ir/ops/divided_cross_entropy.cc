@@ -17,17 +17,18 @@ Shape rows_of(const Shape& logits, std::vector<int64_t> last = {}) {
 }
 
 std::vector<OutputSpec> infer_max(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1 && in[0]->dtype == DType::kF32, "logits_max takes f32 logits");
+  CHECK(in.size() == 1 && in[0]->dtype == DType::kF32, "logits_max expects f32 logits");
   return {{".max", DType::kF32, rows_of(in[0]->shape)}};
 }
 std::vector<OutputSpec> infer_sums(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3 && in[2]->dtype == DType::kI32, "logits_sums takes logits, max and labels");
+  CHECK(in.size() == 3 && in[2]->dtype == DType::kI32,
+        "logits_sums expects logits, max and labels");
   return {{".sums", DType::kF32, rows_of(in[0]->shape, {2})}};
 }
 std::vector<OutputSpec> infer_loss(const Op& op, const Inputs& in) {
   const DividedCrossEntropy& a = op.as<DividedCrossEntropy>();
   CHECK(in.size() == input_count(a) && in[3]->dtype == DType::kI32,
-        "divided_cross_entropy takes logits, max, sums and labels");
+        "divided_cross_entropy expects logits, max, sums and labels");
   std::vector<OutputSpec> out = {{".report", DType::kF64, {kReportSize}}};
   if (a.gradient) out.push_back({".gradient", DType::kF32, in[0]->shape});
   return out;

@@ -1,6 +1,6 @@
-// The cross-entropy of logits z whose vocabulary is divided over ranks, with a reduction after each
-// of the first two ops. Each op takes z as cap(z) (ir/ops/cross_entropy.h). Each rank of the
-// division has the whole loss, so one of them adds it to the report.
+// Vocabulary-parallel cross-entropy: each rank has a shard of the logits z, and a reduction follows
+// each of the first two ops. Each op reads z as cap(z) (ir/ops/cross_entropy.h). Every rank of the
+// group has the complete loss, so only one of them adds it to the report.
 #pragma once
 
 #include "ir/ops/fields.h"

@@ -1,4 +1,5 @@
-// What the attribute structs of ops have in common. Each op is a struct in a header of this folder:
+// Definitions shared by the attribute structs of ops. Each op is a struct in a header of this
+// folder:
 //
 //   struct Rotary {
 //     static constexpr std::string_view kName = "rotary";  // in printed programs
@@ -46,7 +47,7 @@ inline constexpr Range kFraction = between(0, kBelowOne);  // probabilities, dec
 inline constexpr Range kOperands = between(1, 1024);       // numbers of operands of one kind
 inline constexpr Range kDimension = between(-1, 7);        // -1: kNone
 
-// The number of values of a slot that takes all remaining operands.
+// The number of values of a slot that holds all remaining operands.
 inline constexpr int64_t kRest = -1;
 
 }  // namespace tessera

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->shape.rank() == 5 && in[1]->dtype == DType::kI32,
-        "rotary takes packed qkv and positions");
+        "rotary expects packed qkv and positions");
   const Rotary& a = op.as<Rotary>();
   CHECK(a.dims % 2 == 0 && a.dims <= in[0]->shape[4], "rotary of {} dims", a.dims);
   const bool divides = a.scaling == RopeScaling::kLongrope;

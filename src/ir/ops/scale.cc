@@ -7,17 +7,17 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1, "scale takes x");
+  CHECK(in.size() == 1, "scale expects x");
   return {{".scaled", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_cap(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1, "soft_cap takes x");
+  CHECK(in.size() == 1, "soft_cap expects x");
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_accumulate(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 1, "accumulate takes x");
+  CHECK(in.size() == 1, "accumulate expects x");
   return {{".sum", op.as<Accumulate>().into, in[0]->shape}};
 }
 

@@ -36,7 +36,7 @@ int64_t choose_chunk(const LinearCrossEntropyShape& s) {
   return (s.tokens + chunks - 1) / chunks;
 }
 
-// The three products of one length of chunk.
+// The three GEMMs of a chunk, prepared for one chunk length.
 struct Products {
   Matmul logits;
   std::optional<Matmul> dx, dweight;
@@ -79,7 +79,7 @@ struct LinearCrossEntropy::Plan {
   int threads;
   int64_t chunk;
   Products whole;
-  std::optional<Products> rest;  // of the last chunk, where it is shorter
+  std::optional<Products> rest;  // for the last chunk if it is shorter
   // Offsets in the workspace, after the logits.
   int64_t rounded = 0, losses = 0, scratch = 0, bytes = 0;
 

@@ -1,4 +1,4 @@
-// What the vector code of the norms works on.
+// Operands of the vectorized norm kernels.
 #pragma once
 
 #include "kernels/cpu/sum_rows.h"

@@ -65,8 +65,8 @@ HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t
   }
 }
 
-// Writes dx of one row and adds the row to dgain and dbias. The first loop takes the means of g and
-// of g * xh; the second computes g and xh again, which is cheaper than storing them.
+// Writes dx of one row and adds the row to dgain and dbias. The first loop computes the means of g
+// and g * xh; the second recomputes g and xh, which is cheaper than storing them.
 HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, float* dbias) {
   const F f;
   const int64_t d = a.d, at = row * d;

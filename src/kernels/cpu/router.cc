@@ -96,11 +96,14 @@ void gradient_of_sequence(const RouterLossGradArgs& a, const Sizes& s, int64_t s
     const float* const scores = a.scores.f32() + t * s.experts;
     float* const d = a.d_logits.f32() + t * s.experts;
     const float sum = score_sum(a.form.score, scores, s.experts);
-    float mean = 0;  // mean load, weighted by the normalized scores
-    for (int64_t e = 0; e < s.experts; ++e) mean += scores[e] * static_cast<float>(loads[e]) / sum;
+    // Excess of an expert's load over that of expert 0. The gradient depends only on differences of
+    // loads; equal loads, as with K = E, then give exactly 0 instead of rounding noise.
+    const auto excess = [&](int64_t e) { return static_cast<float>(loads[e] - loads[0]); };
+    float mean = 0;  // mean excess, weighted by the normalized scores
+    for (int64_t e = 0; e < s.experts; ++e) mean += scores[e] * excess(e) / sum;
     const bool divided = a.form.score == RouterScoreKind::kSigmoid;
     for (int64_t e = 0; e < s.experts; ++e)
-      d[e] = balance * (static_cast<float>(loads[e]) - (divided ? mean : 0)) / sum;
+      d[e] = balance * (excess(e) - (divided ? mean : 0)) / sum;
     logits_gradient(a.form.score, scores, s.experts, d);
     if (a.form.z == 0) continue;
     const float* const z = a.logits.f32() + t * s.experts;
@@ -145,10 +148,14 @@ void launch(Cpu, const Launch& l, const RouteGradArgs& a) {
       const float* const dw = a.d_weights.f32() + n * K;
       float* const d = a.d_logits.f32() + n * E;
       const float sum = chosen_sum(a.form, s, choice, K);
+      // Renormalized weights add up to a constant, so only differences of dw count. With K = 1 the
+      // gradient is then exactly 0 instead of rounding noise.
+      const float first = a.form.renormalize ? dw[0] : 0;
       float mean = 0;
-      for (int64_t j = 0; j < K && a.form.renormalize; ++j) mean += dw[j] * s[choice[j]] / sum;
+      for (int64_t j = 0; j < K && a.form.renormalize; ++j)
+        mean += (dw[j] - first) * s[choice[j]] / sum;
       std::fill_n(d, E, 0.0f);
-      for (int64_t j = 0; j < K; ++j) d[choice[j]] = a.form.scale / sum * (dw[j] - mean);
+      for (int64_t j = 0; j < K; ++j) d[choice[j]] = a.form.scale / sum * (dw[j] - first - mean);
       logits_gradient(a.form.score, s, E, d);
     }
   });

@@ -134,7 +134,7 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
   const auto lowest = hn::Set(d, -87.3f);
   const auto tiny = hn::Lt(x, lowest);
-  // The operand that may be NaN stands second: x86's min and max return that one.
+  // The operand that may be NaN is the second: x86's min and max return the second operand then.
   x = hn::Min(hn::Set(d, 88.0f), hn::Max(lowest, x));
   // Cody-Waite reduction: 0.693359375 has so few bits that n times it is exact, and the second
   // constant is the rest of ln 2. r keeps full precision for every n.

@@ -14,7 +14,7 @@ struct LossRows {
   int64_t rows = 0, columns = 0;
   bool gradient = false;
   float soft_cap = 0;  // 0: none
-  Sink rounded = {};   // [rows, columns]: takes the gradient; none: in place of the logits
+  Sink rounded = {};   // [rows, columns]: the gradient; unset: it overwrites the logits
   float gradient_scale = 1.0f;
 };
 

@@ -17,8 +17,8 @@ HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
     for (int64_t i = 0; a.gradient && i < n; i += kLanes) StoreSome(hn::Zero(F()), out, i, n - i);
     return;
   }
-  // -ln p = ln sum_v e^(z_v - most) + (most - own). The difference is taken in f64 before the
-  // logarithm is added: for a confident row both are close to 0 and nothing is lost.
+  // -ln p = ln sum_v e^(z_v - most) + (most - own). The difference is computed in f64
+  // before the logarithm is added: for a confident row both are close to 0, so no digits cancel.
   const float cap = a.soft_cap, most = CappedOne(RowMax(z, n), cap);
   const double top = most, own = CappedOne(z[label], cap);
   const double sum = cap > 0 ? CappedExpSum(z, n, most, cap) : ExpSum(z, n, most, a.gradient);

@@ -110,7 +110,7 @@ HWY_INLINE void CappedGradient(const float* z, int64_t n, float shift, float cap
   if (has_label) to.set(label, at_label);
 }
 
-// The functions below take a row as it is with a soft cap; 0: none.
+// The functions below read an uncapped row and apply the soft cap themselves; 0: no cap.
 
 HWY_NOINLINE inline float MaxOfRow(const float* z, int64_t n, float cap) {
   return CappedOne(RowMax(z, n), cap);

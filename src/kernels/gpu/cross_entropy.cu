@@ -47,7 +47,7 @@ __global__ void loss_kernel(const LossWork a) {
     const double own = is_label(a, label) ? capped(a, a.z[row * a.width + label]) : NAN;
     a.losses[row] = log(sum) + (top - own);
   }
-  __syncthreads();  // the label's logit is read before the gradient takes its place
+  __syncthreads();  // the label's logit is read before the gradient overwrites it
   if (a.gradient) write_gradient(a, row, a.columns, most, rounded(scale / sum), label, scale);
 }
 

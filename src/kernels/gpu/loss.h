@@ -1,4 +1,4 @@
-// Rows of logits as the kernels of losses take them.
+// Rows of logits, as the loss kernels read them.
 #pragma once
 
 #include "kernels/gpu/operand.h"
@@ -10,13 +10,13 @@ namespace tessera::kernels::gpu {
 struct LossWork {
   float* z = nullptr;  // [rows, width]
   int64_t rows = 0, width = 0;
-  int64_t columns = 0, first = 0, total = 0;  // of `width` there, of the whole
+  int64_t columns = 0, first = 0, total = 0;  // as in DividedLogits
   bool vector = false;
   const int32_t* labels = nullptr;
   double* losses = nullptr;  // [rows]
   double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
   bool gradient = false;
-  float soft_cap = 0;  // of z; 0: none
+  float soft_cap = 0;  // 0: none
   Numbers dz;          // [rows, width]: z itself, or elsewhere
   float scale = 1;
   const double* loss_scale = nullptr;  // times `scale`

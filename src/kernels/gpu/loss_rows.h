@@ -1,4 +1,4 @@
-// What the kernels of losses share: a block has a row of logits.
+// Device code that the loss kernels share: each block handles one row of logits.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // Layer norm and RMS norm on the GPU (kernels/norm.h). Forward: one block per row, which is read at
 // most three times: sum, deviations, output; the second and third read hit the cache. The variance
-// is taken from deviations from the mean, not from the mean of squares, which would cancel.
+// is the mean square of deviations from the mean; E[x²] - E[x]² would cancel.
 //
 // Gradient, for rows of at most 4,096 columns, in one pass over x and dy:
 //
@@ -9,7 +9,7 @@
 //   stripe 1   ██████████████████   one block
 //      ⋮                            then launch_column_join adds the stripes in order
 //
-// Wider rows take two passes: column_sums.cu for dgain and dbias, then one block per row for dx.
+// Wider rows need two passes: column_sums.cu for dgain and dbias, then one block per row for dx.
 // All sums have a fixed order, so the bits are the same in every run.
 #include "kernels/gpu/column_sums.h"
 #include "kernels/gpu/launch.h"
@@ -328,7 +328,7 @@ void launch(Gpu, const Launch& l, const NormGradArgs& a) {
   sums.gain = numbers(a.dgain);
   sums.to = numbers(a.dbias);
   sums.partials = partials;
-  launch_column_sums(sums, l.stream);  // first: dx may take the place of dy
+  launch_column_sums(sums, l.stream);  // first: dx may overwrite dy
   const Groups& g = rows.groups;
   launch("norm_grad", norm_grad_kernel,
          {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, l.stream,

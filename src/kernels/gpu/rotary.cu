@@ -47,7 +47,8 @@ struct Turn {
   }
   __device__ void operator()(int64_t i) const {
     const int64_t k = i % per_slot() * kGroup, turned = i / per_slot();
-    const int64_t slot = turned % (a.slots - 1), group = turned / (a.slots - 1);  // of all tokens
+    const int64_t slot = turned % (a.slots - 1),
+                  group = turned / (a.slots - 1);  // index over all tokens
     const int64_t token = group / a.groups, at = (group * a.slots + slot) * a.d + k;
     const int n = a.half - k < kGroup ? static_cast<int>(a.half - k) : kGroup;
     float x[kGroup], y[kGroup], cosine[kGroup], sine[kGroup];

@@ -65,10 +65,13 @@ struct RouteGradWork {
     const float* const dw = d_weights + n * chosen;
     float* const d = d_logits + n * experts;
     const float sum = chosen_sum(form, s, own, chosen);
+    // As on the CPU: only differences of dw count, so that the gradient of K = 1 is exactly 0.
+    const float first = form.renormalize ? dw[0] : 0.0f;
     float mean = 0;
-    for (int64_t j = 0; j < chosen && form.renormalize; ++j) mean += dw[j] * s[own[j]] / sum;
+    for (int64_t j = 0; j < chosen && form.renormalize; ++j)
+      mean += (dw[j] - first) * s[own[j]] / sum;
     for (int64_t e = 0; e < experts; ++e) d[e] = 0;
-    for (int64_t j = 0; j < chosen; ++j) d[own[j]] = form.scale / sum * (dw[j] - mean);
+    for (int64_t j = 0; j < chosen; ++j) d[own[j]] = form.scale / sum * (dw[j] - first - mean);
     logits_gradient(form.score, s, experts, d);
   }
 };
@@ -184,10 +187,12 @@ __global__ void router_loss_grad_kernel(const LossOfRouter a) {
     const float* const s = a.scores + row;
     float* const d = a.d_logits + row;
     const float sum = score_sum(a.form.score, s, a.experts);
+    // As on the CPU: only differences of loads count, so that equal loads give exactly 0.
+    const auto excess = [&](int64_t e) { return static_cast<float>(loads[e] - loads[0]); };
     float mean = 0;
-    for (int64_t e = 0; e < a.experts; ++e) mean += s[e] * static_cast<float>(loads[e]) / sum;
+    for (int64_t e = 0; e < a.experts; ++e) mean += s[e] * excess(e) / sum;
     for (int64_t e = 0; e < a.experts; ++e)
-      d[e] = balance * (static_cast<float>(loads[e]) - (divided ? mean : 0.0f)) / sum;
+      d[e] = balance * (excess(e) - (divided ? mean : 0.0f)) / sum;
     logits_gradient(a.form.score, s, a.experts, d);
     if (a.form.z == 0) continue;
     const float* const z = a.logits + row;

@@ -63,7 +63,7 @@ void set_model(const RunConfig& run, std::vector<std::string>& keys) {
 
 }  // namespace
 
-std::vector<std::string> small_twin(const RunConfig& run) {
+std::vector<std::string> scaled_down_run(const RunConfig& run) {
   std::vector<std::string> keys;
   const auto set = setter(keys);
   set("run.name", run.run.name + "-small");
