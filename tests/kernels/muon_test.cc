@@ -93,7 +93,7 @@ struct Weight {
       ranges.push_back({cuts[i], cuts[i + 1], true, 0, cuts[i]});
     const Array x({w.size()}, shape.dtype);
     compute(DirectionArgs{g, m, ranges, &s.scale, s.beta1, nesterov, x}, threads);
-    orthogonalize(shape, x, threads);
+    orthogonalize(shape, x.view(), threads);
     MuonArgs args;
     args.update = {.weights = w, .m = m, .gradient = g, .ranges = ranges};
     args.constants = s.constants();

@@ -27,10 +27,7 @@ std::vector<OutputSpec> infer_muon(const Op& op, const Inputs& in) {
 
 // The matrices of experts are divided among ranks; a matrix is not.
 ShardingRule by_matrix(const Op&, ValueSpan) {
-  ShardingRule r;
-  r.inputs = r.outputs = {"nrc"};
-  r.splits = "n";
-  return r;
+  return {.inputs = {"nrc"}, .outputs = {"nrc"}, .splits = "n", .linear = {}};
 }
 
 // Per step, with s <= l: X Xᵀ [s, s], its square, and their sum times X. None of it is a part of

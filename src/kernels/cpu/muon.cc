@@ -8,13 +8,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/muon_simd.h"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/muon_simd.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/elementwise.h"
 
 namespace tessera::kernels {
 
 HWY_EXPORT(SweepDirection);
 HWY_EXPORT(SweepMuon);
-HWY_EXPORT(DivideByNorm);
 
 void launch(Cpu, const Launch& l, const DirectionArgs& a) {
   UpdateOperands operands;
@@ -31,10 +30,7 @@ void launch(Cpu, const Launch& l, const DirectionArgs& a) {
 
 void launch(Cpu, const Launch& l, const UnitNormArgs& a) {
   const float factor = rounded(1 / std::max(std::sqrt(*a.squares), a.epsilon));
-  const auto divide = HWY_DYNAMIC_POINTER(DivideByNorm);
-  parallel_ranges(a.y.elements(), kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
-    divide({a.x, a.y, factor, begin, end});
-  });
+  launch(Cpu(), l, ScaleArgs{a.x, factor, a.y});
 }
 
 void launch(Cpu, const Launch& l, const MuonArgs& a) {

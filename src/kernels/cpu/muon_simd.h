@@ -35,20 +35,5 @@ HWY_NOINLINE inline void SweepMuon(const UpdateOperands& a, const UpdateStretch&
   });
 }
 
-struct UnitNormRange {
-  Source x;
-  Sink y;
-  float factor;
-  int64_t begin, end;
-};
-
-HWY_NOINLINE inline void DivideByNorm(const UnitNormRange& a) {
-  const V factor = hn::Set(F(), a.factor);
-  for (int64_t i = a.begin; i < a.end; i += kLanes) {
-    const int64_t n = a.end - i;
-    StoreSome(hn::Mul(LoadSome(a.x, i, n), factor), a.y, i, n);
-  }
-}
-
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
