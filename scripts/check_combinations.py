@@ -96,11 +96,11 @@ def epsilon(chosen, power):
 
 
 def optimizer(kind):
-    """AdamW adds its epsilon to a root, Adafactor to a square. Of the others, all but SGD may use
-    the sign of a gradient, so their steps are small."""
+    """AdamW, which Muon has for vectors, adds its epsilon to a root, Adafactor to a square. Of the
+    others, all but SGD may use the sign of a gradient, so their steps are small."""
     key = {"optimizer.kind": kind}
-    if kind in ("adamw", "adafactor"):
-        return lambda chosen: {**key, **epsilon(chosen, 1 if kind == "adamw" else 2)}
+    if kind in ("adamw", "adafactor", "muon"):
+        return lambda chosen: {**key, **epsilon(chosen, 2 if kind == "adafactor" else 1)}
     return key if kind == "sgd" else {**key, "optimizer.learning_rate": 1e-4}
 
 

@@ -67,7 +67,7 @@ EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 # Optimizers that make small steps from gradients that are rounding noise, if epsilon is large.
 # The others may use the sign of the noise.
-EXACT_SIZES = ("adamw", "adafactor", "sgd")
+EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
             "qwen3_moe", "olmo2", "gemma2", "gemma3"]
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
@@ -217,7 +217,7 @@ def draw(rng, precision=None, family=None):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_groups(without_overlap({**model, **optimizer, **tuning, "precision": precision,
+    return with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
@@ -227,7 +227,7 @@ def draw(rng, precision=None, family=None):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])})))
 
 
 def without_overlap(case):
@@ -235,6 +235,18 @@ def without_overlap(case):
     if case["model.family"] == "t5" or case["layout.recompute"].startswith("full"):
         case["compiler.tp_comm_overlap"] = False
     return case
+
+
+def with_matrices(case):
+    """A quarter of the cases with AdamW have Muon for the matrices of layers, sampled with the case as
+    seed."""
+    rng = random.Random("muon" + json.dumps(case))
+    if (case["optimizer.kind"] != "adamw" or rng.random() < 3 / 4 or "lora.rank" in case
+            or copies_heads(case, case["layout.tensor"])):
+        return case
+    return {**case, "optimizer.kind": "muon", "optimizer.nesterov": rng.random() < 0.5,
+            "optimizer.update_scale": rng.choice(["spectral", "shape"]),
+            "optimizer.newton_schulz_coefficients": rng.choice(["simple", "quintic", "polar_express"])}
 
 
 def with_groups(case):
@@ -271,9 +283,9 @@ def draw_sums(rng, precision):
 def optimizer_of(kind, precision):
     """Keys of an optimizer, such that what is but a rounding of a gradient moves no weight."""
     keys = {"optimizer.kind": kind}
-    if kind in ("adamw", "adafactor"):  # one adds it to a root, the other to a square
+    if kind in ("adamw", "adafactor", "muon"):  # one adds it to a square, the others to a root
         epsilon = EPSILON[precision]
-        keys["optimizer.epsilon"] = epsilon if kind == "adamw" else epsilon ** 2
+        keys["optimizer.epsilon"] = epsilon ** 2 if kind == "adafactor" else epsilon
     if kind not in EXACT_SIZES:
         keys["optimizer.learning_rate"] = 1e-4
     return keys
@@ -282,7 +294,7 @@ def optimizer_of(kind, precision):
 def draw_optimizer(rng, family, precision):
     """Chooses one that uses signs only if no gradient is rounding noise around zero, as those of the
     key biases of GPT-2 and NeoX are."""
-    others = sorted(set(optimizer_kinds()) - {"adamw", "adafactor"}, reverse=True)
+    others = sorted(set(optimizer_kinds()) - {"adamw", "adafactor", "muon"}, reverse=True)
     kind = rng.choice(["adamw"] * 4 + ["adafactor"] * 2 + others)
     signs = kind not in EXACT_SIZES
     return optimizer_of("adamw" if signs and family != "llama" else kind, precision)
@@ -358,7 +370,7 @@ def layout_words(case):
 
 def fits(case, mesh, chunks):
     data, tensor, _ = mesh
-    whole = case["optimizer.kind"] == "adafactor" or "lora.rank" in case
+    whole = case["optimizer.kind"] in ("adafactor", "muon") or "lora.rank" in case
     return (case["model.heads"] % tensor == 0 and not (whole and copies_heads(case, tensor))
             and case["batch.global"] % (data * case["batch.micro"]) == 0
             and int(case.get("batch.warmup_sizes", "[0]")[1:-1]) % (data * case["batch.micro"]) == 0

@@ -238,6 +238,29 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
+def exact_newton_schulz(grad, coefficients, steps, eps):
+    """PyTorch's iterations without the rounding to bf16."""
+    a, b, c = coefficients
+    tall = grad.size(0) > grad.size(1)
+    x = grad.T if tall else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+def muon(cases):
+    """PyTorch's Muon, with exact iterations, for wide and for tall matrices and both scales."""
+    torch.optim._muon._zeropower_via_newtonschulz = exact_newton_schulz
+    for case, shape, scale, nesterov in (("muon", (6, 10), "match_rms_adamw", True),
+                                         ("muon_tall", (11, 5), "original", False)):
+        optimizer_case(cases, case, lambda w: torch.optim.Muon(
+            w, lr=3e-2, weight_decay=0.1, momentum=0.9, nesterov=nesterov, adjust_lr_fn=scale),
+            dict(learning_rate=3e-2, beta1=0.9, weight_decay=0.1), shape,
+            [("moment1", "momentum_buffer")])
+
+
 def optimizers(cases):
     torch.manual_seed(SEED)  # whatever was sampled before
     lion = dict(learning_rate=3e-3, beta1=0.9, beta2=0.99, weight_decay=0.1)
@@ -257,6 +280,7 @@ def optimizers(cases):
         optimizer_case(cases, case, lambda w: Adafactor(
             w, lr=1e-2, eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, beta1=beta1,
             weight_decay=0.05, scale_parameter=scale, relative_step=False), numbers, shape, moments)
+    muon(cases)
 
 
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)

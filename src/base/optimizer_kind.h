@@ -13,6 +13,7 @@
 //   sgd     g += weight_decay * w instead of the decay above,  m = beta1 * m + g
 //           w -= learning_rate * m, or * g without m         (as in PyTorch, without dampening)
 //   adafactor: kernels/adafactor.h
+//   muon: kernels/muon.h
 #pragma once
 
 #include <algorithm>
@@ -24,8 +25,8 @@
 
 namespace tessera {
 
-enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd };
-constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|sgd"; }
+enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd, kMuon };
+constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|sgd|muon"; }
 
 struct OptimizerTraits {
   OptimizerKind kind;
@@ -33,6 +34,7 @@ struct OptimizerTraits {
   bool moment1 = true;    // keeps a first moment even if beta1 = 0
   bool moment2 = false;   // keeps a second moment of each weight
   bool factored = false;  // keeps means of rows and columns, computed by separate ops
+  bool matrices = false;  // updates whole matrices, by separate ops; other weights have AdamW
   bool by_sign = false;   // a rounding error in a zero gradient changes a weight by a full step
   // Defaults for a run file that sets only the kind.
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1;
@@ -51,6 +53,7 @@ inline constexpr OptimizerTraits kOptimizers[] = {
      .clip_norm = 0},
     {.kind = OptimizerKind::kLion, .name = "lion", .by_sign = true, .beta2 = 0.99},
     {.kind = OptimizerKind::kSgd, .name = "sgd", .moment1 = false, .weight_decay = 0},
+    {.kind = OptimizerKind::kMuon, .name = "muon", .matrices = true},
 };
 
 constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
@@ -58,7 +61,7 @@ constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
 }
 
 // Returns whether the optimizer updates a weight from its own gradient and state, in one pass.
-constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored; }
+constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored && !o.matrices; }
 inline constexpr auto kOnePassOptimizers = [] {
   std::array<OptimizerKind,
              std::count_if(std::begin(kOptimizers), std::end(kOptimizers), is_one_pass)>

@@ -63,16 +63,33 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 
 void check_weight_names(const CompileRequest& request) { trained_weights(request); }
 
-// Names and frozen weights are final after assign_optimizers, before buffers get offsets.
-std::vector<std::string> trained_weights(const CompileRequest& request) {
+namespace {
+
+// Returns the names of the trained weights for which `chosen` returns true. Names and frozen weights
+// are final after assign_optimizers, before buffers get offsets.
+template <class F>
+std::vector<std::string> weights_of(const CompileRequest& request, const F& chosen) {
   State state;
   run_passes(state, context_of(request, {}), passes_through("assign_optimizers"));
   std::vector<std::string> names;
   for (const Value& v : state.graph.values)
-    if (v.role == Role::kWeight && !v.frozen &&
+    if (v.role == Role::kWeight && !v.frozen && chosen(v) &&
         std::find(names.begin(), names.end(), known_name(v)) == names.end())
       names.push_back(known_name(v));
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> trained_weights(const CompileRequest& request) {
+  return weights_of(request, [](const Value&) { return true; });
+}
+
+std::vector<std::string> matrix_weights(CompileRequest request, bool all) {
+  request.groups.clear();
+  request.optimizer.kind = OptimizerKind::kMuon;
+  request.optimizer.all_matrices = all;
+  return weights_of(request, [](const Value& v) { return v.policy == 0; });
 }
 
 PipelineShape pipeline_of(const CompileRequest& request) {

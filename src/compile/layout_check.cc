@@ -126,14 +126,24 @@ void check_layout(const model::ModelConfig& model, const Layout& layout, const B
   check_pipeline(model, layout);
 }
 
+namespace {
+
+// Returns the first optimizer of the request that works on whole matrices, or an empty text.
+std::string whole_matrix_optimizer(const CompileRequest& r) {
+  std::vector<OptimizerPolicy> policies = {r.optimizer};
+  for (const OptimizerGroup& g : r.groups) policies.push_back(g.policy);
+  for (const OptimizerPolicy& o : policies)
+    if (traits_of(o.kind).factored || traits_of(o.kind).matrices) return name_of_entry(o.kind);
+  return "";
+}
+
+}  // namespace
+
 // Where tensor ranks share key/value heads, a weight of the layout is made of rows of the published
-// one (Value::whole). Adapters and factored moments work on the published matrix.
+// one (Value::whole). Adapters, factored moments and Muon work on the published matrix.
 bool can_copy_heads(const CompileRequest& r) {
   if (!model::rule_of(r.model.family).copies_heads) return false;
-  const auto factors = [](const OptimizerPolicy& o) { return traits_of(o.kind).factored; };
-  return r.adapters.rank == 0 && !factors(r.optimizer) &&
-         std::none_of(r.groups.begin(), r.groups.end(),
-                      [&](const OptimizerGroup& g) { return factors(g.policy); });
+  return r.adapters.rank == 0 && whole_matrix_optimizer(r).empty();
 }
 
 void check_head_copies(const CompileRequest& r) {
@@ -141,7 +151,7 @@ void check_head_copies(const CompileRequest& r) {
   const bool adapters = r.adapters.rank > 0, family = !model::rule_of(r.model.family).copies_heads;
   const std::string what = family     ? fmt::format("family {}", name_of_entry(r.model.family))
                            : adapters ? "lora"
-                                      : "optimizer.kind: adafactor";
+                                      : "optimizer.kind: " + whole_matrix_optimizer(r);
   throw Error(
       "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
       "values, which {} does not work with. Possible here: tensor = {}{}.",

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/newton_schulz.h"
 #include "base/optimizer_kind.h"
 #include "base/real.h"
 
@@ -20,6 +21,13 @@ struct OptimizerPolicy {
   // Adafactor's: 1 - t^-decay_power is the decay of the second moment.
   double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
   bool scale_parameter = true;
+  // Muon's. `all_matrices`: also of embeddings, heads and routers, which have AdamW otherwise.
+  double momentum = 0.95;
+  bool nesterov = true, all_matrices = false;
+  int64_t newton_schulz_steps = 5;
+  NewtonSchulzCoefficients newton_schulz_coefficients = NewtonSchulzCoefficients::kSimple;
+  UpdateScale update_scale = UpdateScale::kSpectral;
+  bool bf16_newton_schulz = false;
 };
 
 // Weights with an optimizer of their own: those whose names match a pattern and no earlier group.

@@ -54,6 +54,10 @@ void run_schedule(State& s, const Context& c) {
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
+bool has_groups(const Context& c) {
+  return !c.request.groups.empty() || traits_of(c.request.optimizer.kind).matrices;
+}
+
 void run_zero(State& s, const Context& c) { zero(s.expanded.program, s.expanded, c.zero); }
 
 constexpr Pass kPasses[] = {
@@ -64,9 +68,11 @@ constexpr Pass kPasses[] = {
     {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
      Invariant::kTypes},
-    {"assign_optimizers", Level::kModel, [](const Context& c) { return !c.request.groups.empty(); },
-     "`optimizer.groups`",
-     [](State& s, const Context& c) { assign_optimizers(s.graph, c.request.groups); },
+    {"assign_optimizers", Level::kModel, has_groups,
+     "`optimizer.groups`, `optimizer.kind: muon`",
+     [](State& s, const Context& c) {
+       assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
+     },
      Invariant::kTypes},
     {"keep_logits", Level::kModel, [](const Context& c) { return c.generates(); },
      "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },

@@ -44,8 +44,11 @@ struct CompileRequest {
   bool optimizer_state = false;
 
   // The optimizer of the weights with that Value::policy.
-  const OptimizerPolicy& policy(int64_t number) const {
-    return number == 0 ? optimizer : groups.at(number - 1).policy;
+  OptimizerPolicy policy(int64_t number) const {
+    if (!is_adamw_of(number)) return number == 0 ? optimizer : groups.at(number - 1).policy;
+    OptimizerPolicy rest = policy(adamw_of(number));
+    rest.kind = OptimizerKind::kAdamW;
+    return rest;
   }
 };
 

@@ -116,7 +116,44 @@ std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_vi
   return std::nullopt;
 }
 
+namespace {
+
+// Keys that only muon has.
+constexpr std::string_view kOfMuon[] = {"momentum",
+                                        "nesterov",
+                                        "newton_schulz_steps",
+                                        "newton_schulz_coefficients",
+                                        "newton_schulz_dtype",
+                                        "update_scale"};
+
+// Adds an error for each key of muon that is given to another optimizer. Keys of the section may be
+// meant for its groups.
+void check_muon_keys(const OptimizerSection& optimizer, KeyErrors& errors) {
+  bool any = traits_of(optimizer.kind).matrices;
+  for (size_t i = 0; i < optimizer.groups.size(); ++i) {
+    const OptimizerGroupSection& group = optimizer.groups[i];
+    const OptimizerKind kind = settings_of(group, optimizer).kind;
+    any = any || traits_of(kind).matrices;
+    for (const std::string_view key : kOfMuon)
+      if (!traits_of(kind).matrices && group.settings.find(key) != nullptr)
+        errors.add(path_of(i, key), "is a key of muon, but the group's kind is {}. Remove it.",
+                   name_of_entry(kind));
+  }
+  if (any) return;
+  OptimizerSection given = optimizer, usual;
+  const std::vector<Field> ours = fields_of(given), theirs = fields_of(usual);
+  for (size_t i = 0; i < ours.size(); ++i)
+    if (std::find(std::begin(kOfMuon), std::end(kOfMuon), ours[i].path) != std::end(kOfMuon) &&
+        to_json(ours[i].write()) != to_json(theirs[i].write()))
+      errors.add("optimizer." + ours[i].path,
+                 "is a key of muon, but optimizer.kind is {}. Remove it, or set optimizer.kind=muon.",
+                 name_of_entry(optimizer.kind));
+}
+
+}  // namespace
+
 void check(const OptimizerSection& optimizer, KeyErrors& errors) {
+  check_muon_keys(optimizer, errors);
   for (size_t i = 0; i < optimizer.groups.size(); ++i) {
     OptimizerGroupSection group = optimizer.groups[i];
     OptimizerSection settings = settings_of(group, optimizer);

@@ -21,6 +21,9 @@ enum class Decay : uint8_t { kMatrices, kAll };
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 
+enum class NewtonSchulzType : uint8_t { kF32, kBf16 };
+constexpr const char* enum_names(NewtonSchulzType) { return "f32|bf16"; }
+
 // A group of weights with an optimizer of its own, as the run file gives it.
 struct OptimizerGroupSection {
   std::vector<std::string> match;  // names of weights, '*' for any text
@@ -42,6 +45,12 @@ struct OptimizerSection {
   Rounding rounding = Rounding::kStochastic;
   double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
   bool scale_parameter = true;
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t newton_schulz_steps = 5;
+  NewtonSchulzCoefficients newton_schulz_coefficients = NewtonSchulzCoefficients::kSimple;
+  NewtonSchulzType newton_schulz_dtype = NewtonSchulzType::kF32;
+  UpdateScale update_scale = UpdateScale::kSpectral;
   std::vector<std::string> freeze;
   std::vector<OptimizerGroupSection> groups;
 
@@ -73,6 +82,18 @@ struct OptimizerSection {
           "adafactor: the rate is times the root mean square of the weight");
     visit("min_parameter_scale", self.min_parameter_scale,
           "adafactor: which counts as this at least", between(kTinyRoot, kHugeRoot));
+    visit("momentum", self.momentum, "muon: decay of the momentum", between(0, kBelowOne));
+    visit("nesterov", self.nesterov,
+          "muon: the direction is the gradient plus the momentum, in the proportions of the decay");
+    visit("newton_schulz_steps", self.newton_schulz_steps, "muon: iterations per update",
+          between(1, 100));
+    visit("newton_schulz_coefficients", self.newton_schulz_coefficients,
+          "muon: simple | quintic | polar_express (docs/optimizers.md)");
+    visit("newton_schulz_dtype", self.newton_schulz_dtype,
+          "muon: dtype of the matrices in the iterations and on the wire");
+    visit("update_scale", self.update_scale,
+          "muon: spectral: 0.2 * sqrt(max(rows, columns)), for adamw's rates; shape: sqrt(max(1, "
+          "rows / columns))");
     visit("freeze", self.freeze,
           "weights that are not trained, by name, * for any text, such as embed.*");
     visit(

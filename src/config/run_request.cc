@@ -25,7 +25,13 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
           .decay_power = o.decay_power,
           .clip_threshold = o.clip_threshold,
           .min_parameter_scale = o.min_parameter_scale,
-          .scale_parameter = o.scale_parameter};
+          .scale_parameter = o.scale_parameter,
+          .momentum = o.momentum,
+          .nesterov = o.nesterov,
+          .newton_schulz_steps = o.newton_schulz_steps,
+          .newton_schulz_coefficients = o.newton_schulz_coefficients,
+          .update_scale = o.update_scale,
+          .bf16_newton_schulz = o.newton_schulz_dtype == NewtonSchulzType::kBf16};
 }
 
 }  // namespace
@@ -43,6 +49,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Purpos
     g.match = group.match;
     g.policy = policy_of(settings_of(group, o), config.precision);
     g.policy.rate_multiplier = group.learning_rate_multiplier;
+    g.policy.all_matrices = group.settings.find("kind") != nullptr;
   }
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};

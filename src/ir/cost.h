@@ -43,7 +43,8 @@ struct AttentionPairs {
 enum class Work : uint8_t {
   kSweep,      // reads and writes moved_bytes; has no GEMMs
   kProduct,    // one GEMM
-  kScores,     // GEMMs of unfused attention, whose scores are read from or written to memory
+  kScores,     // GEMMs one after another, with their results in memory: unfused attention,
+               // Newton–Schulz iterations
   kAttention,  // fused attention: pairs, and no scores in memory
   kChunks,     // GEMMs on chunks of tokens, with the logits of one chunk in memory
   kGrouped,    // grouped GEMM: each expert's matrix times the rows of its tokens

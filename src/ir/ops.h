@@ -23,6 +23,7 @@
 #include "ir/ops/heads.h"
 #include "ir/ops/materialised_attention.h"
 #include "ir/ops/matmul.h"
+#include "ir/ops/muon.h"
 #include "ir/ops/norm.h"
 #include "ir/ops/rotary.h"
 #include "ir/ops/router.h"
@@ -108,6 +109,9 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                 TypeList<AdafactorSums,     //
                                          AdafactorSquares,  //
                                          Adafactor,         //
+                                         MuonDirection,     //
+                                         NewtonSchulz,      //
+                                         Muon,              //
                                          AllReduce,         //
                                          ReduceScatter,     //
                                          AllGather,         //

@@ -29,6 +29,9 @@ enum class Phase : uint8_t {
   kSumMeasure,      // … over the ranks of the stage
   kFactor,          // Adafactor: the factored second moments, and squares of the update …
   kSumFactor,       // … over the ranks of the stage
+  kDirection,       // Muon: the directions of this rank's shard …
+  kSumDirection,    // … of the ranks that divide the matrices …
+  kOrthogonalize,   // … which Newton–Schulz iterations make orthogonal
   kUpdate,          // weights and the optimizer's state
   kSendForward,     // hidden states, to the next stage
   kReceiveForward,

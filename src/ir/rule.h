@@ -55,11 +55,12 @@ enum class Repeat : uint8_t {
 };
 
 // The objects that the runtime prepares once per shape, shared by all ops of that shape.
-enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention, kExperts };
+enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention, kExperts, kNewtonSchulz };
 
 // The information that an op on flat buffers needs about the weights in them, from the table that
-// its attribute `members` names. Each entry includes the ones before it.
-enum class MemberTables : uint8_t { kNothing, kRanges, kStretches, kFactors };
+// its attribute `members` names. Each entry up to kFactors includes the ones before it; kMatrices
+// includes kStretches.
+enum class MemberTables : uint8_t { kNothing, kRanges, kStretches, kFactors, kMatrices };
 
 // The part of a step to which a plan assigns the time of an op.
 enum class TimeGroup : uint8_t { kOther, kMatrix, kAttention, kOptimizer };

@@ -108,6 +108,11 @@ struct WeightPart {
 // Value::policy of a router's biases, which follow the load of the experts (BalanceUpdate).
 inline constexpr int64_t kBalancePolicy = -1;
 
+// An optimizer of matrices (OptimizerTraits::matrices) leaves some weights to AdamW. Returns the
+// Value::policy of those of `policy`, or, of such a policy, the one that it belongs to.
+constexpr int64_t adamw_of(int64_t policy) { return -2 - policy; }
+constexpr bool is_adamw_of(int64_t policy) { return policy < kBalancePolicy; }
+
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
@@ -120,7 +125,7 @@ struct Value {
   bool decays = false;  // weight decay applies to it: a matrix or table
   bool frozen = false;  // a weight that is not trained: it has no gradient and no optimizer state
   // A weight's group in the run's optimizer.groups, counted from 1; 0: it is in no group, so the
-  // run's own optimizer updates it. kBalancePolicy: a router's biases.
+  // run's own optimizer updates it. kBalancePolicy: a router's biases; adamw_of().
   int64_t policy = 0;
   Initial initial;
   // The parts of a packed weight, which cover one dimension in order. Empty: the weight is one

@@ -14,6 +14,7 @@
 #include "kernels/gradient_norm.h"
 #include "kernels/head_norm.h"
 #include "kernels/kernel.h"
+#include "kernels/muon.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/router.h"
@@ -73,7 +74,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          FactorMeansArgs,          //
                          FactorScalesArgs,         //
                          UpdateSquaresArgs,        //
-                         AdafactorArgs>;
+                         AdafactorArgs,            //
+                         DirectionArgs,            //
+                         UnitNormArgs,             //
+                         MuonArgs>;
 using KernelTable = TableOf<AllArgs>;
 
 template <class Device, class Args>

@@ -37,6 +37,8 @@ const char* colour_of(Phase phase) {
       return "#9aa0a6";
     case Phase::kUpdate:
     case Phase::kSquares:
+    case Phase::kDirection:
+    case Phase::kOrthogonalize:
       return "#8e44ad";
     default:
       return "#ea4335";  // gathers and reductions

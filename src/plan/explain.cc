@@ -96,8 +96,8 @@ std::string memory_line(const Prediction& p, const Hardware& h) {
 
 // Returns the name of an optimizer: "adamw", "group 1 (sgd)".
 std::string name_of(const OptimizerPart& part) {
-  return part.group == 0 ? std::string(part.rule)
-                         : fmt::format("group {} ({})", part.group, part.rule);
+  const int64_t group = is_adamw_of(part.group) ? adamw_of(part.group) : part.group;
+  return group == 0 ? std::string(part.rule) : fmt::format("group {} ({})", group, part.rule);
 }
 
 // Returns the line with the state bytes and the time of each optimizer on the fullest stage, or an
@@ -117,7 +117,7 @@ Tree optimizers_tree(const StagePrediction& s) {
   Tree list = Tree::list();
   for (const OptimizerPart& part : s.optimizers) {
     Tree t;
-    t.set("group", Tree(part.group));
+    t.set("group", Tree(is_adamw_of(part.group) ? adamw_of(part.group) : part.group));
     t.set("kind", Tree(std::string(part.rule)));
     t.set("state_bytes", Tree(part.bytes));
     t.set("seconds", Tree(part.seconds));

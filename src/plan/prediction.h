@@ -58,7 +58,7 @@ struct TimeParts : TimeBreakdown<double> {
 // Time and memory of one optimizer of the run: that of the weights outside of all groups, or of one
 // of optimizer.groups.
 struct OptimizerPart {
-  int64_t group = 0;      // Value::policy of its weights
+  int64_t group = 0;      // Value::policy of its weights; adamw_of() a group: what Muon leaves
   std::string_view rule;  // the name of its update op: "adamw"
   int64_t bytes = 0;      // master weights, moments and factors on one rank
   double seconds = 0;     // squares, factors and update

@@ -77,6 +77,7 @@ class Measure {
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
     c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;
+    if (g.orthogonalize != kNone) c.orthogonalize_ns = time(g.orthogonalize, false).ns;
     return c;
   }
 

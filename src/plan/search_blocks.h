@@ -41,6 +41,7 @@ struct GroupCost {
   int64_t factor_bytes = 0;                  // Adafactor's factors, which every rank has in full
   int64_t sum_bytes = 0, wire_bytes = 0;     // per element: gradient sum, gradient on the wire
   int64_t squares_ns = 0, update_ns = 0;     // for all elements on one rank
+  int64_t orthogonalize_ns = 0;              // Muon's iterations, which ZeRO does not divide
 };
 
 // Costs of one layer of a stack. `again` is recomputation, `weights` the weight-gradient part of a

@@ -78,7 +78,7 @@ int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
 int64_t CandidateView::update(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
-    sum += copies(g, stage) * (g.update_ns / (divides(1) ? shards : 1));
+    sum += copies(g, stage) * (g.update_ns / (divides(1) ? shards : 1) + g.orthogonalize_ns);
   return sum;
 }
 

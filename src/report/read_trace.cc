@@ -91,6 +91,8 @@ Activity activity_of(std::string_view origin, std::string_view queue) {
     case Phase::kClip:
     case Phase::kMeasure:
     case Phase::kFactor:
+    case Phase::kDirection:
+    case Phase::kOrthogonalize:
     case Phase::kUpdate:
       return Activity::kUpdate;
     case Phase::kPack:

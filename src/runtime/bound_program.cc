@@ -26,6 +26,12 @@ bool is_host_state(const Program& p, FrameKindId kind) {
   return kind != kNone && p.kind(kind).state && p.kind(kind).host;
 }
 
+// Returns Muon's directions, which an op writes or reads.
+ValueId directions_of(const Op& op) {
+  return op.is<MuonDirection>() ? output(op, MuonDirection::kDirections)
+                                : input(op, Muon::kDirections);
+}
+
 // Copying state to the host counts, because saves read the host's copy; copying it to the device
 // does not.
 bool updates_state(const Program& p, const Op& op) {
@@ -51,7 +57,8 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
 }
 
 // Builds the tables that the rule of the op needs. Each extends the previous one: ranges of a flat
-// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor.
+// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor or
+// matrices for Muon.
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
@@ -63,8 +70,11 @@ void BoundProgram::prepare_members(PreparedOp& p) const {
   if (needed == MemberTables::kRanges) return;
   m.stretches = member_stretches(program_, m.ranges, at);
   if (needed == MemberTables::kStretches) return;
-  m.factors = factor_places(program_, table);
   m.stretches = part_stretches(program_, table, m.ranges, m.stretches);
+  if (needed == MemberTables::kFactors)
+    m.factors = factor_places(program_, table);
+  else
+    m.matrices = matrix_places(program_, program_[directions_of(*p.op)].frame, at);
 }
 
 void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out) {

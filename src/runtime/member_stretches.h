@@ -15,8 +15,8 @@ struct MemberStretch {
   size_t member = 0;
   int64_t first = 0, elements = 0;  // in the flat value
   int64_t global = 0;               // index of element `first` in the global weight
-  // Set by part_stretches(): the index of the part's FactorPlace, and the index of `first` in the
-  // part.
+  // Set by part_stretches(): the index of the part's FactorPlace or MatrixPlace, and the index of
+  // `first` in the part.
   size_t place = 0;
   int64_t element = 0;
 };
@@ -35,7 +35,9 @@ std::vector<MemberStretch> part_stretches(const Program& program, FrameKindId ta
 struct FlatMembers {
   std::vector<MemberRange> ranges;
   std::vector<MemberStretch> stretches;
-  std::vector<FactorPlace> factors;  // by MemberStretch::place
+  // By MemberStretch::place.
+  std::vector<FactorPlace> factors;
+  std::vector<MatrixPlace> matrices;
 };
 
 }  // namespace tessera::runtime

@@ -172,6 +172,15 @@ const kernels::Experts& PreparedKernels::experts(const ExpertsShape& shape) {
   return *experts_.get(shape, [&] { return backend_->experts(shape); });
 }
 
+const kernels::OrthogonalMatrices& PreparedKernels::orthogonal(const Op& op, ValueSpan values) {
+  const NewtonSchulz& a = op.as<NewtonSchulz>();
+  const Value& x = values[op.inputs[NewtonSchulz::kX]];
+  const kernels::NewtonSchulzShape shape = {x.shape[0], x.shape[1], x.shape[2],
+                                            x.dtype,    a.steps,    a.coefficients};
+  return *orthogonal_.get(
+      shape, [&] { return std::make_unique<kernels::OrthogonalMatrices>(shape, *backend_); });
+}
+
 const kernels::PreparedKernel* PreparedKernels::prepared(const Op& op, ValueSpan values) {
   return on_chunk(op, values,
                   [this](const Op& of, ValueSpan own) { return prepared_whole(of, own); });
@@ -187,6 +196,8 @@ const kernels::PreparedKernel* PreparedKernels::prepared_whole(const Op& op, Val
       return attention(op, values);
     case Prepared::kExperts:
       return &experts(experts_shape(op, values));
+    case Prepared::kNewtonSchulz:
+      return &orthogonal(op, values);
     case Prepared::kNothing:
       break;
   }

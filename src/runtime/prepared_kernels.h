@@ -10,6 +10,7 @@
 #include "ir/program.h"
 #include "ir/target.h"
 #include "kernels/backend.h"
+#include "kernels/newton_schulz.h"
 
 namespace tessera::runtime {
 
@@ -58,6 +59,7 @@ class PreparedKernels {
   Target target();
 
  private:
+  const kernels::OrthogonalMatrices& orthogonal(const Op& op, ValueSpan values);
   const kernels::GpuAttention* attention(const Op& op, ValueSpan values);
   const kernels::PreparedKernel* prepared_whole(const Op& op, ValueSpan values);
   int64_t workspace_bytes(const Op& op, ValueSpan values);
@@ -67,6 +69,7 @@ class PreparedKernels {
   ShapeCache<kernels::LinearCrossEntropyShape, kernels::Head> heads_;
   ShapeCache<kernels::ExpertsShape, kernels::Experts> experts_;
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
+  ShapeCache<kernels::NewtonSchulzShape, kernels::OrthogonalMatrices> orthogonal_;
 };
 
 // Returns the shape of the GEMM that an op with Prepared::kProduct computes, or packs a weight for.

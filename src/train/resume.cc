@@ -89,9 +89,21 @@ config::OptimizerSection saved_optimizer(const Tree& saved) {
   return o;
 }
 
-OptimizerKind kind_for(const config::OptimizerSection& o, std::string_view weight) {
+// The names of the weights that an optimizer of matrices updates by default, and of those that it
+// can update.
+struct MatrixWeights {
+  std::vector<std::string> hidden, all;
+};
+
+OptimizerKind kind_for(const config::OptimizerSection& o, const std::string& weight,
+                       const MatrixWeights& matrices) {
   const std::optional<size_t> group = config::group_of(o, weight);
-  return group ? config::settings_of(o.groups[*group], o).kind : o.kind;
+  const OptimizerKind kind = group ? config::settings_of(o.groups[*group], o).kind : o.kind;
+  const bool named = group && o.groups[*group].settings.find("kind") != nullptr;
+  const std::vector<std::string>& updated = named ? matrices.all : matrices.hidden;
+  if (!traits_of(kind).matrices || std::count(updated.begin(), updated.end(), weight) > 0)
+    return kind;
+  return OptimizerKind::kAdamW;
 }
 
 // Throws Error that lists the weights whose optimizer has changed, which groups make possible.
@@ -100,9 +112,12 @@ void require_same_optimizers(const config::RunConfig& config, const Path& checkp
   const config::OptimizerSection before = saved_optimizer(saved);
   compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
   request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
+  const MatrixWeights matrices = {compile::matrix_weights(request, false),
+                                  compile::matrix_weights(request, true)};
   std::string changed;
   for (const std::string& weight : compile::trained_weights(request)) {
-    const OptimizerKind was = kind_for(before, weight), is = kind_for(config.optimizer, weight);
+    const OptimizerKind was = kind_for(before, weight, matrices);
+    const OptimizerKind is = kind_for(config.optimizer, weight, matrices);
     if (was != is)
       changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was),
                              name_of_entry(is));

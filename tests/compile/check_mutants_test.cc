@@ -343,9 +343,9 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     r.layout.interleave = 1;
     r.layout.stages.clear();
     r.layout.data = 2 + 2 * (i % 2);
-    if (i % 3 == 0) {
-      r.optimizer.kind = OptimizerKind::kAdafactor;
-      r.model.kv_heads = r.model.heads;  // Adafactor does not support copies of heads
+    if (i % 3 < 2) {
+      r.optimizer.kind = i % 3 == 0 ? OptimizerKind::kAdafactor : OptimizerKind::kMuon;
+      r.model.kv_heads = r.model.heads;  // these do not support copies of heads
     }
     SCOPED_TRACE(testing::text_of(r));
     const std::vector<Program> stages = compile_stages(r, {});

@@ -42,6 +42,7 @@ class LayoutDraw {
       try {
         compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
         compile::check_head_copies(r);
+        matrices(r);
         return r;
       } catch (const Error&) {
       }
@@ -76,7 +77,8 @@ class LayoutDraw {
         one_of<compile::Precision>({compile::Precision::kFp32, compile::Precision::kBf16,
                                     compile::Precision::kBf16Sr, compile::Precision::kFp16});
     std::vector<OptimizerKind> kinds = {OptimizerKind::kAdamW};  // twice as often as others
-    for (const OptimizerTraits& o : kOptimizers) kinds.push_back(o.kind);
+    for (const OptimizerTraits& o : kOptimizers)
+      if (!o.matrices) kinds.push_back(o.kind);
     r.optimizer.kind = one_of<OptimizerKind>(kinds);
     r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
     if ((r.sequences + r.microbatches) % 3 == 0) r.groups = groups(r.optimizer);
@@ -101,6 +103,17 @@ class LayoutDraw {
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     if (kinds_) kinds_of_layers(r.model);
     return r;
+  }
+
+  // An optimizer of matrices in some of the runs with AdamW, as it follows from the numbers drawn so
+  // far: other runs stay as they are.
+  static void matrices(compile::CompileRequest& r) {
+    compile::CompileRequest with = r;
+    with.optimizer.kind = OptimizerKind::kMuon;
+    with.optimizer.bf16_newton_schulz = r.sequences == 2;
+    const bool chosen = (r.sequences + r.microbatches + r.layout.data) % 3 == 0;
+    const bool whole = compile::head_copies(r.model, r.layout) == 1;
+    if (chosen && whole && r.optimizer.kind == OptimizerKind::kAdamW) r = with;
   }
 
   // Optimizers of their own, for names that every family has.

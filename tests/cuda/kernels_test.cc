@@ -146,6 +146,55 @@ TEST_F(CudaUpdates, SkippedSteps) {
   expect_same({OptimizerKind::kAdamW, DType::kF32, DType::kF32, true, false, true});
 }
 
+class CudaMuon : public CudaKernels {
+ protected:
+  // The directions, the matrix divided by its norm, and the update, on both sides.
+  void expect_same(DType weights, DType directions, bool stochastic) {
+    constexpr int64_t kN = 5000, kFirst = 100, kElements = 6000;
+    Both w(weights, {kN}), m(weights, {kN}), g(DType::kF32, {kN}), low(DType::kBF16, {kN});
+    Both x(directions, {kElements}), y(directions, {kElements}), numbers(DType::kF64, {5});
+    fill(w, 0.5), fill(m, 0.01), fill(g, 3.0), fill(low, 0.0), fill(x, 1.0), fill(y, 0.0);
+    const double given[] = {1e-2, 7, 0.25, 0, 400};
+    for (int64_t i = 0; i < 5; ++i) numbers.set(i, given[i]);
+    numbers.send(stream());
+    // Starts that are not aligned, a gap, and more ranges than one launch takes.
+    std::vector<kernels::UpdateRange> ranges = {{0, 1003, true, 11, kFirst + 5}};
+    for (int64_t i = 0; i < 40; ++i)
+      ranges.push_back({2048 + 50 * i, 2048 + 50 * i + 47, i % 2 == 0, 11, 2000 + 50 * i});
+    const auto run = [&](bool on_device) {
+      const auto side = [&](Both& v) { return on_device ? v.device() : v.host(); };
+      const kernels::KernelTable& k = on_device ? gpu() : cpu();
+      const kernels::Launch l = {on_device ? stream() : Stream()};
+      const auto* n = side(numbers).as<double>();
+      k.of<kernels::DirectionArgs>().run(
+          l, {side(g), side(m), ranges, n + 2, 0.95, !stochastic, side(x), kFirst});
+      k.of<kernels::UnitNormArgs>().run(l, {side(x), n + 4, 1e-7, side(y)});
+      kernels::MuonArgs a;
+      a.update = {.weights = side(w), .m = side(m), .gradient = side(g), .ranges = ranges};
+      if (!stochastic) a.update.weights_low = side(low);
+      a.update.stochastic = stochastic;
+      a.constants = {.beta1 = 0.95, .weight_decay = 0.1, .rate_multiplier = 0.5};
+      a.numbers = {n, n + 1, n + 2, n + 3};
+      a.directions = side(y);
+      a.first = kFirst;
+      a.direction_scale = 3;
+      k.of<kernels::MuonArgs>().run(l, a);
+    };
+    run(false);
+    run(true);
+    const double bound = weights == DType::kF32 && directions == DType::kF32 ? 1e-6 : 1e-3;
+    expect_close(x.fetch(stream()), x.here(), bound, "directions");
+    expect_close(y.fetch(stream()), y.here(), bound, "divided by the norm");
+    expect_close(w.fetch(stream()), w.here(), bound, "weights");
+    expect_close(m.fetch(stream()), m.here(), bound, "m");
+    expect_close(low.fetch(stream()), low.here(), 1e-4, "weights_low");
+  }
+};
+
+TEST_F(CudaMuon, InF32) { expect_same(DType::kF32, DType::kF32, false); }
+TEST_F(CudaMuon, WithDirectionsInBf16) { expect_same(DType::kF32, DType::kBF16, false); }
+TEST_F(CudaMuon, RoundedStochastically) { expect_same(DType::kBF16, DType::kBF16, true); }
+
 TEST_F(CudaKernels, SquaresAndClip) {
   constexpr int64_t kN = 40'003;
   Both x(DType::kF32, {kN}), report(DType::kF64, {kReportSize}), step(DType::kF64, {kStepSize});

@@ -162,6 +162,14 @@ TEST_F(CudaTraining, Adafactor) {
   train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
 }
 
+TEST_F(CudaTraining, Muon) {
+  for (const model::Family family : {model::Family::kGpt2, model::Family::kMixtral}) {
+    config::RunConfig c = train::tiny(family);
+    c.optimizer.kind = OptimizerKind::kMuon;
+    train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
+  }
+}
+
 // A run in several graphs gives the same results; one with too many nodes uses no graph.
 TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   const config::RunConfig c = train::tiny(model::Family::kLlama);

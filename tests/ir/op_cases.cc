@@ -391,6 +391,15 @@ std::vector<Case> updates() {
        Adafactor{{.master = true}},
        {x(s), step(), report(), x({192}, DType::kF64), x({128}), x({64}, DType::kF64)},
        {x(s, kHalf), x(s)}},
+      {"muon_direction",
+       MuonDirection{.elements = 1024, .momentum = 0.95, .type = DType::kBF16},
+       {x(s), x(s), report()},
+       {x({1024}, kHalf)}},
+      {"newton_schulz", NewtonSchulz{}, {x({2, 16, 32})}, {x({2, 16, 32})}},
+      {"muon",
+       Muon{{.master = true}},
+       {x(s), step(), report(), x({1024})},
+       {x(s, kHalf), x(s), x(s)}},
   };
 }
 

@@ -271,7 +271,7 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
     }
     EXPECT_EQ(effects.flat_state, rule.members != MemberTables::kNothing || is_elementwise);
     if (effects.measures_part) {
-      EXPECT_EQ(rule.members, MemberTables::kFactors);
+      EXPECT_GE(rule.members, MemberTables::kFactors);
       EXPECT_FALSE(effects.updates_weights);
     }
     if (effects.flat_state) {
@@ -307,6 +307,9 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
         break;
       case Prepared::kExperts:
         EXPECT_EQ(work, Work::kGrouped);
+        break;
+      case Prepared::kNewtonSchulz:
+        EXPECT_EQ(work, Work::kScores);
         break;
     }
   }

@@ -5,6 +5,8 @@
 #include "kernels/attention.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
+#include "kernels/muon.h"
+#include "kernels/newton_schulz.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/update.h"
@@ -317,6 +319,36 @@ TEST(Golden, Adafactor) {
     if (c == "adafactor_momentum") {
       EXPECT_LT(distance(state.m, doubles(golden(c + ".moment1"))), 3e-7) << c;
     }
+  }
+}
+
+// PyTorch's Muon with exact iterations.
+TEST(Golden, Muon) {
+  const Golden golden("optimizers.safetensors");
+  for (const std::string c : {"muon", "muon_tall"}) {
+    const Array weights = golden(c + ".weight"), gradients = golden(c + ".gradients");
+    const int64_t rows = weights.shape()[0], columns = weights.shape()[1], n = rows * columns;
+    const CpuBackend backend(read_cpu_features(), 1);
+    const OrthogonalMatrices iterations({.rows = rows, .columns = columns}, backend);
+    Workspace workspace(iterations.workspace_bytes());
+    const Array m({n}), x({n});
+    const UpdateRange all{0, n, true};
+    for (int64_t t = 1; t <= gradients.shape()[0]; ++t) {
+      const StepNumbers s = step_of(golden, c, t);
+      const TensorView g = {gradients.as<float>() + (t - 1) * n, DType::kF32, {n}};
+      compute(DirectionArgs{g, m, {&all, 1}, &s.scale, s.beta1, c == "muon", x});
+      iterations.run({.workspace = workspace}, x.data());
+      MuonArgs args;
+      args.update = {.weights = weights, .m = m, .gradient = g, .ranges = {&all, 1}};
+      args.constants = s.constants();
+      args.numbers = s.numbers();
+      args.directions = x;
+      args.direction_scale =
+          update_scale(c == "muon" ? UpdateScale::kSpectral : UpdateScale::kShape, rows, columns);
+      compute(args);
+    }
+    EXPECT_LT(distance(weights, doubles(golden(c + ".new_weight"))), 3e-7) << c;
+    EXPECT_LT(distance(m, doubles(golden(c + ".moment1"))), 3e-7) << c;
   }
 }
 

@@ -72,5 +72,60 @@ TEST(OptimizerGroups, TensorRanks) {
   expect_equal(c, "neox, tensor");
 }
 
+// Muon for the matrices of layers and, by a group, for the embedding.
+config::RunConfig with_muon(model::Family family) {
+  config::RunConfig c = train::tiny(family);
+  c.run.threads = 1;
+  c.batch.micro = 1;
+  c.batch.global = 12;
+  c.optimizer.kind = OptimizerKind::kMuon;
+  c.optimizer.epsilon = 1e-4;
+  c.optimizer.groups =
+      config::groups_of("[{match: [embed.*], kind: muon, learning_rate_multiplier: 0.5}]");
+  return c;
+}
+
+TEST(Muon, ZeroOnDataRanks) {
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    config::RunConfig c = with_muon(model::Family::kLlama);
+    c.layout.data = ranks().size();
+    c.layout.zero = zero;
+    expect_equal(c, fmt::format("llama, data, zero {}", zero));
+  }
+}
+
+TEST(Muon, TensorRanks) {
+  if (ranks().size() == 3) return;
+  for (const bool parallel : {false, true}) {
+    config::RunConfig c = with_muon(model::Family::kNeox);
+    c.layout.tensor = 2;
+    c.layout.sequence_parallel = parallel;
+    c.layout.data = ranks().size() / 2;
+    c.layout.zero = 3;
+    expect_equal(c, "neox, tensor");
+  }
+}
+
+TEST(Muon, Pipeline) {
+  if (ranks().size() == 3) return;
+  config::RunConfig c = with_muon(model::Family::kGpt2);
+  c.layout.pipeline = 2;
+  c.layout.data = ranks().size() / 2;
+  c.layout.zero = 1;
+  expect_equal(c, "gpt2, pipeline");
+}
+
+// Ranks have whole experts, each a matrix of its own.
+TEST(Muon, ExpertRanks) {
+  if (ranks().size() == 3) return;
+  for (const int64_t zero : {0, 1}) {
+    config::RunConfig c = with_muon(model::Family::kMixtral);
+    c.layout.data = ranks().size();
+    c.layout.expert = 2;
+    c.layout.zero = zero;
+    expect_equal(c, fmt::format("mixtral, experts, zero {}", zero));
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

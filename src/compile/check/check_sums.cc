@@ -14,6 +14,7 @@
 #include "ir/program.h"
 #include "ir/rule.h"
 #include "ir/signature.h"
+#include "ir/state/member_ranges.h"
 
 namespace tessera::compile {
 namespace {
@@ -27,7 +28,7 @@ using Axes = std::set<GroupRef>;
 
 struct SumAxes {
   IdVector<FrameKindId, Axes> needed;  // empty for kinds that are not sums
-  std::set<FrameKindId> measures;      // kinds that Adafactor writes from each rank's own shard
+  std::set<FrameKindId> measures;      // kinds that an optimizer writes from each rank's shard
 };
 // Returns the axes on which the weight is shared, including the stages that share it: its gradient
 // is partial there.
@@ -42,8 +43,20 @@ Axes partial_axes(const Program& p, const FrameKind& sums) {
   return axes;
 }
 
-// Marks Adafactor's measures of a rank's shard. They are complete once they are summed over the
-// ranks of the stage.
+// Returns the axes over which Muon's directions of this rank's shard must be summed: those that
+// divide the matrices, and the one that divides the flat buffers.
+Axes direction_axes(const Program& p, const Op& op) {
+  Axes axes;
+  for (const ValueId w : p.kind(members_of(op.attributes)).values)
+    for (const AxisKind a : Enumerators<AxisKind>())
+      if (divides_matrices(p[w], a, p.mesh)) axes.insert(GroupRef::along({a}));
+  const bool divided = p[op.inputs[MuonDirection::kGradient]].sharding.place[AxisKind::kShard] == 0;
+  if (divided && p.mesh[AxisKind::kShard] > 1) axes.insert(GroupRef::along({AxisKind::kShard}));
+  return axes;
+}
+
+// Marks what is computed from a rank's own shard. Adafactor's measures are complete once they are
+// summed over the ranks of the stage.
 void mark_measures(const Program& p, SumAxes& sums) {
   Axes stage;
   for (const AxisKind a : divided_axes(p.mesh)) stage.insert(GroupRef::along({a}));
@@ -52,7 +65,7 @@ void mark_measures(const Program& p, SumAxes& sums) {
       if (rule_of(op).effects.measures_part) {
         const FrameKindId kind = p[op.outputs.back()].frame;
         sums.measures.insert(kind);
-        sums.needed[kind] = stage;
+        sums.needed[kind] = op.is<MuonDirection>() ? direction_axes(p, op) : stage;
       }
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
@@ -15,6 +16,28 @@ std::vector<std::string> weight_names(const Graph& g) {
   for (const Value& v : g.values)
     if (v.role == Role::kWeight) names.push_back(known_name(v));
   return names;
+}
+
+bool is_adapter(const std::string& name) {
+  return name.ends_with(".lora_a") || name.ends_with(".lora_b");
+}
+
+// Returns the matrices of layers: weights of GEMMs and of experts, without routers.
+std::set<ValueId> hidden_matrices(const Graph& g) {
+  std::set<ValueId> matrices, routed;
+  for (const Block& b : g.blocks)
+    for (const Op& op : b.forward)
+      if (op.is<Route>()) routed.insert(op.inputs[Route::kLogits]);
+  for (const Block& b : g.blocks) {
+    if (!b.is_stack()) continue;
+    for (const Op& op : b.forward) {
+      if (op.is<Experts>()) matrices.insert({op.inputs[Experts::kUp], op.inputs[Experts::kDown]});
+      if (op.is<Matmul>() && !routed.contains(op.outputs[0]))
+        matrices.insert(op.inputs[Matmul::kW]);
+    }
+  }
+  std::erase_if(matrices, [&](ValueId v) { return is_adapter(g[v].name); });
+  return matrices;
 }
 
 }  // namespace
@@ -36,16 +59,22 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
 
 // A weight belongs to the first group with a matching pattern. Groups are numbered from 1; 0 is the
 // run's own optimizer.
-void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups) {
+void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups,
+                       const OptimizerPolicy& own) {
   const std::vector<std::string> names = weight_names(g);
   for (size_t i = 0; i < groups.size(); ++i)
     require_matches(fmt::format("optimizer.groups[{}].match", i), groups[i].match, "weight", names);
-  for (Value& v : g.values) {
+  const std::set<ValueId> hidden = hidden_matrices(g);
+  for (const ValueId id : g.values.ids()) {
+    Value& v = g[id];
     if (v.role != Role::kWeight || v.policy == kBalancePolicy) continue;
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const OptimizerGroup& x) {
       return matches_any(x.match, known_name(v));
     });
     v.policy = group == groups.end() ? 0 : group - groups.begin() + 1;
+    const OptimizerPolicy& policy = group == groups.end() ? own : group->policy;
+    const bool updated = policy.all_matrices ? v.decays : hidden.contains(id);
+    if (traits_of(policy.kind).matrices && !updated) v.policy = adamw_of(v.policy);
   }
 }
 

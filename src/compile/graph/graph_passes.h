@@ -36,9 +36,12 @@ void add_adapters(Graph& graph, const AdapterPolicy& adapters);
 // Marks the weights whose names match a pattern as not trained. Throws Error for a pattern that
 // matches none.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
-// Sets Value::policy of every weight that matches a group: the first such group. Throws Error for a
-// pattern that matches none.
-void assign_optimizers(Graph& graph, const std::vector<OptimizerGroup>& groups);
+// Sets Value::policy of every weight that matches a group: the first such group. Weights that an
+// optimizer of matrices leaves to AdamW have adamw_of() that policy: vectors, and unless the policy
+// sets all_matrices, adapters, routers, and what is not in a layer. Throws Error for a pattern that
+// matches none.
+void assign_optimizers(Graph& graph, const std::vector<OptimizerGroup>& groups,
+                       const OptimizerPolicy& own = {});
 
 // Sets dtypes: with bf16 and fp16, weights and activations are bf16 or f16; statistics, losses and
 // weight gradients stay f32.

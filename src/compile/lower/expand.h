@@ -50,6 +50,9 @@ struct WeightGroup {
   // Adafactor's means over rows and columns, their sums of a step, and the squares of its changes.
   FrameKindId factors = kNone, factor_sums = kNone, update_squares = kNone;
   SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
+
+  FrameKindId directions = kNone;  // Muon's
+  SegmentId direction = kNone, sum_direction = kNone, orthogonalize = kNone;
 };
 
 // Returns true if two groups differ only in their blocks.

@@ -21,8 +21,8 @@ GroupRef ranks_of_stage(const Mesh& mesh) {
   return group;
 }
 
-// Returns the number of columns of a weight as GEMMs read it, a matrix [rows, columns]; 0 for a
-// vector.
+}  // namespace
+
 int64_t columns_of(const Lowering& low, ValueId weight) {
   if (!low.graph[weight].decays) return 0;
   int64_t contract = 1;
@@ -32,8 +32,6 @@ int64_t columns_of(const Lowering& low, ValueId weight) {
   const Shape& s = low.graph[weight].shape;
   return s.product(s.rank() - static_cast<int>(contract), s.rank());
 }
-
-}  // namespace
 
 void factor_frames(Lowering& low, WeightGroup& g) {
   const FrameKind weights = low.out.program.kinds[g.weights];
@@ -85,7 +83,7 @@ void factor_frames(Lowering& low, WeightGroup& g) {
 
 void factor_segments(Lowering& low, WeightGroup& g) {
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
-  const OptimizerPolicy& o = low.context.request.policy(g.policy);
+  const OptimizerPolicy o = low.context.request.policy(g.policy);
   const FrameKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   const ValueId sums = flat(low, g.factor_sums, false), factors = flat(low, g.factors, false);
   const ValueId squares = low.out.program.kinds[g.update_squares].values[0];

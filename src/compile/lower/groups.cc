@@ -53,7 +53,10 @@ GroupId group_for(Lowering& low, ValueId weight) {
   if (g.common) g.name += ".common";
   if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));
   if (g.policy == kBalancePolicy) g.name += ".balance";
-  if (g.policy > 0) g.name += fmt::format(".group{}", g.policy);
+  const bool rest = is_adamw_of(g.policy);
+  const int64_t group = rest ? adamw_of(g.policy) : g.policy;
+  if (group > 0) g.name += fmt::format(".group{}", group);
+  if (rest) g.name += ".adamw";
   for (const GroupId known : low.out.groups.ids())
     if (live_together(low.out.groups[known], g)) return known;
   return low.out.groups.push_back(std::move(g));

@@ -53,13 +53,22 @@ void weight_segments(Lowering& low, WeightGroup& group);
 
 // update.cc: optimizer state and its segments.
 void optimizer_frames(Lowering& low, WeightGroup& group);
+ValueId kept(const Lowering& low, const WeightGroup& group, Role role);
 ValueId owned_weights(Lowering& low, const WeightGroup& group);
+// Returns true if an optimizer of matrices updates the group.
+bool updates_matrices(const Lowering& low, const WeightGroup& group);
 void squares_segment(Lowering& low, WeightGroup& group);
 void update_segment(Lowering& low, WeightGroup& group);
 
 // factors.cc: Adafactor's additional state.
 void factor_frames(Lowering& low, WeightGroup& group);
 void factor_segments(Lowering& low, WeightGroup& group);
+// Returns the number of columns of a weight as GEMMs read it, a matrix [rows, columns]; 0 for a
+// vector.
+int64_t columns_of(const Lowering& low, ValueId weight);
+
+// matrices.cc: Muon's directions.
+void direction_segments(Lowering& low, WeightGroup& group);
 
 // collectives.cc: gathers of weights and reductions of gradients.
 void reduce_segments(Lowering& low, WeightGroup& group);

@@ -9,6 +9,7 @@ namespace {
 OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
   if (traits_of(o.kind).factored)
     return Adafactor{update, o.clip_threshold, o.scale_parameter ? o.min_parameter_scale : 0.0};
+  if (traits_of(o.kind).matrices) return Muon{update, o.update_scale};
   return one_pass_update(o.kind, update);
 }
 
@@ -16,15 +17,6 @@ bool has_master(const Lowering& low, const WeightGroup& g) {
   const FrameKind& weights = low.out.program.kinds[g.weights];
   return low.graph[weights.values[0]].dtype != DType::kF32 &&
          low.context.request.precision != Precision::kBf16Sr;
-}
-
-// The flat value of that role which the optimizer keeps, or kNone.
-ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
-  for (const FrameKindId k : g.state) {
-    const ValueId v = low.out.program.kinds[k].values[0];
-    if (low.graph[v].role == role && k != g.weights) return v;
-  }
-  return kNone;
 }
 
 // Returns true for biases of routers, which follow the load of the experts. They have no optimizer
@@ -55,7 +47,7 @@ void balance_segment(Lowering& low, WeightGroup& g) {
 
 void optimizer_frames(Lowering& low, WeightGroup& g) {
   if (is_balance(g)) return;
-  const OptimizerPolicy& o = low.context.request.policy(g.policy);
+  const OptimizerPolicy o = low.context.request.policy(g.policy);
   const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
   const auto keep = [&](const char* name, Role role, DType type) {
     g.state.push_back(flat_frame(low, g, name, role, type, low.context.zero.divides_optimizer()));
@@ -65,6 +57,19 @@ void optimizer_frames(Lowering& low, WeightGroup& g) {
   if (traits.moment1 || o.beta1 > 0) keep("moment1", Role::kMoment1, kept);
   if (traits.moment2) keep("moment2", Role::kMoment2, kept);
   if (traits.factored) factor_frames(low, g);
+}
+
+// The flat value of that role which the optimizer keeps, or kNone.
+ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
+  for (const FrameKindId k : g.state) {
+    const ValueId v = low.out.program.kinds[k].values[0];
+    if (low.graph[v].role == role && k != g.weights) return v;
+  }
+  return kNone;
+}
+
+bool updates_matrices(const Lowering& low, const WeightGroup& g) {
+  return !is_balance(g) && traits_of(low.context.request.policy(g.policy).kind).matrices;
 }
 
 // The rank's own part of what is updated.
@@ -88,7 +93,7 @@ void squares_segment(Lowering& low, WeightGroup& g) {
 void update_segment(Lowering& low, WeightGroup& g) {
   if (is_balance(g)) return balance_segment(low, g);
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
-  const OptimizerPolicy& o = low.context.request.policy(g.policy);
+  const OptimizerPolicy o = low.context.request.policy(g.policy);
   std::vector<ValueId> inputs = {complete_sums(low, g), step, report};
   WeightUpdate a = {.members = g.weights,
                     .beta1 = o.beta1,
@@ -97,6 +102,11 @@ void update_segment(Lowering& low, WeightGroup& g) {
                     .decay = o.weight_decay,
                     .decay_vectors = o.decays_vectors,
                     .rate = o.rate_multiplier};
+  if (traits_of(o.kind).matrices) {
+    a.beta1 = o.momentum;
+    a.beta2 = a.epsilon = 0;
+    inputs.push_back(flat(low, g.directions, false));
+  }
   if (g.factors != kNone)
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});

@@ -99,6 +99,7 @@ void gradient_frames(Lowering& low) {
 void weight_segments(Lowering& low, WeightGroup& g) {
   squares_segment(low, g);
   if (g.factors != kNone) factor_segments(low, g);
+  if (updates_matrices(low, g)) direction_segments(low, g);
   update_segment(low, g);
 }
 

@@ -121,14 +121,32 @@ std::vector<Scheduler::Updated> Scheduler::update_order() const {
 }
 
 // Adds the update calls. The squares of all groups come before the clip, which needs the whole
-// norm; updates need the clip's scale. Adafactor's measures and factors come between.
+// norm; updates need the clip's scale. Adafactor's measures and factors come between. Muon's calls
+// go layer by layer, since the directions of a layer are as large as its weights: those of one more
+// layer are sent while one is updated.
 void Scheduler::update() {
-  const std::vector<Updated> order = update_order();
+  std::vector<Updated> order = update_order();
+  const auto add = [&](const Updated& u, SegmentId WeightGroup::*member) {
+    call(u.group->*member, u.layer, kNone);
+  };
   const auto each = [&](SegmentId WeightGroup::*member) {
-    for (const Updated& u : order) call(u.group->*member, u.layer, kNone);
+    for (const Updated& u : order) add(u, member);
   };
   each(&WeightGroup::squares);
   call(e_.clip, kNone, kNone);
+  std::vector<Updated> matrices;
+  for (const Updated& u : order)
+    if (u.group->directions != kNone) matrices.push_back(u);
+  std::erase_if(order, [](const Updated& u) { return u.group->directions != kNone; });
+  for (size_t i = 0, next = 0; i < matrices.size(); ++i) {
+    const auto ahead = [&] { return matrices[next].group->sum_direction == kNone ? 0 : 1; };
+    for (; next < matrices.size() && next <= i + ahead(); ++next) {
+      add(matrices[next], &WeightGroup::direction);
+      add(matrices[next], &WeightGroup::sum_direction);
+    }
+    add(matrices[i], &WeightGroup::orthogonalize);
+    add(matrices[i], &WeightGroup::update);
+  }
   for (const auto member : {&WeightGroup::measure, &WeightGroup::sum_measure, &WeightGroup::factor,
                             &WeightGroup::sum_factor, &WeightGroup::update})
     each(member);

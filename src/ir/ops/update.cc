@@ -4,10 +4,9 @@
 #include "ir/ops/rules.h"
 
 namespace tessera {
-namespace {
 
 // The order of outputs is fixed (weights, moments, masters), because the bindings depend on it.
-std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int moments) {
+std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments) {
   std::vector<OutputSpec> out;
   const DType weights = a.weights.value_or(a.master ? DType::kBF16 : DType::kF32);
   out.push_back({".weight", weights, s});
@@ -15,6 +14,15 @@ std::vector<OutputSpec> updated(const WeightUpdate& a, const Shape& s, int momen
   if (a.master) out.push_back({".master", DType::kF32, s});
   return out;
 }
+
+// Moments and master weights are read as well as written.
+Cost update_cost(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  for (size_t i = 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
+  return c;
+}
+
+namespace {
 
 // Returns true if an optimizer with these constants has a first moment.
 bool keeps_moment1(const OptimizerTraits& o, const WeightUpdate& a) {
@@ -25,7 +33,7 @@ std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
   const auto [kind, a] = one_pass_of(op);
   const OptimizerTraits& o = traits_of(kind);
   CHECK(in.size() == 3, "{} has the inputs gradient, step and report", o.name);
-  return updated(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
+  return updated_state(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
@@ -44,21 +52,14 @@ std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
   CHECK(in.size() == 6,
         "adafactor has the inputs gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
-  return updated(a, in[0]->shape, keeps_moment1(traits_of(OptimizerKind::kAdafactor), a));
-}
-
-// Moments and master weights are read as well as written.
-Cost cost_one_pass(const Op& op, ValueSpan values) {
-  Cost c = sweep_cost(op, values);
-  for (size_t i = 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
-  return c;
+  return updated_state(a, in[0]->shape, keeps_moment1(traits_of(OptimizerKind::kAdafactor), a));
 }
 
 }  // namespace
 
 const OpRule kOnePassUpdateRule = {.infer = infer_one_pass,
                                    .sharding = whole,
-                                   .cost = cost_one_pass,
+                                   .cost = update_cost,
                                    .members = MemberTables::kStretches,
                                    .time = TimeGroup::kOptimizer,
                                    .effects = {.updates_weights = true, .flat_state = true}};

@@ -54,6 +54,24 @@ std::vector<FactorPlace> factor_places(const Program& p, FrameKindId table) {
   return places;
 }
 
+std::vector<MatrixPlace> matrix_places(const Program& p, FrameKindId directions,
+                                       const Coordinates& at) {
+  std::vector<MatrixPlace> places;
+  for (const ValueId id : p.kind(directions).values) {
+    const Value& v = p[id];
+    CHECK(v.shape.rank() == 3, "{} is not a list of matrices", v.name);
+    const Shape& own = v.local();
+    const int64_t first = extents_of(v, p.mesh, at).begin[0] * own[1] * own[2];
+    places.push_back({v.offset / size_of(v.dtype), own[0], own[1], own[2], first});
+  }
+  return places;
+}
+
+bool divides_matrices(const Value& weight, AxisKind axis, const Mesh& mesh) {
+  return (axis == AxisKind::kTensorKv || axis == AxisKind::kTensor) && mesh[axis] > 1 &&
+         weight.sharding.place[axis] >= 0;
+}
+
 std::vector<size_t> first_factor_places(const Program& p, FrameKindId table) {
   std::vector<size_t> first;
   size_t next = 0;

@@ -31,7 +31,21 @@ struct FactorPlace {
 };
 // Returns the offsets of all parts (Value::parts) of all members, in the order of the table.
 std::vector<FactorPlace> factor_places(const Program& program, FrameKindId table);
-// Returns for each member the index of its first part in factor_places().
+// The matrices of a part in Muon's buffer of directions: `count` equal ones, the first of which is
+// at element `at`. If the matrices of a weight (of experts) are divided among ranks, these are the
+// rank's own, and `first` is the index of their first element in the part.
+struct MatrixPlace {
+  int64_t at = 0, count = 1, rows = 0, columns = 0, first = 0;
+  int64_t elements() const { return count * rows * columns; }
+};
+// Returns the places of all parts of all members, in the order of the table, on the rank at `at`.
+std::vector<MatrixPlace> matrix_places(const Program& program, FrameKindId directions,
+                                       const Coordinates& at);
+// Returns true if an axis divides the matrices of a weight, so that a rank has elements of each of
+// them. Ranks along kExpert have whole matrices.
+bool divides_matrices(const Value& weight, AxisKind axis, const Mesh& mesh);
+
+// Returns for each member the index of its first part in factor_places() and matrix_places().
 std::vector<size_t> first_factor_places(const Program& program, FrameKindId table);
 
 }  // namespace tessera

@@ -96,7 +96,7 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   const Update& u = a.update;
   const OptimizerTraits& o = traits_of(a.rule);
   const std::string name(o.name);
-  CHECK(!o.factored && (u.v.data != nullptr) == o.moment2 &&
+  CHECK(is_one_pass(o) && (u.v.data != nullptr) == o.moment2 &&
             (u.m || (!o.moment1 && a.constants.beta1 == 0)),
         "{}: {} and {} moments", name, u.m.elements(), u.v.elements());
   check_ranges(u, name.c_str());

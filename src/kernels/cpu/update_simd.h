@@ -59,7 +59,8 @@ HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretc
     case OptimizerKind::kSgd:
       return SweepSgd(a, s);
     case OptimizerKind::kAdafactor:
-      return;  // kernels/adafactor.h
+    case OptimizerKind::kMuon:
+      return;  // kernels/adafactor.h, kernels/muon.h
   }
 }
 

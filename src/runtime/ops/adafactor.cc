@@ -6,7 +6,6 @@
 //
 // The scales are computed twice instead of stored, since they need as much memory as the means.
 #include <algorithm>
-#include <map>
 
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -29,18 +28,6 @@ kernels::FactorStretch stretch_of(const BoundOp& b, const MemberStretch& s) {
 
 kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
   return {f.columns, scales + f.rows_at, columns_of(scales, f)};
-}
-
-// Returns the name of the part of a packed weight that the range belongs to; empty for a weight
-// without parts.
-std::string part_name(const BoundOp& b, const MemberStretch& s) {
-  const Value& w = b.values[b.members->ranges[s.member].weight];
-  for (const WeightPart& part : w.parts) {
-    const auto dim = static_cast<int>(part.dim);
-    const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
-    if (at >= part.first && at < part.first + part.count) return part.name;
-  }
-  return "";
 }
 
 // Writes `scales` for all rows and columns, in the same memory layout as the means, and returns it.
@@ -130,20 +117,11 @@ void run(const BoundOp& b) {
   const double* weight_squares = b.in(Adafactor::kSums).as<double>() + factors.elements();
   const double* update_squares = b.in(Adafactor::kUpdateSquares).as<double>();
   const float* scales = make_scales(b, factors, b.launch.room<float>());
-  const double seed = update_seed(b, step);
-  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // by MemberStretch::place
-  for (const MemberStretch& s : b.members->stretches) {
-    const MemberRange& m = b.members->ranges[s.member];
-    std::vector<kernels::UpdateRange>& own = ranges[s.place];
-    const uint64_t key =
-        own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
-    own.push_back({s.first, s.first + s.elements, decays(b, a.update, m), key, s.element});
-  }
   kernels::AdafactorArgs args;
   args.update = update_operands(b, a.update);
   args.constants = update_constants(a.update);
   args.numbers = update_numbers(step, b.in(Adafactor::kReport));
-  for (const auto& [place, own] : ranges) {
+  for (const auto& [place, own] : part_ranges(b, a.update, update_seed(b, step))) {
     const FactorPlace& f = b.members->factors[place];
     args.update.ranges = own;
     args.scales = scales_at(scales, f);

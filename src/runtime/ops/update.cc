@@ -26,6 +26,18 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
   return ranges;
 }
 
+// Returns the name of the part of a packed weight that the range belongs to; empty for a weight
+// without parts.
+std::string part_name(const BoundOp& b, const MemberStretch& s) {
+  const Value& w = b.values[b.members->ranges[s.member].weight];
+  for (const WeightPart& part : w.parts) {
+    const auto dim = static_cast<int>(part.dim);
+    const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
+    if (at >= part.first && at < part.first + part.count) return part.name;
+  }
+  return "";
+}
+
 void run(const BoundOp& b) {
   const auto [kind, a] = one_pass_of(*b.op);
   // All one-pass updates have the operands of AdamW.
@@ -49,6 +61,20 @@ uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::
   // One key per weight, part and seed, so two weights never share random bits.
   const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
   return hash_name(name + suffix, static_cast<uint64_t>(seed));
+}
+
+std::map<size_t, std::vector<kernels::UpdateRange>> part_ranges(const BoundOp& b,
+                                                                const WeightUpdate& a,
+                                                                double seed) {
+  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;
+  for (const MemberStretch& s : b.members->stretches) {
+    const MemberRange& m = b.members->ranges[s.member];
+    std::vector<kernels::UpdateRange>& own = ranges[s.place];
+    const uint64_t key =
+        own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
+    own.push_back({s.first, s.first + s.elements, decays(b, a, m), key, s.element});
+  }
+  return ranges;
 }
 
 double update_seed(const BoundOp& b, const TensorView& step) {
