@@ -29,7 +29,7 @@ SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 LIBRARIES = {
     "nlohmann/": "nlohmann-json", "yaml-cpp/": "yaml-cpp", "spdlog/": "spdlog", "CLI/": "CLI11",
     "simdjson": "simdjson", "google/protobuf/": "protobuf", "oneapi/dnnl": "oneDNN", "dnnl": "oneDNN",
-    "hwy/": "Highway", "utf8proc": "utf8proc", "zstd": "zstd", "zlib": "zlib", "xxhash": "xxHash",
+    "hwy/": "Highway", "utf8proc": "utf8proc", "pcre2": "PCRE2", "zstd": "zstd", "zlib": "zlib", "xxhash": "xxHash",
     "mpi": "MPI", "nccl": "NCCL", "Eigen/": "Eigen", "sentencepiece": "SentencePiece",
     "cblas": "OpenBLAS", "cublas": "cuBLAS", "cudnn": "cuDNN",
 }

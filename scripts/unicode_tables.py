@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes src/data/unicode_tables.cc: the properties of every code point that tokenizers use.
+"""Writes src/data/unicode_tables.cc, the properties of every code point that all tokenizers use, and
+src/data/unicode_categories.cc and unicode_scripts.cc, the sets of code points that expressions name.
 
 Letters, numbers and spaces are those of Unicode 16.0.0, which Hugging Face tokenizers 0.23 uses in
 its GPT-2 split. Its normalizer is older: it supports only Unicode 9.0, and leaves newer
@@ -11,6 +12,7 @@ characters unchanged. scripts/check_tokenizer.py tests both on every code point.
 import os
 import subprocess
 import sys
+import textwrap
 
 import unicodedata2 as unicode
 
@@ -24,6 +26,7 @@ ALPHABETIC_SYMBOLS = [(0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), 
 # White_Space among the control characters; the others are all of category Z.
 CONTROL_SPACES = {9, 10, 11, 12, 13, 0x85}
 JOINERS = {0x200C, 0x200D}
+CATEGORIES = "Cn Cc Cf Co Cs Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs".split()
 
 
 def characters():
@@ -36,6 +39,15 @@ def present_in(age):
                f"print $_, ' ' if chr($_) =~ /\\p{{Present_In: {age}}}/ }}")
     out = subprocess.run(["perl", "-e", program], check=True, capture_output=True, text=True).stdout
     return {int(c) for c in out.split()}
+
+
+def of_script(script):
+    """The code points of a script. Perl's tables may be older: characters of later versions are added."""
+    program = (f"for (0..0x10FFFF) {{ next if $_ >= 0xD800 && $_ <= 0xDFFF; "
+               f"print $_, ' ' if chr($_) =~ /\\p{{Script={script}}}/ }}")
+    out = subprocess.run(["perl", "-e", program], check=True, capture_output=True, text=True).stdout
+    later = [range(0x31350, 0x323B0), range(0x2EBF0, 0x2EE5E)] if script == "Han" else []
+    return sorted({int(c) for c in out.split()}.union(*later))
 
 
 def is_space(c):
@@ -75,6 +87,8 @@ def normalisation(old):
         young = c not in old and (special or decomposes or c in firsts)
         if special or young:
             flags[c] = CHANGES | (LITERAL if young else 0)
+        elif c not in old and unicode.decomposition(chr(c)) != "":
+            flags[c] = LITERAL
     return flags
 
 
@@ -89,35 +103,93 @@ def ranges():
     return out
 
 
-def main():
-    if unicode.unidata_version != VERSION:
-        sys.exit(f"unicodedata2 is of Unicode {unicode.unidata_version}; expected {VERSION}: "
-                 f"pip install unicodedata2=={VERSION}")
-    found = [f"0x{c << 8 | flags:08x}," for c, flags in ranges()]
-    lines = ["  " + " ".join(found[i:i + 8]) for i in range(0, len(found), 8)]
-    text = f"""// Made by scripts/unicode_tables.py from Unicode {VERSION}; do not edit.
+def write(name, text):
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "..", "src", "data", name), "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def array(name, kind, values):
+    lines = textwrap.fill(" ".join(values), 98, initial_indent="  ", subsequent_indent="  ")
+    return f"constexpr std::array<{kind}, {len(values)}> {name} = {{\n{lines}\n}};\n"
+
+
+def file_text(header, arrays, functions):
+    return f"""// Made by scripts/unicode_tables.py from Unicode {VERSION}; do not edit.
 #include <array>
 
-#include "data/unicode.h"
+#include "{header}"
 
 namespace tessera::data {{
 namespace {{
 
 // clang-format off
-constexpr std::array<uint32_t, {len(found)}> kRanges = {{
-{chr(10).join(lines)}
-}};
-// clang-format on
+{arrays}// clang-format on
 
 }}  // namespace
 
-std::span<const uint32_t> unicode_ranges() {{ return kRanges; }}
-
+{functions}
 }}  // namespace tessera::data
 """
-    here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "..", "src", "data", "unicode_tables.cc"), "w", encoding="utf-8") as f:
-        f.write(text)
+
+
+def category_ranges():
+    last, out = None, []
+    for c in range(LAST + 1):
+        category = "Cs" if 0xD800 <= c <= 0xDFFF else unicode.category(chr(c))
+        if category != last:
+            out.append(f"0x{c << 8 | CATEGORIES.index(category):x},")
+            last = category
+    return out
+
+
+def pairs(codes):
+    """The first and the last code point of each run."""
+    out = []
+    for c in codes:
+        if out and out[-1] == c - 1:
+            out[-1] = c
+        else:
+            out += [c, c]
+    return [f"0x{c:x}," for c in out]
+
+
+def categories():
+    return file_text("data/unicode_sets.h", array("kCategories", "uint32_t", category_ranges()),
+                     "std::span<const uint32_t> category_ranges() { return kCategories; }\n")
+
+
+def of_age(letter, age, plus, minus):
+    """A class as an older version of Unicode had it, with the characters that have moved since."""
+    old = present_in(age)
+    return sorted({c for c in old if unicode.category(chr(c))[0] == letter} - minus | plus)
+
+
+def sets():
+    """Scripts, and the older classes that Hugging Face's Punctuation and StripAccents use."""
+    found = {"Han": of_script("Han"), "Hangul": of_script("Hangul"),
+             "Hiragana": of_script("Hiragana"), "Katakana": of_script("Katakana"),
+             "Punctuation8": of_age("P", "8.0", {0x166D, 0x111C9}, set()),
+             "Marks9": of_age("M", "9.0", {0x1CF2, 0x1CF3}, {0x111C9})}
+    arrays = cases = ""
+    for name, codes in found.items():
+        arrays += array("k" + name, "uint32_t", pairs(codes))
+        cases += f'  if (name == "{name}") return k{name};\n'
+    return file_text("data/unicode_sets.h", arrays, f"""std::span<const uint32_t> set_ranges(std::string_view name) {{
+{cases}  return {{}};
+}}
+""")
+
+
+def main():
+    if unicode.unidata_version != VERSION:
+        sys.exit(f"unicodedata2 is of Unicode {unicode.unidata_version}; expected {VERSION}: "
+                 f"pip install unicodedata2=={VERSION}")
+    found = [f"0x{c << 8 | flags:08x}," for c, flags in ranges()]
+    write("unicode_tables.cc", file_text("data/unicode.h", array("kRanges", "uint32_t", found),
+          "std::span<const uint32_t> unicode_ranges() { return kRanges; }\n"))
+    write("unicode_categories.cc", categories())
+    write("unicode_scripts.cc", sets())
     print(f"{len(found)} ranges of Unicode {VERSION}")
 
 

@@ -1,4 +1,5 @@
-// tessera tokenizer train | encode | info: trains tokenizers, encodes text, describes their files.
+// tessera tokenizer train | encode | decode | info: trains tokenizers, encodes text; the last two
+// are in tokenizer_info.cc.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "base/tree.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
-#include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "data/bpe_trainer.h"
@@ -371,124 +371,15 @@ int encode(Args args) {
   return 0;
 }
 
-Tree about(const std::string& path, const data::BpeDescription& bpe,
-           const data::Tokenizer& tokenizer) {
-  Tree t;
-  t.set("path", Tree(path));
-  t.set("kind", Tree(std::string("byte-level BPE")));
-  t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
-  t.set("merges", Tree(std::ssize(bpe.merges)));
-  t.set("added_tokens", Tree(std::ssize(bpe.added_tokens)));
-  t.set("normalizer", bpe.nfc ? Tree(std::string("NFC")) : Tree());
-  t.set("split", Tree(name_of_entry(bpe.words)));
-  t.set("add_prefix_space", Tree(bpe.add_prefix_space));
-  const auto end = tokenizer.end_of_text();
-  t.set("end_of_text", end ? Tree(int64_t{*end}) : Tree());
-  t.set("fingerprint", Tree(fmt::format("{:016x}", tokenizer.fingerprint())));
-  return t;
-}
-
-const char* words_in_text(data::WordSplit words) {
-  switch (words) {
-    case data::WordSplit::kOff:
-      return "not split into words";
-    case data::WordSplit::kGpt2:
-      return "split into words as GPT-2 does";
-    case data::WordSplit::kQwen2:
-      return "split into words as Qwen2 does";
-    case data::WordSplit::kLlama3:
-      return "split into words as LLaMA 3 does";
-  }
-  return "";
-}
-
-void print_about(const std::string& path, const data::BpeDescription& bpe,
-                 const data::Tokenizer& tokenizer) {
-  show("{}: byte-level BPE\n", path);
-  show("  vocabulary   {} ({} merges, added tokens: {})\n",
-       format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
-       format_count(std::ssize(bpe.added_tokens)));
-  show("  text         {}, {}{}\n", bpe.nfc ? "normalized to NFC" : "not normalized",
-       words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space prepended" : "");
-  const auto end = tokenizer.end_of_text();
-  show("  end of text  {}\n",
-       end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
-  for (const data::AddedToken& token : bpe.added_tokens) {
-    if (token.special) show("  special      '{}' = {}\n", token.content, token.id);
-  }
-}
-
-Tree about(const std::string& path, const data::SentencePieceTokenizer& tokenizer) {
-  const data::SentencePieceModel& model = tokenizer.model();
-  const auto id = [&](const std::string& name) {
-    const int32_t found = model.control_id(name);
-    return found < 0 ? Tree() : Tree(int64_t{found});
-  };
-  Tree t;
-  t.set("path", Tree(path));
-  t.set("kind", Tree("SentencePiece " + name_of_entry(model.kind)));
-  t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
-  t.set("normalizer", Tree(model.normalizer));
-  t.set("byte_fallback", Tree(model.byte_fallback));
-  t.set("sentinels", Tree(int64_t{tokenizer.sentinels()}));
-  t.set("pad", id(model.pad_name));
-  t.set("begin", id(model.begin_name));
-  t.set("end_of_text", id(model.end_name));
-  t.set("fingerprint", Tree(fmt::format("{:016x}", tokenizer.fingerprint())));
-  return t;
-}
-
-void print_about(const std::string& path, const data::SentencePieceTokenizer& tokenizer) {
-  const data::SentencePieceModel& model = tokenizer.model();
-  show("{}: SentencePiece {}\n", path, name_of_entry(model.kind));
-  show("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
-       model.byte_fallback ? ", with 256 bytes" : "");
-  show("  text         normalized with {}{}{}\n",
-       model.normalizer.empty() ? "its own rules" : model.normalizer,
-       model.remove_extra_spaces ? ", repeated spaces merged" : "",
-       model.add_dummy_prefix ? ", with a space prepended" : "");
-  for (const std::string& name : {model.pad_name, model.begin_name, model.end_name}) {
-    const int32_t id = model.control_id(name);
-    if (id >= 0) show("  special      '{}' = {}\n", name, id);
-  }
-  if (tokenizer.sentinels() > 0) {
-    const int32_t last = tokenizer.vocabulary_size() - 1;
-    show("  sentinels    <extra_id_0> = {} down to <extra_id_{}> = {}\n", last,
-         tokenizer.sentinels() - 1, last - tokenizer.sentinels() + 1);
-  }
-}
-
-int info(Args args) {
-  std::string path;
-  bool json = false;
-  Arguments arguments("tokenizer info", "Describe a tokenizer file.",
-                      "tessera tokenizer info t.json");
-  arguments.required(path, "T", "a tokenizer.json or SentencePiece model, or a folder with one");
-  arguments.json(json);
-  if (!arguments.parse(args)) return 0;
-  const std::string file = data::tokenizer_file(path).string();
-  const auto tokenizer = data::load_tokenizer(file);
-  const auto print = [&](const auto&... what) {
-    if (json) {
-      fmt::print("{}\n", to_json(about(file, what...)));
-    } else {
-      print_about(file, what...);
-    }
-  };
-  if (const auto* pieces = dynamic_cast<const data::SentencePieceTokenizer*>(tokenizer.get()))
-    print(*pieces);
-  else
-    print(data::read_tokenizer_json(read_file(file), file), *tokenizer);
-  return 0;
-}
-
 constexpr const char* kGroup = "Tokenizers";
 const Verb kVerbs[] = {
     {"train", kGroup, "train a tokenizer on text",
      "tessera tokenizer train --vocabulary 8192 --out t.json book.txt", train},
     {"encode", kGroup, "print the ids of documents",
      "tessera tokenizer encode --tokenizer t.json book.txt", encode},
-    {"info", kGroup, "describe a tokenizer file", "tessera tokenizer info t.json", info},
+    {"decode", kGroup, "print the text of ids",
+     "tessera tokenizer decode --tokenizer t.json ids.txt", tokenizer_decode},
+    {"info", kGroup, "describe a tokenizer file", "tessera tokenizer info t.json", tokenizer_info},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Fills the tables of a vocabulary. tokenizer.json writes bytes as printable characters (the
-// alphabet of GPT-2); here each token is stored as the bytes that it represents.
+// Fills the tables of a vocabulary. If it is byte-level, tokenizer.json writes bytes as printable
+// characters (the alphabet of GPT-2); here each token is stored as the bytes that it represents.
 #include "data/bpe_vocabulary.h"
 
 #include <algorithm>
@@ -9,20 +9,26 @@
 
 namespace tessera::data {
 
-BpeVocabulary::BpeVocabulary(const BpeDescription& bpe, const std::string& source) {
-  add_vocabulary(bpe);
+BpeVocabulary::BpeVocabulary(const BpeDescription& bpe, const Decoder& decoder,
+                             const std::string& source) {
+  add_vocabulary(bpe, decoder);
   add_added_tokens(bpe);
-  check_alphabet(source);
+  if (bpe.byte_level) check_alphabet(source);
 }
 
-void BpeVocabulary::add_vocabulary(const BpeDescription& bpe) {
+void BpeVocabulary::add_vocabulary(const BpeDescription& bpe, const Decoder& decoder) {
   for (const auto& [text, id] : bpe.vocabulary) size_ = std::max(size_, id + 1);
   for (const AddedToken& token : bpe.added_tokens) size_ = std::max(size_, token.id + 1);
   tokens_.resize(size_);
+  if (!bpe.byte_level) texts_.resize(size_);
   byte_id_.fill(-1);
   for (const auto& [text, id] : bpe.vocabulary) {
     std::string& bytes = tokens_[id];
-    bytes = characters_to_bytes(text);
+    bytes = bpe.byte_level ? characters_to_bytes(text) : decoder.decode_inner(text);
+    if (!bpe.byte_level) {
+      texts_[id] = text;
+      continue;
+    }
     // The token of a single byte must be spelled as its character of the alphabet. An added token
     // with the same byte does not count.
     const Utf8 first = text.empty() ? Utf8{} : decode_utf8(text);
@@ -34,19 +40,23 @@ void BpeVocabulary::add_vocabulary(const BpeDescription& bpe) {
   // With ignore_merges, a word that is in the vocabulary is one token, whatever its merges give
   // (Llama 3).
   for (const auto& [text, id] : bpe.vocabulary) {
-    const std::string& bytes = tokens_[id];
-    if (bytes_to_characters(bytes) == text) words_.emplace(bytes, id);
+    if (!bpe.byte_level)
+      words_.emplace(text, id);
+    else if (bytes_to_characters(tokens_[id]) == text)
+      words_.emplace(tokens_[id], id);
   }
 }
 
 void BpeVocabulary::add_added_tokens(const BpeDescription& bpe) {
   for (const AddedToken& token : bpe.added_tokens) {
     tokens_[token.id] = token.content;
+    if (!texts_.empty()) texts_[token.id] = token.content;
     if (token.special) specials_.insert(token.id);
     if (token.content == bpe.around.begin) text_begin_ = token.id;
     if (token.content == bpe.around.end) source_end_ = token.id;
   }
-  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+  for (const char* name :
+       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>"}) {
     for (const AddedToken& token : bpe.added_tokens) {
       if (token.content == name && !end_of_text_) end_of_text_ = token.id;
     }

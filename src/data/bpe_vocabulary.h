@@ -1,4 +1,4 @@
-// The vocabulary of a byte-level BPE tokenizer: ids, bytes, and special roles of tokens.
+// The vocabulary of a BPE tokenizer: ids, bytes, and special roles of tokens.
 #pragma once
 
 #include <array>
@@ -16,16 +16,20 @@ namespace tessera::data {
 
 class BpeVocabulary {
  public:
-  // Throws Error that names `source` if the vocabulary cannot represent every text.
-  BpeVocabulary(const BpeDescription& bpe, const std::string& source);
+  // `decoder` gives the texts of tokens that are not byte-level. Throws Error that names `source`
+  // if a byte-level vocabulary cannot represent every text.
+  BpeVocabulary(const BpeDescription& bpe, const Decoder& decoder, const std::string& source);
 
   // Replaces a byte that has no token. All bytes of this text have tokens.
   static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
   int32_t size() const { return size_; }
   const std::string& bytes(int32_t id) const { return tokens_[id]; }  // 0 <= id < size()
+  // Returns a token as the file spells it.
+  const std::string& text(int32_t id) const { return texts_.empty() ? tokens_[id] : texts_[id]; }
   bool is_special(int32_t id) const { return specials_.contains(id); }
 
+  // Only if byte-level.
   int32_t id_of_byte(uint8_t byte) const { return byte_id_[byte]; }  // -1: it has no token
   // Returns the token of a whole word if the tokenizer ignores merges for words that are in the
   // vocabulary, otherwise -1.
@@ -37,12 +41,13 @@ class BpeVocabulary {
   std::optional<int32_t> source_end() const { return source_end_; }
 
  private:
-  void add_vocabulary(const BpeDescription& bpe);
+  void add_vocabulary(const BpeDescription& bpe, const Decoder& decoder);
   void add_added_tokens(const BpeDescription& bpe);
   void check_alphabet(const std::string& source) const;
 
   int32_t size_ = 0;
   std::vector<std::string> tokens_;                 // bytes of each id
+  std::vector<std::string> texts_;                  // spelling of each id; empty if byte-level
   std::unordered_map<std::string, int32_t> words_;  // bytes to id; empty unless merges are ignored
   std::unordered_set<int32_t> specials_;            // added tokens that are marked as special
   std::array<int32_t, 256> byte_id_{};              // -1: the byte has no token

@@ -73,7 +73,10 @@ class Tokenizer {
   virtual uint64_t fingerprint() const = 0;
 
   std::vector<int32_t> encode(std::string_view text) const;  // with a temporary cache
-  std::string decode(std::span<const int32_t> ids) const;    // may end inside a character
+
+  // Returns the text of a sequence of ids, which may end inside a character. A tokenizer.json whose
+  // decoder removes a space in front of the text omits it here, but not in token_bytes().
+  virtual std::string decode(std::span<const int32_t> ids) const;
 };
 
 // Encodes many texts with one thread per cache; ids[i] are those of texts[i]. Long texts are
@@ -90,9 +93,9 @@ bool is_tokenizer_json(std::string_view bytes);
 // spiece.model, if that is a SentencePiece model, otherwise its tokenizer.json. Throws Error if a
 // folder has none.
 Path tokenizer_file(const Path& path);
-// Reads a tokenizer.json with byte-level BPE (GPT-2, GPT-NeoX, Qwen2, LLaMA 3; as written by
-// `tokenizer train`) or a SentencePiece model. Throws Error with the location if the file is
-// damaged or has another format.
+// Reads a tokenizer.json with BPE (GPT-2, LLaMA, Qwen, Gemma, …; as written by `tokenizer train`)
+// or a SentencePiece model. Throws Error with the location if the file is damaged or has another
+// format.
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 // Creates a tokenizer from the bytes of such a file; `source` names it in errors.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::string& source);

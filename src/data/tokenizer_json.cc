@@ -1,4 +1,4 @@
-// Reads and writes tokenizer.json of Hugging Face's `tokenizers`, for byte-level BPE. The format is
+// Reads and writes tokenizer.json of Hugging Face's `tokenizers`, for BPE. The format is
 // defined by that library's code. Every component that changes ids is either reproduced exactly or
 // rejected, because a tokenizer that is almost right produces plausible but wrong ids.
 #include "data/tokenizer_json.h"
@@ -9,20 +9,22 @@
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "data/tokenizer_json_steps.h"
 
 namespace tessera::data {
 namespace {
 
 constexpr const char* kWayOut =
-    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, Qwen2, LLaMA 3, …) is supported. Train one with "
-    "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
+    "Only BPE is supported (GPT-2, Qwen, LLaMA, Mistral, Gemma, …), and SentencePiece models as "
+    "their own files. Train a tokenizer with 'tessera tokenizer train', or tokenize with Hugging "
+    "Face and give the .bin/.idx to training.";
 
 // The maximum number of unused ids. They cost memory here and a row of the embedding later, so
 // damaged files with huge ids are rejected.
 constexpr size_t kMostHoles = 65536;
 
 // The expressions by which Qwen2 and LLaMA 3 split text into words, as in their published files.
-// They are only compared as text and written: data/pretokenize.cc implements the splits.
+// data/pretokenize.cc implements them by hand; all other expressions are matched by Expression.
 constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
     {WordSplit::kQwen2,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -36,130 +38,76 @@ using Ids = std::unordered_map<std::string_view, int32_t>;
 
 class Reader {
  public:
-  Reader(const Tree& root, std::string source) : root_(root), source_(std::move(source)) {}
+  Reader(const Tree& root, std::string source) : root_(root), json_(std::move(source)) {}
   BpeDescription read();
 
  private:
-  [[noreturn]] void fail(const Tree& at, const std::string& message) const {
-    throw Error("{}:{}:{}: {}", source_, at.line, at.column, message);
-  }
-  const Tree& need(const Tree& parent, std::string_view name) const;
-  std::string kind(const Tree& node, const char* what) const;
-  bool flag(const Tree& parent, std::string_view name, bool otherwise) const;
   int32_t id(const Tree& node) const;
-  void refuse_unless_empty(const Tree& model, std::string_view name) const;
-
-  void read_normalizer(const Tree& node);
+  std::string affix(const Tree& model, std::string_view name) const;
   void read_pre_tokenizer(const Tree& node);
-  WordSplit words_of(const Tree& split) const;
-  void read_model(const Tree& model);
+  void read_byte_level(const Tree& node);
   void read_vocabulary(const Tree& vocabulary);
   void read_merges(const Tree& merges);
   std::pair<std::string, std::string> merge_parts(const Tree& merge) const;
+  void read_model(const Tree& model);
+  void read_decoder_of(const Tree& node);
   void read_added_tokens(const Tree& list);
 
   const Tree& root_;
-  std::string source_;
+  TokenizerJson json_;
   BpeDescription out_;
   Ids ids_;
 };
 
-const Tree& Reader::need(const Tree& parent, std::string_view name) const {
-  const Tree* found = parent.find(name);
-  if (found == nullptr) fail(parent, fmt::format("'{}' is missing. {}", name, kWayOut));
-  return *found;
-}
-
-std::string Reader::kind(const Tree& node, const char* what) const {
-  const Tree* type = node.find("type");
-  if (type == nullptr || type->as_string() == nullptr) {
-    fail(node, fmt::format("the {} has no 'type'", what));
-  }
-  return *type->as_string();
-}
-
-bool Reader::flag(const Tree& parent, std::string_view name, bool otherwise) const {
-  const Tree* found = parent.find(name);
-  if (found == nullptr || found->is_null()) return otherwise;
-  if (const bool* value = std::get_if<bool>(&found->value)) return *value;
-  fail(*found, fmt::format("'{}' must be true or false", name));
-}
-
 int32_t Reader::id(const Tree& node) const {
   const int64_t* value = std::get_if<int64_t>(&node.value);
   if (value == nullptr || *value < 0 || *value > kLargestTokenId) {
-    fail(node, fmt::format("a token id must be an integer from 0 to {}", kLargestTokenId));
+    json_.fail(node, fmt::format("a token id must be an integer from 0 to {}", kLargestTokenId));
   }
   return static_cast<int32_t>(*value);
 }
 
-void Reader::refuse_unless_empty(const Tree& model, std::string_view name) const {
+// Returns a text of the model that may be null or missing.
+std::string Reader::affix(const Tree& model, std::string_view name) const {
   const Tree* found = model.find(name);
-  if (found == nullptr || found->is_null()) return;
-  const std::string* text = found->as_string();
-  if (text == nullptr || !text->empty()) {
-    fail(*found, fmt::format("model.{} is not supported. {}", name, kWayOut));
-  }
+  return found == nullptr || found->is_null() ? "" : json_.text(model, name);
 }
 
-void Reader::read_normalizer(const Tree& node) {
-  if (node.is_null()) return;
-  const std::string type = kind(node, "normalizer");
-  if (type == "NFC") {
-    out_.nfc = true;
-  } else if (type == "Sequence") {
-    const Tree& members = need(node, "normalizers");
-    if (members.as_list() == nullptr) fail(members, "'normalizers' must be a list");
-    // A Sequence of NFC steps is equivalent to one such step.
-    for (const Tree& member : *members.as_list()) read_normalizer(member);
-  } else {
-    fail(node, fmt::format("normalizer '{}' is not supported, expected NFC. {}", type, kWayOut));
-  }
-}
-
-// Accepts three forms: ByteLevel with GPT-2's expression, ByteLevel without an expression, and a
-// Split with a known expression before such a ByteLevel.
+// Appends the steps to out_.splits. ByteLevel must be the last one, since the others see characters
+// and not bytes.
 void Reader::read_pre_tokenizer(const Tree& node) {
-  const std::string type = node.is_null() ? "none" : kind(node, "pre_tokenizer");
+  if (node.is_null()) return;
+  if (out_.byte_level) json_.fail(node, "a pre_tokenizer after ByteLevel is not supported");
+  const std::string& type = json_.kind(node, "pre_tokenizer");
   if (type == "Sequence") {
-    const Tree& members = need(node, "pretokenizers");
-    const Tree::List* list = members.as_list();
-    if (list != nullptr && list->size() == 1) return read_pre_tokenizer(list->front());
-    if (list != nullptr && list->size() == 2 && kind(list->front(), "pre_tokenizer") == "Split") {
-      read_pre_tokenizer(list->back());
-      const WordSplit words = words_of(list->front());
-      if (out_.words != WordSplit::kOff || out_.add_prefix_space)
-        fail(list->back(), "after a Split, use_regex and add_prefix_space must be false");
-      out_.words = words;
-      return;
-    }
+    for (const Tree& member : json_.list(node, "pretokenizers")) read_pre_tokenizer(member);
+  } else if (type == "ByteLevel") {
+    read_byte_level(node);
+  } else {
+    out_.splits.push_back(read_split(json_, node));
   }
-  if (type != "ByteLevel") {
-    fail(node, fmt::format("pre_tokenizer '{}' is not supported, expected ByteLevel alone or after "
-                           "the Split of Qwen2 or LLaMA 3. {}",
-                           type, kWayOut));
-  }
-  out_.add_prefix_space = flag(node, "add_prefix_space", true);
-  out_.words = flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kOff;
 }
 
-// Recognizes a split by the text of its expression, exactly as the published files spell it.
-// Regular expressions are not interpreted.
-WordSplit Reader::words_of(const Tree& split) const {
-  const Tree& pattern = need(split, "pattern");
-  const Tree *regex = pattern.find("Regex"), *behavior = split.find("behavior");
-  const bool isolated = behavior && behavior->as_string() && *behavior->as_string() == "Isolated";
-  if (isolated && !flag(split, "invert", false) && regex && regex->as_string())
-    for (const auto& [words, text] : kExpressions)
-      if (*regex->as_string() == text) return words;
-  fail(split, fmt::format("the Split's expression is not that of Qwen2 or LLaMA 3. {}", kWayOut));
+// A Split with a known expression before a ByteLevel that only maps bytes to characters becomes a
+// WordSplit, which is faster.
+void Reader::read_byte_level(const Tree& node) {
+  out_.byte_level = true;
+  out_.add_prefix_space = json_.flag(node, "add_prefix_space", true);
+  out_.words = json_.flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kOff;
+  if (out_.words != WordSplit::kOff || out_.add_prefix_space || out_.splits.empty()) return;
+  for (const auto& [words, text] : kExpressions) {
+    if (!(out_.splits.back() == SplitStep{.pattern = {std::string(text), true}})) continue;
+    out_.words = words;
+    out_.splits.pop_back();
+    return;
+  }
 }
 
 // Reads the object of token: id. Some ids may be unused, as in some published files, but not many:
 // ids index tables, and a damaged id must not make them huge.
 void Reader::read_vocabulary(const Tree& vocabulary) {
   const Tree::Members* members = vocabulary.as_members();
-  if (members == nullptr) fail(vocabulary, "model.vocab must be an object of token: id");
+  if (members == nullptr) json_.fail(vocabulary, "model.vocab must be an object of token: id");
   out_.vocabulary.reserve(members->size());
   ids_.reserve(members->size());
   std::vector<bool> taken;
@@ -167,20 +115,20 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
     const int32_t token = id(node);
     taken.resize(std::max<size_t>(taken.size(), token + 1));
     if (taken[token]) {
-      fail(node, fmt::format("id {} of '{}' is also the id of another token", token, text));
+      json_.fail(node, fmt::format("id {} of '{}' is also the id of another token", token, text));
     }
     taken[token] = true;
     if (!ids_.emplace(text, token).second) {
-      fail(node, fmt::format("duplicate token '{}' in model.vocab", text));
+      json_.fail(node, fmt::format("duplicate token '{}' in model.vocab", text));
     }
     out_.vocabulary.emplace_back(text, token);
   }
-  if (out_.vocabulary.empty()) fail(vocabulary, "model.vocab is empty");
+  if (out_.vocabulary.empty()) json_.fail(vocabulary, "model.vocab is empty");
   if (taken.size() > out_.vocabulary.size() + kMostHoles) {
-    fail(vocabulary,
-         fmt::format("model.vocab has {} tokens, but ids up to {}; at most {} ids may be "
-                     "unused",
-                     out_.vocabulary.size(), taken.size() - 1, kMostHoles));
+    json_.fail(vocabulary,
+               fmt::format("model.vocab has {} tokens, but ids up to {}; at most {} ids may be "
+                           "unused",
+                           out_.vocabulary.size(), taken.size() - 1, kMostHoles));
   }
 }
 
@@ -196,44 +144,65 @@ std::pair<std::string, std::string> Reader::merge_parts(const Tree& merge) const
     const std::string *left = (*pair)[0].as_string(), *right = (*pair)[1].as_string();
     if (left != nullptr && right != nullptr) return {*left, *right};
   }
-  fail(merge, "a merge must be two tokens: \"a b\" or [\"a\", \"b\"]");
+  json_.fail(merge, "a merge must be two tokens: \"a b\" or [\"a\", \"b\"]");
 }
 
 // The rank of a merge is its position in the list.
 void Reader::read_merges(const Tree& merges) {
-  if (merges.as_list() == nullptr) fail(merges, "model.merges must be a list");
+  if (merges.as_list() == nullptr) json_.fail(merges, "model.merges must be a list");
   out_.merges.reserve(merges.as_list()->size());
   for (const Tree& merge : *merges.as_list()) {
     const std::pair<std::string, std::string> parts = merge_parts(merge);
     const std::string &left = parts.first, &right = parts.second;
+    // The right token has the prefix, the merged one does not have it inside.
+    const size_t prefix = std::min(out_.inner_prefix.size(), right.size());
     const auto lookup = [&](const std::string& text) {
       const auto found = ids_.find(text);
       if (found == ids_.end()) {
-        fail(merge, fmt::format("merge {} of '{}' and '{}' needs the token '{}', which is not in "
-                                "model.vocab; the file is damaged or was edited incorrectly",
-                                out_.merges.size(), left, right, text));
+        json_.fail(merge,
+                   fmt::format("merge {} of '{}' and '{}' needs the token '{}', which is not in "
+                               "model.vocab; the file is damaged or was edited incorrectly",
+                               out_.merges.size(), left, right, text));
       }
       return found->second;
     };
-    out_.merges.push_back({lookup(left), lookup(right), lookup(left + right)});
+    out_.merges.push_back({lookup(left), lookup(right), lookup(left + right.substr(prefix))});
   }
 }
 
 void Reader::read_model(const Tree& model) {
   // Files from before 2020 have no type; the presence of merges shows that it is BPE.
   const Tree* type = model.find("type");
-  const std::string name = type == nullptr ? "BPE" : kind(model, "model");
-  if (name != "BPE") fail(model, fmt::format("model '{}' is not supported. {}", name, kWayOut));
-  // Each of these would change ids.
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
-    refuse_unless_empty(model, key);
+  const std::string name = type == nullptr ? "BPE" : json_.kind(model, "model");
+  if (name != "BPE")
+    json_.fail(model, fmt::format("model '{}' is not supported. {}", name, kWayOut));
+  const Tree* dropout = model.find("dropout");
+  if (dropout != nullptr && !dropout->is_null() && number_in(*dropout) != 0.0)
+    json_.fail(*dropout, "model.dropout is not supported, expected null");
+  out_.inner_prefix = affix(model, "continuing_subword_prefix");
+  out_.end_suffix = affix(model, "end_of_word_suffix");
+  out_.unknown = affix(model, "unk_token");
+  out_.fuse_unknown = json_.flag(model, "fuse_unk", false);
+  out_.byte_fallback = json_.flag(model, "byte_fallback", false);
+  out_.ignore_merges = json_.flag(model, "ignore_merges", false);
+  read_vocabulary(json_.need(model, "vocab"));
+  if (!out_.unknown.empty() && !ids_.contains(out_.unknown))
+    json_.fail(model, fmt::format("unk_token '{}' is not in model.vocab", out_.unknown));
+  read_merges(json_.need(model, "merges"));
+}
+
+// Bytes are decoded as ByteLevel does, so no other decoder can follow such a pre-tokenizer.
+void Reader::read_decoder_of(const Tree& node) {
+  if (!out_.byte_level) return read_decoder(json_, node, out_.decoder);
+  if (node.is_null()) return;
+  const std::string& type = json_.kind(node, "decoder");
+  if (type == "Sequence") {
+    for (const Tree& member : json_.list(node, "decoders")) read_decoder_of(member);
+  } else if (type != "ByteLevel") {
+    json_.fail(node, fmt::format("decoder '{}' after the pre_tokenizer ByteLevel is not supported, "
+                                 "expected ByteLevel",
+                                 type));
   }
-  if (flag(model, "byte_fallback", false)) {
-    fail(model, fmt::format("model.byte_fallback is not supported. {}", kWayOut));
-  }
-  out_.ignore_merges = flag(model, "ignore_merges", false);
-  read_vocabulary(need(model, "vocab"));
-  read_merges(need(model, "merges"));
 }
 
 // Reads the added tokens. Hugging Face gives an added token the id that the vocabulary has for it,
@@ -241,38 +210,40 @@ void Reader::read_model(const Tree& model) {
 // that would be encoded differently there, so it is rejected.
 void Reader::read_added_tokens(const Tree& list) {
   if (list.is_null()) return;
-  if (list.as_list() == nullptr) fail(list, "'added_tokens' must be a list");
+  if (list.as_list() == nullptr) json_.fail(list, "'added_tokens' must be a list");
   std::unordered_set<std::string> seen;
   const auto size = static_cast<int32_t>(out_.vocabulary.size());
   int32_t last = -1;
   for (const Tree& node : *list.as_list()) {
-    const Tree& content = need(node, "content");
-    if (content.as_string() == nullptr) fail(content, "'content' must be a string");
+    const Tree& content = json_.need(node, "content");
+    if (content.as_string() == nullptr) json_.fail(content, "'content' must be a string");
     // Hugging Face ignores empty tokens and repetitions.
     if (content.as_string()->empty() || !seen.insert(*content.as_string()).second) continue;
     if (content.as_string()->size() > kLongestAddedToken)
-      fail(content, fmt::format("an added token has {} bytes, expected at most {}. Remove it from "
-                                "'added_tokens'",
-                                content.as_string()->size(), kLongestAddedToken));
+      json_.fail(content,
+                 fmt::format("an added token has {} bytes, expected at most {}. Remove it from "
+                             "'added_tokens'",
+                             content.as_string()->size(), kLongestAddedToken));
     AddedToken token;
-    token.id = id(need(node, "id"));
+    token.id = id(json_.need(node, "id"));
     token.content = *content.as_string();
     const auto known = ids_.find(token.content);
     const int32_t wanted = known != ids_.end() ? known->second : std::max(last + 1, size);
     if (token.id != wanted) {
-      fail(node,
-           fmt::format("added token '{}' has id {}, but {} it is {}, which Hugging Face would use. "
-                       "Correct the id",
-                       token.content, token.id,
-                       known != ids_.end() ? "in model.vocab" : "by its position in the list",
-                       wanted));
+      json_.fail(
+          node,
+          fmt::format("added token '{}' has id {}, but {} it is {}, which Hugging Face would use. "
+                      "Correct the id",
+                      token.content, token.id,
+                      known != ids_.end() ? "in model.vocab" : "by its position in the list",
+                      wanted));
     }
     last = std::max(last, token.id);
-    token.single_word = flag(node, "single_word", false);
-    token.lstrip = flag(node, "lstrip", false);
-    token.rstrip = flag(node, "rstrip", false);
-    token.normalized = flag(node, "normalized", true);
-    token.special = flag(node, "special", false);
+    token.single_word = json_.flag(node, "single_word", false);
+    token.lstrip = json_.flag(node, "lstrip", false);
+    token.rstrip = json_.flag(node, "rstrip", false);
+    token.normalized = json_.flag(node, "normalized", true);
+    token.special = json_.flag(node, "special", false);
     out_.added_tokens.push_back(std::move(token));
   }
 }
@@ -280,10 +251,18 @@ void Reader::read_added_tokens(const Tree& list) {
 // The model is read first, since added tokens refer to its ids.
 BpeDescription Reader::read() {
   if (root_.as_members() == nullptr)
-    fail(root_, fmt::format("expected a JSON object. {}", kWayOut));
-  read_model(need(root_, "model"));
-  if (const Tree* node = root_.find("normalizer")) read_normalizer(*node);
-  read_pre_tokenizer(need(root_, "pre_tokenizer"));
+    json_.fail(root_, fmt::format("expected a JSON object. {}", kWayOut));
+  read_model(json_.need(root_, "model"));
+  if (const Tree* node = root_.find("normalizer")) read_normalizer(json_, *node, out_.normalizer);
+  out_.byte_level = false;
+  out_.words = WordSplit::kOff;
+  if (const Tree* node = root_.find("pre_tokenizer")) read_pre_tokenizer(*node);
+  const bool affixes = !out_.inner_prefix.empty() || !out_.end_suffix.empty();
+  if (out_.byte_level && affixes)
+    json_.fail(root_,
+               "continuing_subword_prefix and end_of_word_suffix with the pre_tokenizer "
+               "ByteLevel are not supported");
+  if (const Tree* node = root_.find("decoder")) read_decoder_of(*node);
   if (const Tree* node = root_.find("added_tokens")) read_added_tokens(*node);
   out_.around = read_text_template(root_);
   return std::move(out_);
@@ -360,7 +339,10 @@ BpeDescription read_tokenizer_json(std::string_view text, const std::string& sou
 std::string write_tokenizer_json(const BpeDescription& bpe) {
   Tree::List added;
   for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token(token));
-  const Tree normalizer = bpe.nfc ? object({{"type", Tree(std::string("NFC"))}}) : Tree();
+  const bool nfc = bpe.normalizer == std::vector<NormalizerStep>{{}};
+  CHECK(bpe.byte_level && bpe.splits.empty() && (nfc || bpe.normalizer.empty()),
+        "a tokenizer that `tokenizer train` does not make");
+  const Tree normalizer = nfc ? object({{"type", Tree(std::string("NFC"))}}) : Tree();
   const Tree root = object({{"version", Tree(std::string("1.0"))},
                             {"truncation", Tree()},
                             {"padding", Tree()},

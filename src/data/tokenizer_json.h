@@ -1,5 +1,5 @@
-// Reads and writes tokenizer.json files with byte-level BPE, in the format of Hugging Face's
-// `tokenizers`.
+// Reads tokenizer.json files with BPE, and writes those of byte-level BPE, in the format of Hugging
+// Face's `tokenizers`.
 #pragma once
 
 #include <array>
@@ -11,23 +11,38 @@
 
 #include "base/text_template.h"
 #include "data/added_tokens.h"
+#include "data/decoder_steps.h"
+#include "data/normalizer_steps.h"
 #include "data/pretokenize.h"
+#include "data/split_steps.h"
 
 namespace tessera::data {
 
 // The content of a file.
 struct BpeDescription {
-  // (text, id) in the order of the file. Texts are in the byte alphabet (see below); ids are
-  // unique.
+  // (text, id) in the order of the file; ids are unique. If byte_level, texts are in the byte
+  // alphabet (see below).
   std::vector<std::pair<std::string, int32_t>> vocabulary;
   // (left, right, merged) as ids, in the order of ranks.
   std::vector<std::array<int32_t, 3>> merges;
   std::vector<AddedToken> added_tokens;
-  bool nfc = false;               // normalize to NFC
+  std::vector<NormalizerStep> normalizer;
+  std::vector<SplitStep> splits;  // run before `words`
+  // A word is a sequence of bytes; otherwise one of characters, and `words` is kOff.
+  bool byte_level = true;
   bool add_prefix_space = false;  // add a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
   bool ignore_merges = false;  // a word that is in the vocabulary is always one token
-  TextTemplate around;         // names of the added tokens before and after a text
+
+  // ---- Not if byte_level.
+  bool byte_fallback = false;  // a character without a token becomes its bytes, <0xE4> and so on
+  std::string unknown;         // otherwise this token; empty: it is omitted
+  bool fuse_unknown = false;   // neighboring unknown characters are one token
+  std::string inner_prefix;    // written before each character of a word but the first
+  std::string end_suffix;      // written after its last character
+  std::vector<DecoderStep> decoder;
+
+  TextTemplate around;  // names of the added tokens before and after a text
 };
 
 // A limit above that of any model.
@@ -39,6 +54,8 @@ constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 // except for the tokens that it puts around a text.
 BpeDescription read_tokenizer_json(std::string_view text, const std::string& source);
 
+// Writes a byte-level tokenizer without splits and with no normalizer but NFC, as `tokenizer train`
+// makes them.
 std::string write_tokenizer_json(const BpeDescription& bpe);
 
 // Convert bytes to the printable characters of GPT-2's alphabet: printable characters of Latin-1

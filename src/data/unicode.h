@@ -20,7 +20,7 @@ enum UnicodeFlags : uint8_t {
   kClassMask = 3,
   kWord = 4,             // \w
   kChangesUnderNfc = 8,  // a text without any of these is in NFC already
-  kUnknownToNfc = 16,    // newer than Hugging Face's normalizer, which leaves it unchanged
+  kUnknownToNfc = 16,    // newer than Hugging Face's normalizers, which leave it unchanged
 };
 
 // One code point, or one byte that is not part of a code point.
@@ -67,9 +67,16 @@ const UnicodeTable& unicode_table();
 // Returns true if `text` may differ from its NFC form; false: it is in NFC.
 bool may_change_under_nfc(std::string_view text, const UnicodeTable& table);
 
-// Appends the canonical composition of `text` (Unicode annex 15), as Hugging Face's tokenizers
-// compute it: characters newer than Unicode 9.0 and bytes that are not UTF-8 are unchanged, and
-// nothing is composed or reordered across them.
-void append_nfc(std::string_view text, const UnicodeTable& table, std::string& out);
+enum class NormalizationForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
+
+// Appends a normalization form of `text` (Unicode annex 15), as Hugging Face's tokenizers compute
+// it: characters newer than Unicode 9.0 and bytes that are not UTF-8 are unchanged, and nothing is
+// composed or reordered across them.
+void append_normalized(std::string_view text, NormalizationForm form, const UnicodeTable& table,
+                       std::string& out);
+
+// Appends the lower case of one character, without context, of Unicode 17; a byte that is not UTF-8
+// is unchanged.
+void append_lowercase(std::string_view character, std::string& out);
 
 }  // namespace tessera::data

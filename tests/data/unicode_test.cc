@@ -52,7 +52,7 @@ TEST(UnicodeTable, HasTheClassesOfUnicode16) {
 
 std::string nfc(std::string_view text) {
   std::string out;
-  append_nfc(text, UnicodeTable(), out);
+  append_normalized(text, NormalizationForm::kNfc, UnicodeTable(), out);
   return out;
 }
 
