@@ -27,6 +27,10 @@ bool has(const std::string& text, const std::string& part) {
 TEST_F(ReportProgram, ShowsWhatARunRecorded) {
   ASSERT_EQ(run("train run.yaml run.stop_after_steps=5").code, 0);
   ASSERT_EQ(run("train run.yaml").code, 0);
+  const std::string log = get("runs/r/log.txt"), version = run("--version").out;
+  for (const char* step : {" step 1/5 loss ", " step 5/5 loss ", " step 6/6 loss "})
+    EXPECT_TRUE(has(log, step)) << step << log;
+  EXPECT_TRUE(has(get("runs/r/run.yaml"), version.substr(0, version.size() - 1))) << version;
   const ProgramResult r = run("report runs/r");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.err, "");
