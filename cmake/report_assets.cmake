@@ -1,5 +1,5 @@
-# report_assets(OUT): writes the source OUT, which contains the texts of the page of `tessera report`:
-# those of src/report/page and the chart library dygraphs (MIT license), from the Debian package
+# report_assets(OUT): writes the source OUT, which contains the texts of the pages of `tessera report` and
+# `tessera plan --html`: those of src/report/page and the chart library dygraphs (MIT license), from the Debian package
 # libjs-dygraphs.
 set(DYGRAPHS_VERSION 2.2.1)
 set(DYGRAPHS_SHA256 065bb9a7158dadc02b1c204b962dcc45279304dffbe80d5cb898ff33afac5c40)
@@ -39,7 +39,8 @@ function(report_assets OUT)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/page)
   set(functions "")
   foreach(entry page_template:${folder}/page.html page_styles:${folder}/page.css
-      page_script:${folder}/page.js chart_library:${DYGRAPHS_SCRIPT} chart_styles:${DYGRAPHS_STYLES})
+      page_script:${folder}/page.js plan_template:${folder}/plan.html plan_script:${folder}/plan.js
+      common_script:${folder}/common.js chart_library:${DYGRAPHS_SCRIPT} chart_styles:${DYGRAPHS_STYLES})
     string(FIND "${entry}" ":" colon)
     string(SUBSTRING "${entry}" 0 ${colon} name)
     math(EXPR colon "${colon} + 1")

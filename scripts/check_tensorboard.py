@@ -7,10 +7,11 @@
     V/bin/python scripts/check_tensorboard.py --run RUN_DIRECTORY
 
 The sample is a run that wrote steps 1 to 8, died, and was resumed from step 5: the curve must have
-each step once, with the values of the session that came last. Of a run's directory every loss,
-gradient norm, validation loss and figure of a task must be those of metrics.jsonl.
+each step once, with the values of the session that came last. Of a run's directory every number of
+metrics.jsonl must be there under its tag, which the table of docs/metrics.md states.
 """
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -41,21 +42,36 @@ def check_sample(sample):
     return 0
 
 
-def scalars_of(line):
+def tags_of():
+    """{key of metrics.jsonl: tag} of the table in docs/metrics.md."""
+    page = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+    return dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| `tessera_", page, re.M))
+
+
+def scalars_of(line, tags):
     """{tag: value} of a line of metrics.jsonl."""
-    if "task" in line:
-        skipped = {"step", "task", "examples"} | {k for k in line if k.endswith("_error")}
-        return {f"task/{line['task']}/{k}": v for k, v in line.items() if k not in skipped}
-    if "validation_loss" in line:
-        return {f"validation_loss/{line['name']}": line["validation_loss"]}
-    return {k: line[k] for k in ("loss", "grad_norm") if k in line}
+    out = {}
+    for key, value in line.items():
+        if key in ("step", "name", "task") or value is None:
+            continue
+        if "task" in line:
+            tag = f"task/{line['task']}/{key}"
+        elif "validation_loss" in line:
+            tag = tags[key].replace("{dataset}", line["name"])
+        elif key == "bytes_sent":
+            out.update({tags["bytes_sent.{axis}"].replace("{axis}", axis): n for axis, n in value.items()})
+            continue
+        else:
+            tag = tags[key]
+        out[tag] = value
+    return out
 
 
 def check_run(run):
-    events, wanted = read(run / "tensorboard"), {}
+    events, wanted, tags = read(run / "tensorboard"), {}, tags_of()
     for text in (run / "metrics.jsonl").read_text().splitlines():
         line = json.loads(text)
-        for tag, value in scalars_of(line).items():
+        for tag, value in scalars_of(line, tags).items():
             single = struct.unpack("f", struct.pack("f", value))[0]
             wanted.setdefault(tag, []).append((line["step"], single))
     there = set(events.Tags()["scalars"])

@@ -2,7 +2,7 @@
 """Writes a run directory as `tessera train` would leave it, without training: metrics, log, trace and
 configuration of 8 ranks with two restarts. For measuring and testing `tessera report`.
 
-usage: scripts/synthetic_run.py DIRECTORY [--steps 100000] [--seed 1] [--learning-rate 1e-3]
+usage: scripts/synthetic_run.py DIRECTORY [--steps 100000] [--seed 1] [--learning-rate 1e-3] [--experts]
 """
 import argparse
 import datetime
@@ -86,8 +86,9 @@ def start_lines(name, resumed, directory):
     return lines + ["data      19,400,000,000 tokens · this run reads 2.70 epochs"]
 
 
-def write_course(directory, steps, peak, rng):
+def write_course(options, rng):
     """Writes metrics.jsonl and log.txt of a run that was killed after 31 % and 72 % of its steps."""
+    directory, steps, peak = options.directory, options.steps, options.learning_rate
     every = max(1, steps // 100)
     kills = {steps * 31 // 100 + every // 2, steps * 72 // 100 + every // 2}
     now = datetime.datetime(2026, 11, 2, 8, 0, 0)
@@ -109,6 +110,9 @@ def write_course(directory, steps, peak, rng):
         step += 1
         line = step_line(rng, step, steps, peak)
         now += datetime.timedelta(seconds=line["step_s"])
+        if options.experts:
+            line["router_loss"] = 0.01 + abs(rng.gauss(0, 2e-4))
+            line["busiest_expert"] = 1 + 2 / (1 + step / 100) + abs(rng.gauss(0, 0.05))
         metrics[step] = [line]
         if step == steps // 3:
             say(f"warning   step {step:,}: the gradient norm is 38 times its mean of the last steps")
@@ -205,10 +209,11 @@ def main():
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--experts", action="store_true", help="with the figures of routers")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     options.directory.mkdir(parents=True, exist_ok=True)
-    write_course(options.directory, options.steps, options.learning_rate, rng)
+    write_course(options, rng)
     write_trace(options.directory, rng)
     (options.directory / "run.yaml").write_text(CONFIG.format(
         name=options.directory.name, directory=options.directory, seed=options.seed, steps=options.steps,

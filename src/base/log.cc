@@ -109,6 +109,8 @@ void Log::write(LogLevel level, std::string_view text) {
   sinks_->file.log(level_of(level), line);
 }
 
+void Log::record(std::string_view text) { sinks_->file.info(printable(text)); }
+
 void print_to(std::FILE* file, std::string_view text) noexcept {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;

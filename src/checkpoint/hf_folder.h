@@ -2,6 +2,7 @@
 // them. Both directions stream: they hold at most one tensor in memory.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,9 +28,11 @@ struct HfImport {
 // Creates a checkpoint of step 0 at `checkpoint`, with weights in f32. Throws Error if the family
 // or a feature in config.json is not supported, if tensors are missing, extra or have another shape
 // (one Error lists them all), or if `checkpoint` exists already. With `with_tokenizer` = false, the
-// checkpoint gets no tokenizer.
+// checkpoint gets no tokenizer. `progress` is called before each tensor with its number, from 0,
+// and the number of all tensors.
 HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
-                   bool with_tokenizer = true);
+                   bool with_tokenizer = true,
+                   const std::function<void(int64_t done, int64_t all)>& progress = {});
 
 // Properties of a SentencePiece model. The caller of export_hf() supplies them, since this module
 // does not parse such models.

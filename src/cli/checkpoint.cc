@@ -16,6 +16,7 @@
 #include "checkpoint/stored_model.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
+#include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
@@ -278,6 +279,16 @@ void check_tokenizer(const Path& folder) {
 
 // Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights takes
 // longer.
+checkpoint::HfImport import_with_progress(const Path& from, const Path& out, bool with_tokenizer) {
+  StatusLine status;
+  return checkpoint::import_hf(
+      from, out, version(), with_tokenizer, [&status](int64_t done, int64_t all) {
+        if (status.is_due())
+          status.show(
+              fmt::format("importing: {} of {} tensors", format_count(done), format_count(all)));
+      });
+}
+
 int import_folder(Args args) {
   std::string from, out;
   bool json = false, without_tokenizer = false;
@@ -294,7 +305,7 @@ int import_folder(Args args) {
   if (!arguments.parse(args)) return 0;
   const Clock clock;
   if (!without_tokenizer) check_tokenizer(from);
-  const checkpoint::HfImport made = checkpoint::import_hf(from, out, version(), !without_tokenizer);
+  const checkpoint::HfImport made = import_with_progress(from, out, !without_tokenizer);
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));

@@ -3,10 +3,7 @@
 // `build` only parses arguments and prints results; data/dataset_builder.cc does the work.
 // `inspect` reads the whole dataset: opening it checks that index and data agree, and the pass over
 // all ids finds the largest one, which must be less than the vocabulary size of the model.
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -16,6 +13,7 @@
 #include "base/real.h"
 #include "cli/arguments.h"
 #include "cli/show.h"
+#include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "data/dataset_builder.h"
@@ -25,31 +23,6 @@
 
 namespace tessera::cli {
 namespace {
-
-// The progress of `tessera data build` on standard error (standard output is for the result): on a
-// terminal, one line that is rewritten; otherwise one line every 30 s. The remaining time assumes a
-// constant rate. It is shown after 1 %, when startup no longer dominates the rate.
-class BuildLine {
- public:
-  BuildLine();
-  ~BuildLine();  // erases the line on a terminal
-  BuildLine(const BuildLine&) = delete;
-  BuildLine& operator=(const BuildLine&) = delete;
-
-  void show(const data::BuildProgress& p);
-  double seconds() const;  // since construction
-
- private:
-  bool terminal_, shown_ = false;
-  double began_s_, next_s_ = 0;
-};
-
-constexpr double kTerminalPeriod_s = 0.2, kFilePeriod_s = 30;
-constexpr double kShort_s = 1;  // shorter builds print no progress to a file
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Returns a size such as "1.23 GB". Divides by 1000 while the number has four digits before the
 // point.
@@ -67,18 +40,11 @@ std::string human_bytes(int64_t n) {
 // Returns a / b, or 0 if b is 0.
 double share(int64_t a, int64_t b) { return b == 0 ? 0 : ratio(a, b); }
 
-BuildLine::BuildLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
-
-BuildLine::~BuildLine() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
-}
-
-double BuildLine::seconds() const { return steady_s() - began_s_; }
-
-void BuildLine::show(const data::BuildProgress& p) {
-  const double now = seconds();
-  if (now < next_s_ || (!terminal_ && now < kShort_s)) return;
-  next_s_ = now + (terminal_ ? kTerminalPeriod_s : kFilePeriod_s);
+// Shows the progress of a build. The remaining time assumes a constant rate. It is shown after 1 %,
+// when startup no longer dominates the rate.
+void show_progress(StatusLine& status, const data::BuildProgress& p) {
+  if (!status.is_due()) return;
+  const double now = status.seconds();
   const double done = share(p.bytes_read, p.bytes_total);
   std::string line;
   if (p.bytes_total > 0)
@@ -88,9 +54,7 @@ void BuildLine::show(const data::BuildProgress& p) {
                       human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
   if (p.bytes_total > 0 && done > 0.01)
     line += "  left " + train::format_duration(now * (1 - done) / done);
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-  std::fflush(stderr);
-  shown_ = terminal_;
+  status.show(line);
 }
 
 // Returns the enumerator whose name in the list "first|second|…" is `text`. Throws UsageError.
@@ -174,13 +138,13 @@ void print_result(const data::BuildResult& result, const std::string& out, doubl
 // then throws, which ends the build, and destructors remove the incomplete files.
 std::optional<data::BuildResult> build_unless_stopped(const data::Tokenizer& tokenizer,
                                                       const data::BuildOptions& options,
-                                                      BuildLine& line,
+                                                      StatusLine& line,
                                                       const train::StopSignals& signals) {
   struct Stopped {};
   try {
     return data::build_dataset(tokenizer, options, [&](const data::BuildProgress& p) {
       if (signals.requested()) throw Stopped{};
-      line.show(p);
+      show_progress(line, p);
     });
   } catch (const Stopped&) {
     return std::nullopt;
@@ -229,7 +193,7 @@ int build(Args args) {
                         ? static_cast<int>(threads)
                         : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto tokenizer = data::load_tokenizer(tokenizer_path);
-  BuildLine line;
+  StatusLine line;
   const train::StopSignals signals;
   const std::optional<data::BuildResult> built =
       build_unless_stopped(*tokenizer, options, line, signals);

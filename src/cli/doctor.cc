@@ -180,7 +180,8 @@ std::vector<Finding> examine(const CpuFeatures& f) {
   utsname system{};
   uname(&system);
   return {
-      {"program", fmt::format("tessera {}, built by {}", version(), TESSERA_COMPILER), ""},
+      {"program", fmt::format("tessera {}, built by {}", version_and_commit(), TESSERA_COMPILER),
+       ""},
       {"system",
        fmt::format("{} {}, libc {}", system.sysname, system.release, gnu_get_libc_version()), ""},
       {"CPU", f.model, ""},
@@ -218,6 +219,7 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
   }
   Tree root;
   root.set("version", Tree(std::string(version())));
+  root.set("commit", Tree(std::string(commit())));
   root.set("cpu", std::move(cpu));
   root.set("findings", std::move(list));
   return root;

@@ -77,11 +77,8 @@ bool read_arguments(Args args, LaunchArguments& l) {
 
 // Returns the numbers that a job with fewer ranks must still divide: the batch sizes and the ranks
 // of one model replica.
-launch::JobSize size_of_job(const LaunchArguments& l) {
+launch::JobSize size_of_job(const config::RunConfig& config) {
   launch::JobSize s;
-  s.global = 0;  // unknown for another program: any number of ranks divides 0
-  if (!l.program.empty()) return s;
-  const config::RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
   s.micro = config.batch.micro;
   s.model_ranks = config.layout.tensor * config.layout.pipeline;
@@ -105,7 +102,12 @@ class Launch {
       world_.hosts = launch::parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
-    size_ = size_of_job(l);
+    size_.global = 0;  // unknown for another program: any number of ranks divides 0
+    if (l.program.empty()) {
+      const config::RunConfig config = open_run(l.run, l.overrides);
+      size_ = size_of_job(config);
+      directory_ = config.run.directory;
+    }
     if (!l.log_dir.empty()) std::filesystem::create_directories(l.log_dir);
   }
   int go();
@@ -124,6 +126,7 @@ class Launch {
   const LaunchArguments& l_;
   const train::StopSignals stop_{train::SecondSignal::kIsCounted};
   bool srun_ = false;
+  Path directory_;  // run directory; empty for another program
   launch::RankHosts world_;
   launch::JobSize size_;
   launch::RestartOptions restarts_;
@@ -188,6 +191,7 @@ launch::AttemptOptions Launch::options() const {
   o.stop_requests = [this] { return stop_.requests(); };
   if (l_.json) o.out = stderr;
   o.rank_files = l_.log_dir;
+  if (!directory_.empty()) o.state_file = directory_ / "ranks.json";
   return o;
 }
 

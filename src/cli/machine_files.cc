@@ -28,6 +28,10 @@ plan::Hardware open_cluster(const std::string& name, std::span<const std::string
   return plan::read_hardware(parse_yaml(file.text, file.source), file.source, overrides);
 }
 
+bool has_cluster(const std::string& name) {
+  return std::filesystem::is_regular_file(name) || shipped_config("clusters", name) != nullptr;
+}
+
 plan::Software open_software(const std::string& name) {
   const NamedText file = find(name, "software");
   return plan::read_software(parse_yaml(file.text, file.source), file.source, {});

@@ -18,6 +18,8 @@ namespace tessera::cli {
 // neither a file nor one of them, and Error for an invalid file.
 plan::Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
 plan::Software open_software(const std::string& name);
+// Returns true if open_cluster() finds `name`.
+bool has_cluster(const std::string& name);
 
 struct MachineTarget {
   std::unique_ptr<runtime::PreparedKernels> kernels;  // `target` refers to them; null for a GPU

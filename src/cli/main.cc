@@ -19,7 +19,7 @@
 namespace {
 
 int version() {
-  fmt::print("tessera {}\n", tessera::cli::version());
+  fmt::print("tessera {}\n", tessera::cli::version_and_commit());
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+// tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE] [--html FILE]
 //
 // Compiles the run for every pipeline stage as training would, and simulates one step of the
 // compiled programs with the figures of the machine (plan/simulate.h): nothing is executed, so the
@@ -9,6 +9,7 @@
 #include "base/count.h"
 #include "cli/arguments.h"
 #include "cli/machine_files.h"
+#include "cli/plan_html.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -110,9 +111,15 @@ void propose(const Plan& plan, const plan::Prediction& now) {
       text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
+struct Outputs {
+  std::string svg, html;  // files; empty: not written
+  bool json = false, force = false;
+};
+
 // Throws UsageError for options that contradict each other.
-void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg, bool force) {
-  if (!svg.empty()) data::refuse_existing(svg, force);
+void check_flags(bool searches, int64_t devices, bool offload, const Outputs& outputs) {
+  for (const std::string& file : {outputs.svg, outputs.html})
+    if (!file.empty()) data::refuse_existing(file, outputs.force);
   if (devices > 0 && !searches)
     throw UsageError(
         "plan --devices {}: requires --search. Without it, the layout of the run determines the "
@@ -120,16 +127,53 @@ void check_flags(bool searches, int64_t devices, bool offload, const std::string
         devices);
   if (offload && !searches)
     throw UsageError("plan --offload: requires --search. Or set layout.offload=activations.");
-  if (searches && !svg.empty())
+  if (searches && !outputs.svg.empty())
     throw UsageError("plan --svg shows one layout. Search first, then use --svg with a layout.");
+}
+
+// Searches all layouts. The page is about the fastest one, and compares those that were simulated.
+void search_all(const Plan& plan, const plan::SearchRequest& asked, const Outputs& outputs) {
+  const LayoutSearchRun searched =
+      search_layouts(asked, plan.target, plan.hardware, plan.software, outputs.json);
+  if (outputs.html.empty()) return;
+  const plan::Found& best = searched.result.best[0];
+  const std::vector<Program> stages =
+      compile::compile_stages(plan::request_of(asked, best.candidate), plan.target);
+  report::PlanPage page =
+      page_of_step(plan.subject, stages, best.prediction, plan.hardware, plan.software);
+  page.about += " · the fastest layout: " + plan::text_of(best.candidate);
+  page.search = searched_layouts(searched);
+  write_file(outputs.html, report::plan_page(page));
+}
+
+// Predicts a step of the run's own layout. Returns the exit code.
+int predict_step(const Plan& plan, const Outputs& outputs) {
+  const std::vector<Program> stages =
+      compile::compile_stages(plan::as_compiled_by(plan.software, plan.request), plan.target);
+  const plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
+  if (!outputs.svg.empty())
+    write_file(outputs.svg,
+               plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)));
+  if (!outputs.html.empty())
+    write_file(outputs.html, report::plan_page(page_of_step(plan.subject, stages, p, plan.hardware,
+                                                            plan.software)));
+  if (outputs.json) {
+    fmt::print("{}\n", to_json(plan::as_tree(p, plan.hardware, plan.request.layout)));
+    return plan::fits(p, plan.hardware) ? 0 : 1;
+  }
+  if (!plan::fits(p, plan.hardware)) refuse(plan, p);
+  show("{}", plan::page(p, plan.hardware, plan.subject));
+  propose(plan, p);
+  return 0;
 }
 
 }  // namespace
 
 int verb_plan(Args args) {
-  std::string run, cluster, software, svg;
+  std::string run, cluster, software;
+  Outputs outputs;
   std::vector<std::string> overrides, figures;
-  bool json = false, search_all = false, offload = false, force = false;
+  bool searches = false, offload = false;
   int64_t devices = 0;
   Arguments a("plan", "Predict the time, memory and cost of a run on another machine.",
               "tessera plan run.yaml --cluster a100-80gb");
@@ -138,12 +182,14 @@ int verb_plan(Args args) {
   a.option(cluster, "--cluster", "FILE", "the machine: a file or name in configs/clusters", true);
   a.option(software, "--software", "FILE", "software other than Tessera, from configs/software");
   a.option(figures, "--set", "KEY=VALUE", "override of a figure of the machine");
-  a.option(svg, "--svg", "FILE", "SVG file with a timeline of computation and memory");
-  a.flag(search_all, "--search", "find the fastest of all layouts for a number of devices");
+  a.option(outputs.svg, "--svg", "FILE", "SVG file with a timeline of computation and memory");
+  a.option(outputs.html, "--html", "FILE",
+           "HTML page with time, memory and timeline; for --search also the layouts");
+  a.flag(searches, "--search", "find the fastest of all layouts for a number of devices");
   a.flag(offload, "--offload", "for --search: also consider layouts with layout.offload");
   a.option(devices, "--devices", "N", "devices for --search; 0: those of the run's layout");
-  add_force(a, force);
-  a.json(json);
+  add_force(a, outputs.force);
+  a.json(outputs.json);
   if (!a.parse(args)) return 0;
   if (devices < 0 || devices > kMostDevices)
     throw UsageError("plan --devices {}: expected 1 to {}, or 0 for the run's layout.", devices,
@@ -157,27 +203,13 @@ int verb_plan(Args args) {
   plan.request = config::compile_request(config, compile::Purpose::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.warmup_sizes;
-  const bool searches = search_all || config.layout_search.search;
-  check_flags(searches, devices, offload, svg, force);
-  if (searches) {
-    const int64_t ranks = devices > 0 ? devices : compile::mesh_of(config.layout).ranks();
-    plan::SearchRequest asked = search_request(config, plan.software, ranks);
-    asked.offload = offload;
-    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
-    return 0;
-  }
-  const std::vector<Program> stages =
-      compile::compile_stages(plan::as_compiled_by(plan.software, plan.request), plan.target);
-  const plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
-  if (!svg.empty())
-    write_file(svg, plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)));
-  if (json) {
-    fmt::print("{}\n", to_json(plan::as_tree(p, plan.hardware, plan.request.layout)));
-    return plan::fits(p, plan.hardware) ? 0 : 1;
-  }
-  if (!plan::fits(p, plan.hardware)) refuse(plan, p);
-  show("{}", plan::page(p, plan.hardware, plan.subject));
-  propose(plan, p);
+  searches = searches || config.layout_search.search;
+  check_flags(searches, devices, offload, outputs);
+  if (!searches) return predict_step(plan, outputs);
+  const int64_t ranks = devices > 0 ? devices : compile::mesh_of(config.layout).ranks();
+  plan::SearchRequest asked = search_request(config, plan.software, ranks);
+  asked.offload = offload;
+  search_all(plan, asked, outputs);
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
+#include "cli/status_line.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "train/run_programs.h"
@@ -59,6 +60,19 @@ void print_json(const plan::SearchResult& r, const plan::Hardware& hardware, dou
   fmt::print("{}\n", to_json(t));
 }
 
+plan::SearchResult search_with_progress(plan::SearchRequest request, const Target& target,
+                                        const plan::Hardware& hardware,
+                                        const plan::Software& software) {
+  StatusLine status;
+  request.progress = [&status](const plan::SearchResult& so_far, int64_t open) {
+    if (status.is_due())
+      status.show(fmt::format("searching {} layouts: {} simulated, {} open",
+                              format_count(so_far.candidates), format_count(so_far.simulated),
+                              format_count(open)));
+  };
+  return plan::search(request, target, hardware, software);
+}
+
 // Prints the best layouts. Consecutive layouts with the same printed figures become one row.
 void print_rows(const std::vector<plan::Found>& best) {
   const auto figures = [](const plan::Prediction& p) {
@@ -96,7 +110,7 @@ void print_page(const plan::SearchResult& r, double seconds) {
       "{} layouts: {} cannot fit and {} are slower, according to bounds; {} simulated in full "
       "({} of them fit) in {:.1f} s\n",
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
-      r.fit, seconds);
+      r.fitting.size(), seconds);
   print_rows(r.best);
   print_next(r.best);
   show("use it:  {}\n", keys_of(r.best[0].candidate));
@@ -148,10 +162,11 @@ config::RunConfig with_found_layout(const std::string& run, std::vector<std::str
   return open_run(run, overrides, small);
 }
 
-void search_layouts(const plan::SearchRequest& request, const Target& target,
-                    const plan::Hardware& hardware, const plan::Software& software, bool json) {
+LayoutSearchRun search_layouts(const plan::SearchRequest& request, const Target& target,
+                               const plan::Hardware& hardware, const plan::Software& software,
+                               bool json) {
   const double start = processor_s();
-  const plan::SearchResult r = plan::search(request, target, hardware, software);
+  plan::SearchResult r = search_with_progress(request, target, hardware, software);
   const double seconds = processor_s() - start;
   if (r.best.empty()) {
     const auto least = plan::least_devices(request.base, hardware, software, target);
@@ -161,6 +176,7 @@ void search_layouts(const plan::SearchRequest& request, const Target& target,
     print_json(r, hardware, seconds);
   else
     print_page(r, seconds);
+  return {std::move(r), seconds};
 }
 
 }  // namespace tessera::cli

@@ -20,8 +20,14 @@ plan::SearchRequest search_request(const config::RunConfig& config, const plan::
 config::RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
                                     config::RunConfig config, int64_t ranks, bool small);
 
+struct LayoutSearchRun {
+  plan::SearchResult result;
+  double seconds = 0;  // CPU time of the search
+};
+
 // Searches, and prints a page for people or one JSON object. Throws Error if no layout fits.
-void search_layouts(const plan::SearchRequest& request, const Target& target,
-                    const plan::Hardware& hardware, const plan::Software& software, bool json);
+LayoutSearchRun search_layouts(const plan::SearchRequest& request, const Target& target,
+                               const plan::Hardware& hardware, const plan::Software& software,
+                               bool json);
 
 }  // namespace tessera::cli

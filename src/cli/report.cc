@@ -1,8 +1,9 @@
 // tessera report RUN [RUN …] [--out report.html] [--cluster C] [--force]
 //
 // Reads run directories and writes one self-contained HTML page about them (report/page.h). A run
-// may still be running: the page shows what is recorded so far. With --cluster, the step of the
-// first run is simulated on that machine, for comparison with the traced step.
+// may still be running: the page shows what is recorded so far. The step of the
+// first run is simulated on the machine of --cluster or of its layout.cluster, for comparison with
+// the traced step.
 #include "cli/arguments.h"
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
@@ -40,6 +41,20 @@ report::Planned planned_step(const std::string& directory, const std::string& cl
   return planned;
 }
 
+// Simulates the step of the first run on the machine of its layout.cluster, if it is there. Without
+// a request for it, an error is a warning.
+std::optional<report::Planned> planned_on_own_cluster(const report::RunData& run,
+                                                      const std::string& directory) {
+  const std::string cluster = report::setting(run, "layout.cluster");
+  if (cluster.empty() || !has_cluster(cluster)) return std::nullopt;
+  try {
+    return planned_step(directory, cluster);
+  } catch (const Error& e) {
+    fmt::print(stderr, "tessera: warning: the page has no planned step: {}\n", printable(e.what()));
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 int verb_report(Args args) {
@@ -54,7 +69,7 @@ int verb_report(Args args) {
   a.option(out, "--out", "FILE", "the page");
   a.option(cluster, "--cluster", "FILE",
            "machine whose simulated step is compared with the trace: a file, or one of "
-           "configs/clusters");
+           "configs/clusters; default: layout.cluster of the run, if it is there");
   add_force(a, force);
   if (!a.parse(args)) return 0;
   data::refuse_existing(out, force);
@@ -65,7 +80,8 @@ int verb_report(Args args) {
       fmt::print(stderr, "tessera: warning: {}\n", printable(note));
   }
   report::PageOptions options{version(), std::nullopt};
-  if (!cluster.empty()) options.planned = planned_step(directories.front(), cluster);
+  options.planned = cluster.empty() ? planned_on_own_cluster(runs.front(), directories.front())
+                                    : std::optional(planned_step(directories.front(), cluster));
   const std::string page = report::page(runs, options);
   write_file(out, page);
   show("{}: {}, {}\n", out, counted(std::ssize(runs), "run"), bytes_text(std::ssize(page)));

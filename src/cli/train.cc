@@ -224,7 +224,7 @@ int verb_train(Args args) {
   if (arguments.given("--from-step") && options.from_step < 0)
     throw UsageError("--from-step is {}, expected 0 or more", options.from_step);
   std::signal(SIGPIPE, SIG_IGN);  // if a reader such as `head` ends, the run must continue
-  options.version = version();
+  options.version = version_and_commit();
   options.now_s = steady_s;
   options.wall_s = wall_s;
   const RankInfo place = read_rank_info();

@@ -81,6 +81,11 @@ std::span<const Verb> verbs() { return kVerbs; }
 
 const char* version() { return TESSERA_VERSION; }
 
+std::string version_and_commit() {
+  const std::string_view own = commit();
+  return own.empty() ? version() : fmt::format("{} (commit {})", version(), own);
+}
+
 int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
   const std::string before = path.empty() ? "" : path + ": ";
   const std::string command = path.empty() ? "tessera" : "tessera " + path;

@@ -16,6 +16,11 @@ struct Verb {
 // Returns all commands in the order of the help.
 std::span<const Verb> verbs();
 const char* version();
+// Returns the commit that the program was built from: "1a2b3c4d5e6f", with "-dirty" if files
+// differed from it; "" without Git.
+const char* commit();
+// Returns "0.1.0 (commit 1a2b3c4d5e6f)", or only the version.
+std::string version_and_commit();
 
 // Runs the command args[0] of `among` and returns its exit code. `path` is its prefix in messages:
 // "", or "data" for `tessera data build`. Prints the list of commands for --help. Throws UsageError

@@ -14,6 +14,7 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "report/follow.h"
+#include "report/rank_rows.h"
 #include "report/screen.h"
 #include "train/progress.h"
 
@@ -67,7 +68,8 @@ class Watch {
   void show(const report::RunData& run) {
     const int64_t step = run.steps.step.empty() ? 0 : run.steps.step.back();
     if (terminal_) {
-      redraw(report::screen(run, state_of(run.directory), terminal_size()));
+      redraw(report::screen(run, state_of(run.directory), report::rank_lines(run.directory),
+                            terminal_size()));
     } else if (step == 0 && shown_step_ < 0) {
       print_to(stdout, fmt::format("no steps yet ({})\n", state_of(run.directory)));
     } else if (step != shown_step_ && step > 0) {

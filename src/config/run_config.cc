@@ -125,6 +125,7 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   check(config.schedule, errors);
   check(config.checkpoint, config.schedule.steps, errors);
   check(config.evaluation, errors);
+  check(config.metrics, errors);
   check_policies(config, errors);
   // The checks of the layout build a compile request, which needs valid sizes.
   if (errors.empty()) check_layout(config, errors);

@@ -39,4 +39,12 @@ void check(const EvaluationSection& evaluation, KeyErrors& errors) {
                evaluation.every_steps);
 }
 
+void check(const MetricsSection& metrics, KeyErrors& errors) {
+  if (!metrics.prometheus.empty() && !metrics.prometheus.ends_with(".prom"))
+    errors.add("metrics.prometheus",
+               "= {}, expected a file name that ends with .prom: the textfile collector of "
+               "node_exporter reads no other file",
+               metrics.prometheus);
+}
+
 }  // namespace tessera::config

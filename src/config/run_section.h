@@ -117,6 +117,7 @@ struct EvaluationSection {
 struct MetricsSection {
   int64_t every_steps = 1, validate_every_steps = 100, validate_sequences = 0;
   bool tensorboard = true;
+  std::string prometheus;
   int64_t trace_step = 0;
 
   static void fields(auto& self, auto&& visit) {
@@ -126,6 +127,9 @@ struct MetricsSection {
     visit("validate_sequences", self.validate_sequences,
           "sequences of each validation set that are read; 0: all", at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
+    visit("prometheus", self.prometheus,
+          "a file NAME.prom with the latest figures, for the textfile collector of node_exporter; "
+          "without one, none is written");
     visit("trace_step", self.trace_step, "write the timeline of this step as trace.json; 0: none",
           at_least(0));
   }
@@ -154,5 +158,6 @@ void check(const RunSection& run, KeyErrors& errors);
 // `steps`: the length of the run.
 void check(const CheckpointSection& checkpoint, int64_t steps, KeyErrors& errors);
 void check(const EvaluationSection& evaluation, KeyErrors& errors);
+void check(const MetricsSection& metrics, KeyErrors& errors);
 
 }  // namespace tessera::config

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "launch/child.h"
 #include "launch/home.h"
+#include "launch/rank_states.h"
 #include "launch/receiver.h"
 
 namespace tessera::launch {
@@ -47,7 +48,8 @@ class Attempt {
         receiver_(token_, options.watch.ranks, options.interfaces),
         watch_(options.watch, options.now_s()),
         child_(options.command, {std::string(kHomeVariable) + "=" +
-                                 to_text({token_, receiver_.port(), options.addresses})}) {}
+                                 to_text({token_, receiver_.port(), options.addresses})}),
+        states_(options.state_file) {}
   AttemptResult go();
 
  private:
@@ -75,6 +77,7 @@ class Attempt {
   Watch watch_;
   Child child_;
   std::array<Stream, 2> streams_{Stream{child_.out(), o_.out}, Stream{child_.err(), o_.err}};
+  RankStateFile states_;
   std::map<int, std::ofstream> files_;
   std::vector<std::string> words_;  // the launcher's own output
   double pulsed_s_ = 0, decided_s_ = 0;
@@ -201,14 +204,21 @@ AttemptResult Attempt::go() {
     watch_.tick(o_.now_s());
     // The ranks are ended as soon as the verdict is known, and the loop continues until they are
     // gone.
-    if (!decided && watch_.verdict()) end_all();
+    if (!decided && watch_.verdict()) {
+      states_.write(watch_, o_.now_s(), true);  // as they were when the failure was detected
+      end_all();
+    }
+    if (!watch_.verdict()) states_.write(watch_, o_.now_s(), false);
     for (const std::string& w : watch_.take_warnings())
       print_to(o_.err, fmt::format("warning: {}\n", w));
     obey_user();
   } while (!done());
   AttemptResult r;
   r.verdict = watch_.verdict();
-  if (r.verdict) r.report = watch_.report();
+  if (r.verdict)
+    r.report = watch_.report();
+  else
+    states_.remove();
   r.hosts = watch_.hosts();
   r.step = watch_.step();
   r.stopped = asked_ > 0;

@@ -27,6 +27,7 @@ struct AttemptOptions {
   std::function<int()> stop_requests;
   std::FILE* out = stdout;  // output of the ranks, with a prefix "rank N: " except for rank 0
   std::FILE* err = stderr;
+  Path state_file;  // file with the states of the ranks (rank_states.h); empty: not written
   Path rank_files;  // directory for a copy of each rank's output in rank-N.txt; empty: no copies
 };
 

@@ -69,6 +69,8 @@ class Watch {
   bool all_left() const;                   // true if all ranks sent a bye
   bool none_came() const;                  // true if no rank ever connected
   int64_t step() const;                    // the latest step that any rank began
+  std::span<const RankState> ranks() const { return ranks_; }
+  double clock_s() const { return clock_s_; }  // time during which the monitor ran
   // Returns each warning once. Warnings are not failures (clocks that differ).
   std::vector<std::string> take_warnings();
 

@@ -17,31 +17,35 @@ namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
 
+constexpr const char *kForward = "#4c8bf5", *kBackward = "#34a853", *kWeightBackward = "#a5d6a7",
+                     *kHead = "#1b7f3b", *kRecompute = "#fbbc04", *kMessage = "#9aa0a6",
+                     *kUpdate = "#8e44ad", *kCollective = "#ea4335", *kMemoryColor = "#d2e3fc";
+
 const char* colour_of(Phase phase) {
   switch (phase) {
     case Phase::kForward:
     case Phase::kForwardNoSave:
-      return "#4c8bf5";
+      return kForward;
     case Phase::kBackward:
-      return "#34a853";
+      return kBackward;
     case Phase::kWeightBackward:
-      return "#a5d6a7";
+      return kWeightBackward;
     case Phase::kJoint:
-      return "#1b7f3b";
+      return kHead;
     case Phase::kRecompute:
-      return "#fbbc04";
+      return kRecompute;
     case Phase::kSendForward:
     case Phase::kReceiveForward:
     case Phase::kSendBackward:
     case Phase::kReceiveBackward:
-      return "#9aa0a6";
+      return kMessage;
     case Phase::kUpdate:
     case Phase::kSquares:
     case Phase::kDirection:
     case Phase::kOrthogonalize:
-      return "#8e44ad";
+      return kUpdate;
     default:
-      return "#ea4335";  // gathers and reductions
+      return kCollective;
   }
 }
 
@@ -116,6 +120,18 @@ std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& time
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> colors_of_draw() {
+  return {{"forward", kForward},
+          {"head: forward, loss and backward", kHead},
+          {"backward", kBackward},
+          {"backward of weights", kWeightBackward},
+          {"recomputation", kRecompute},
+          {"update", kUpdate},
+          {"messages between stages", kMessage},
+          {"collectives and copies", kCollective},
+          {"bytes in use of the arena", kMemoryColor}};
+}
+
 //   stage s   ▐████▌▐██▌ ▐████▌     computation, colored by phase
 //             ▂▂▂▂   ▂▂▂            other queues
 //             ▁▃▅▇▇▅▃▁              bytes in use
@@ -142,10 +158,10 @@ std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
           b.microbatch == kNone ? "" : fmt::format(" mb={}", b.microbatch),
           real_product(b.to - b.from, 1e-6));
     }
-    out += fmt::format(
-        "<path d=\"{}\" fill=\"#d2e3fc\"><title>stage {}: arena {:.2f} GiB</title></path>\n",
-        memory_path(stages[s], timeline.calls[s], top + kBar, scale, most), s,
-        gib(stages[s].bytes));
+    out +=
+        fmt::format("<path d=\"{}\" fill=\"{}\"><title>stage {}: arena {:.2f} GiB</title></path>\n",
+                    memory_path(stages[s], timeline.calls[s], top + kBar, scale, most),
+                    kMemoryColor, s, gib(stages[s].bytes));
   }
   return out + fmt::format("<text x=\"{}\" y=\"{:.1f}\">{:.3f} s</text>\n</svg>\n",
                            kLeft + kWidth - 40, height - 5, seconds_of(timeline.step_ns));

@@ -159,6 +159,13 @@ std::string peak_text(const Prediction& p) {
   return fmt::format("{} peak", p.peak_dtype == DType::kF32 ? "fp32" : "16-bit");
 }
 
+std::vector<std::pair<std::string, double>> named_parts(const Prediction& p) {
+  std::vector<std::pair<std::string, double>> parts;
+  for (const Part& part : parts_of(p.parts))
+    parts.emplace_back(kPartNames[part.kind], part.seconds);
+  return parts;
+}
+
 bool fits(const Prediction& p, const Hardware& hardware) {
   return std::all_of(p.stages.begin(), p.stages.end(), [&](const StagePrediction& s) {
     return has_room(hardware.device, {s.memory.arena, s.memory.host, s.memory.communicators});

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/tree.h"
 #include "compile/layout.h"
@@ -40,6 +42,9 @@ std::string limit_of(const Prediction& p, const Hardware& hardware);
 // operands to FP8.
 std::string peak_text(const Prediction& p);
 
+// Returns the parts of the step by the names of the page, in seconds.
+std::vector<std::pair<std::string, double>> named_parts(const Prediction& p);
+
 bool fits(const Prediction& p, const Hardware& hardware);
 
 // ---- A simulated step as an image: one row per stage with its calls over time (forward, backward,
@@ -48,5 +53,7 @@ bool fits(const Prediction& p, const Hardware& hardware);
 // Returns a self-contained SVG; every bar has a tooltip. Adjacent calls of one kind and micro-batch
 // are one bar.
 std::string draw(const std::vector<Program>& stages, const Timeline& timeline);
+// Returns the meaning of each color of draw(), and the color ("#4c8bf5").
+std::vector<std::pair<std::string, std::string>> colors_of_draw();
 
 }  // namespace tessera::plan

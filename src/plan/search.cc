@@ -133,7 +133,7 @@ void Search::simulate_in_full(size_t index) {
   ++result_.simulated;
   std::optional<Prediction> p = predict(candidates_[index]);
   if (!p) return;
-  ++result_.fit;
+  result_.fitting.push_back({candidates_[index], p->step_s, p->mfu(), p->fullest().peak_bytes});
   // Ties are broken by the index, so the order of the answers is that of the candidates.
   const auto before = [](const auto& a, const auto& b) {
     const double s = a.first.prediction.step_s, t = b.first.prediction.step_s;
@@ -156,6 +156,7 @@ SearchResult Search::run() {
   while (!open_.empty() && !slower_than_kept(open_.top().step_ns)) {
     const Entry next = open_.top();
     open_.pop();
+    if (request_.progress) request_.progress(result_, std::ssize(open_));
     if (next.known == Known::kFormula)
       look_closer(next.index);
     else if (next.known == Known::kWalk)

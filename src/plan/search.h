@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@
 #include "plan/simulate.h"
 
 namespace tessera::plan {
+
+struct SearchResult;
 
 struct SearchRequest {
   compile::CompileRequest base;  // model, precision, options; of its layout what is not searched
@@ -32,6 +35,9 @@ struct SearchRequest {
   bool prune = true;  // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
+  // Called after each step of the search with the results so far, and with the number of layouts
+  // whose bounds do not exclude them yet.
+  std::function<void(const SearchResult& so_far, int64_t open)> progress = {};
   // Each layout also with layout.offload = activations, optimizer, and both, in addition to that of
   // `base`.
   bool offload = false;
@@ -57,13 +63,20 @@ struct Found {
   Prediction prediction;
 };
 
+// The figures of a layout that was simulated and fits.
+struct SimulatedLayout {
+  Candidate candidate;
+  double step_s = 0, mfu = 0;
+  int64_t peak_bytes = 0;
+};
+
 struct SearchResult {
-  std::vector<Found> best;  // by time
+  std::vector<Found> best;               // by time
+  std::vector<SimulatedLayout> fitting;  // in the order of simulation; contains `best`
   int64_t candidates = 0;
   int64_t too_large = 0;       // by their bound of memory
   int64_t too_slow = 0;        // by their bound of time
   int64_t simulated = 0;       // the rest: compiled, and simulated where they fit
-  int64_t fit = 0;             // simulated layouts that fit
   int64_t smallest_bytes = 0;  // if none fits: least memory per rank of any layout
 };
 

@@ -57,6 +57,44 @@ Cell bar_cell(double share) {
   return {fmt::format("<i style=\"width:{:.1f}%\"></i>", percent), CellKind::kBar};
 }
 
+std::string filled(std::string_view page, const TemplateTexts& texts) {
+  std::string out;
+  while (!page.empty()) {
+    size_t first = std::string_view::npos;
+    const TemplateTexts::value_type* found = nullptr;
+    for (const auto& text : texts) {
+      const size_t at = page.find(text.first);
+      if (at >= first) continue;
+      first = at;
+      found = &text;
+    }
+    out += page.substr(0, first);
+    if (!found) break;
+    out += found->second;
+    page.remove_prefix(first + found->first.size());
+  }
+  return out;
+}
+
+std::string script_safe(std::string_view json) {
+  std::string safe;
+  for (const char c : json) {
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+std::string tiles(const std::vector<std::pair<std::string, std::string>>& facts) {
+  std::string out = "<div class=\"tiles\">";
+  for (const auto& [name, value] : facts)
+    out += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value),
+                       escaped(name));
+  return out + "</div>";
+}
+
 std::string mixture_table(const std::string& train, const std::string& stages, double tokens) {
   std::string out;
   try {

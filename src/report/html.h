@@ -1,8 +1,9 @@
-// HTML tables.
+// Tables and other pieces of HTML, and templates.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tessera::report {
@@ -30,6 +31,18 @@ std::string to_html(const Table& table);
 
 // A horizontal bar of `share` (0 to 1) of the cell's width.
 Cell bar_cell(double share);
+
+// The texts of a template: "@NAME@", and what it stands for.
+using TemplateTexts = std::vector<std::pair<std::string_view, std::string>>;
+
+// Replaces each @NAME@ of the template once. Texts are not searched for further names.
+std::string filled(std::string_view page, const TemplateTexts& texts);
+
+// Returns JSON that may be in a <script>: "</script>" in a text does not end the element.
+std::string script_safe(std::string_view json);
+
+// Large values with small names below them.
+std::string tiles(const std::vector<std::pair<std::string, std::string>>& facts);
 
 // The sources of a blend with their weights. `train` and `stages` are the values of data.train and
 // data.stages as JSON; `tokens`: trained so far, or NaN. Empty if there is no blend to show.

@@ -1,35 +1,14 @@
-// Fills the template of the page.
+// Writes the page of one or several runs.
 #include "report/page.h"
 
 #include <algorithm>
 
 #include "base/utf8.h"
 #include "report/assets.h"
+#include "report/html.h"
 
 namespace tessera::report {
 namespace {
-
-using Texts = std::vector<std::pair<std::string_view, std::string>>;
-
-// Replaces each @NAME@ of the template once. Texts are not searched for further names.
-std::string filled(std::string_view page, const Texts& texts) {
-  std::string out;
-  while (!page.empty()) {
-    size_t first = std::string_view::npos;
-    const Texts::value_type* found = nullptr;
-    for (const auto& text : texts) {
-      const size_t at = page.find(text.first);
-      if (at >= first) continue;
-      first = at;
-      found = &text;
-    }
-    out += page.substr(0, first);
-    if (!found) break;
-    out += found->second;
-    page.remove_prefix(first + found->first.size());
-  }
-  return out;
-}
 
 std::string title_of(const std::vector<std::string>& names) {
   std::string title;
@@ -110,6 +89,7 @@ std::string page(std::span<const RunData> runs, const PageOptions& options) {
                                   {"@FOOTER@", footer},
                                   {"@DATA_JSON@", chart_data(runs)},
                                   {"@CHART_LIBRARY@", chart_library()},
+                                  {"@COMMON_SCRIPT@", common_script()},
                                   {"@SCRIPT@", page_script()}});
 }
 

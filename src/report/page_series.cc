@@ -7,6 +7,7 @@
 #include "base/real.h"
 #include "base/tree.h"
 #include "base/utf8.h"
+#include "report/html.h"
 #include "report/page.h"
 #include "report/reduce.h"
 
@@ -78,6 +79,8 @@ std::vector<SeriesRule> rules() {
           {"hidden_share", true, share(Column::kHiddenS)},
           {"bubble_share", true, column(Column::kBubbleShare, 100)},
           {"slowest", true, column(Column::kSlowestOverMean)},
+          {"router_loss", true, column(Column::kRouterLoss)},
+          {"busiest_expert", true, column(Column::kBusiestExpert)},
           {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
 }
 
@@ -162,15 +165,7 @@ std::string chart_data(std::span<const RunData> runs) {
     out += '}';
   }
   out += "]}";
-  // "</script>" in a name must not end the element.
-  std::string safe;
-  for (const char c : out) {
-    if (c == '<')
-      safe += "\\u003c";
-    else
-      safe += c;
-  }
-  return safe;
+  return script_safe(out);
 }
 
 }  // namespace tessera::report

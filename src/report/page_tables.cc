@@ -61,14 +61,6 @@ Facts facts_of(const RunData& run) {
   return facts;
 }
 
-std::string summary_tiles(const Facts& facts) {
-  std::string out = "<div class=\"tiles\">";
-  for (const auto& [name, value] : facts)
-    out += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value),
-                       escaped(name));
-  return out + "</div>";
-}
-
 // One column per run. Names of facts are in the order of their first appearance.
 std::string summary_of_several(std::span<const RunData> runs) {
   std::vector<Facts> facts;
@@ -104,7 +96,7 @@ std::string left_out_section(std::span<const RunData> runs) {
 }
 
 std::string summary_section(std::span<const RunData> runs) {
-  return runs.size() == 1 ? summary_tiles(facts_of(runs.front())) : summary_of_several(runs);
+  return runs.size() == 1 ? tiles(facts_of(runs.front())) : summary_of_several(runs);
 }
 
 std::string traffic_table(std::span<const RunData> runs) {

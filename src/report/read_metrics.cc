@@ -27,6 +27,8 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "loss_scale",
     "resident_bytes",
     "slowest_rank",
+    "router_loss",
+    "busiest_expert",
 };
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -37,8 +37,10 @@ enum class Column : uint8_t {
   kLossScale,
   kResidentBytes,
   kSlowestRank,
+  kRouterLoss,
+  kBusiestExpert,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kSlowestRank) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kBusiestExpert) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising

@@ -13,6 +13,7 @@ namespace tessera::report {
 namespace {
 
 constexpr size_t kRecentSteps = 20;
+constexpr size_t kMostRankLines = 6;
 constexpr int kLabel = 9;  // columns of the labels at the curve
 
 struct Range {
@@ -103,6 +104,9 @@ std::vector<std::string> figures(const RunData& run) {
                     share("bubble", last(Column::kBubbleShare)) +
                     figure("slowest rank", last(Column::kSlowestRank), "{:.0f}") +
                     figure("its time over the mean", last(Column::kSlowestOverMean), "{:.2f}"));
+  if (std::isfinite(last(Column::kBusiestExpert)))
+    lines.push_back("experts" + figure("router loss", last(Column::kRouterLoss), "{:.4f}") +
+                    figure("busiest over the mean", last(Column::kBusiestExpert), "{:.2f}"));
   std::string validation;
   for (const Curve& c : run.curves)
     validation += fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
@@ -174,12 +178,15 @@ std::vector<std::string> braille(std::span<const double> values, int columns, in
 }
 
 std::vector<std::string> screen(const RunData& run, const std::string& state,
-                                const ScreenSize& size) {
+                                const std::vector<std::string>& ranks, const ScreenSize& size) {
   const Steps& steps = run.steps;
   std::vector<std::string> lines = {title_of(run) + " · " + state};
   if (!run.log.starts.empty() && !run.log.starts.back().layout.empty())
     lines.push_back(run.log.starts.back().layout);
   std::vector<std::string> below = steps.step.empty() ? std::vector<std::string>() : figures(run);
+  for (size_t i = 0; i < std::min(ranks.size(), kMostRankLines); ++i) below.push_back(ranks[i]);
+  if (ranks.size() > kMostRankLines)
+    below.push_back(fmt::format("and {} more groups of ranks", ranks.size() - kMostRankLines));
   if (!run.log.events.empty()) {
     const Event& e = run.log.events.back();
     below.push_back(

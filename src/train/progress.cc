@@ -18,7 +18,6 @@ namespace tessera::train {
 namespace {
 
 constexpr double kTerminalPeriod_s = 0.2;
-constexpr double kFilePeriod_s = 30;
 constexpr int kBarCells = 10;
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 

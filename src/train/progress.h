@@ -54,6 +54,8 @@ class Progress {
     bool terminal = false;  // rewrite one line in place; else write separate lines
     int columns = 0;        // width of the terminal; 0: unknown
   };
+  static constexpr double kFilePeriod_s = 30;  // between lines that are not on a terminal
+
   explicit Progress(Output output) : output_(output) {}
 
   // Shows the state if it is due: 5 times per second on a terminal, every 30 s elsewhere, and

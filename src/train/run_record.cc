@@ -1,5 +1,6 @@
-// Writes a run's metrics to metrics.jsonl and TensorBoard files. Lines of later steps, which an
-// earlier start wrote, are removed first, so that the file never has two lines of one step.
+// Writes a run's metrics to metrics.jsonl, TensorBoard files and a file for Prometheus. Lines of
+// later steps, which an earlier start wrote, are removed first, so that the file never has two
+// lines of one step.
 #include "train/run_record.h"
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ RunRecord::RunRecord(RunRecordOptions options)
         "{}. {} damaged line{} moved to {}; the others are kept.", before_.problem, before_.damaged,
         before_.damaged == 1 ? " was" : "s were", before_.damaged_file.string()));
   metrics_.emplace(path_);
+  if (!options_.prometheus.empty()) prometheus_.emplace(options_.prometheus, options_.name);
   if (const auto failed = metrics_->take_report()) throw Error("{}", *failed);
 }
 
@@ -31,35 +33,44 @@ TensorBoardFile* RunRecord::events() {
 
 void RunRecord::report() {
   if (const auto text = metrics_->take_report()) options_.warn(*text);
-  if (!tensorboard_) return;
-  if (const auto text = tensorboard_->take_report()) options_.warn(*text);
+  if (tensorboard_)
+    if (const auto text = tensorboard_->take_report()) options_.warn(*text);
+  if (prometheus_)
+    if (const auto text = prometheus_->take_report()) options_.warn(*text);
+}
+
+void RunRecord::append(int64_t step, const std::string& line,
+                       const std::vector<MetricScalar>& scalars) {
+  metrics_->append(line + "\n");
+  const double wall_s = options_.wall_s();
+  if (TensorBoardFile* file = events()) {
+    std::vector<std::pair<std::string, double>> values;
+    for (const MetricScalar& s : scalars) values.emplace_back(s.tag(), s.value);
+    file->add(step, wall_s, values);
+  }
+  if (prometheus_) {
+    prometheus_->set(step, wall_s, scalars);
+    prometheus_->write(wall_s, false);
+  }
+  report();
+}
+
+void RunRecord::finish() {
+  if (!prometheus_ || !options_.owned()) return;
+  prometheus_->write(options_.wall_s(), true);
+  report();
 }
 
 void RunRecord::add(const StepMetrics& m) {
-  if (!options_.owned()) return;
-  append(to_json_line(m));
-  const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
-                                             {"grad_norm", m.grad_norm},
-                                             {"learning_rate", m.learning_rate},
-                                             {"tokens_per_s", m.tokens_per_s}};
-  if (TensorBoardFile* file = events()) file->add(m.step, options_.wall_s(), scalars);
-  report();
+  if (options_.owned()) append(m.step, to_json_line(m), scalars_of(m));
 }
 
 void RunRecord::add(const ValidationMetrics& m) {
-  if (!options_.owned()) return;
-  append(to_json_line(m));
-  const std::string tag = "validation_loss/" + m.name;
-  const TensorBoardFile::Scalar scalars[] = {{tag, m.validation_loss}};
-  if (TensorBoardFile* file = events()) file->add(m.step, options_.wall_s(), scalars);
-  report();
+  if (options_.owned()) append(m.step, to_json_line(m), scalars_of(m));
 }
 
 void RunRecord::add(int64_t step, const TaskMetrics& m) {
-  if (!options_.owned()) return;
-  append(to_json_line(step, m));
-  if (TensorBoardFile* file = events()) add_to_tensorboard(*file, step, options_.wall_s(), m);
-  report();
+  if (options_.owned()) append(step, to_json_line(step, m), scalars_of(m));
 }
 
 }  // namespace tessera::train

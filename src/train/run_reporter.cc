@@ -76,7 +76,13 @@ void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t l
   m.resident_bytes = resident_bytes();
   figures_.add(m, tokens, sequences);
   if (recorded) record_->add(m);
-  progress_.show(figures_.progress(m, tokens, last_step), options_.now_s());
+  const ProgressState state = figures_.progress(m, tokens, last_step);
+  const double now_s = options_.now_s();
+  if (now_s >= next_log_s_ || m.step == last_step) {
+    log_.record(format_progress(state, 0));
+    next_log_s_ = now_s + Progress::kFilePeriod_s;
+  }
+  progress_.show(state, now_s);
 }
 
 void RunReporter::add(const ValidationMetrics& m) {

@@ -49,7 +49,8 @@ class RunReporter {
   Progress progress_;
   std::optional<RunRecord> record_;
   StepFigures figures_;
-  int64_t step_ = 0;  // the current step
+  int64_t step_ = 0;       // the current step
+  double next_log_s_ = 0;  // when log.txt gets its next line of a step
 };
 
 }  // namespace tessera::train

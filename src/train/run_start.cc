@@ -253,10 +253,10 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   for (const std::string& line :
        make_way(directory(), start_, loaded, parts_.first_step - 1, wall_s))
     say(line);
-  reporter_.begin_record(RunRecordOptions{directory(), parts_.first_step,
-                                          config_.metrics.tensorboard, options_.wall_s,
-                                          [this](const std::string& line) { reporter_.warn(line); },
-                                          [this] { return options_.owner.owns_open_files(); }});
+  reporter_.begin_record(RunRecordOptions{
+      directory(), parts_.first_step, config_.metrics.tensorboard, config_.metrics.prometheus,
+      config_.run.name, options_.wall_s, [this](const std::string& line) { reporter_.warn(line); },
+      [this] { return options_.owner.owns_open_files(); }});
   const int64_t done = parts_.first_step - 1;
   const bool nothing_to_do = done > 0 && done >= parts_.last_step;
   if (nothing_to_do)

@@ -346,6 +346,7 @@ void StepLoop::finish() {
     if (!config_.evaluation.tasks.empty()) evaluate(outcome_.step);
   }
   comm::on_all(world_, [this] { parts_.dumps->finish(); });
+  if (reporter_.record()) reporter_.record()->finish();
 }
 
 // Handles an error: saves the last completed step if the state is that of the step and all ranks

@@ -26,14 +26,6 @@ std::string text_of(const TaskMetrics& m) {
   return text;
 }
 
-void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, const TaskMetrics& m) {
-  for (const TaskMetrics::Figure& f : m.figures) {
-    const std::string tag = fmt::format("task/{}/{}", m.task, f.name);
-    const TensorBoardFile::Scalar scalars[] = {{tag, f.value}};
-    file.add(step, wall_s, scalars);
-  }
-}
-
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
   if (need + bytes <= limit) return;
   throw Error(

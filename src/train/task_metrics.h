@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "comm/world.h"
 #include "config/run_config.h"
-#include "train/tensorboard.h"
 
 namespace tessera::train {
 
@@ -39,8 +38,6 @@ struct TaskEvaluation {
 std::string to_json_line(int64_t step, const TaskMetrics& m);
 // Returns text for the log: "piqa accuracy 0.534 ± 0.031".
 std::string text_of(const TaskMetrics& m);
-// Writes the metrics with the tags task/NAME/METRIC.
-void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, const TaskMetrics& m);
 
 // Throws Error if the `bytes` of the tasks do not fit in addition to the `need` of the run. All
 // three are in bytes.

@@ -29,7 +29,7 @@ std::string tfrecord(std::string_view payload);
 
 class TensorBoardFile {
  public:
-  using Scalar = std::pair<std::string_view, double>;  // tag, value
+  using Scalar = std::pair<std::string, double>;  // tag, value
 
   // Creates a new file in `folder`, and `folder` if it is missing, as a best effort
   // (base/append_file.h). `first_step` is the first step that will be written; `wall_time_s` is in

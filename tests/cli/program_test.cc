@@ -52,6 +52,8 @@ constexpr const char* kRun =
 
 TEST_F(Program, HelpAndVersionAreOk) {
   EXPECT_EQ(run("--version").out.rfind("tessera ", 0), 0u);
+  EXPECT_NE(run("doctor").out.find(run("--version").out.substr(0, run("--version").out.size() - 1)),
+            std::string::npos);
   for (const char* a : {"--help", "config --help", "config print --help", "config explain --help",
                         "doctor --help", "doctor"}) {
     const Result r = run(a);

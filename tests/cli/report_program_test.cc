@@ -27,6 +27,10 @@ bool has(const std::string& text, const std::string& part) {
 TEST_F(ReportProgram, ShowsWhatARunRecorded) {
   ASSERT_EQ(run("train run.yaml run.stop_after_steps=5").code, 0);
   ASSERT_EQ(run("train run.yaml").code, 0);
+  const std::string log = get("runs/r/log.txt"), version = run("--version").out;
+  for (const char* step : {" step 1/5 loss ", " step 5/5 loss ", " step 6/6 loss "})
+    EXPECT_TRUE(has(log, step)) << step << log;
+  EXPECT_TRUE(has(get("runs/r/run.yaml"), version.substr(0, version.size() - 1))) << version;
   const ProgramResult r = run("report runs/r");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.err, "");
@@ -54,6 +58,46 @@ TEST_F(ReportProgram, ComparesRunsAndPlans) {
   EXPECT_TRUE(has(page, "<td>batch.micro</td><td class=\"wrap\">2</td><td class=\"wrap\">4</td>"));
   EXPECT_TRUE(has(page, "simulated on h100"));
   EXPECT_TRUE(has(page, "The planned step"));
+}
+
+TEST_F(ReportProgram, PlansOnTheMachineOfTheRun) {
+  ASSERT_EQ(run("train run.yaml run.name=a layout.cluster=h100").code, 0);
+  const ProgramResult r = run("report runs/a");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(get("report.html"), "simulated on h100"));
+  ASSERT_EQ(run("train run.yaml run.name=b layout.cluster=none.yaml").code, 0);
+  const ProgramResult none = run("report runs/b --force");
+  EXPECT_EQ(none.code, 0);
+  EXPECT_EQ(none.err, "");
+  EXPECT_FALSE(has(get("report.html"), "The planned step"));
+  put("none.yaml", "not: a machine\n");
+  const ProgramResult damaged = run("report runs/b --force");
+  EXPECT_EQ(damaged.code, 0);
+  EXPECT_TRUE(has(damaged.err, "warning: the page has no planned step")) << damaged.err;
+}
+
+TEST_F(ReportProgram, PlansAsAPage) {
+  const std::string plan = "plan run.yaml --cluster h100 layout.pipeline=2 ";
+  const ProgramResult one = run(plan + "--html one.html");
+  EXPECT_EQ(one.code, 0) << one.err;
+  const std::string page = get("one.html");
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_TRUE(has(page, "<td>GEMMs</td>"));
+  EXPECT_TRUE(has(page, "<td>activations</td>"));
+  EXPECT_TRUE(has(page, "stage 1</text>"));  // of the timeline
+  EXPECT_FALSE(has(page, "Why layouts were left out"));
+  EXPECT_EQ(run(plan + "--html one.html").code, 1);  // the file exists
+  EXPECT_EQ(run(plan + "--html one.html --force").code, 0);
+
+  const ProgramResult all =
+      run("plan run.yaml --cluster h100 --search --devices 4 --html all.html");
+  EXPECT_EQ(all.code, 0) << all.err;
+  const std::string search = get("all.html");
+  EXPECT_TRUE(has(search, "\"front\":1")) << all.out;
+  EXPECT_TRUE(has(search, "Pareto front"));
+  // The keys of the first layout are those that the command proposes.
+  const size_t use = all.out.find("use it:  ") + 9;
+  EXPECT_TRUE(has(search, all.out.substr(use, all.out.find('\n', use) - use))) << all.out;
 }
 
 TEST_F(ReportProgram, NeverReplacesAFileByItself) {

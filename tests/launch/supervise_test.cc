@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/tree.h"
 #include "launch/command.h"
 #include "launch/home.h"
 
@@ -40,6 +41,7 @@ class Supervise : public testing::Test {
     o.now_s = steady_s;
     o.stop_requests = [this] { return stop_at_ > 0 && steady_s() > stop_at_ ? 1 : 0; };
     o.rank_files = folder_;
+    o.state_file = folder_ / "ranks.json";
     const Path out = folder_ / "out", err = folder_ / "err";
     o.out = std::fopen(out.c_str(), "w");
     o.err = std::fopen(err.c_str(), "w");
@@ -65,6 +67,22 @@ TEST_F(Supervise, AHealthyRun) {
   EXPECT_NE(out_.find("from step 0\nleft at step 20"), std::string::npos) << out_;
   EXPECT_EQ(err_, "");
   EXPECT_NE(read_file(folder_ / "rank-0.txt").find("left at step 20"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ranks.json"));  // removed at the end
+}
+
+// The file has the states at the time of the failure, before the other ranks are ended.
+TEST_F(Supervise, StatesOfRanksAreInAFile) {
+  ASSERT_TRUE(run(4, {"steps=100", "at=2:5:kill"}).verdict);
+  const Tree tree = parse_json(read_file(folder_ / "ranks.json"), "ranks.json");
+  const Tree::List& ranks = *tree.find("ranks")->as_list();
+  ASSERT_EQ(ranks.size(), 4u);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_EQ(std::get<int64_t>(ranks[i].find("rank")->value), static_cast<int64_t>(i));
+    EXPECT_EQ(*ranks[i].find("state")->as_string(), i == 2 ? "died" : "runs");
+  }
+  EXPECT_EQ(std::get<int64_t>(ranks[0].find("step")->value), 5);
+  EXPECT_EQ(*ranks[0].find("doing")->as_string(), "all_reduce of gradients over data");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ranks.json.part"));
 }
 
 // A progress bar that rewrites its line with '\r' sends no newline for megabytes.

@@ -62,9 +62,9 @@ TEST_F(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
     h.device.memory_bytes = 1e7;
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
-    EXPECT_GE(all.fit, 2000);
+    EXPECT_GE(std::ssize(all.fitting), 2000);
     expect_same(fast, all, fmt::format("seed {}", seed));
-    fmt::print("{} candidates, {} fit: {} simulated of {}\n", all.candidates, all.fit,
+    fmt::print("{} candidates, {} fit: {} simulated of {}\n", all.candidates, all.fitting.size(),
                fast.simulated, all.simulated);
     EXPECT_LT(fast.simulated, all.simulated / 2);
   }

@@ -6,6 +6,8 @@
 #include <cstdio>
 
 #include "report/page.h"
+#include "report/plan_page.h"
+#include "tests/report/plan_page.h"
 #include "tests/report/run_folder.h"
 
 namespace tessera::report {
@@ -27,15 +29,17 @@ addEventListener('load', () => {
   const root = document.documentElement.dataset;
   root.ready = Math.round(performance.now());
   const axis = document.getElementById('axis');
-  for (const value of ['tokens', 'hours', 'step']) {
+  for (const value of axis ? ['tokens', 'hours', 'step'] : []) {
     axis.value = value;
     axis.dispatchEvent(new Event('change'));
   }
-  document.getElementById('reset').click();
+  document.getElementById('reset')?.click();
   const isDrawn = canvas => canvas.width > 0 &&
     canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(v => v);
   const charts = [...document.querySelectorAll('.chart')];
   root.drawn = charts.filter(chart => [...chart.querySelectorAll('canvas')].some(isDrawn)).length;
+  root.labels = charts.filter(chart => ['.dygraph-xlabel', '.dygraph-ylabel'].every(
+    label => chart.querySelector(label)?.textContent)).length;
   root.overflow = Math.max(0, document.documentElement.scrollWidth - innerWidth);
   root.background = getComputedStyle(document.body).backgroundColor;
   parent.postMessage({...root}, '*');
@@ -48,7 +52,7 @@ constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
 <script>onmessage = event => Object.assign(document.documentElement.dataset, event.data);</script>)";
 
 struct Visit {
-  int charts = 0, drawn = 0, ready_ms = 0, overflow = 0;
+  int charts = 0, drawn = 0, labeled = 0, ready_ms = 0, overflow = 0;
   std::string background, console;
 };
 
@@ -98,6 +102,7 @@ class Browser : public RunFolder {
     Visit v;
     v.charts = number(html, "data-charts");
     v.drawn = number(html, "data-drawn");
+    v.labeled = number(html, "data-labels");
     v.ready_ms = number(html, "data-ready");
     v.overflow = number(html, "data-overflow");
     v.background = attribute(html, "data-background");
@@ -133,6 +138,7 @@ TEST_F(Browser, DrawsALongRunWithoutAnError) {
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 11);
   EXPECT_EQ(v.drawn, v.charts);
+  EXPECT_EQ(v.labeled, v.charts);
   // Other processes may slow a visit down, so the fastest of a few counts.
   int fastest = v.ready_ms;
   for (int i = 0; i < 4 && fastest >= 2000; ++i) fastest = std::min(fastest, visit(text).ready_ms);
@@ -151,6 +157,32 @@ TEST_F(Browser, ComparesFiveRuns) {
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 11);
   EXPECT_EQ(v.drawn, v.charts);
+}
+
+TEST_F(Browser, DrawsTheFiguresOfExperts) {
+  const Visit v = visit(page(std::vector{synthetic("moe", "--steps 500 --experts")}, {"0.1", {}}));
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 13);
+  EXPECT_EQ(v.drawn, v.charts);
+}
+
+TEST_F(Browser, DrawsAPlan) {
+  const std::string text = plan_page(sample_plan());
+  const Visit v = visit(text);
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 2);
+  EXPECT_EQ(v.drawn, v.charts);
+  EXPECT_EQ(v.labeled, v.charts);
+  put(folder_ / "phone.html", kPhone);
+  const Visit phone = visit(text, "", "phone.html");
+  EXPECT_EQ(phone.drawn, 2);
+  EXPECT_EQ(phone.overflow, 0);
+  PlanPage single = sample_plan();  // one layout on one stage: tables only
+  single.search.reset();
+  single.stages.resize(1);
+  const Visit plain = visit(plan_page(single));
+  EXPECT_EQ(plain.console, "");
+  EXPECT_EQ(plain.charts, 0);
 }
 
 TEST_F(Browser, FitsAPhoneAndFollowsTheColorScheme) {

@@ -1,5 +1,7 @@
 #include "report/screen.h"
 
+#include "report/rank_rows.h"
+
 #include <cmath>
 
 #include "report/follow.h"
@@ -47,7 +49,7 @@ TEST_F(Screen, FitsTheTerminal) {
       "2026-11-24 09:00:00.000 layout    8 ranks = data 8\n"
       "2026-11-24 09:00:00.000 warning: one\x1b[2J\n  two\n");
   const RunData r = read_run(run("r"));
-  const std::vector<std::string> lines = screen(r, "running", {80, 24});
+  const std::vector<std::string> lines = screen(r, "running", {}, {80, 24});
   EXPECT_EQ(lines[0], "r · step 500/1,000 · left 4.2 minutes · running");
   EXPECT_EQ(lines[1], "8 ranks = data 8");
   const std::string last = lines.back();
@@ -61,7 +63,7 @@ TEST_F(Screen, FitsTheTerminal) {
   EXPECT_TRUE(with("2.05 k tokens/s  matrix rate 25.0 %  step 500.00 ms"));
   for (int rows = 1; rows < 40; rows += 3)
     for (int columns = 1; columns < 120; columns += 7) {
-      const auto small = screen(r, "running", {columns, rows});
+      const auto small = screen(r, "running", {"rank 0 runs", "rank 1 waits"}, {columns, rows});
       EXPECT_LE(std::ssize(small), rows);
       for (const std::string& line : small) EXPECT_LE(columns_of(line), columns);
     }
@@ -69,9 +71,36 @@ TEST_F(Screen, FitsTheTerminal) {
 
 TEST_F(Screen, ShowsARunWithoutSteps) {
   put(run("r") / "log.txt", "2026-11-24 09:00:00.000 error: no space\n");
-  const auto lines = screen(read_run(run("r")), "not running", {80, 24});
+  const auto lines = screen(read_run(run("r")), "not running", {}, {80, 24});
   EXPECT_EQ(lines[0], "r · no step yet · not running");
   EXPECT_EQ(lines.back(), "2026-11-24 09:00:00 error: no space");
+}
+
+TEST_F(Screen, ShowsWhatRanksDo) {
+  const auto rank = [](int number, const char* state, const char* doing, double since_s,
+                       bool waits) {
+    return fmt::format(
+        R"({{"rank":{},"state":"{}","step":7,"doing":"{}","since_s":{},"waits":{}}})", number,
+        state, doing, since_s, waits);
+  };
+  put(run("r") / "ranks.json",
+      fmt::format(R"({{"ranks":[{},{},{},{},{}]}})", rank(0, "runs", "all_reduce", 12, true),
+                  rank(1, "runs", "all_reduce", 12.5, true), rank(2, "runs", "matmul", 0.1, false),
+                  rank(3, "runs", "all_reduce", 11, true), rank(4, "died", "", 3, false)));
+  const std::vector<std::string> lines = rank_lines(run("r"));
+  const std::vector<std::string> expected = {"ranks 0-1, 3 wait 12.5 s at step 7: all_reduce",
+                                             "rank 4: died", "rank 2 runs 0.1 s at step 7: matmul"};
+  EXPECT_EQ(lines, expected);
+  put(run("r") / "metrics.jsonl", metrics(5));
+  const auto shown = screen(read_run(run("r")), "running", lines, {80, 24});
+  for (const std::string& line : expected)
+    EXPECT_NE(std::find(shown.begin(), shown.end(), line), shown.end()) << line;
+  // A file that is damaged shows nothing.
+  for (const char* text : {"", "{", "[]", R"({"ranks":3})", R"({"ranks":[1]})"}) {
+    put(run("r") / "ranks.json", text);
+    EXPECT_EQ(rank_lines(run("r")), std::vector<std::string>()) << text;
+  }
+  EXPECT_EQ(rank_lines(run("absent")), std::vector<std::string>());
 }
 
 class Follow : public RunFolder {

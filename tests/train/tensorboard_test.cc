@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "train/task_metrics.h"
 
 namespace tessera::train {
 namespace {
@@ -95,21 +94,6 @@ TEST_F(TensorBoard, ScalarsAreTheBytesOfTheProtocol) {
   const std::string expected =
       std::string("\x10\x03\x2a\x0d\x0a\x0b\x0a\x04loss\x15", 13) + std::string("\0\0\0\x40", 4);
   EXPECT_EQ(r[2].substr(9), expected);
-}
-
-TEST_F(TensorBoard, FiguresOfTasksHaveTagsOfTheirOwn) {
-  Path path;
-  {
-    TensorBoardFile file(folder_, 1, 1000);
-    add_to_tensorboard(file, 3, 1001, {"piqa", 9, {{"accuracy", 2, 0.5}, {"accuracy_length", 2}}});
-    path = file.path();
-  }
-  const auto r = records(read_file(path));
-  ASSERT_EQ(r.size(), 4u);
-  const std::string value = std::string("\x15\0\0\0\x40", 5);
-  EXPECT_TRUE(r[2].ends_with("task/piqa/accuracy" + value));
-  EXPECT_TRUE(r[3].ends_with("task/piqa/accuracy_length" + value));
-  for (const size_t i : {2u, 3u}) EXPECT_EQ(r[i].substr(9, 2), "\x10\x03");  // the step
 }
 
 TEST_F(TensorBoard, ALaterFileSortsBehindWhateverTheClockSays) {

@@ -16,6 +16,8 @@
     {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
     {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
+    {group: 'experts', title: 'Load of the busiest expert', y: 'its load ÷ mean', keys: {busiest_expert: ''}},
+    {group: 'experts', title: 'Losses of the routers', y: 'loss (nats per token)', keys: {router_loss: ''}},
     {group: 'speed', title: 'Tokens per second', y: 'tokens per second', keys: {tokens_per_s: ''}, zero: true},
     {group: 'speed', title: 'Share of the matrix rate', y: 'model FLOPs, % of the rate', keys: {flops_share: ''}, zero: true},
     {group: 'speed', title: 'Waiting for data', y: '% of the step', keys: {data_share: ''}, zero: true},
@@ -25,23 +27,9 @@
     {group: 'memory', title: 'Resident memory of rank 0', y: 'GiB', keys: {resident: ''}, zero: true},
   ];
 
-  const color = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-
   function faint(hex) {
     const part = i => parseInt(hex.slice(i, i + 2), 16);
     return `rgba(${part(1)},${part(3)},${part(5)},0.25)`;
-  }
-
-  // Formats with an SI prefix: 20000 is "20 k".
-  function amount(v) {
-    const a = Math.abs(v);
-    const short = x => String(+x.toPrecision(3));
-    if (a >= 1e12) return short(v / 1e12) + ' T';
-    if (a >= 1e9) return short(v / 1e9) + ' G';
-    if (a >= 1e6) return short(v / 1e6) + ' M';
-    if (a >= 1e4) return short(v / 1e3) + ' k';
-    if (a === 0 || a >= 1e-3) return String(+v.toPrecision(4));
-    return Number(v.toPrecision(3)).toExponential();
   }
 
   // ---- The horizontal axis
@@ -172,15 +160,10 @@
     syncing = false;
   }
 
-  function text(node, content) {
-    node.textContent = content;
-    return node;
-  }
-
   function showLegend(chart, x) {
     chart.legend.replaceChildren();
     if (x !== undefined)
-      chart.legend.append(text(document.createElement('span'), `${AXES[axis]} ${amount(x)}  `));
+      chart.legend.append(withText(document.createElement('span'), `${AXES[axis]} ${amount(x)}  `));
     for (const line of chart.lines) {
       if (!line.shown) continue;
       const entry = document.createElement('span');
@@ -216,7 +199,7 @@
     box.className = 'chart';
     const head = document.createElement('div');
     head.className = 'chart-head';
-    head.append(text(document.createElement('h3'), def.title));
+    head.append(withText(document.createElement('h3'), def.title));
     let low = Infinity, high = -Infinity;
     for (const line of lines)
       for (const v of line.y) {
@@ -281,14 +264,6 @@
     }
     const margin = 0.01 * (high - low);
     return low < high ? [low - margin, high + margin] : null;
-  }
-
-  // A chart wider than paper (in CSS pixels) is scaled to it. It is not drawn again, because Chromium
-  // does not print a canvas that changes when printing begins.
-  const PAPER = 670;
-  function scaleForPaper() {
-    for (const plot of document.querySelectorAll('.plot'))
-      plot.style.setProperty('--paper', Math.min(1, PAPER / plot.clientWidth));
   }
 
   for (const [index, run] of runs.entries()) run.index = index;

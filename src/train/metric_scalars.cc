@@ -1,0 +1,130 @@
+// Lists the name of each figure in each exporter, and returns the figures of a line of
+// metrics.jsonl.
+#include "train/metric_scalars.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr EnumArray<Metric, MetricName> kNames = {
+    MetricName{"tokens", "train/tokens", "tessera_tokens",
+               "Tokens with loss since the start of the run"},
+    MetricName{"loss", "train/loss", "tessera_loss",
+               "Training loss, mean over the tokens of the global batch, natural logarithm"},
+    MetricName{"grad_norm", "train/grad_norm", "tessera_grad_norm",
+               "2-norm of the gradient before clipping"},
+    MetricName{"learning_rate", "train/learning_rate", "tessera_learning_rate",
+               "Learning rate of the last update"},
+    MetricName{"loss_scale", "train/loss_scale", "tessera_loss_scale",
+               "Loss scale of the next step, with fp16"},
+    MetricName{"skipped", "train/skipped", "tessera_step_skipped",
+               "1 if the last step overflowed and changed nothing, with fp16"},
+    MetricName{"step_s", "throughput/step_s", "tessera_step_seconds",
+               "Wall time of the last step"},
+    MetricName{"data_s", "throughput/data_s", "tessera_data_seconds",
+               "Part of the last step until the first rank had its batch"},
+    MetricName{"tokens_per_s", "throughput/tokens_per_s", "tessera_tokens_per_second",
+               "Tokens per second of the last step"},
+    MetricName{"model_flops_per_s", "throughput/model_flops_per_s",
+               "tessera_model_flops_per_second",
+               "Floating-point operations of the model per second and rank"},
+    MetricName{"model_flops_share", "throughput/model_flops_share", "tessera_model_flops_ratio",
+               "Model FLOPs per second divided by the measured matrix rate"},
+    MetricName{"resident_bytes", "memory/resident_bytes", "tessera_resident_memory_bytes",
+               "Resident memory of the process of rank 0"},
+    MetricName{"communication_hidden_s", "communication/hidden_s",
+               "tessera_communication_hidden_seconds",
+               "Communication of the last step that overlapped computation, mean over the ranks"},
+    MetricName{"communication_exposed_s", "communication/exposed_s",
+               "tessera_communication_exposed_seconds",
+               "Time of the last step in which computation waited for ranks, mean over the ranks"},
+    MetricName{"bubble_share", "communication/bubble_share", "tessera_bubble_ratio",
+               "Share of the time of all ranks that was spent waiting for pipeline stages"},
+    MetricName{"bytes_sent.{axis}", "communication/bytes_sent/{axis}", "tessera_sent_bytes",
+               "Bytes sent by all ranks in the last step"},
+    MetricName{"slowest_rank", "communication/slowest_rank", "tessera_slowest_rank",
+               "Rank that waited least in the last step"},
+    MetricName{"slowest_over_mean", "communication/slowest_over_mean",
+               "tessera_slowest_rank_ratio",
+               "Time of the slowest rank without waiting, divided by the mean of all ranks"},
+    MetricName{"router_loss", "experts/router_loss", "tessera_router_loss",
+               "Losses of the routers that are added to the training loss"},
+    MetricName{"busiest_expert", "experts/busiest_expert", "tessera_busiest_expert_ratio",
+               "Load of the busiest expert of a layer divided by the mean load"},
+    MetricName{"validation_loss", "validation/loss/{dataset}", "tessera_validation_loss",
+               "Validation loss, mean over the tokens of the dataset, natural logarithm"},
+    MetricName{"bits_per_byte", "validation/bits_per_byte/{dataset}",
+               "tessera_validation_bits_per_byte",
+               "Validation loss in bits per byte of the text in UTF-8"},
+    MetricName{"examples", "task/{task}/examples", "tessera_task_examples",
+               "Evaluated examples of the task"},
+    MetricName{"{metric}", "task/{task}/{metric}", "tessera_task_value", "Metric of the task"},
+    MetricName{"{metric}_error", "task/{task}/{metric}_error", "tessera_task_standard_error",
+               "Standard error of the metric of the task"},
+};
+
+void add(const StepCommunication& c, std::vector<MetricScalar>& out) {
+  out.push_back({Metric::kHiddenS, c.hidden_s});
+  out.push_back({Metric::kExposedS, c.exposed_s});
+  out.push_back({Metric::kBubbleShare, c.bubble_share});
+  for (size_t i = 0; i < kTrafficAxes.size(); ++i)
+    out.push_back({Metric::kBytesSent,
+                   static_cast<double>(c.bytes_sent[i]),
+                   {{"axis", std::string(kTrafficAxes[i])}}});
+  out.push_back({Metric::kSlowestRank, static_cast<double>(c.slowest_rank)});
+  out.push_back({Metric::kSlowestOverMean, c.slowest_over_mean});
+}
+
+}  // namespace
+
+const MetricName& name_of(Metric m) { return kNames[m]; }
+
+std::string MetricScalar::tag() const {
+  std::string text(name_of(metric).tag);
+  for (const auto& [label, own] : labels) {
+    const std::string place = "{" + label + "}";
+    if (const size_t at = text.find(place); at != std::string::npos)
+      text.replace(at, place.size(), own);
+  }
+  return text;
+}
+
+std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
+  std::vector<MetricScalar> out = {{Metric::kTokens, static_cast<double>(m.tokens)},
+                                   {Metric::kLoss, m.loss},
+                                   {Metric::kGradNorm, m.grad_norm},
+                                   {Metric::kLearningRate, m.learning_rate},
+                                   {Metric::kStepS, m.step_s},
+                                   {Metric::kDataS, m.data_s}};
+  if (m.resident_bytes > 0)
+    out.push_back({Metric::kResidentBytes, static_cast<double>(m.resident_bytes)});
+  out.push_back({Metric::kTokensPerS, m.tokens_per_s});
+  out.push_back({Metric::kFlopsPerS, m.model_flops_per_s});
+  out.push_back({Metric::kFlopsShare, m.model_flops_share});
+  if (m.communication) add(*m.communication, out);
+  if (m.loss_scale) {
+    out.push_back({Metric::kLossScale, m.loss_scale->scale});
+    out.push_back({Metric::kSkipped, m.loss_scale->skipped ? 1.0 : 0.0});
+  }
+  if (m.router) {
+    out.push_back({Metric::kRouterLoss, m.router->loss});
+    out.push_back({Metric::kBusiestExpert, m.router->busiest});
+  }
+  return out;
+}
+
+std::vector<MetricScalar> scalars_of(const ValidationMetrics& m) {
+  return {{Metric::kValidationLoss, m.validation_loss, {{"dataset", m.name}}},
+          {Metric::kBitsPerByte, m.bits_per_byte, {{"dataset", m.name}}}};
+}
+
+std::vector<MetricScalar> scalars_of(const TaskMetrics& m) {
+  std::vector<MetricScalar> out = {
+      {Metric::kTaskExamples, static_cast<double>(m.examples), {{"task", m.task}}}};
+  for (const TaskMetrics::Figure& f : m.figures) {
+    out.push_back({Metric::kTaskValue, f.value, {{"task", m.task}, {"metric", f.name}}});
+    out.push_back({Metric::kTaskError, f.error, {{"task", m.task}, {"metric", f.name}}});
+  }
+  return out;
+}
+
+}  // namespace tessera::train
