@@ -282,7 +282,7 @@ int verb_eval(Args args) {
   a.option(of_sets.samples, "--samples", "N", "samples per dataset; 0: all");
   a.option(tasks.files, "--task", "FILE", "task file (docs/evaluation.md); repeatable");
   a.option(tasks.folder, "--data", "FOLDER", "folder of the tasks' examples, if not the task's");
-  a.option(tasks.shots, "--shots", "N", "few-shot examples, instead of the task's number");
+  a.option(tasks.shots, "--shots", "N", "few-shot examples; -1: the task's number");
   a.option(tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
   a.option(examples_file, "--examples", "FILE", "JSON Lines file for the result of each example");
   a.option(logits_file, "--logits", "FILE", "safetensors file for logits [B, T, V] of --tokens");

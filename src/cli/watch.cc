@@ -35,7 +35,7 @@ std::string state_of(const Path& directory) {
   std::string state = std::filesystem::exists(directory / "run.lock") ? "running" : "not running";
   std::error_code absent;
   const auto written = std::filesystem::last_write_time(directory / "metrics.jsonl", absent);
-  if (absent) return state;
+  if (absent || std::filesystem::file_size(directory / "metrics.jsonl", absent) == 0) return state;
   const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
   return fmt::format("{}, last line {} ago", state, train::format_duration(age.count()));
 }

@@ -49,7 +49,7 @@ struct Layout {
     visit("expert", self.expert, "data-parallel ranks that divide the experts; divides data");
     visit("sequence_parallel", self.sequence_parallel,
           "split norms and residuals over tensor ranks");
-    visit("interleave", self.interleave, "chunks of layers a stage");
+    visit("interleave", self.interleave, "chunks of layers per stage");
     visit("pipeline_schedule", self.pipeline_schedule,
           "gpipe | 1f1b | interleaved_1f1b | zero_bubble");
     visit("stages", self.stages,
@@ -118,14 +118,15 @@ struct CompilerOptions {
           "compute | fp8: dtype of the operands of layer GEMMs; fp8: E4M3, and E5M2 for gradients, "
           "with a scale per tensor");
     visit("bucket_bytes", self.bucket_bytes,
-          "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole",
+          "largest bucket, in bytes, in which gradients of a layer are reduced; 0: one per layer",
           at_least(0));
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("tp_comm_overlap", self.tp_comm_overlap,
-          "run the collectives of tensor parallelism beside the computation of a layer");
+          "overlap the collectives of tensor parallelism with the computation of a layer");
     visit("tp_comm_chunks", self.tp_comm_chunks,
-          "chunks of sequences of a layer with tp_comm_overlap, at most; 1: none", at_least(1));
+          "largest number of chunks of sequences of a layer with tp_comm_overlap; 1: no chunks",
+          at_least(1));
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");
   }
 };
@@ -138,10 +139,10 @@ Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
 // How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
 int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 
-// What is kept of the forward for the backward.
+// Activation checkpointing: which activations are saved for the backward.
 struct Recompute {
-  bool selective = false;   // norms, attention and gates are computed again in the backward
-  int64_t full_layers = 0;  // the first so many layers keep only their input
+  bool selective = false;   // norms, attention and gates are recomputed in the backward
+  int64_t full_layers = 0;  // number of first layers that save only their input
   bool counted = false;     // full:N, which names the number of layers
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.

@@ -25,11 +25,11 @@ void check_sizes(const Layout& l) {
       {"data", l.data},       {"tensor", l.tensor}, {"pipeline", l.pipeline},
       {"context", l.context}, {"expert", l.expert}, {"interleave", l.interleave}};
   for (const auto& [name, n] : sizes)
-    if (n < 1) throw Error("layout.{} = {}: the least is 1.", name, n);
+    if (n < 1) throw Error("layout.{} = {}, expected at least 1.", name, n);
   if (l.context > 1)
     throw Error("layout.context = {}: this version keeps a sequence on one rank. Set it to 1.",
                 l.context);
-  if (l.overlap < 0) throw Error("layout.overlap = {}: the least is 0.", l.overlap);
+  if (l.overlap < 0) throw Error("layout.overlap = {}, expected at least 0.", l.overlap);
 }
 
 // Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
@@ -75,7 +75,7 @@ void check_data(const Layout& l, const BatchSizes& batch) {
   if (batch.global > 0 && batch.global % step != 0) {
     const int64_t below = batch.global / step * step;
     throw Error(
-        "batch.global = {} is no multiple of layout.data x batch.micro = {} x {} = {}. Nearest "
+        "batch.global = {} is not a multiple of layout.data x batch.micro = {} x {} = {}. Nearest "
         "possible: {}{}.",
         batch.global, l.data, batch.micro, step, below > 0 ? fmt::format("{} or ", below) : "",
         below + step);
@@ -109,7 +109,7 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
                 l.stages.size(), l.pipeline, l.interleave, chunks);
   int64_t sum = 0;
   for (const int64_t n : l.stages) {
-    if (n < 0) throw Error("layout.stages has {}: the least is 0.", n);
+    if (n < 0) throw Error("layout.stages has {}, expected at least 0.", n);
     sum += n;
   }
   if (sum != m.all_layers())

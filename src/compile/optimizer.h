@@ -1,4 +1,4 @@
-// What the compiler must know of the optimizers of a run; base/optimizer_kind.h has the rest.
+// Optimizer settings that the compiler reads; base/optimizer_kind.h has the others.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ struct OptimizerGroup {
   OptimizerPolicy policy;
 };
 
-// Low-rank adapters (Hu et al. 2021): beside the product with a weight W [out, in] stands one with
-// A [rank, in] and B [out, rank], y = W x + alpha / rank · B A x; W is frozen.
+// Low-rank adapters (Hu et al. 2021): a weight W [out, in] is frozen and gets A [rank, in] and
+// B [out, rank]: y = W x + alpha / rank · B A x.
 struct AdapterPolicy {
   int64_t rank = 0;  // 0: none
   double alpha = 16;
-  std::vector<std::string> targets;  // names of weights, '*' for any text; none: every product's
+  std::vector<std::string> targets;  // patterns of weight names; none: all linear layers
   double scale() const { return ratio(alpha, rank); }
 };
 

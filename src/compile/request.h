@@ -1,4 +1,4 @@
-// What compile() is asked for: a model, how it is laid out over ranks, and for what.
+// The input of compile(): the model, its layout over ranks, and the kind of program.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ struct CompileRequest {
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
-  OptimizerPolicy optimizer;           // of all weights that are in none of the groups
-  std::vector<OptimizerGroup> groups;  // the first that a weight matches updates it
+  OptimizerPolicy optimizer;           // for weights that no group matches
+  std::vector<OptimizerGroup> groups;  // the first group that matches a weight is used
   double clip_norm = 1;                // largest norm of the gradients of all weights together
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained
   Purpose purpose = Purpose::kTrain;
-  int64_t sequences = 1;  // of a micro-batch, on this rank
-  int64_t tokens = 1;     // of a sequence
+  int64_t sequences = 1;  // per micro-batch, on this rank
+  int64_t tokens = 1;     // per sequence
   int64_t source = 0;     // tokens per encoder input
   bool intra_document_masking = false;
   bool encoded = false;      // kDecode only: the encoder's output is already cached
-  int64_t microbatches = 1;  // of a step
-  int64_t stage = 0;         // of the pipeline: whose program
+  int64_t microbatches = 1;  // per step
+  int64_t stage = 0;         // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;

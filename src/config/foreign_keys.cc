@@ -29,7 +29,10 @@ constexpr std::string_view kMinLr = "use `schedule.min_lr_ratio` = minimum / pea
 constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
 
-// A name whose key takes the same value has no advice.
+constexpr std::string_view kWandb =
+    "use `metrics.tensorboard: true`; every run also writes metrics.jsonl";
+
+// An entry without advice has a key with the same values.
 constexpr ForeignKey kKeys[] = {
     // ---- Steps, batches and sequences
     {"max_steps", kHfAndAxolotl, "schedule.steps"},
@@ -37,6 +40,7 @@ constexpr ForeignKey kKeys[] = {
     {"training.steps", kTitan, "schedule.steps"},
     {"num_train_epochs", kHf, "schedule.steps", kEpochs},
     {"num_epochs", kAxolotl, "schedule.steps", kEpochs},
+    {"epochs", kShort, "schedule.steps", kEpochs},
     {"train_samples", kMegatron, "schedule.steps", kSamples},
     {"exit_interval", kMegatron, "run.stop_after_steps"},
     {"train_batch_size", kDeepSpeed, "batch.global"},
@@ -294,6 +298,8 @@ constexpr ForeignKey kKeys[] = {
     {"tensorboard_dir", kMegatron, "metrics.tensorboard", "use `metrics.tensorboard: true`"},
     {"enable_tensorboard", kTitan, "metrics.tensorboard"},
     {"use_tensorboard", kAxolotl, "metrics.tensorboard"},
+    {"wandb_project", kAxolotl, "metrics.tensorboard", kWandb},
+    {"wandb", kShort, "metrics.tensorboard", kWandb},
     {"report_to", kHf, "metrics.tensorboard", "use `metrics.tensorboard: true`"},
 };
 

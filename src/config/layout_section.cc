@@ -53,11 +53,10 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
     errors.add("layout.offload", "= '{}', expected {}", l.offload, compile::kOffloadChoices);
   if (is_offload(l.offload) && compile::parse_offload(l.offload).optimizer &&
       !(run.run.dump_gradients.empty() && run.run.dump_values.empty()))
-    errors.add(
-        "layout.offload",
-        "= '{}' is not supported with run.dump_gradients and run.dump_values, because state "
-        "of the host takes the memory of gradients when these were used. Remove one of them.",
-        l.offload);
+    errors.add("layout.offload",
+               "= '{}' is not supported with run.dump_gradients and run.dump_values, because "
+               "offloaded state reuses the memory of the gradients. Remove one of them.",
+               l.offload);
   if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).encodes)
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));

@@ -18,9 +18,10 @@ struct LayoutSearch {
   static void fields(auto& self, auto&& visit) {
     visit(
         "search", self.search,
-        "take the fastest layout that is predicted for the ranks that start, and its batch.micro");
-    visit("cluster", self.cluster,
-          "for search: the machine, a file of tessera bench or a name of configs/clusters");
+        "use the layout and batch.micro with the shortest predicted step for this number of ranks");
+    visit(
+        "cluster", self.cluster,
+        "for search: the machine, a file written by `tessera bench` or a name of configs/clusters");
   }
 };
 

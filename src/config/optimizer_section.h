@@ -73,7 +73,8 @@ struct OptimizerSection {
           zero_or_between(1e-30, 1e30));
     visit("moment_dtype", self.moment_dtype,
           "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
-    visit("rounding", self.rounding, "of weights and moments that are kept in bf16 alone");
+    visit("rounding", self.rounding,
+          "rounding of weights and moments that are stored in bf16 only");
     visit("decay_power", self.decay_power, "adafactor: its second moment decays by 1 - step^-this",
           between(0, 1));
     visit("clip_threshold", self.clip_threshold, "adafactor: largest root mean square of an update",
@@ -103,7 +104,7 @@ struct OptimizerSection {
   }
 };
 
-// What an optimizer starts from where the run file gives its kind alone.
+// Returns the defaults of an optimizer kind.
 OptimizerSection optimizer_defaults(OptimizerKind kind);
 
 // Returns the section `optimizer` as the weights of a group have it: what the group does not give
@@ -123,11 +124,11 @@ struct LoraSection {
   std::vector<std::string> targets;
 
   static void fields(auto& self, auto&& visit) {
-    visit("rank", self.rank, "train adapters of this rank, and nothing else; 0: none", at_least(0));
-    visit("alpha", self.alpha, "an adapter counts alpha / rank times", between(1e-9, 1e9));
-    visit(
-        "targets", self.targets,
-        "weights that get one, * for any text, such as *.attn.*; none: all of a layer's products");
+    visit("rank", self.rank, "train only LoRA adapters, of this rank; 0: no adapters", at_least(0));
+    visit("alpha", self.alpha, "adapters are scaled by alpha / rank", between(1e-9, 1e9));
+    visit("targets", self.targets,
+          "weights with an adapter, as patterns such as *.attn.*; none: all linear layers of each "
+          "layer");
   }
 };
 
@@ -141,7 +142,7 @@ struct LossScaleSection {
   static constexpr Range kScales = between(0x1p-24, 0x1p32);
 
   static void fields(auto& self, auto&& visit) {
-    visit("initial", self.initial, "what the gradient of each token's loss begins with", kScales);
+    visit("initial", self.initial, "initial loss scale", kScales);
     visit("min", self.min, "a step that overflows at this scale ends the run", kScales);
     visit("window", self.window, "steps without overflow after which the scale doubles",
           between(1, kExactIntegers));

@@ -29,15 +29,15 @@ struct RelativeBuckets {
 };
 int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query);
 
-// What a query sees, and what is added to its scores.
+// Which keys each query attends to, and the bias of its scores.
 struct AttentionScope {
-  bool causal = true;  // of keys, those at j <= i
-  int64_t window = 0;  // of these the last `window`, i among them; 0: all
+  bool causal = true;  // query i attends only to keys j <= i
+  int64_t window = 0;  // and only to keys j > i - window; 0: no window
   float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias
-  // [B, T] i32: of these the keys of the query's own document; no data: of all.
+  // [B, T] i32: a query attends only to keys of its own document; no data: one document per row.
   TensorView documents = {};
-  // [B, S] i32: keys with id 0 are padding, which nobody sees; no data: none is. A query that sees
-  // no key gets the mean of all values; the gradient of its output must be zero.
+  // [B, S] i32: keys with id 0 are padding and are masked; no data: no padding. A query whose keys
+  // are all masked gets the mean of all values; the gradient of its output must be zero.
   TensorView ids = {};
   // [H, N] f32 or bf16: bias[h, relative_bucket(j - i)] is added; or no data.
   TensorView bias = {};
@@ -55,7 +55,7 @@ struct AttentionDropout {
 struct AttentionArgs {
   TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
   TensorView out;  // [B, T, H, D]  written
-  TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not wanted
+  TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not written
   float scale = 1;
   AttentionDropout dropout = {};
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values of another sequence; no data: S = T

@@ -184,7 +184,7 @@ TEST(Yaml, BrokenInputsNameThePlace) {
   EXPECT_NE(fails("a: [1, 2\nb: 3\n").find("t.yaml:"), std::string::npos);
   EXPECT_NE(fails("a: &x 1\nb: *x\n").find("t.yaml:2:4: aliases"), std::string::npos);
   EXPECT_EQ(fails("a: 1\nb: [x, *.attn.*]\n"),
-            "t.yaml:2:9: this is not YAML: write a text that begins with '*' in quotes, such as "
+            "t.yaml:2:8: this is not YAML: write a text that begins with '*' in quotes, such as "
             "\"*.attn.*\"");
   EXPECT_NE(fails("a: @x\n").find("begins with '@'"), std::string::npos);
   EXPECT_NE(fails("a: 1\n---\nb: 1\n").find("second document"), std::string::npos);

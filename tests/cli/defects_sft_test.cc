@@ -197,7 +197,7 @@ TEST_F(Defects, WeightsOfAnotherTokenizerAreRefused) {
 
 TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
   const std::string lora = "train run.yaml lora.rank=2 schedule.steps=";
-  good(lora + "1");
+  EXPECT_TRUE(has(good(lora + "1"), "warning: lora.rank = 2 without checkpoint.from"));
   fails(lora + "2 'lora.targets=[\"*.attn.*\"]'",
         {"lora.targets was [], is now", "checkpoint merge"});
   fails(lora + "2 lora.alpha=64", {"lora.alpha was 16", "is now 64"});

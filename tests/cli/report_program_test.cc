@@ -128,6 +128,8 @@ TEST_F(ReportProgram, WatchPrintsALinePerLook) {
   EXPECT_TRUE(once.out.starts_with("step 5/6 loss 2.500")) << once.out;
   EXPECT_EQ(run("watch runs/x --every 0").code, 2);
   EXPECT_EQ(run("watch runs/absent").code, 1);
+  put("runs/x/metrics.jsonl", "");
+  EXPECT_EQ(run("watch runs/x --once").out, "no steps yet (not running)\n");
 }
 
 TEST_F(ReportProgram, NamesWhatIsNotARun) {

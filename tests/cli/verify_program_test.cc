@@ -44,6 +44,29 @@ TEST_F(VerifyProgram, StepsThatBothSidesSkipAreEqual) {
       << r.out;
 }
 
+// Gradients that are zero in exact arithmetic must be zero, not noise that differs between layouts:
+// the balance loss if every expert has every token, and the weight of a single expert.
+TEST_F(VerifyProgram, RoutersWithoutGradientAgree) {
+  const std::string experts =
+      "verify run.yaml --steps 2 layout.data=2 layout.expert=2 model.family=mixtral "
+      "model.experts=4 "
+      "model.feed_forward=64 model.router.balance_loss=0.01 model.experts_per_token=";
+  for (const char* chosen : {"1", "4"}) {
+    const ProgramResult r = run(experts + chosen);
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
+  }
+}
+
+// Every rank of mpirun would start all ranks again.
+TEST_F(VerifyProgram, UnderMpirunItAsksToBeStartedAlone) {
+  const ProgramResult r =
+      run("verify run.yaml layout.data=2", "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 ");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("without mpirun"), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run")) << "files are left";
+}
+
 TEST_F(VerifyProgram, FaultsOfTheRunFileAreTold) {
   put("run.yaml", "");
   const ProgramResult r = run("verify run.yaml layout.data=2");

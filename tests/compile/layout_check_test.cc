@@ -105,9 +105,10 @@ TEST(LayoutCheck, SequenceParallelismDividesTokens) {
 TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
   Layout l;
   l.data = 5;
-  EXPECT_EQ(said(l),
-            "batch.global = 24 is no multiple of layout.data x batch.micro = 5 x 2 = 10. Nearest "
-            "possible: 20 or 30.");
+  EXPECT_EQ(
+      said(l),
+      "batch.global = 24 is not a multiple of layout.data x batch.micro = 5 x 2 = 10. Nearest "
+      "possible: 20 or 30.");
   l.data = 20;
   EXPECT_NE(said(l).find("Nearest possible: 40."), std::string::npos);
   l.data = 4;
@@ -161,7 +162,7 @@ TEST(LayoutCheck, StagesHoldAllLayers) {
   l.stages = {3, 4};
   EXPECT_EQ(said(l), "layout.stages adds up to 7 layers, the model has 6.");
   l.stages = {-1, 7};
-  EXPECT_EQ(said(l), "layout.stages has -1: the least is 0.");
+  EXPECT_EQ(said(l), "layout.stages has -1, expected at least 0.");
 }
 
 TEST(LayoutCheck, WhatIsNotThereYetIsRefused) {
@@ -170,7 +171,7 @@ TEST(LayoutCheck, WhatIsNotThereYetIsRefused) {
   EXPECT_NE(said(l).find("layout.context = 2"), std::string::npos);
   l.context = 1;
   l.data = 0;
-  EXPECT_EQ(said(l), "layout.data = 0: the least is 1.");
+  EXPECT_EQ(said(l), "layout.data = 0, expected at least 1.");
 }
 
 }  // namespace

@@ -221,6 +221,8 @@ constexpr Answer kAnswers[] = {
     {"rotary-percent", "use model.rotary_pct"},
     {"model.sliding_window",
      "use model.window, and model.window_layers if only some layers have it"},
+    {"schedule.epochs", "use schedule.steps = epochs x samples / batch.global"},
+    {"wandb.project", "use metrics.tensorboard: true; every run also writes metrics.jsonl"},
     {"layout.dp", "use layout.data"},
     {"layout.tp", "use layout.tensor"},
     {"layout.pp", "use layout.pipeline"},

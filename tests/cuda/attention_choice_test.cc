@@ -154,16 +154,16 @@ TEST_F(AttentionChoosing, WhatIsNotGoodIsRefusedByName) {
   };
   AttentionShape shape = small();
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: output: row 22 differs by ");
+  refused(shape, 2, "plan plain is not used: output: row 22 differs by ");
   dnn_conduct.varies = true;
-  refused(shape, 2, "plan plain is not taken: its bits differ from one run to the next");
+  refused(shape, 2, "plan plain is not used: its bits differ from one run to the next");
   dnn_conduct.refuses = true;
   refused(shape, 1, "by our own kernels. cuDNN cannot take this shape");
   shape.gradient = true;
   dnn_conduct.wrong = true;
-  refused(shape, 2, "plan plain is not taken: gradient: row ");
+  refused(shape, 2, "plan plain is not used: gradient: row ");
   dnn_conduct.breaks = true;
-  refused(shape, 2, "plan plain is not taken: cuDNN cannot run plain");
+  refused(shape, 2, "plan plain is not used: cuDNN cannot run plain");
 }
 
 TEST_F(AttentionChoosing, AWorkspaceThatIsTooLargeMakesMoreRuns) {

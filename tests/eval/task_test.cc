@@ -169,6 +169,18 @@ TEST_F(TaskTest, MetricsOfLastWordsAndAnswers) {
 }
 
 // std::regex recursed once per character and per bracket.
+// A new user has no examples: the message names the file, its keys and the option for its folder.
+TEST_F(TaskTest, MissingExamplesAreExplained) {
+  const std::string task = file("t.yaml", kChoice).string();
+  const auto why = [&](const std::string& data) {
+    return refused([&] { read_tasks({{task}, data, -1, 0}); });
+  };
+  EXPECT_NE(why("").find((folder_ / "d.jsonl").string() + " does not exist"), std::string::npos)
+      << why("");
+  for (const char* part : {"choices, gold, query", "--data FOLDER", "elsewhere/d.jsonl"})
+    EXPECT_NE(why("elsewhere").find(part), std::string::npos) << why("elsewhere");
+}
+
 TEST(AnswerPattern, L4_LengthsAreBoundedAndNothingRecurses) {
   EXPECT_EQ(AnswerPattern("(a|b)*c").find(std::string(1'000'000, 'a') + "c"), "a");
   EXPECT_EQ(AnswerPattern("(a*)*b").find(std::string(1'000'000, 'a')), "");

@@ -280,7 +280,7 @@ TEST(VerifyProgram, NamesBrokenParameters) {
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[2].access = Access::kRead; },
                   "forward.layer: declares access read of hidden', its ops need write");
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].access = Access::kUpdate; },
-                  "forward.layer: takes layer.weights to update it, its ops read it");
+                  "forward.layer: declares access update of layer.weights, its ops need read");
   expect_found_in(
       [](Program& p) {
         p.segments[SegmentId(1)].frames.erase(p.segments[SegmentId(1)].frames.begin());

@@ -12,7 +12,7 @@
 namespace tessera::compile {
 namespace {
 
-// The same ops on values of their own; with keep_frames, what lies in frames stays where it is.
+// Copies ops, with new values; with keep_frames, values in frames are not copied.
 std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_frames) {
   std::map<ValueId, ValueId> copy;
   for (Op& op : ops) {
@@ -42,7 +42,7 @@ void keep_saved(const Lowering& low, std::vector<Op>& ops, ValueId output) {
   }
 }
 
-// The block's output goes to scratch, where nobody reads it.
+// Writes the block's output to scratch, where it is not read.
 void give_away(Lowering& low, std::vector<Op>& ops, ValueId output) {
   for (Op& op : ops)
     for (ValueId& v : op.outputs)

@@ -37,8 +37,9 @@ SegmentId message(Lowering& low, Phase phase, const std::string& subject,
   return segment(low, phase, subject, std::move(ops), queue);
 }
 
-// What all tensor ranks hold is kept in parts, one each (DeepSpeed's pipe_partitioned); else the
-// stream's own frame lives on. Nothing is computed from it: the last segment ends its life.
+// A tensor that is replicated over tensor ranks is stored as one shard per rank (DeepSpeed's
+// pipe_partitioned); otherwise its frame is kept. No op reads it: the last segment ends its
+// lifetime.
 void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subject,
                    const std::vector<FrameKindId>& kinds) {
   constexpr int8_t kTokenDim = 1;
@@ -62,7 +63,7 @@ void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subjec
   low.out.program.segments.back().frames = std::move(held);
 }
 
-// What is handed from one block to another, as bits of a set.
+// Tensors that pass from one block to the next, as bits of a set.
 enum Carried : unsigned { kHiddenStates = 1, kEncoderStates = 2, kEncoderOutput = 4 };
 constexpr unsigned kStreamsCarried = kHiddenStates | kEncoderStates;
 
@@ -87,13 +88,13 @@ Uses uses_of(const Graph& g, const Block& b) {
 }
 
 struct Crossing {
-  unsigned what = 0;     // of Carried
+  unsigned what = 0;     // bits of Carried
   int64_t position = 0;  // on the stream that crosses
 };
 
-// Of each cut: what is written before it and read after it. `kinds` gets all of these sets, and
-// that of a cut between two layers of each stack, whether or not it has two: what is compiled does
-// not depend on the number of layers.
+// Returns, for each boundary between blocks, the tensors written before and read after it. Adds all
+// these sets to `kinds`, and the set of a boundary between two layers of each stack even if it has
+// only one: so the compiled segments do not depend on the number of layers.
 std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
   const std::vector<Visit> order = model_order(g.blocks);
   std::vector<unsigned> read_from(order.size() + 1, 0);  // by this entry or a later one

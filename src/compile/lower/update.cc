@@ -1,4 +1,4 @@
-// What the optimizer keeps of a group of weights, and the segments that update them.
+// Optimizer state of a weight group, and the segments that update it.
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"

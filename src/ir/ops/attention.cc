@@ -40,7 +40,7 @@ void check_optional(const A& a, int64_t bias_distance, const Inputs& in, const S
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Attention& a = op.as<Attention>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
-        "attention takes packed qkv and what its attributes say");
+        "attention expects packed qkv and the operands of its attributes");
   CHECK(a.window == 0 || !a.whole, "a window of {} in attention to all keys", a.window);
   CHECK(a.soft_cap == 0 || a.bias_distance == 0, "attention with a soft cap and biases");
   const Shape out = out_shape(in[0]->shape, slots(a.across));
@@ -51,7 +51,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
-        "attention_grad takes qkv, out, lse, d_out and what attention has");
+        "attention_grad expects qkv, out, lse, d_out and the further operands of attention");
   const Shape of = out_shape(in[0]->shape, slots(a.of.across));
   CHECK(in[1]->shape == of && in[2]->shape == lse_shape(of) && in[3]->shape == of,
         "attention_grad of {}, {}, {} and {}", to_string(in[0]->shape), to_string(in[1]->shape),
@@ -70,7 +70,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   const CachedAttention& a = op.as<CachedAttention>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
-        "cached_attention takes qkv, positions and what its attributes say");
+        "cached_attention expects qkv, positions and the operands of its attributes");
   const Shape& s = in[0]->shape;
   const Shape made = out_shape(s, slots(a.across));
   check_optional(a, a.bias_distance, in, made);
@@ -99,7 +99,7 @@ ShardingRule sharding(const Op& op, ValueSpan) {
   add_labels(a, a.across, r);
   return r;
 }
-// Linear in d_out (input 3) only: the other inputs enter products with it.
+// Linear in d_out (input 3) only: it is multiplied by the other inputs.
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}, false, false, "k"};
   const AttentionGrad& a = op.as<AttentionGrad>();
@@ -129,7 +129,7 @@ void gradient(Gradients& g, const Op& op) {
   if (kv != kNone) g.add(kv, out[1]);
 }
 
-// Each GEMM takes 2 D operations per visible pair of query and key.
+// Each GEMM does 2 D operations per visible pair of query and key.
 Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t products) {
   const Value& queries = values[op.inputs[0]];
   Cost c = sweep_cost(op, values);

@@ -6,11 +6,11 @@
 
 namespace tessera {
 
-// What hides keys from a query (kernels/attention.h).
+// Masks besides causality and windows (kernels/attention.h).
 enum class Mask : uint8_t {
   kNothing,
-  kDocuments,  // numbers of documents [B, T]: keys of another one
-  kPadding,    // token ids [B, S]: keys that are padding
+  kDocuments,  // document numbers [B, T]: keys of other documents are masked
+  kPadding,    // token ids [B, S]: padding keys are masked
 };
 constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
 
@@ -20,9 +20,9 @@ struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
     kQkv,
-    kKv,    // of another sequence [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
+    kKv,    // cross-attention: [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
     kBias,  // a table of biases by distance [K·G, N]
-    kSeen,  // what the mask reads, i32
+    kSeen,  // operand of the mask, i32
     kSamples,
     kStep
   };
@@ -35,7 +35,7 @@ struct Attention {
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
   Mask seen = Mask::kNothing;
   double dropout = 0;
-  int64_t key = 0;  // of the dropout mask
+  int64_t key = 0;  // seed of the dropout mask
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("across", self.across);

@@ -18,7 +18,7 @@ Shape pairs(const Shape& qkv) { return {qkv[0], heads(qkv), qkv[1], qkv[1]}; }
 Shape mixed(const Shape& qkv) { return {qkv[0], qkv[1], heads(qkv), qkv[4]}; }
 
 std::vector<OutputSpec> infer_scores(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores takes packed qkv");
+  CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores expects packed qkv");
   const Shape& s = in[0]->shape;
   const DType type = op.as<AttentionScores>().half ? in[0]->dtype : DType::kF32;
   return {{".scores", type, pairs(s)}};
@@ -26,25 +26,25 @@ std::vector<OutputSpec> infer_scores(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_scores_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 3 && in[0]->shape == in[2]->shape && in[0]->shape.rank() == 5 &&
             in[1]->shape == pairs(in[0]->shape),
-        "attention_scores_grad takes qkv, d_scores and the gradient of qkv so far");
+        "attention_scores_grad expects qkv, d_scores and the gradient of qkv so far");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_softmax(const Op&, const Inputs& in) {
   return {{".probabilities", in.at(0)->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_softmax_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 2, "softmax_grad takes p and dp");
+  CHECK(in.size() == 2, "softmax_grad expects p and dp");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_mix(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape),
-        "attention_mix takes p and qkv");
+        "attention_mix expects p and qkv");
   return {{"", in[1]->dtype, mixed(in[1]->shape)}};
 }
 std::vector<OutputSpec> infer_mix_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 3 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape) &&
             in[2]->shape == mixed(in[1]->shape),
-        "attention_mix_grad takes p, qkv and d_out");
+        "attention_mix_grad expects p, qkv and d_out");
   return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
 
@@ -70,8 +70,8 @@ ShardingRule sharding_mix_grad(const Op&, ValueSpan) {
 void gradient_scores(Gradients& g, const Op& op) {
   const ValueId ds = g.of(op.outputs[0]), qkv = op.inputs[0];
   if (ds == kNone) return;
-  // The gradient so far is that of v, from attention_mix; it is taken out and passed on, so that
-  // one buffer receives all three slices.
+  // The gradient so far is that of v, from attention_mix; it is removed and passed to the op, so
+  // that one buffer receives all three slices.
   const ValueId sofar = g.take(qkv);
   CHECK(sofar != kNone, "attention_mix comes after attention_scores");
   const AttentionScoresGrad a = {op.as<AttentionScores>()};

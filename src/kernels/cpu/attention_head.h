@@ -1,4 +1,4 @@
-// What the vector code of attention works on: one key head and the query heads that share it.
+// Operands of the vectorized attention kernels: one key head and the query heads that share it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct HeadDropout {
   float scale = 1;
 };
 
-// What the row `r` of a tile of scores sees of its columns: the first base + r + 1, `most` at most.
+// Visible columns in row `r` of a tile of scores: the first base + r + 1, at most `most`.
 struct Sight {
   int64_t base, most = kTile;
   bool diagonal() const { return base == 0; }
@@ -54,10 +54,10 @@ struct KeyHead {
   ConstRows k, v;
   Rows dk, dv;  // gradient only
   bool causal = true;
-  int64_t window = 0;  // of the keys up to its place, a query sees that many; 0: all
+  int64_t window = 0;  // number of most recent keys that a query attends to; 0: all
   float soft_cap = 0;  // 0: none
-  // A query sees the keys of its label; the keys' are padded to kTile. Without them it sees all.
-  const int32_t *key_labels = nullptr, *query_labels = nullptr;  // no queries': all are 1
+  // A query attends only to keys with its label; nullptr: to all. Key labels are padded to kTile.
+  const int32_t *key_labels = nullptr, *query_labels = nullptr;  // query_labels nullptr: all 1
 
   // Where the tiles begin that queries from i on see, and end those that see a key before j.
   int64_t first_key(int64_t i) const {

@@ -73,7 +73,7 @@ HWY_INLINE void MultiplyByCapSlopes(const KeyHead& keys, const SquareTile& at,
   CapScores(keys, at.m, b.scores);
   for (int64_t i = 0; i < at.m * kTile; i += kLanes) {
     const V slope = CapSlope(hn::LoadU(f, b.scores + i), keys.soft_cap);
-    // What a row does not see is 0 in d_scores, and anything in scores.
+    // Masked elements are 0 in d_scores and undefined in scores.
     const V ds = hn::LoadU(f, b.d_scores + i);
     const auto seen = hn::Ne(ds, hn::Zero(f));
     hn::StoreU(hn::IfThenElseZero(seen, hn::Mul(ds, slope)), f, b.d_scores + i);

@@ -1,5 +1,5 @@
-// What becomes of a tile of scores: the soft cap, the bias by distance, and the masks of documents,
-// padding and windows.
+// Steps applied to a tile of scores: the soft cap, the bias by distance, and the masks of
+// documents, padding and windows.
 // Include after attention_tiles_simd.h, once per target.
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -37,8 +37,8 @@ HWY_INLINE void CapScores(const KeyHead& keys, int64_t m, float* scores) {
     hn::StoreU(hn::Mul(cap, Tanh(f, hn::Mul(hn::LoadU(f, scores + i), inverse))), f, scores + i);
 }
 
-// What the gradient of a capped score is multiplied by. Hidden scores, which are far below -cap,
-// have a gradient of 0.
+// Returns the derivative of the soft cap, from the capped score. Masked scores are far below -cap
+// and get a gradient of 0.
 HWY_INLINE V CapSlope(V s, float cap) {
   const F f;
   const V share = hn::Max(hn::Mul(s, hn::Set(f, 1 / cap)), hn::Set(f, -1.0f));
@@ -75,7 +75,7 @@ HWY_INLINE void AddBiasGrad(const KeyHead& keys, const QueryHead& h, int64_t i, 
 // Hides the keys before each query's window, in a tile with such keys.
 HWY_INLINE void HideBeforeWindow(const KeyHead& keys, int64_t i, int64_t j, int64_t m, float hidden,
                                  float* scores) {
-  const int64_t first = keys.first_query + i - keys.window + 1 - j;  // of row 0, in this tile
+  const int64_t first = keys.first_query + i - keys.window + 1 - j;  // first key of row 0
   if (keys.window == 0 || first + m <= 1) return;
   const F f;
   for (int64_t r = 0; r < m; ++r) {

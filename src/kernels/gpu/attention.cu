@@ -115,7 +115,8 @@ BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
   // distance of bucket k. A bucket that no distance falls into begins where the next one does, so
   // the search in BucketSteps::of skips it.
   for (int64_t n = longest; n >= 0; --n) {
-    const int64_t k = relative_bucket(r, -n);  // keys behind, whose buckets are the lower half
+    const int64_t k =
+        relative_bucket(r, -n);  // keys before the query have the lower half of the buckets
     for (int64_t i = k; i >= 0 && steps.first[i] > n; --i) steps.first[i] = static_cast<int32_t>(n);
   }
   return steps;

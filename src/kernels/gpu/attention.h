@@ -1,7 +1,7 @@
-// Tiled attention (kernels/attention.h), in two ways. The plain one takes every type and bias: a
-// warp owns four rows (queries in the forward and in the gradient of queries, keys in the gradient
-// of keys), and the block loads the rows of the other side 32 at a time, one per lane. No result
-// has two writers. The other one is for tensor cores (attention_halves.h).
+// Tiled attention (kernels/attention.h), in two ways. The plain one supports every dtype and bias:
+// a warp owns four rows (queries in the forward and in the gradient of queries, keys in the
+// gradient of keys), and the block loads the rows of the other side 32 at a time, one per lane. No
+// result has two writers. The other one is for tensor cores (attention_halves.h).
 #pragma once
 
 #include "kernels/attention.h"
@@ -51,11 +51,11 @@ struct AttentionWork {
   float soft_cap = 0;  // 0: none
   Numbers q, keys;     // keys and values in one array
   RowPlaces q_at, k_at;
-  int64_t k_offset = 0, v_offset = 0;  // of the keys' and the values' rows
+  int64_t k_offset = 0, v_offset = 0;  // where a row of keys, values begins
   Numbers out;                         // [B, T, H, D]
   float* lse = nullptr;                // [B, H, T], or none
-  const int32_t* start = nullptr;      // position of the first query, and that many keys before it
-  // A query sees keys of its label: documents', or 1 where ids are not 0.
+  const int32_t* start = nullptr;      // position of the first query = number of keys before it
+  // A query attends only to keys with its label: a document number, or 1 where ids are not 0.
   const int32_t *labels = nullptr, *ids = nullptr;
   Numbers bias;  // [H, N]
   int64_t buckets = 0;
@@ -64,7 +64,7 @@ struct AttentionWork {
   MaskKey mask;
   const int64_t* samples = nullptr;
   int64_t first_head = 0;
-  // Of the gradient.
+  // Gradient only.
   Numbers d_out, dq, d_keys;   // as out, q, keys
   float* delta = nullptr;      // [B, H, T]: d_out . out
   float* bias_rows = nullptr;  // [B, H, T, N]
@@ -83,7 +83,7 @@ struct AttentionWork {
     return window == 0 || end > t ? t : end;
   }
   int64_t delta_floats() const { return b * heads() * t; }
-  // Products of 16-bit numbers, where scores have no biases whose gradients are sums over rows.
+  // GEMMs of 16-bit operands, if there is no bias (its gradient needs sums over rows).
   bool on_tensor_cores() const {
     return size_of(q.type) == 2 && d <= 128 && d % kGroup == 0 && bias.data == nullptr;
   }

@@ -72,9 +72,10 @@ struct GpuAttention::Plan {
     plan = std::find(names.begin(), names.end(), known.plan) - names.begin();
     if (plan == names.size())
       throw Error(
-          "attention {} was measured with cuDNN's plan {} in runs of {} x {}, which it has not: "
-          "take\n"
-          "  its line out of kernel_selection.txt, or start with run.kernel_selection=heuristic.",
+          "attention {} was measured with cuDNN's plan {} for {} x {}, but this cuDNN has no such "
+          "plan:\n"
+          "  remove its line from kernel_selection.txt, or start with "
+          "run.kernel_selection=heuristic.",
           text, known.plan, known.samples, known.kv);
     dnn->dnn->build(plan);
   }
@@ -95,7 +96,7 @@ struct GpuAttention::Plan {
       if (const std::string why = fault(trial, i); why.empty())
         good.push_back(i);
       else
-        say(fmt::format("cuDNN's plan {} is not taken: {}", dnn->dnn->plans()[i], why));
+        say(fmt::format("cuDNN's plan {} is not used: {}", dnn->dnn->plans()[i], why));
     const FastestProduct fastest = time(trial, good, by);
     if (fastest.index == 0) {
       dnn.reset();

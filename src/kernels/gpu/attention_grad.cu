@@ -15,8 +15,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// Adds this lane's ds to its bucket of the query's row. Lanes of the same bucket are summed first:
-// the warp takes one bucket after another, lowest lane first, until no lane is left.
+// Adds this lane's ds to its bucket of the query's row.Lanes of the same bucket are summed first:
+// the warp handles one bucket after another, lowest lane first, until no lane is left.
 __device__ void add_to_buckets(const AttentionWork& a, const Pair& p, float ds, float* row) {
   const int own = p.visible ? a.steps.of(p.j - p.i) : -1;
   for (uint32_t rest = ballot(own >= 0); rest != 0;) {
@@ -58,8 +58,8 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t i = first + mine + r;
     if (i >= a.t) continue;  // the whole warp
-    // delta of each own query: 32 lanes sum the products of a row, and the key kernel reads the
-    // result.
+    // delta of each query of this warp: a dot product over 32 lanes, which the key kernel reads
+    // later.
     for (int k = lane_index(); k < a.d; k += kWarp)
       delta[r] += d_out.at(mine + r, k) * read(a.out, out_at + i * out_row + k);
     delta[r] = warp_sum(delta[r]);
@@ -191,7 +191,7 @@ using namespace gpu;
 
 int64_t workspace_bytes(Gpu, const AttentionGradArgs& a, int) {
   const Shape& q = a.qkv.shape;
-  const int64_t queries = q[3] - (a.kv.shape.rank() > 0 ? 0 : 2);  // of a group
+  const int64_t queries = q[3] - (a.kv.shape.rank() > 0 ? 0 : 2);  // per group
   const int64_t delta = q[0] * q[1] * q[2] * queries;
   const int64_t buckets = a.scope.bias.shape.rank() > 0 ? a.scope.bias.shape[1] : 0;
   return delta * (1 + buckets) * static_cast<int64_t>(sizeof(float));

@@ -14,13 +14,13 @@
 //   row 1   [ 4  ] [ 5  ] [ 6  ] [ 7  ]         (row_max, row_sum)
 //    ⋮
 //   row 8   [ 0  ] [ 1  ] [ 2  ] [ 3  ]
-// P is rounded to 16 bits only as the operand of P V; its sum is taken from the f32 values.
+// P is rounded to 16 bits only as the operand of P V; its sum is computed from the f32 values.
 #include "kernels/gpu/attention_halves.h"
 
 namespace tessera::kernels::gpu {
 namespace {
 
-constexpr int kKeys = 64;  // of a tile
+constexpr int kKeys = 64;  // per tile
 
 // Turns the scores of a tile into the terms of the softmax: raises the rows' maxima, adds the terms
 // to the rows' sums, and sets `shrink` to the factor for what was summed before.

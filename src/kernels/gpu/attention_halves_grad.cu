@@ -18,8 +18,8 @@ namespace {
 constexpr int kOthers = 32;  // rows of a tile
 constexpr int kColumns = kOthers / 8;
 
-// What the gradient needs of a query: its log-sum-exp, and delta, the dot product of its output
-// with the output's gradient.
+// Per-query inputs of the gradient: the log-sum-exp, and delta, the dot product of the query's
+// output with the output's gradient.
 struct Ends {
   float lse, delta;
 };

@@ -20,7 +20,7 @@ struct PartsWork {
   int64_t window = 0;
   float soft_cap = 0;
   Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
-  RowPlaces at;              // of their rows
+  RowPlaces at;              // positions of their rows
   Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
   Numbers out;               // [B, T, H, D]; or its gradient
 
@@ -140,7 +140,7 @@ struct OverQueries {
 
 struct SoftmaxWork {
   int64_t rows = 0, columns = 0;
-  Numbers x, y;  // of the gradient: y, dy
+  Numbers x, y;  // in the gradient: y, dy
   Numbers to;
 };
 

@@ -1,4 +1,4 @@
-// What the kernels of attention share on the device.
+// Device code that the attention kernels share.
 #pragma once
 
 #include <cmath>
@@ -13,10 +13,10 @@ namespace tessera::kernels::gpu {
 
 constexpr int kWarps = 4, kOwnOfWarp = 4, kOwn = kWarps * kOwnOfWarp;
 constexpr int kTile = kWarp;
-constexpr float kHidden = -1e30f;  // loses against every other score and is a number
+constexpr float kHidden = -1e30f;  // below every other score, and finite
 
-// Rows of D numbers in shared memory, D + 1 apart: lanes that read the same column of different
-// rows read from different banks.
+// Rows of D numbers in shared memory with a pitch of D + 1: lanes that read the same column of
+// different rows read from different banks.
 struct SharedRows {
   float* data;
   int pitch;
@@ -110,13 +110,13 @@ __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) 
   return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
 }
 
-// What the gradient of a visible pair's score is multiplied by for the cap.
+// Returns the derivative of the soft cap at the score of a visible pair.
 __device__ inline float cap_slope(const AttentionWork& a, float score) {
   const float share = a.soft_cap > 0 ? score / a.soft_cap : 0.0f;
   return 1 - share * share;
 }
 
-// What dropout multiplies the probability of a pair by.
+// Returns the dropout factor of a pair's probability: 0 or 1 / (1 - p).
 __device__ inline float kept(const AttentionWork& a, const Pair& p, uint64_t key) {
   if (a.drop <= 0) return 1.0f;
   const int64_t row = (a.s + 3) / 4 * 4;
