@@ -65,8 +65,8 @@ void check_weight_names(const CompileRequest& request) { trained_weights(request
 
 namespace {
 
-// Returns the names of the trained weights for which `chosen` returns true. Names and frozen weights
-// are final after assign_optimizers, before buffers get offsets.
+// Returns the names of the trained weights for which `chosen` returns true. Names and frozen
+// weights are final after assign_optimizers, before buffers get offsets.
 template <class F>
 std::vector<std::string> weights_of(const CompileRequest& request, const F& chosen) {
   State state;

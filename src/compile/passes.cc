@@ -68,8 +68,7 @@ constexpr Pass kPasses[] = {
     {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
      Invariant::kTypes},
-    {"assign_optimizers", Level::kModel, has_groups,
-     "`optimizer.groups`, `optimizer.kind: muon`",
+    {"assign_optimizers", Level::kModel, has_groups, "`optimizer.groups`, `optimizer.kind: muon`",
      [](State& s, const Context& c) {
        assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
      },

@@ -145,9 +145,10 @@ void check_muon_keys(const OptimizerSection& optimizer, KeyErrors& errors) {
   for (size_t i = 0; i < ours.size(); ++i)
     if (std::find(std::begin(kOfMuon), std::end(kOfMuon), ours[i].path) != std::end(kOfMuon) &&
         to_json(ours[i].write()) != to_json(theirs[i].write()))
-      errors.add("optimizer." + ours[i].path,
-                 "is a key of muon, but optimizer.kind is {}. Remove it, or set optimizer.kind=muon.",
-                 name_of_entry(optimizer.kind));
+      errors.add(
+          "optimizer." + ours[i].path,
+          "is a key of muon, but optimizer.kind is {}. Remove it, or set optimizer.kind=muon.",
+          name_of_entry(optimizer.kind));
 }
 
 }  // namespace

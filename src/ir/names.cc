@@ -14,7 +14,37 @@ constexpr EnumArray<Queue, std::string_view> kQueueNames = {
     "compute",         "copy_in",       "copy_out",         "data",  "groups", "send_forward",
     "receive_forward", "send_backward", "receive_backward", "tensor"};
 // In the order of Phase.
-constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward", "light", "again", "backward", "weights", "", "pack", "clear", "gather", "reduce", "finish", "join", "sum.report", "squares", "clip", "measure", "sum.measure", "factor", "sum.factor", "direction", "sum.direction", "orthogonalize", "update", "send_forward", "receive_forward", "send_backward", "receive_backward", "keep_sent", "release_sent", "offload", "fetch"};
+constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
+                                                            "light",
+                                                            "again",
+                                                            "backward",
+                                                            "weights",
+                                                            "",
+                                                            "pack",
+                                                            "clear",
+                                                            "gather",
+                                                            "reduce",
+                                                            "finish",
+                                                            "join",
+                                                            "sum.report",
+                                                            "squares",
+                                                            "clip",
+                                                            "measure",
+                                                            "sum.measure",
+                                                            "factor",
+                                                            "sum.factor",
+                                                            "direction",
+                                                            "sum.direction",
+                                                            "orthogonalize",
+                                                            "update",
+                                                            "send_forward",
+                                                            "receive_forward",
+                                                            "send_backward",
+                                                            "receive_backward",
+                                                            "keep_sent",
+                                                            "release_sent",
+                                                            "offload",
+                                                            "fetch"};
 constexpr EnumArray<WireKind, std::string_view> kWireKindNames = {
     "", "segment", "all_reduce", "reduce_scatter", "all_gather", "send", "receive"};
 constexpr EnumArray<HiddenStream, std::string_view> kHiddenStreamNames = {"hidden", "source"};

@@ -63,8 +63,8 @@ OrthogonalMatrices::OrthogonalMatrices(const NewtonSchulzShape& shape, const Bac
     most = std::max(most, steps_.back().square->workspace_bytes());
   }
   const TensorView matrix = {nullptr, shape.dtype, {shape.rows, shape.columns}};
-  most = std::max(most, kernels_.of<SquaresArgs>().workspace_bytes(
-                            SquaresArgs{matrix, nullptr}, backend.threads()));
+  most = std::max(most, kernels_.of<SquaresArgs>().workspace_bytes(SquaresArgs{matrix, nullptr},
+                                                                   backend.threads()));
   // The sum of squares comes first. Every array begins at a multiple of what GEMMs need on a GPU.
   constexpr int64_t kAlignment = 256;
   const auto take = [&](int64_t size) {
@@ -123,7 +123,8 @@ void OrthogonalMatrices::run(const Launch& l, void* matrices) const {
   const int64_t elements = shape_.rows * shape_.columns;
   for (int64_t i = 0; i < shape_.matrices; ++i)
     run_one(l, {static_cast<std::byte*>(matrices) + i * elements * size_of(shape_.dtype),
-                shape_.dtype, {elements}});
+                shape_.dtype,
+                {elements}});
 }
 
 }  // namespace tessera::kernels

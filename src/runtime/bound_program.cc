@@ -57,8 +57,8 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
 }
 
 // Builds the tables that the rule of the op needs. Each extends the previous one: ranges of a flat
-// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor or
-// matrices for Muon.
+// buffer by weight, then their contiguous runs in the weight, then rows and columns for Adafactor
+// or matrices for Muon.
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;

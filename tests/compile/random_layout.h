@@ -105,8 +105,8 @@ class LayoutDraw {
     return r;
   }
 
-  // An optimizer of matrices in some of the runs with AdamW, as it follows from the numbers drawn so
-  // far: other runs stay as they are.
+  // An optimizer of matrices in some of the runs with AdamW, as it follows from the numbers drawn
+  // so far: other runs stay as they are.
   static void matrices(compile::CompileRequest& r) {
     compile::CompileRequest with = r;
     with.optimizer.kind = OptimizerKind::kMuon;

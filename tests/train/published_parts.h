@@ -21,7 +21,8 @@ struct Published {
 };
 
 // `count` indices from `first` on in dimension 1 of [d0, d1, …], whose last dimension is columns.
-inline Published part(const std::string& name, const Shape& s, int64_t first, int64_t count, bool matrix) {
+inline Published part(const std::string& name, const Shape& s, int64_t first, int64_t count,
+                      bool matrix) {
   Published p{name, {}, matrix ? s[-1] : 0};
   const int64_t inner = s.product(2, s.rank());
   for (int64_t a = 0; a < s[0]; ++a)

@@ -1,9 +1,9 @@
-// Muon's directions. A matrix is made orthogonal as a whole, but a rank owns a contiguous range of a
-// flat buffer, of weights that tensor ranks divide. So each rank writes the directions that it owns
-// to a buffer of whole matrices, in which all other elements are zero, and the ranks that divide the
-// matrices add their buffers: each element has one term that is not zero, so the sum is exact in any
-// layout. Every one of these ranks then has all matrices of the layer and iterates on them, and
-// updates its own range.
+// Muon's directions. A matrix is made orthogonal as a whole, but a rank owns a contiguous range of
+// a flat buffer, of weights that tensor ranks divide. So each rank writes the directions that it
+// owns to a buffer of whole matrices, in which all other elements are zero, and the ranks that
+// divide the matrices add their buffers: each element has one term that is not zero, so the sum is
+// exact in any layout. Every one of these ranks then has all matrices of the layer and iterates on
+// them, and updates its own range.
 #include <algorithm>
 
 #include "base/error.h"
@@ -83,8 +83,8 @@ void direction_segments(Lowering& low, WeightGroup& g) {
                           .momentum = o.momentum,
                           .nesterov = o.nesterov,
                           .type = directions.dtype},
-            g.name, {flat(low, gradients, own), kept(low, g, Role::kMoment1),
-                     only(low, Role::kReport)},
+            g.name,
+            {flat(low, gradients, own), kept(low, g, Role::kMoment1), only(low, Role::kReport)},
             {all});
   Builder matrices(low.graph, orthogonalize, kOne, "");
   for (const ValueId v : std::vector<ValueId>(low.out.program.kinds[g.directions].values))
@@ -96,8 +96,8 @@ void direction_segments(Lowering& low, WeightGroup& g) {
   ask_target(low, orthogonalize);
   g.direction = segment(low, Phase::kDirection, g.name, direction);
   if (const GroupRef over = ranks_of_matrices(low, g); !over.empty())
-    g.sum_direction = collective(low, Phase::kSumDirection, g.name, AllReduce{}, over, all, all,
-                                 Queue::kGroups);
+    g.sum_direction =
+        collective(low, Phase::kSumDirection, g.name, AllReduce{}, over, all, all, Queue::kGroups);
   g.orthogonalize = segment(low, Phase::kOrthogonalize, g.name, orthogonalize);
 }
 

@@ -14,7 +14,8 @@ InPlace over_last(const Op& op);
 // If a loss also outputs the gradient of the logits, it overwrites the logits.
 InPlace over_logits(const Op& op);
 
-// Returns the outputs of an update of weights with this number of moments: weights, moments, master.
+// Returns the outputs of an update of weights with this number of moments: weights, moments,
+// master.
 std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments);
 // Returns the cost of an update, whose moments and master weights are read as well as written.
 Cost update_cost(const Op& op, ValueSpan values);

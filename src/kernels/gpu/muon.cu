@@ -1,7 +1,7 @@
-// Muon's passes on the GPU (kernels/muon.h): the directions of this rank's ranges, the division of a
-// matrix by its norm, and the update. All are memory-bound, with eight elements per thread. A launch
-// has up to 32 ranges of a part, one per blockIdx.y, because a rank's shard of a packed weight
-// consists of many short ranges.
+// Muon's passes on the GPU (kernels/muon.h): the directions of this rank's ranges, the division of
+// a matrix by its norm, and the update. All are memory-bound, with eight elements per thread. A
+// launch has up to 32 ranges of a part, one per blockIdx.y, because a rank's shard of a packed
+// weight consists of many short ranges.
 #include <cmath>
 
 #include "kernels/gpu/launch.h"
