@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 
 def strings(count, seed):
-    """Random strings with markers of the families inside words."""
+    """Random strings with markers of the families anywhere."""
     rng = random.Random(seed)
     extra = MARKERS + [" ", "  ", "\n", "\n\n", "word", "Word", "WORD", "don't", "I'LL", "x\u0301", "\u4e2d\u6587",
                        "\u3072\u3089", "\u30ab\u30bf", "1234567", "\u0661\u0662", "\u2581", "\u2581\u2581", "\U0001f600", "\U0001f468\u200d\U0001f469",

@@ -22,9 +22,11 @@ TEKKEN = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+", rf"[^\r\n\p{{L}}\
 DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
             r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
-KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
-        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+NOT_HAN = "&&[^\\p{Han}]]"
+KIMI = "|".join([r"[\p{Han}]+",
+                 rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}{NOT_HAN}*{LOWER[:-1]}{NOT_HAN}+{CONTRACTIONS}",
+                 rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}{NOT_HAN}+{LOWER[:-1]}{NOT_HAN}*{CONTRACTIONS}",
+                 r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 
 MARKERS = ["<|endoftext|>", "<|begin_of_text|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>",
            "<unk>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<|user|>", "<|end|>", "<|start|>",
@@ -116,7 +118,7 @@ FAMILIES = {
     "behaviors": bytes_family(sequence(
         "pretokenizers", split(r"\d+", "MergedWithPrevious"), split(r"[A-Z]", "MergedWithNext"),
         split(r"[\p{P}&&[^']]", "Contiguous"), split({"String": "e"}, "Removed"),
-        split(r"[\s\S]*?x|\bthe\b", "Isolated", True), step("Punctuation", behavior="Isolated"),
+        split(r"[\s\S]{1,4}?x|\bthe\b", "Isolated", True), step("Punctuation", behavior="Isolated"),
         byte_level(True, True)), [token("tool", single_word=True, normalized=True, lstrip=True)]),
     "words": characters_family(
         sequence("normalizers", step("NFKC"), step("Lowercase"), step("Strip", strip_left=True, strip_right=True),
@@ -140,7 +142,7 @@ def _trained(family, paths, size):
     peer = Tokenizer(models.BPE(**model))
     shell = json.loads(peer.to_str())
     shell["normalizer"], shell["pre_tokenizer"] = family["normalizer"], family["pre_tokenizer"]
-    # A whole line as one word would be learned as such: the trainer splits before each space.
+    # The trainer would learn whole lines: it splits before each space.
     characters = family["decoder"]["type"] != "ByteLevel"
     if characters and (family["pre_tokenizer"] or {}).get("split") is not True:
         splitter = split({"String": "\u2581"}, "MergedWithNext")

@@ -5,6 +5,9 @@
     tokenizer.json       400 entries learned from it, NFC, added tokens of every kind
     cases.jsonl          {"text": ..., "ids": [...]}, a case a line
 
+and tests/data/golden_families: a small tokenizer with the components of each family
+(tokenizer_families.py), NAME.json, and its cases with the decoded text, NAME.cases.jsonl.
+
     /tmp/peer/bin/python scripts/tokenizer_golden.py      # tokenizers==0.23.3
 """
 import json
@@ -14,10 +17,12 @@ import random
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from check_tokenizer import added_token_strings
+from check_tokenizers import strings
 from sample_texts import random_strings
+from tokenizer_families import FAMILIES, build
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data",
-                      "golden_tokenizer")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data")
+FOLDER = os.path.join(DATA, "golden_tokenizer")
 
 SUBJECTS = ["the miller", "an old ferry", "her brother's clock", "the year 1742", "no one's answer",
             "caf\u00e9 owners", "\u00fcber-careful readers", "the \u6771\u4eac train", "we'll say they"]
@@ -31,6 +36,22 @@ def text():
     lines = [f"{rng.choice(SUBJECTS)} {rng.choice(VERBS)} {rng.choice(OBJECTS)}{rng.choice('.;!,')}"
              for _ in range(120)]
     return "\n".join(lines) + "\n"
+
+
+def families(path):
+    folder = os.path.join(DATA, "golden_families")
+    os.makedirs(folder, exist_ok=True)
+    for i, name in enumerate(sorted(FAMILIES)):
+        tokenizer = build(name, [path], 420)
+        with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as f:
+            json.dump(tokenizer, f, separators=(",", ":"))
+            f.write("\n")
+        peer = Tokenizer.from_str(json.dumps(tokenizer))
+        with open(os.path.join(folder, name + ".cases.jsonl"), "w", encoding="utf-8") as f:
+            for case in text().splitlines(keepends=True)[:10] + ["", " ", "\n"] + list(strings(30, 100 + i)):
+                ids = peer.encode(case, add_special_tokens=False).ids
+                back = peer.decode(ids, skip_special_tokens=False)
+                f.write(json.dumps({"text": case, "ids": ids, "decoded": back}) + "\n")
 
 
 def main():
@@ -57,6 +78,7 @@ def main():
     with open(os.path.join(FOLDER, "cases.jsonl"), "w", encoding="utf-8") as f:
         for case in cases:
             f.write(json.dumps({"text": case, "ids": peer.encode(case).ids}) + "\n")
+    families(path)
 
 
 if __name__ == "__main__":

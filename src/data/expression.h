@@ -24,22 +24,22 @@ class Expression {
  public:
   // Supported are literals; sets ([…], also nested and with &&; \p{…} of named_set(), \s \d \w and
   // their complements); ., ^, $, \A, \z, \b and \B; groups, (?i:…) for ASCII, lookahead, lookbehind
-  // of fixed length, atomic groups; and greedy, lazy and possessive quantifiers. Throws Error, which
-  // names the construct, for all others, for an invalid expression and for one that can match the
-  // empty text.
+  // of fixed length, atomic groups; and greedy, lazy and possessive quantifiers. Throws Error,
+  // which names the construct, for all others, for an invalid expression and for one that can match
+  // the empty text.
   explicit Expression(std::string_view pattern);
   ~Expression();
   Expression(Expression&&) noexcept;
   Expression& operator=(Expression&&) noexcept;
 
   // Calls `found` for each match, from left to right; matches do not overlap. A byte that is not
-  // UTF-8 is a character that only negated sets contain. Throws Error if a match takes too many
+  // UTF-8 is a character that only negated sets contain. Throws Error if a match needs too many
   // steps: the time of a search is bounded for every expression and text.
   void each_match(std::string_view text, const std::function<void(PatternMatch)>& found) const;
 
  private:
   struct Code;  // PCRE2's
-  void number_characters(const std::vector<CodeSet>& sets, std::vector<std::string>& members);
+  size_t number_characters(const std::vector<CodeSet>& sets, std::vector<std::string>& members);
   uint8_t number_of(char32_t code) const {
     return pages_[size_t{page_of_[code >> 8]} * 256 + (code & 255)];
   }

@@ -1,6 +1,6 @@
 // One pass over the expression. Constructs whose meaning differs between Oniguruma and PCRE2, such
-// as a quantifier after a quantifier, are rejected or rewritten here; what remains means the same to
-// both.
+// as a quantifier after a quantifier, are rejected or rewritten here; what remains means the same
+// to both.
 #include "data/expression_syntax.h"
 
 #include <algorithm>
@@ -35,9 +35,10 @@ class ExpressionParser {
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    throw Error("the expression '{}' has {} at byte {}, which is not supported. Expected groups, "
-                "sets, lookahead, lookbehind and quantifiers of Oniguruma's syntax",
-                pattern_, message, at_);
+    throw Error(
+        "the expression '{}' has {} at byte {}, which is not supported. Expected groups, "
+        "sets, lookahead, lookbehind and quantifiers of Oniguruma's syntax",
+        pattern_, message, at_);
   }
   bool starts(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   bool accept(std::string_view text) {
@@ -66,7 +67,7 @@ class ExpressionParser {
   std::string_view pattern_;
   size_t at_ = 0;
   ParsedExpression out_;
-  std::vector<bool> ignore_case_{false};  // of each open group
+  std::vector<bool> ignore_case_{false};  // one value per open group
   char32_t previous_letter_ = 0;          // the literal directly before, in a group without case
 };
 

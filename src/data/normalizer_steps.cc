@@ -93,7 +93,8 @@ std::string_view Normalizer::apply(std::string_view text, std::string& storage) 
     std::string next;
     next.reserve(text.size() + text.size() / 8);
     append(step, text, next);
-    storage = std::move(next);  // `text` may be a view of the old content, which is no longer needed
+    storage =
+        std::move(next);  // `text` may be a view of the old content, which is no longer needed
     text = storage;
   }
   return text;

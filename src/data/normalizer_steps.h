@@ -13,7 +13,15 @@ namespace tessera::data {
 
 struct NormalizerStep {
   enum class Kind : uint8_t {
-    kNfc, kNfd, kNfkc, kNfkd, kLowercase, kStripAccents, kStrip, kPrepend, kReplace
+    kNfc,
+    kNfd,
+    kNfkc,
+    kNfkd,
+    kLowercase,
+    kStripAccents,
+    kStrip,
+    kPrepend,
+    kReplace
   };
   Kind kind = Kind::kNfc;
   PatternText pattern;               // kReplace
@@ -30,8 +38,8 @@ class Normalizer {
   // Throws Error if a pattern is not supported.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
 
-  // Returns `text` itself if nothing changes, otherwise the normalized text in `storage`. Bytes that
-  // are not UTF-8 stay as they are.
+  // Returns `text` itself if nothing changes, otherwise the normalized text in `storage`. Bytes
+  // that are not UTF-8 stay as they are.
   std::string_view apply(std::string_view text, std::string& storage) const;
 
   // Returns true if each step only composes characters, so that a space between visible ASCII
@@ -48,7 +56,7 @@ class Normalizer {
 
   const UnicodeTable& unicode_ = unicode_table();
   std::vector<Step> steps_;
-  std::vector<bool> marks_;  // of each code point: StripAccents removes it
+  std::vector<bool> marks_;  // indexed by code point: StripAccents removes it
   bool keeps_gaps_ = true;
 };
 

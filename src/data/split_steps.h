@@ -11,7 +11,7 @@
 
 namespace tessera::data {
 
-// What becomes of the matches of a split.
+// Specifies the pieces that matches of a split belong to.
 enum class SplitBehavior : uint8_t {
   kIsolated,            // each match is a piece
   kRemoved,             // matches are omitted
@@ -30,14 +30,19 @@ constexpr const char* enum_names(PrependScheme) { return "always|first|never"; }
 struct SplitStep {
   // The kinds without a pattern of their own have the sets of unicode_sets.h.
   enum class Kind : uint8_t {
-    kSplit, kDigits, kPunctuation, kWhitespace, kWhitespaceSplit, kMetaspace
+    kSplit,
+    kDigits,
+    kPunctuation,
+    kWhitespace,
+    kWhitespaceSplit,
+    kMetaspace
   };
   Kind kind = Kind::kSplit;
-  PatternText pattern;                                 // kSplit; kMetaspace: the replacement
-  SplitBehavior behavior = SplitBehavior::kIsolated;   // kSplit, kDigits, kPunctuation
-  bool invert = false;                                 // kSplit: match what the pattern does not
-  PrependScheme prepend = PrependScheme::kAlways;      // kMetaspace
-  bool split = true;                                   // kMetaspace
+  PatternText pattern;                                // kSplit; kMetaspace: the replacement
+  SplitBehavior behavior = SplitBehavior::kIsolated;  // kSplit, kDigits, kPunctuation
+  bool invert = false;                                // kSplit: match what the pattern does not
+  PrependScheme prepend = PrependScheme::kAlways;     // kMetaspace
+  bool split = true;                                  // kMetaspace
   bool operator==(const SplitStep&) const = default;
 };
 constexpr const char* enum_names(SplitStep::Kind) {

@@ -1,4 +1,4 @@
-// What a step of a tokenizer.json searches for: a text or an expression.
+// The pattern of a step of a tokenizer.json: a text or an expression.
 #pragma once
 
 #include <functional>

@@ -28,7 +28,7 @@ struct BpeDescription {
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> splits;  // run before `words`
-  // A word is a sequence of bytes; otherwise one of characters, and `words` is kOff.
+  // Merges join bytes; otherwise they join characters, and `words` is kOff.
   bool byte_level = true;
   bool add_prefix_space = false;  // add a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
@@ -38,7 +38,7 @@ struct BpeDescription {
   bool byte_fallback = false;  // a character without a token becomes its bytes, <0xE4> and so on
   std::string unknown;         // otherwise this token; empty: it is omitted
   bool fuse_unknown = false;   // neighboring unknown characters are one token
-  std::string inner_prefix;    // written before each character of a word but the first
+  std::string inner_prefix;    // written before each character but the first
   std::string end_suffix;      // written after its last character
   std::vector<DecoderStep> decoder;
 

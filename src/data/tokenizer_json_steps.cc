@@ -23,7 +23,8 @@ bool find_name(std::string_view name, E& out) {
 template <class E>
 std::string list_of_names(E) {
   std::string all;
-  for (const char c : std::string_view(enum_names(E{}))) all += c == '|' ? std::string(", ") : std::string(1, c);
+  for (const char c : std::string_view(enum_names(E{})))
+    all += c == '|' ? std::string(", ") : std::string(1, c);
   return all;
 }
 
@@ -137,9 +138,10 @@ void read_decoder(const TokenizerJson& json, const Tree& node, std::vector<Decod
   }
   DecoderStep step;
   if (!find_name(type, step.kind))
-    json.fail(node, fmt::format("decoder '{}' is not supported, expected ByteLevel after a ByteLevel "
-                                "pre_tokenizer, otherwise one of {}",
-                                type, list_of_names(step.kind)));
+    json.fail(node,
+              fmt::format("decoder '{}' is not supported, expected ByteLevel after a ByteLevel "
+                          "pre_tokenizer, otherwise one of {}",
+                          type, list_of_names(step.kind)));
   if (step.kind == DecoderStep::Kind::kReplace) {
     step.pattern = json.pattern(node);
     step.content = json.text(node, "content");

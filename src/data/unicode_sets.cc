@@ -74,9 +74,8 @@ std::optional<CodeSet> named_set(std::string_view name) {
   if (name == "HfWord") return rust_word_set();
   if (name.empty() || name.size() > 2) return std::nullopt;
   bool known = false;
-  CodeSet out = select(category_ranges(), [&](uint32_t category) {
-    return kNames[category].starts_with(name);
-  });
+  CodeSet out = select(category_ranges(),
+                       [&](uint32_t category) { return kNames[category].starts_with(name); });
   for (const std::string_view each : kNames) known = known || each.starts_with(name);
   if (!known) return std::nullopt;
   return out;
