@@ -45,6 +45,9 @@ TEST(PlanPage, ShowsTimeMemoryAndLayouts) {
   EXPECT_TRUE(has(text, "layout.tensor=8"));
   EXPECT_TRUE(has(text, "layout 2 takes 500.00 ms less and needs 1.9 GiB less"))
       << text.substr(text.find("<h2>Layouts"), 3000);
+  PlanPage equal = sample_plan();
+  equal.search->layouts[1].step_s = 1;
+  EXPECT_TRUE(has(plan_page(equal), "layout 2 needs 1.9 GiB less and takes as long"));
   EXPECT_TRUE(has(text, "<td>need more memory</td><td class=\"n\">12</td>"));
   EXPECT_FALSE(has(text, "<td>take longer</td>"));  // no layout
 }
