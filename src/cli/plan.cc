@@ -141,7 +141,7 @@ void search_all(const Plan& plan, const plan::SearchRequest& asked, const Output
       compile::compile_stages(plan::request_of(asked, best.candidate), plan.target);
   report::PlanPage page =
       page_of_step(plan.subject, stages, best.prediction, plan.hardware, plan.software);
-  page.about += " · the fastest layout: " + plan::text_of(best.candidate);
+  page.about += " · the fastest layout: " + keys_of(best.candidate);
   page.search = searched_layouts(searched);
   write_file(outputs.html, report::plan_page(page));
 }

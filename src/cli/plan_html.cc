@@ -11,13 +11,13 @@ report::StageMemory memory_of(const plan::StagePrediction& s, const plan::Hardwa
   const compile::MemoryPlan& m = s.memory;
   const auto bytes = [](int64_t n) { return real_product(1, n); };
   report::StageMemory memory;
-  memory.parts = {{"weights", bytes(m.weights)},
-                  {"optimizer", bytes(m.optimizer)},
-                  {"gradients", bytes(m.gradients)},
-                  {"activations", bytes(m.activations)},
-                  {"other", bytes(m.other)},
-                  {"outside the arena",
-                   bytes(plan::outside_bytes(hardware.device, m.communicators))}};
+  memory.parts = {
+      {"weights", bytes(m.weights)},
+      {"optimizer", bytes(m.optimizer)},
+      {"gradients", bytes(m.gradients)},
+      {"activations", bytes(m.activations)},
+      {"other", bytes(m.other)},
+      {"outside the arena", bytes(plan::outside_bytes(hardware.device, m.communicators))}};
   memory.peak = bytes(s.peak_bytes);
   return memory;
 }
@@ -30,7 +30,8 @@ report::PlanPage page_of_step(const plan::Subject& subject, const std::vector<Pr
   report::PlanPage page;
   page.version = version();
   page.title = subject.model;
-  page.about = fmt::format("{} on {}", counted(p.devices, "device"), hardware.device.name);
+  page.about = fmt::format("{} on {} · limited by {}", counted(p.devices, "device"),
+                           hardware.device.name, plan::limit_of(p, hardware));
   page.facts = {{"step", step_text(p.step_s)},
                 {"tokens per second", amount_text(p.tokens_per_s())},
                 {"MFU, of the " + plan::peak_text(p), percent_text(p.mfu())},
@@ -45,7 +46,6 @@ report::PlanPage page_of_step(const plan::Subject& subject, const std::vector<Pr
     if (p.usd_per_device_hour > 0)
       page.facts.emplace_back("cost of the run", price_text(p.usd(subject.token_budget)));
   }
-  page.facts.emplace_back("limited by", plan::limit_of(p, hardware));
   page.step_s = p.step_s;
   page.time = plan::named_parts(p);
   for (const plan::StagePrediction& s : p.stages) page.stages.push_back(memory_of(s, hardware));

@@ -34,8 +34,7 @@ bool StatusLine::is_due() const {
 
 void StatusLine::show(const std::string& line) {
   next_s_ = seconds() + (terminal_ ? kTerminalPeriod_s : kFilePeriod_s);
-  print_to(stderr,
-           fmt::format("{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n"));
+  print_to(stderr, fmt::format("{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n"));
   shown_ = terminal_;
 }
 

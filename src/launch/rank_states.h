@@ -1,4 +1,5 @@
-// The states of all ranks, as their messages to the monitor report them, in a file for `tessera watch`:
+// The states of all ranks, as their messages to the monitor report them, in a file for `tessera
+// watch`:
 //
 //   {"ranks":[{"rank":0,"host":"n01","pid":17,"state":"runs","step":12,"doing":"backward.layer …",
 //              "since_s":0.3,"waits":false,"resident_bytes":…,"silent_s":0.2},…]}

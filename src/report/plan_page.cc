@@ -57,9 +57,9 @@ std::string timeline_section(const PlanPage& page) {
 
 // One column of bytes per stage if there are several, and the bars of the fullest one.
 std::string memory_table(const PlanPage& page) {
-  const auto fullest = std::max_element(
-      page.stages.begin(), page.stages.end(),
-      [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
+  const auto fullest =
+      std::max_element(page.stages.begin(), page.stages.end(),
+                       [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
   const double most = std::max({fullest->peak, page.usable_bytes, 1.0});
   Table table;
   table.head = {"memory of a rank"};
@@ -89,13 +89,19 @@ std::string memory_section(const PlanPage& page) {
 }
 
 // States by what the layout loses against the first one of the front that beats it in both.
-std::string beaten_text(const std::vector<SearchedLayout>& layouts, const std::vector<size_t>& front,
-                        const SearchedLayout& own) {
+std::string beaten_text(const std::vector<SearchedLayout>& layouts,
+                        const std::vector<size_t>& front, const SearchedLayout& own) {
   for (size_t i = 0; i < front.size(); ++i) {
     const SearchedLayout& other = layouts[front[i]];
     if (other.step_s > own.step_s || other.bytes > own.bytes) continue;
     if (other.step_s == own.step_s && other.bytes == own.bytes)
       return fmt::format("the same time and memory as layout {}", i + 1);
+    if (other.step_s == own.step_s)
+      return fmt::format("layout {} needs {} less and takes as long", i + 1,
+                         bytes_of(own.bytes - other.bytes));
+    if (other.bytes == own.bytes)
+      return fmt::format("layout {} takes {} less and needs as much memory", i + 1,
+                         step_text(own.step_s - other.step_s));
     return fmt::format("layout {} takes {} less and needs {} less", i + 1,
                        step_text(own.step_s - other.step_s), bytes_of(own.bytes - other.bytes));
   }

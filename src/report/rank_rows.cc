@@ -82,8 +82,9 @@ std::vector<std::string> rank_lines(const Path& run_directory) {
   }
   std::vector<const std::pair<const Key, Group>*> order;
   for (const auto& group : groups) order.push_back(&group);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto* a, const auto* b) { return a->second.since_s > b->second.since_s; });
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->second.since_s > b->second.since_s;
+  });
   std::vector<std::string> lines;
   for (const auto* group : order) lines.push_back(line_of(group->first, group->second));
   return lines;

@@ -9,7 +9,8 @@
 namespace tessera::train {
 namespace {
 
-constexpr double kLeastPauseS = 5;  // a write waits for the disk; collectors read every 15 s or more
+constexpr double kLeastPauseS =
+    5;  // a write waits for the disk; collectors read every 15 s or more
 
 std::string escaped_label(std::string_view value) {
   std::string out;

@@ -5,9 +5,9 @@
 //   # TYPE tessera_loss gauge
 //   tessera_loss{run="first"} 2.5
 //
-// All samples of a metric are together, after its HELP and TYPE lines. In label values, backslashes,
-// double quotes and line ends are escaped. There are no timestamps, which the collector rejects.
-// https://prometheus.io/docs/instrumenting/exposition_formats/
+// All samples of a metric are together, after its HELP and TYPE lines. In label values,
+// backslashes, double quotes and line ends are escaped. There are no timestamps, which the
+// collector rejects. https://prometheus.io/docs/instrumenting/exposition_formats/
 #pragma once
 
 #include <map>

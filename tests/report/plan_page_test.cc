@@ -37,14 +37,17 @@ TEST(PlanPage, IsSelfContained) {
 
 TEST(PlanPage, ShowsTimeMemoryAndLayouts) {
   const std::string text = plan_page(sample_plan());
-  EXPECT_TRUE(has(text, "<td>GEMMs</td><td class=\"n\">600 ms</td><td class=\"n\">60.0 %</td>"))
+  EXPECT_TRUE(has(text, "<td>GEMMs</td><td class=\"n\">600.00 ms</td><td class=\"n\">60.0 %</td>"))
       << text.substr(text.find("<h2>Time"), 800);
   EXPECT_FALSE(has(text, "host copies"));  // takes no time
   EXPECT_TRUE(has(text, "<th class=\"n\">stage 1</th>"));
   EXPECT_TRUE(has(text, "<td>activations</td>"));
   EXPECT_TRUE(has(text, "layout.tensor=8"));
-  EXPECT_TRUE(has(text, "layout 2 takes 500 ms less and needs 1.86 GiB less"))
+  EXPECT_TRUE(has(text, "layout 2 takes 500.00 ms less and needs 1.9 GiB less"))
       << text.substr(text.find("<h2>Layouts"), 3000);
+  PlanPage equal = sample_plan();
+  equal.search->layouts[1].step_s = 1;
+  EXPECT_TRUE(has(plan_page(equal), "layout 2 needs 1.9 GiB less and takes as long"));
   EXPECT_TRUE(has(text, "<td>need more memory</td><td class=\"n\">12</td>"));
   EXPECT_FALSE(has(text, "<td>take longer</td>"));  // no layout
 }

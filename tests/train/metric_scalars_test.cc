@@ -81,8 +81,8 @@ TEST(MetricScalars, AreDocumented) {
 
 // A record writes every figure of every line to TensorBoard.
 TEST(MetricScalars, AreRecordedForTensorBoard) {
-  const Path folder = std::filesystem::temp_directory_path() /
-                      fmt::format("tessera_scalars_{}", ::getpid());
+  const Path folder =
+      std::filesystem::temp_directory_path() / fmt::format("tessera_scalars_{}", ::getpid());
   std::filesystem::create_directories(folder);
   {
     RunRecord record(RunRecordOptions{.folder = folder,
