@@ -84,7 +84,7 @@ launch::JobSize size_of_job(const LaunchArguments& l) {
   const config::RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
   s.micro = config.batch.micro;
-  s.model_ranks = config.layout.tensor * config.layout.pipeline;
+  s.model_ranks = config.layout.context * config.layout.tensor * config.layout.pipeline;
   s.zero_group = config.layout.zero_group;
   return s;
 }

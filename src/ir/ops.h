@@ -64,7 +64,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          RepeatHeads,          //
                                          RepeatHeadsGrad,      //
                                          JoinHeads,            //
-                                         JoinHeadsGrad,        //
+                                         SplitHeads,           //
                                          Attention,            //
                                          AttentionGrad,        //
                                          CachedAttention,      //

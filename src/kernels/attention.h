@@ -32,9 +32,12 @@ int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query);
 // What a query sees, and what is added to its scores.
 struct AttentionScope {
   bool causal = true;  // of keys, those at j <= i
+  // The place of query 0 among the keys: i above is first_query + the row of a query. Not with a
+  // bias.
+  int64_t first_query = 0;
   int64_t window = 0;  // of these the last `window`, i among them; 0: all
   float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias
-  // [B, T] i32: of these the keys of the query's own document; no data: of all.
+  // [B, S] i32: of these the keys of the query's own document; no data: of all.
   TensorView documents = {};
   // [B, S] i32: keys with id 0 are padding, which nobody sees; no data: none is. A query that sees
   // no key gets the mean of all values; the gradient of its output must be zero.
@@ -44,12 +47,13 @@ struct AttentionScope {
   int64_t bias_distance = 128;
 };
 
-// Dropout of probabilities: element ((first_head + h) * T + i) * (S rounded up to 4) + j of
-// sample b is dropped as in dropout.h.
+// Dropout of probabilities: element ((first_head + h) * queries + first_query + i) * (S rounded up
+// to 4) + j of sample b is dropped as in dropout.h.
 struct AttentionDropout {
   Dropout dropout;
-  TensorView samples;      // [B] i64
-  int64_t first_head = 0;  // global number of local head 0
+  TensorView samples;                    // [B] i64
+  int64_t first_head = 0;                // global number of local head 0
+  int64_t first_query = 0, queries = 0;  // of the whole sequence; queries 0: T
 };
 
 struct AttentionArgs {
@@ -58,7 +62,7 @@ struct AttentionArgs {
   TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not wanted
   float scale = 1;
   AttentionDropout dropout = {};
-  TensorView kv = {};  // [B, S, KV, 2, D]: keys and values of another sequence; no data: S = T
+  TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);

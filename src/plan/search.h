@@ -1,15 +1,15 @@
 // search(): the fastest layouts of a model on a number of devices.
 //
 // Looked at are all of
-//   tensor × pipeline × data = devices, interleave, micro-batch, recomputation (none, selective,
-//   full), ZeRO 0 to 3, pipeline schedule, sequence parallelism; on request also with activations
-//   in the host's memory
+//   tensor × context × pipeline × data = devices with at most the context of `base`, interleave,
+//   micro-batch, recomputation (none, selective, full), ZeRO 0 to 3, pipeline schedule, sequence
+//   parallelism; on request also with activations in the host's memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
-// with data > 1, a schedule with pipeline > 1). A layout is left out only by a proved bound
-// (search_bound.h): its step takes at least so long, or a rank needs at least so many bytes. What
-// is left is compiled and simulated in full, best bounds first, until no bound is below the last
-// of those kept. So the answer is that of simulating every layout; ties stand in the order of the
-// candidates.
+// with data × context > 1, a schedule with pipeline > 1). A layout is left out only by a proved
+// bound (search_bound.h): its step takes at least so long, or a rank needs at least so many bytes.
+// What is left is compiled and simulated in full, best bounds first, until no bound is below the
+// last of those kept. So the answer is that of simulating every layout; ties stand in the order of
+// the candidates.
 #pragma once
 
 #include <cstdint>
