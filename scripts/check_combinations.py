@@ -187,6 +187,9 @@ FACTORS = {
         "tensor x data": layout(tensor=2, data=2, zero=2),
         "expert": layout(data=2, expert=2),
         "expert x tensor": layout(data=2, expert=2, tensor=2),
+        "context": layout(context=2),
+        "context x tensor": layout(context=2, tensor=2),
+        "context x data": layout(context=2, data=2, zero=3),
     },
 }
 # Training validates on examples, which eval does not read.
@@ -205,7 +208,7 @@ def keys_of(chosen, without=()):
 
 def ranks_of(chosen):
     at = FACTORS["layout"][chosen["layout"]]
-    return math.prod(at.get(f"layout.{axis}", 1) for axis in ("data", "tensor", "pipeline"))
+    return math.prod(at.get(f"layout.{axis}", 1) for axis in ("data", "context", "tensor", "pipeline"))
 
 
 def words_of(choices):

@@ -4,6 +4,7 @@
     scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
     scripts/check_layouts.py --bits 4                 what must agree to the last bit
     scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
+    scripts/check_layouts.py --context                layouts with layout.context above 1 only
     scripts/check_layouts.py --seed 1 --only 17       case 17 again, with its files kept
 
 A case is a tiny model, its data, 5 steps, and a layout of 2 to 8 ranks under mpirun. Case I of seed
@@ -188,7 +189,7 @@ def draw_layout(rng, mesh, schedule, interleave, model):
     expert = rng.choice([n for n in range(1, experts + 1) if experts % n == 0])
     groups = [n for n in range(1, data // expert + 1) if data // expert % n == 0]
     lengths = model["model.context"] % tensor == 0 and model["texts"] != "spans"
-    layout = {"data": data, "tensor": tensor, "pipeline": stages, "expert": expert,
+    layout = {"data": data, "tensor": tensor, "pipeline": stages, "context": 1, "expert": expert,
               "sequence_parallel": lengths and rng.random() < 0.5,
               "pipeline_schedule": schedule, "interleave": interleave, "zero": rng.randint(0, 3),
               "zero_group": rng.choice([0, rng.choice(groups)]),
@@ -199,7 +200,28 @@ def draw_layout(rng, mesh, schedule, interleave, model):
     return {f"layout.{key}": value for key, value in layout.items()}
 
 
-def draw(rng, precision=None, family=None):
+def draw_context(rng, case):
+    """The case with its sequences divided, too, if that makes 8 ranks at most and its tokens can be
+    divided; a layout that is drawn for a given model divides only those that divide."""
+    ranks, tensor = ranks_of(case), case["layout.tensor"] if case["layout.sequence_parallel"] else 1
+    degrees = [n for n in (2, 4) if ranks * n <= 8 and case["model.context"] % (n * tensor) == 0]
+    if case["model.family"] == "t5" or case["compiler.attention"] == "unfused" or not degrees:
+        return case
+    return {**case, "layout.context": rng.choice(degrees)}
+
+
+def draw(rng, precision=None, family=None, context=False):
+    """With `context`, a case whose sequences are divided."""
+    while True:
+        case = draw_without_context(rng, precision, family)
+        own = random.Random(f"context {json.dumps(case)}")
+        if context or own.random() < 0.25:
+            case = draw_context(own, case)
+        if not context or case["layout.context"] > 1:
+            return case
+
+
+def draw_without_context(rng, precision, family):
     mesh = data, tensor, stages = draw_mesh(rng)
     schedule, interleave = draw_schedule(rng, stages)
     model = draw_model(rng, tensor, stages * interleave, family)
@@ -314,7 +336,8 @@ def copies_heads(case, tensor):
 
 
 def ranks_of(case):
-    return case["layout.data"] * case["layout.tensor"] * case["layout.pipeline"]
+    return (case["layout.data"] * case["layout.context"] * case["layout.tensor"]
+            * case["layout.pipeline"])
 
 
 def micro_batches(case):
@@ -338,7 +361,8 @@ def one_rank(case):
     """The same training without a layout; a sequence at a time, which is the plainest program."""
     plain = {key: value for key, value in case.items()
              if not key.startswith(("layout.", "compiler."))}
-    return {**plain, "batch.micro": 1, "layout.data": 1, "layout.tensor": 1, "layout.pipeline": 1}
+    return {**plain, "batch.micro": 1, "layout.data": 1, "layout.context": 1,
+            "layout.tensor": 1, "layout.pipeline": 1}
 
 
 def keys(case):
@@ -385,7 +409,7 @@ def follow(rng, case):
         if fits(case, mesh, mesh[2] * interleave):
             break
     plain = {key: value for key, value in case.items() if not key.startswith("layout.")}
-    return {**plain, **draw_layout(rng, mesh, schedule, interleave, case)}
+    return draw_context(rng, {**plain, **draw_layout(rng, mesh, schedule, interleave, case)})
 
 
 def draw_where(rng, wanted):
@@ -586,9 +610,13 @@ class Check:
             rest = [key for key in keys(case) if not key.startswith("layout.")] + [case["texts"]]
             print("    " + " ".join(rest), flush=True)
 
+    def drawn(self, index):
+        return draw(self.rng("layouts", index), self.options.precision, self.options.family,
+                    self.options.context)
+
     def layout(self, index):
         """One layout against one rank."""
-        case = draw(self.rng("layouts", index), self.options.precision, self.options.family)
+        case = self.drawn(index)
         try:
             a = self.place.train(self.folder("one"), one_rank(case))
             b = self.place.train(self.folder("many"), case)
@@ -607,8 +635,7 @@ class Check:
         return self.report(index, case, "\n".join(far), figures)
 
     def layouts(self, count):
-        drawn = [draw(self.rng("layouts", i), self.options.precision, self.options.family)
-                 for i in self.indices(count)]
+        drawn = [self.drawn(i) for i in self.indices(count)]
         odd = sum(bool(set(uneven(c)) - {"clipping"}) for c in drawn)
         for index in self.indices(count):
             self.layout(index)
@@ -643,7 +670,7 @@ class Check:
     def continued(self, index):
         """Compares a run that is saved in one layout and resumed in another with ten steps on one rank."""
         rng = self.rng("any", index)
-        case = draw(rng, "fp32", self.options.family)
+        case = draw(rng, "fp32", self.options.family, self.options.context)
         other = follow(rng, case)
         try:
             unbroken = self.place.train(self.folder("one"), one_rank(case), steps=10)
@@ -683,6 +710,8 @@ def options_given():
     parser.add_argument("--only", type=int, help="this case alone; its files stay")
     parser.add_argument("--precision", choices=list(EPSILON), help="default: random")
     parser.add_argument("--family", choices=FAMILIES, help="default: random")
+    parser.add_argument("--context", action="store_true",
+                        help="layouts with layout.context above 1 only")
     parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
     options = parser.parse_args()
     if not options.tessera.exists():

@@ -114,19 +114,13 @@ void print_model_notes() {
     fmt::print("| `{}` | {} | {} |\n", name_of_entry(f->family), defaults_of(*f), presets_of(*f));
 }
 
-void print_notes(const std::string& section) {
-  if (section == "model") print_model_notes();
-  if (section == "layout")
-    fmt::print("\nValues of `layout.context` other than 1 are not supported.\n");
-}
-
 void print_markdown(const std::vector<Field>& fields) {
   fmt::print("{}", kIntroduction);
   std::string section = "-";
   for (const Field& f : fields) {
     const size_t dot = f.path.find('.');
     const std::string now = dot == std::string::npos ? "" : f.path.substr(0, dot);
-    if (now != section) print_notes(section);
+    if (now != section && section == "model") print_model_notes();
     if (now != section)
       fmt::print("\n## {}\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
                  now.empty() ? f.path : now);
@@ -172,9 +166,9 @@ config::RunConfig resolved(config::RunConfig config) {
                e.what());
   }
   train::resolve_machine(config, read_cpu_features());
-  // With one data-parallel rank there is nothing to shard. The run itself keeps the key, so that it
-  // can be resumed on more ranks.
-  if (config.layout.data == 1) config.layout.zero = 0;
+  // With one data-parallel and context-parallel rank there is nothing to shard. The run itself
+  // keeps the key, so that it can be resumed on more ranks.
+  if (config.layout.data * config.layout.context == 1) config.layout.zero = 0;
   return config;
 }
 

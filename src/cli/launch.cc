@@ -81,7 +81,7 @@ launch::JobSize size_of_job(const config::RunConfig& config) {
   launch::JobSize s;
   s.global = config.batch.global;
   s.micro = config.batch.micro;
-  s.model_ranks = config.layout.tensor * config.layout.pipeline;
+  s.model_ranks = config.layout.context * config.layout.tensor * config.layout.pipeline;
   s.zero_group = config.layout.zero_group;
   return s;
 }

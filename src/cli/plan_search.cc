@@ -122,10 +122,11 @@ std::string keys_of(const plan::Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
   const compile::Layout& l = c.layout;
   const std::string keys = fmt::format(
-      "layout.tensor={} layout.pipeline={} layout.data={} layout.expert={} batch.micro={} "
+      "layout.tensor={} layout.context={} layout.pipeline={} layout.data={} layout.expert={} "
+      "batch.micro={} "
       "layout.interleave={} layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} "
       "layout.recompute={}",
-      l.tensor, l.pipeline, l.data, l.expert, c.micro, l.interleave,
+      l.tensor, l.context, l.pipeline, l.data, l.expert, c.micro, l.interleave,
       kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
       l.recompute);
   return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);

@@ -98,17 +98,19 @@ bool read_arguments(Args args, SubmitArguments& s) {
 void require_ranks(const SubmitArguments& s, const config::RunConfig& config) {
   if (config.layout_search.search) return;  // the layout is found when the ranks start
   const compile::Layout& l = config.layout;
-  const int64_t model = l.tensor * l.pipeline, ranks = compile::mesh_of(l).ranks();
+  const int64_t model = l.context * l.tensor * l.pipeline, ranks = compile::mesh_of(l).ranks();
   const int64_t started = s.nodes * s.tasks;
   if (ranks == started) return;
   const std::string fit =
       started % model == 0
           ? fmt::format("layout.data={}", started / model)
-          : fmt::format("a number of ranks that is a multiple of {} (tensor x pipeline)", model);
+          : fmt::format("a number of ranks that is a multiple of {} (context x tensor x pipeline)",
+                        model);
   throw Error(
-      "the layout has {} rank{} (data {} x tensor {} x pipeline {}), but --nodes {} x "
+      "the layout has {} rank{} (data {} x context {} x tensor {} x pipeline {}), but --nodes {} x "
       "--tasks-per-node {} starts {}. Use {}, or change --nodes and --tasks-per-node.",
-      ranks, ranks == 1 ? "" : "s", l.data, l.tensor, l.pipeline, s.nodes, s.tasks, started, fit);
+      ranks, ranks == 1 ? "" : "s", l.data, l.context, l.tensor, l.pipeline, s.nodes, s.tasks,
+      started, fit);
 }
 
 launch::BatchJob job_of(const SubmitArguments& s, const config::RunConfig& config) {

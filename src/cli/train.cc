@@ -122,11 +122,12 @@ std::unique_ptr<comm::World> world_of(const config::RunConfig& config, int64_t s
   const int64_t wanted = compile::mesh_of(l).ranks();
   if (started != wanted)
     throw Error(
-        "the layout has {} (data {} x tensor {} x pipeline {}), but {} {} started. Start it "
+        "the layout has {} (data {} x context {} x tensor {} x pipeline {}), but {} {} started. "
+        "Start it "
         "with   tessera launch … -n {}   or set layout.data to {}.",
-        counted(wanted, "rank"), l.data, l.tensor, l.pipeline, started,
+        counted(wanted, "rank"), l.data, l.context, l.tensor, l.pipeline, started,
         started == 1 ? "was" : "were", wanted,
-        std::max<int64_t>(1, started / std::max<int64_t>(1, l.tensor * l.pipeline)));
+        std::max<int64_t>(1, started / std::max<int64_t>(1, l.context * l.tensor * l.pipeline)));
   return started == 1 ? comm::self_world() : comm::mpi_world();
 }
 

@@ -125,6 +125,7 @@ class Verification {
     std::vector<std::string> keys = {
         "layout.data=1",
         "layout.expert=1",
+        "layout.context=1",
         "layout.tensor=1",
         "layout.pipeline=1",
         "layout.zero=0",

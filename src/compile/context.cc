@@ -7,7 +7,7 @@ namespace tessera::compile {
 // are gathered: once per step, or in stage 3 before each use.
 ZeroPlan zero_plan(const Layout& layout) {
   ZeroPlan plan;
-  plan.shards = mesh_of(layout)[AxisKind::kShard];
+  plan.shards = state_shards(mesh_of(layout));
   if (plan.shards == 1) return plan;
   plan.reduce = GradientReduce::kAllReduce;
   if (layout.zero == 0) return plan;

@@ -26,9 +26,6 @@ void check_sizes(const Layout& l) {
       {"context", l.context}, {"expert", l.expert}, {"interleave", l.interleave}};
   for (const auto& [name, n] : sizes)
     if (n < 1) throw Error("layout.{} = {}, expected at least 1.", name, n);
-  if (l.context > 1)
-    throw Error("layout.context = {}: this version keeps a sequence on one rank. Set it to 1.",
-                l.context);
   if (l.overlap < 0) throw Error("layout.overlap = {}, expected at least 0.", l.overlap);
 }
 
@@ -51,6 +48,23 @@ void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes
   if (l.sequence_parallel && l.tensor > 1)
     for (const int64_t tokens : {batch.tokens, batch.source})
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
+}
+
+// The tokens of a sequence are divided among context-parallel ranks, and with sequence parallelism
+// each part among tensor-parallel ranks. An encoder's layers see the whole of another sequence.
+void check_context(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
+  if (l.context == 1) return;
+  if (model::rule_of(m.family).encodes)
+    throw Error("layout.context = {} is not supported by family {}. Set it to 1.", l.context,
+                name_of_entry(m.family));
+  const int64_t parts = l.context * (l.sequence_parallel ? l.tensor : 1);
+  if (batch.tokens % parts != 0)
+    throw Error(
+        "layout.context{} = {} does not divide the tokens of a sequence = {}. Expected a divisor "
+        "of "
+        "it: {}.",
+        parts == l.context ? "" : " x layout.tensor (sequence_parallel)", parts, batch.tokens,
+        divisors(batch.tokens));
 }
 
 // The experts are divided among data-parallel ranks.
@@ -121,6 +135,7 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);
   check_tensor(model, layout, batch);
+  check_context(model, layout, batch);
   check_expert(model, layout);
   check_data(layout, batch);
   check_pipeline(model, layout);

@@ -1,7 +1,8 @@
 // Checks that a layout fits a model and a batch, from their sizes alone, before anything is
 // compiled.
 //
-//   every size is at least 1; context is 1
+//   every size is at least 1
+//   context     divides the tokens, with sequence_parallel context × tensor does; no encoder
 //   expert      divides data and the model's experts
 //   tensor      divides heads and feed_forward, and with sequence_parallel the tokens. If it does
 //               not divide kv_heads, these are replicated

@@ -57,6 +57,9 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
                "= '{}' is not supported with run.dump_gradients and run.dump_values, because "
                "offloaded state reuses the memory of the gradients. Remove one of them.",
                l.offload);
+  if (l.context > 1 && run.compiler.attention == compile::AttentionKind::kUnfused)
+    errors.add("compiler.attention",
+               "= unfused is not supported with layout.context = {}. Set it to fused.", l.context);
   if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).encodes)
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));

@@ -245,9 +245,10 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const size_t b = shape.micro, t = shape.sequence_length, s = shape.source_length;
   CHECK(step >= shape.first_step && microbatch >= 0 && microbatch < shape.microbatches(step),
         "micro-batch {} of step {}", microbatch, step);
-  CHECK(out.tokens.size() == b * t && out.labels.size() == b * t && out.positions.size() == b * t &&
-            out.samples.size() == b && out.source.size() == b * s &&
-            (out.documents.empty() || out.documents.size() == b * t),
+  const size_t tokens = b * t / out.part.count;
+  CHECK(out.tokens.size() == tokens && out.labels.size() == tokens &&
+            out.positions.size() == tokens && out.samples.size() == b &&
+            out.source.size() == b * s && (out.documents.empty() || out.documents.size() == b * t),
         "a micro-batch of {} x {} + {} in views of {}, {}, {}, {}, {} and {}", b, t, s,
         out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
         out.documents.size(), out.source.size());
@@ -256,15 +257,25 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const int64_t before =
       (shape.samples_before(step) - shape.first_sample) / (shape.micro * shape.ranks);
   prefetch_->take(before + microbatch, [&](const Prefetch::Slot& slot) {
-    std::copy(slot.tokens.begin(), slot.tokens.end(), out.tokens.begin());
-    std::copy(slot.labels.begin(), slot.labels.end(), out.labels.begin());
-    std::copy(slot.positions.begin(), slot.positions.end(), out.positions.begin());
+    copy_part(slot.tokens, shape.micro, out.part, out.tokens);
+    copy_part(slot.labels, shape.micro, out.part, out.labels);
+    copy_part(slot.positions, shape.micro, out.part, out.positions);
     std::copy(slot.source.begin(), slot.source.end(), out.source.begin());
     if (!out.documents.empty()) {
       std::copy(slot.documents.begin(), slot.documents.end(), out.documents.begin());
     }
     std::iota(out.samples.begin(), out.samples.end(), first);
   });
+}
+
+void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::span<int32_t> out) {
+  const int64_t length = std::ssize(whole) / rows, kept = length / part.count;
+  CHECK(kept * part.count == length && std::ssize(out) == rows * kept,
+        "part {} of {} of {} rows of {} in {}", part.index, part.count, rows, length, out.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto from = whole.begin() + r * length + part.index * kept;
+    std::copy(from, from + kept, out.begin() + r * kept);
+  }
 }
 
 void fill_row(std::span<const int32_t> ids, const SampleRow& row) {

@@ -96,14 +96,24 @@ struct BatchShape {
   BatchPeriod period() const;
 };
 
+// The tokens of each row that a rank reads if several ranks share a sequence: part `index` of
+// `count` equal ones. Documents are read whole.
+struct RowPart {
+  int64_t index = 0, count = 1;
+};
+
+// Copies the part of each row of `whole` [rows, T] to `out` [rows, T / count].
+void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::span<int32_t> out);
+
 // The memory to which a micro-batch is written, in rows (SampleRow).
 struct BatchView {
-  std::span<int32_t> tokens;          // [b, T]
-  std::span<int32_t> labels;          // [b, T]
-  std::span<int32_t> positions;       // [b, T]
+  std::span<int32_t> tokens;          // [b, T / part.count]
+  std::span<int32_t> labels;          // [b, T / part.count]
+  std::span<int32_t> positions;       // [b, T / part.count]
   std::span<int64_t> samples;         // [b]     global sample numbers
   std::span<int32_t> documents = {};  // [b, T]  document numbers; empty: not needed
   std::span<int32_t> source = {};     // [b, S]
+  RowPart part = {};
 };
 
 // Writes a sample to the front of `out` [T + 1] and returns the number of its tokens: fewer than

@@ -417,14 +417,18 @@ void fill_validation_batch(const ValidationData& data, int64_t first, int64_t sa
   const auto row = [&](std::span<int32_t> all, size_t b) {
     return all.subspan(b * (all.size() / rows), all.size() / rows);
   };
-  std::vector<int32_t> unasked(out.documents.empty() ? out.tokens.size() : 0);
-  const std::span<int32_t> documents = out.documents.empty() ? std::span(unasked) : out.documents;
+  const size_t t = out.tokens.size() / rows * out.part.count;
+  std::vector<int32_t> tokens(t), labels(t), positions(t), unasked(t);
   for (size_t b = 0; b < rows; ++b) {
     const int64_t index = first + b;
     out.samples[b] = index;
-    data.read_row(index < samples ? index : data.samples(),
-                  {row(out.tokens, b), row(out.labels, b), row(out.positions, b), row(documents, b),
-                   row(out.source, b)});
+    data.read_row(
+        index < samples ? index : data.samples(),
+        {tokens, labels, positions,
+         out.documents.empty() ? std::span(unasked) : row(out.documents, b), row(out.source, b)});
+    copy_part(tokens, 1, out.part, row(out.tokens, b));
+    copy_part(labels, 1, out.part, row(out.labels, b));
+    copy_part(positions, 1, out.part, row(out.positions, b));
   }
 }
 

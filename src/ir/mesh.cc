@@ -44,6 +44,25 @@ GroupRef data_ranks() {
   return GroupRef::along({AxisKind::kReplica, AxisKind::kShard, AxisKind::kExpert});
 }
 
+// An axis of one rank is left out of the group if the other one has several.
+GroupRef state_ranks(const Mesh& mesh) {
+  GroupRef group;
+  if (mesh[AxisKind::kShard] > 1 || mesh[AxisKind::kContext] == 1) group.add(AxisKind::kShard);
+  if (mesh[AxisKind::kContext] > 1) group.add(AxisKind::kContext);
+  return group;
+}
+
+void divide_state(Sharding& sharding, const Mesh& mesh) {
+  sharding.place[AxisKind::kShard] = 0;
+  if (mesh[AxisKind::kContext] > 1) sharding.place[AxisKind::kContext] = 0;
+}
+
+int64_t state_shards(const Mesh& mesh) { return group_size(mesh, state_ranks(mesh)); }
+
+int64_t state_shard(const Mesh& mesh, const Coordinates& at) {
+  return group_index(mesh, state_ranks(mesh), at);
+}
+
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank) {
   const Coordinates own = coordinates_of(mesh, rank);
   std::vector<int64_t> ranks;

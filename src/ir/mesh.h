@@ -44,6 +44,18 @@ constexpr bool is_data(AxisKind a) {
 }
 GroupRef data_ranks();  // the group along these axes
 
+// Ranks along kShard and kContext compute with the same weights on different tokens, so ZeRO
+// divides state over both. divide_state() splits a flat buffer over them; the axes nest, kContext
+// inside.
+GroupRef state_ranks(const Mesh& mesh);
+void divide_state(Sharding& sharding, const Mesh& mesh);
+int64_t state_shards(const Mesh& mesh);                        // their number
+int64_t state_shard(const Mesh& mesh, const Coordinates& at);  // the shard of a rank
+// Returns true for the axes along which ranks hold shards of one replica of the state.
+constexpr bool divides_state(AxisKind a) {
+  return a == AxisKind::kShard || a == AxisKind::kContext;
+}
+
 // Returns the ranks of the group that `rank` belongs to, in ascending order; CHECKs that it belongs
 // to it.
 std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank);

@@ -65,7 +65,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          RepeatHeads,          //
                                          RepeatHeadsGrad,      //
                                          JoinHeads,            //
-                                         JoinHeadsGrad,        //
+                                         SplitHeads,           //
                                          Attention,            //
                                          AttentionGrad,        //
                                          CachedAttention,      //

@@ -49,7 +49,7 @@ Findings verify_gaps(const Program& p, FrameKindId kind) {
   const bool is_read = std::any_of(p.kinds.begin(), p.kinds.end(),
                                    [&](const FrameKind& other) { return other.input == kind; });
   if (k.values.empty() || is_read) return findings;
-  most = most_padding(p[k.values.back()], p.mesh[AxisKind::kShard]);
+  most = most_padding(p[k.values.back()], state_shards(p.mesh));
   look("its end", k.bytes);
   return findings;
 }

@@ -32,9 +32,12 @@ int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query);
 // Which keys each query attends to, and the bias of its scores.
 struct AttentionScope {
   bool causal = true;  // query i attends only to keys j <= i
+  // The position of the first query among the keys: row r is query i = first_query + r. Not with a
+  // bias.
+  int64_t first_query = 0;
   int64_t window = 0;  // and only to keys j > i - window; 0: no window
   float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias
-  // [B, T] i32: a query attends only to keys of its own document; no data: one document per row.
+  // [B, S] i32: a query attends only to keys of its own document; no data: one document per row.
   TensorView documents = {};
   // [B, S] i32: keys with id 0 are padding and are masked; no data: no padding. A query whose keys
   // are all masked gets the mean of all values; the gradient of its output must be zero.
@@ -44,12 +47,13 @@ struct AttentionScope {
   int64_t bias_distance = 128;
 };
 
-// Dropout of probabilities: element ((first_head + h) * T + i) * (S rounded up to 4) + j of
-// sample b is dropped as in dropout.h.
+// Dropout of probabilities: element ((first_head + h) * queries + first_query + i) * (S rounded up
+// to 4) + j of sample b is dropped as in dropout.h.
 struct AttentionDropout {
   Dropout dropout;
-  TensorView samples;      // [B] i64
-  int64_t first_head = 0;  // global number of local head 0
+  TensorView samples;                    // [B] i64
+  int64_t first_head = 0;                // global number of local head 0
+  int64_t first_query = 0, queries = 0;  // of the whole sequence; queries 0: T
 };
 
 struct AttentionArgs {
@@ -58,7 +62,7 @@ struct AttentionArgs {
   TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not written
   float scale = 1;
   AttentionDropout dropout = {};
-  TensorView kv = {};  // [B, S, KV, 2, D]: keys and values of another sequence; no data: S = T
+  TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);

@@ -70,7 +70,7 @@ config::RunConfig config_of(const TunedRun& run, const plan::Space& space,
 bool is_first_of_its_kind(const config::RunConfig& c) {
   const compile::Layout& l = c.layout;
   if (compile::mesh_of(l).ranks() == 1) return true;
-  return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
+  return (l.tensor > 1 || l.sequence_parallel) && (l.data * l.context > 1 || l.zero == 0);
 }
 
 // The number of points that were rejected, and the reason of the last one.
@@ -129,9 +129,9 @@ std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
   }
   if (data) return keys;
   const config::RunConfig c = train::load_run(run.run, run.keys);
-  const int64_t model =
-      value_of(c, space, point, "layout.tensor") * value_of(c, space, point, "layout.pipeline");
-  // Data parallelism uses the ranks that tensor and pipeline parallelism leave.
+  const int64_t model = c.layout.context * value_of(c, space, point, "layout.tensor") *
+                        value_of(c, space, point, "layout.pipeline");
+  // Data parallelism uses the ranks that tensor, context and pipeline parallelism leave.
   keys.push_back(fmt::format("layout.data={}", std::max<int64_t>(run.ranks / model, 1)));
   return keys;
 }

@@ -111,7 +111,7 @@ constexpr FamilyRule rule() {
     add_llama_tensors(m, kForm, list);
     add_expert_tensors(m, kNames, list);
   };
-  rule.hf_cuts_words = true;
+  rule.hf_overrides_pretokenizer = true;
   return rule;
 }
 

@@ -170,6 +170,12 @@ std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
   n.exchange("pipeline", &compile::Layout::pipeline, "tensor", &compile::Layout::tensor);
   n.exchange("data", &compile::Layout::data, "tensor", &compile::Layout::tensor);
   n.exchange("data", &compile::Layout::data, "pipeline", &compile::Layout::pipeline);
+  if (l.context > 1) {
+    n.exchange("context", &compile::Layout::context, "data", &compile::Layout::data);
+    n.exchange("context", &compile::Layout::context, "tensor", &compile::Layout::tensor);
+    n.exchange("data", &compile::Layout::data, "context", &compile::Layout::context);
+    n.exchange("tensor", &compile::Layout::tensor, "context", &compile::Layout::context);
+  }
   for (const int64_t micro : {request.sequences * 2, request.sequences / 2})
     if (micro > 0)
       n.add(fmt::format("batch.micro={}", micro),
@@ -179,7 +185,7 @@ std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
       n.add(fmt::format("layout.recompute={}", recompute),
             [&](compile::CompileRequest& r) { r.layout.recompute = recompute; });
   for (const int64_t zero : {0, 1, 2, 3})
-    if (l.zero != zero && l.data > 1)
+    if (l.zero != zero && l.data * l.context > 1)
       n.add(fmt::format("layout.zero={}", zero),
             [&](compile::CompileRequest& r) { r.layout.zero = zero; });
   if (l.pipeline > 1 && l.interleave == 1)

@@ -14,8 +14,9 @@
 
 namespace tessera::plan {
 
-// Kinds of communication, by the mesh axis that a message or collective runs over. kHost: copies to
-// and from host memory.
+// Kinds of communication, by the mesh axis that a message or collective runs over. kTensor includes
+// the gathers of keys over kContext, and reductions over it of the one data-parallel rank. kHost:
+// copies to and from host memory.
 enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
 constexpr size_t count_of(Traffic) { return static_cast<size_t>(Traffic::kHost) + 1; }
 std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"

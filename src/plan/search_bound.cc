@@ -1,5 +1,5 @@
 // Computes the inputs of the bounds (search_bound.h) in tables that many candidates share: costs of
-// blocks, shapes of groups by (tensor, pipeline), layers by number of chunks.
+// blocks, shapes of groups by (tensor, context, pipeline), layers by number of chunks.
 #include "plan/search_bound.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
   const compile::Layout& l = c.layout;
   const bool divided =
       l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
-  const BlockKey key{l.tensor, c.micro, l.recompute, l.sequence_parallel, divided};
+  const BlockKey key{l.tensor, l.context, c.micro, l.recompute, l.sequence_parallel, divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
     known =
@@ -35,10 +35,10 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 }
 
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
-// same position share one entry. Shapes depend only on (tensor, pipeline), since these determine
-// the data degree.
+// same position share one entry. Shapes depend only on (tensor, context, pipeline), since these
+// determine the data degree.
 const MeshPlaces& Bounds::places(const compile::Layout& layout) {
-  const auto key = std::pair(layout.tensor, layout.pipeline);
+  const std::array key = {layout.tensor, layout.context, layout.pipeline};
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];
@@ -52,8 +52,7 @@ const MeshPlaces& Bounds::places(const compile::Layout& layout) {
     m.group.push_back(group->second);
     if (fresh) {
       m.stage.push_back(s);
-      m.shard.push_back(group_shape(mesh, GroupRef::along({AxisKind::kShard}), s, hardware_,
-                                    software_.hierarchical));
+      m.shard.push_back(group_shape(mesh, state_ranks(mesh), s, hardware_, software_.hierarchical));
     }
     m.next.push_back(message_shape(mesh, s, (s + 1) % stages, hardware_));
     m.back.push_back(message_shape(mesh, s, (s + stages - 1) % stages, hardware_));
@@ -162,7 +161,7 @@ CandidateView Bounds::view(const Candidate& c) {
   v.places = &places(c.layout);
   v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
   v.offload = compile::parse_offload(c.layout.offload);
-  v.shards = v.places->mesh[0][AxisKind::kShard];
+  v.shards = state_shards(v.places->mesh[0]);
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
   v.sender_waits = !software_.overlap_pipeline;

@@ -56,11 +56,12 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
 // Adds every combination of the remaining choices for these degrees of parallelism.
 void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
-  const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
+  const int64_t parts = ranks.tensor * ranks.context;
+  const bool may_split = r.base.tokens % parts == 0 && r.base.source % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)
-        for (int64_t zero = 0; zero <= (ranks.data > 1 ? 3 : 0); ++zero)
+        for (int64_t zero = 0; zero <= (ranks.data * ranks.context > 1 ? 3 : 0); ++zero)
           for (const char* recompute : {"none", "selective", "full"}) {
             Candidate c{ranks, micro};
             c.layout.pipeline_schedule = order.schedule;
@@ -77,32 +78,39 @@ void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candi
           }
 }
 
+void add_degrees(const SearchRequest& r, int64_t tensor, int64_t context,
+                 std::vector<Candidate>& all) {
+  for (const int64_t pipeline : divisors(r.devices / tensor / context)) {
+    const int64_t data = r.devices / tensor / context / pipeline;
+    if (pipeline > r.base.model.all_layers() || common_batch(r.global, r.ramp) % data != 0)
+      continue;
+    compile::Layout ranks = r.base.layout;
+    ranks.stages.clear();
+    ranks.expert = 1;
+    if (ranks.zero_group > 0 && data % ranks.zero_group != 0) continue;
+    ranks.tensor = tensor;
+    ranks.context = context;
+    ranks.pipeline = pipeline;
+    ranks.data = data;
+    add(r, ranks, all);
+  }
+}
+
 }  // namespace
 
 int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
   return std::accumulate(ramp.begin(), ramp.end(), global, std::gcd<int64_t, int64_t>);
 }
 
-// devices = tensor x pipeline x data: tensor divides the devices, pipeline divides the quotient,
-// and data is the rest. A degree that the model or the batch does not allow is left out with all
+// devices = tensor x context x pipeline x data: each divides the quotient so far, and data is the
+// rest. A degree that the model or the batch does not allow is left out with all
 // layouts that contain it.
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
     if (!divides_model(r.base, tensor)) continue;
-    for (const int64_t pipeline : divisors(r.devices / tensor)) {
-      const int64_t data = r.devices / tensor / pipeline;
-      if (pipeline > r.base.model.all_layers() || common_batch(r.global, r.ramp) % data != 0)
-        continue;
-      compile::Layout ranks = r.base.layout;
-      ranks.stages.clear();
-      ranks.context = ranks.expert = 1;
-      if (ranks.zero_group > 0 && data % ranks.zero_group != 0) continue;
-      ranks.tensor = tensor;
-      ranks.pipeline = pipeline;
-      ranks.data = data;
-      add(r, ranks, all);
-    }
+    for (const int64_t context : divisors(std::gcd(r.devices / tensor, r.base.tokens)))
+      if (context <= r.base.layout.context) add_degrees(r, tensor, context, all);
   }
   return all;
 }
@@ -119,12 +127,13 @@ std::string text_of(const Candidate& c) {
   constexpr EnumArray<compile::PipelineSchedule, const char*> kSchedules = {
       "gpipe", "1f1b", "interleaved", "zero_bubble"};
   const compile::Layout& l = c.layout;
-  std::string text = fmt::format("tensor {} x pipeline {} x data {}, micro {}", l.tensor,
+  std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor,
+                                 l.context > 1 ? fmt::format("context {} x ", l.context) : "",
                                  l.pipeline, l.data, c.micro);
   if (l.pipeline > 1) text += fmt::format(", {}", kSchedules[l.pipeline_schedule]);
   if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
   if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
-  if (l.data > 1) text += fmt::format(", ZeRO {}", l.zero);
+  if (l.data * l.context > 1) text += fmt::format(", ZeRO {}", l.zero);
   text += fmt::format(", recompute {}", l.recompute);
   return compile::parse_offload(l.offload).none() ? text
                                                   : text + fmt::format(", offload {}", l.offload);

@@ -141,7 +141,8 @@ std::byte* BoundProgram::address(const PreparedOperand& o, const Call& call,
                               ? memory_.arena.data() + scratch_offset(program_, segment.queue)
                               : arenas().frame(program_, call.frames[o.parameter]);
   const Value& v = program_[o.value];
-  const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
+  const Position& at = channels_.position();
+  const int64_t own = v.own ? state_shard(at.mesh, at.at) * v.bytes() : 0;
   return base + v.offset + own;
 }
 

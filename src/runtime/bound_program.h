@@ -60,6 +60,7 @@ class BoundProgram {
   BoundProgram& operator=(const BoundProgram&) = delete;
 
   const Program& program() const { return program_; }
+  const Position& position() const { return channels_.position(); }
   const Arena& arena() const { return memory_.arena; }
   Arenas arenas() const { return {memory_.arena.data(), memory_.host}; }
   const Channels& channels() const { return channels_; }

@@ -57,15 +57,15 @@ std::string layout_line(const config::RunConfig& c) {
   const compile::Layout& l = c.layout;
   std::string axes;
   const std::pair<const char*, int64_t> sizes[] = {
-      {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
+      {"data", l.data}, {"context", l.context}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
   for (const auto& [name, n] : sizes)
     if (n > 1) axes += fmt::format("{}{} {}", axes.empty() ? " = " : " × ", name, n);
-  const int64_t ranks = l.data * l.tensor * l.pipeline;
+  const int64_t ranks = l.data * l.context * l.tensor * l.pipeline;
   std::string line =
       fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
                   c.run.threads, c.run.threads > 1 ? "s" : "");
   if (l.expert > 1) line += fmt::format(" · experts over {}", l.expert);
-  if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
+  if (l.data * l.context > 1) line += fmt::format(" · ZeRO {}", l.zero);
   if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
   if (l.offload != "none") line += fmt::format(" · offload {}", l.offload);
   return line + fmt::format(" · recompute {}", l.recompute);

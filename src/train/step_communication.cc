@@ -21,7 +21,8 @@ constexpr int64_t kMaxRanks = 1 << 20;
 
 size_t traffic_of(AxisKind axis) {
   if (is_data(axis)) return kData;
-  if (axis == AxisKind::kTensor || axis == AxisKind::kTensorKv) return kTensor;
+  if (axis == AxisKind::kTensor || axis == AxisKind::kTensorKv || axis == AxisKind::kContext)
+    return kTensor;
   return axis == AxisKind::kPipeline ? kPipeline : kSeveral;
 }
 
@@ -31,8 +32,9 @@ size_t traffic_axis(const GroupRef& group) {
   if (group.kind == GroupRef::Kind::kWorld) return kSeveral;
   if (group.kind == GroupRef::Kind::kStages) return kPipeline;
   std::set<size_t> all;
+  const bool state = group.has(AxisKind::kShard);  // divided over kContext too
   for (const AxisKind axis : Enumerators<AxisKind>())
-    if (group.has(axis)) all.insert(traffic_of(axis));
+    if (group.has(axis) && !(state && axis == AxisKind::kContext)) all.insert(traffic_of(axis));
   return all.size() == 1 ? *all.begin() : kSeveral;
 }
 

@@ -113,6 +113,10 @@ ValueRecorder::ValueRecorder(const Program& program, const runtime::Position& po
       live_(live_values(program)),
       position_(position),
       all_{position.mesh, position.at, {}} {
+  bool copies = false;
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops) copies |= op.is<RepeatHeads>();
+  if (!copies) return;
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
       if (op.is<JoinHeads>()) copied_heads_ = program[op.outputs[0]].shape;

@@ -98,6 +98,14 @@ inline std::vector<Case> forwards() {
        Attention{.scale = 1.0, .across = true, .whole = true, .seen = Mask::kPadding},
        {x({2, 4, 2, 1, 8}), x({2, 6, 2, 2, 8}), ids({2, 6})},
        "gdtsp"},
+      {"attention of a part of the queries",
+       Attention{.scale = 0.5, .across = true, .window = 3},
+       {x({2, 4, 2, 2, 8}), x({2, 4, 2, 2, 8})},
+       "gdsp"},
+      {"attention of a part of the queries within documents, with dropout",
+       Attention{.scale = 0.5, .across = true, .seen = Mask::kDocuments, .dropout = 0.3, .key = 1},
+       {x({2, 4, 2, 2, 8}), x({2, 4, 2, 2, 8}), ids(kRowsOf), samples(), step()},
+       "gdspe"},
       {"attention_scores", AttentionScores{.scale = 0.5}, {x(kQkv)}, "gdts"},
       {"attention_scores with a window and a soft cap",
        AttentionScores{.scale = 0.5, .window = 2, .soft_cap = 0.7},
@@ -162,7 +170,7 @@ inline std::vector<Case> forwards() {
 inline std::vector<Case> backwards() {
   return {
       {"repeat_heads_grad", RepeatHeadsGrad{.copies = 2}, {x({2, 4, 4, 2, 4})}},
-      {"join_heads_grad", JoinHeadsGrad{}, {x({2, 4, 2, 4, 4})}, "gps"},
+      {"split_heads", SplitHeads{}, {x({2, 4, 2, 4, 4})}, "gps"},
       {"route_grad", RouteGrad{}, {x(kHidden), ids({2, 4, 2}), x({2, 4, 2})}, "e"},
       {"embedding_grad", EmbeddingGrad{.rows = kRows}, {ids(kRowsOf), x({2, 4, 4})}},
       {"norm_grad",

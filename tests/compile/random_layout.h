@@ -37,7 +37,7 @@ class LayoutDraw {
   compile::CompileRequest request(int64_t most_ranks) {
     for (;;) {
       compile::CompileRequest r = any();
-      const int64_t ranks = r.layout.data * r.layout.tensor * r.layout.pipeline;
+      const int64_t ranks = r.layout.data * r.layout.context * r.layout.tensor * r.layout.pipeline;
       if (ranks > most_ranks) continue;
       try {
         compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
@@ -87,6 +87,7 @@ class LayoutDraw {
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
     if (r.model.experts > 0) r.layout.expert = one_of<int64_t>({1, 2, 4});
+    if (r.source == 0 && number(0, 2) == 0) r.layout.context = one_of<int64_t>({2, 4});
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
     r.options.grad_accum_dtype = one_of<compile::GradAccumDType>(

@@ -220,7 +220,7 @@ std::vector<Case> attentions() {
        {x({2, 4, 6, 2, 5})},
        {x({2, 4, 3, 2, 5})}},
       {"join_heads", JoinHeads{}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}, {x(kQkv)}},
-      {"join_heads_grad", JoinHeadsGrad{}, {x(kQkv)}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}},
+      {"split_heads", SplitHeads{}, {x(kQkv)}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}},
       {"attention", Attention{}, {x(kQkv)}, {x(kOut), x(kLse)}, 2 * product * causal},
       {"attention with dropout",
        Attention{.dropout = 0.1},

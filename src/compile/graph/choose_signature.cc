@@ -86,6 +86,8 @@ int8_t DefaultPlaces::of(const Value& v, AxisKind axis) const {
   if (is_data(axis)) return 0;
   const Shape& s = v.shape;
   const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
+  const bool rows = s.rank() >= 2 && s[0] == sequences && s[1] == tokens;
+  if (axis == AxisKind::kContext) return rows ? int8_t{1} : int8_t{kReplicated};
   const bool tensor = axis == AxisKind::kTensor || axis == AxisKind::kTensorKv;
   const bool divides = tensor && sequence_parallel;
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};

@@ -17,8 +17,9 @@ namespace tessera::compile {
 // yet to decide.
 constexpr int8_t kFree = -8;
 
-// The home shardings of values, inside and between blocks: divided by sequence over the data axes;
-// hidden states with sequence parallelism divided by token over tensor; everything else replicated.
+// The home shardings of values, inside and between blocks: divided by sequence over the data axes,
+// and values of all tokens by token over kContext; hidden states with sequence parallelism divided
+// by token over tensor; everything else replicated.
 struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;

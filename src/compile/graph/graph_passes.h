@@ -58,6 +58,9 @@ void accumulate_apart(Graph& graph, DType type);
 // after differentiate.
 void scale_loss(Graph& graph);
 
+// Gives attention its keys and values as an operand of their own, so that ranks that divide a
+// sequence divide the queries and gather the keys. Runs before shard.
+void gather_keys(Graph& graph);
 // Replaces linear_cross_entropy and cross_entropy by the ops of a vocabulary-parallel one. Part of
 // shard.
 void divide_cross_entropy(Graph& graph);

@@ -46,6 +46,17 @@ void materialise_attention(Graph& graph, bool half) {
   });
 }
 
+void gather_keys(Graph& graph) {
+  replace_ops<Attention>(graph, [&](Block& block, const Op& op, Attention attends) {
+    CHECK(!attends.across && !attends.whole, "{} is not causal self-attention", op.origin);
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    std::vector<ValueId> in = b.emit(SplitHeads{}, op.origin, {op.inputs[0]});
+    in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
+    attends.across = true;
+    b.emit(attends, op.origin, in, op.outputs);
+  });
+}
+
 void keep_masks(Graph& graph) {
   replace_ops<Dropout>(graph, [&](Block& block, const Op& op, Dropout kept) {
     Builder b(graph, block.forward, index_of(graph, op), "");

@@ -116,8 +116,14 @@ int8_t declared(const Sharding& model, AxisKind axis) {
   return p == kReplicated ? kFree : p;
 }
 
+// Returns true for an input with one number per token, of which a rank reads those of its part of
+// the sequence. Documents are not among them: a query needs those of all keys.
+bool is_cut_row(const Value& v) {
+  return v.role == Role::kTokens || v.role == Role::kLabels || v.role == Role::kPositions;
+}
+
 // Sets the initial placements: weights as the model declares them, else free; sequences divided
-// over the data axes; inputs of blocks in their home sharding.
+// over the data axes, and their tokens over kContext; inputs of blocks in their home sharding.
 void Sharder::place_inputs() {
   for (Value& v : g_.values) {
     const Sharding model = v.sharding;
@@ -126,6 +132,7 @@ void Sharder::place_inputs() {
       int8_t& p = v.sharding.place[a];
       if (v.role == Role::kWeight) p = declared(model, a);
       if (is_batch(v.role) && is_data(a)) p = 0;
+      if (a == AxisKind::kContext && is_cut_row(v)) p = 1;
       if (v.role == Role::kReport) p = kPartial;
     }
   }

@@ -58,7 +58,7 @@ SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
 // Groups of one rank have nothing to gather and nothing to reduce.
 void reduce_segments(Lowering& low, WeightGroup& g) {
   const FrameKind kind = low.out.program.kinds[g.weights];
-  const GroupRef shard = GroupRef::along({AxisKind::kShard});
+  const GroupRef shard = state_ranks(low.graph.mesh);
   const ZeroPlan& zero = low.context.zero;
   if (zero.gather == WeightGather::kPerUse)
     g.gather =

@@ -11,13 +11,12 @@
 namespace tessera::compile {
 namespace {
 
-// Returns the axes over which the gradient of a weight is partial, except kReplica and kShard, over
-// which the gradient of every weight is partial. Experts are split over kExpert; all other weights
-// are shared.
+// Returns the axes over which the gradient of a weight is partial, except kReplica, kShard and
+// kContext, over which the gradient of every weight is partial. Experts are split over kExpert; all
+// other weights are shared.
 GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
-  for (const AxisKind a :
-       {AxisKind::kExpert, AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
+  for (const AxisKind a : {AxisKind::kExpert, AxisKind::kTensorKv, AxisKind::kTensor})
     if (weight.sharding.place[a] == kShared && mesh[a] > 1) axes.add(a);
   return axes;
 }

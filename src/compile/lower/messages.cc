@@ -48,8 +48,11 @@ void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subjec
   std::vector<Parameter> held;
   for (const FrameKindId kind : kinds) {
     ValueId v = first_value(low, kind);
-    if (low.graph.mesh[AxisKind::kTensor] > 1 &&
-        low.graph[v].sharding.place[AxisKind::kTensor] < 0) {
+    const Mesh& mesh = low.graph.mesh;
+    // A part of a sequence (kContext) can only be divided evenly.
+    const bool even = mesh[AxisKind::kContext] == 1 ||
+                      low.graph[v].local()[kTokenDim] % mesh[AxisKind::kTensor] == 0;
+    if (mesh[AxisKind::kTensor] > 1 && low.graph[v].sharding.place[AxisKind::kTensor] < 0 && even) {
       Sharding part = low.graph[v].sharding;
       part.place[AxisKind::kTensor] = kTokenDim;
       v = Builder(low.graph, ops, kPerLayer | kPerMicrobatch, "").convert(v, part);

@@ -18,7 +18,7 @@ FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& s
   v.role = role;
   v.per = like.per;
   if (divided) {
-    v.sharding.place[AxisKind::kShard] = 0;
+    divide_state(v.sharding, low.graph.mesh);
     localise(v, low.graph.mesh);
   }
   const ValueId id = low.graph.values.push_back(v);
@@ -46,7 +46,7 @@ ValueId flat(Lowering& low, FrameKindId kind, bool own) {
   v.offset = 0;
   if (own) {
     v.own = true;
-    v.sharding.place[AxisKind::kShard] = 0;
+    divide_state(v.sharding, low.graph.mesh);
     localise(v, low.graph.mesh);
   }
   return low.flats[{kind, own}] = low.graph.values.push_back(std::move(v));

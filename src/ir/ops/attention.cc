@@ -1,6 +1,7 @@
 // Rules of fused attention, its gradient, and attention to a cache. Dimensions: b samples, t
 // queries, s keys, k key/value heads, g query heads per key/value head (with key and value as two
-// more slots), d head size. Only b and k can be split: softmax needs all keys of a query.
+// more slots), d head size. b and k can be split, and t if the keys are an operand of their own:
+// softmax needs all keys of a query.
 #include <algorithm>
 
 #include "base/error.h"
@@ -77,6 +78,10 @@ std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   return {{"", in[0]->dtype, made}, {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
 }
 
+// Returns the labels that can be split. Queries that see the keys up to their own place may be
+// split from their keys, of which each rank then has all.
+const char* split_labels(const Attention& a) { return a.across && !a.whole ? "btk" : "bk"; }
+
 // Adds the labels of optional operands. A is one of the three ops. A bias has one row per head,
 // labeled as a group: it requires one query head per group.
 template <class A>
@@ -94,15 +99,16 @@ void add_labels(const A& a, bool across, ShardingRule& r) {
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, "bk", {}, false, false, "k"};
   const Attention& a = op.as<Attention>();
+  ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, split_labels(a), {}, false, false, "k"};
   add_labels(a, a.across, r);
   return r;
 }
 // Linear in d_out (input 3) only: it is multiplied by the other inputs.
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}, false, false, "k"};
   const AttentionGrad& a = op.as<AttentionGrad>();
+  ShardingRule r{
+      {"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, split_labels(a.of), {{3}}, false, false, "k"};
   add_labels(a, a.of.across, r);
   if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back("bskpd");
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
@@ -147,28 +153,41 @@ double causal_pairs(double t, int64_t window) {
   return 0.5 * w * (w + 1) + (t - w) * w;
 }
 
-// Returns the visible pairs of query and key. `kv` has the keys of another sequence.
-double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
-  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
-  const auto t = static_cast<double>(out[1]);
-  const auto heads = static_cast<double>(out[0] * out[2]);
-  if (!a.whole) return heads * causal_pairs(t, a.window);
-  const ValueId keys = kv == kNone ? op.inputs[0] : kv;
-  return heads * t * static_cast<double>(values[keys].shape[1]);
+// Returns the pairs of the last t queries of a sequence of s tokens: those of the rank that has the
+// most, where several ranks divide the queries.
+double last_causal_pairs(int64_t t, int64_t s, int64_t window) {
+  return causal_pairs(static_cast<double>(s), window) -
+         causal_pairs(static_cast<double>(s - t), window);
 }
 
-// Returns the FLOPs including the pairs that the mask omits.
-double with_masked_pairs(double flops, const Op& op, ValueSpan values, const Attention& a) {
-  if (a.whole) return flops;
-  const auto t = static_cast<double>(values[op.inputs[0]].shape[1]);
-  return flops * t * t / causal_pairs(t, a.window);
+// Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their
+// own.
+double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
+  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
+  const int64_t t = out[1], s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
+  const auto heads = static_cast<double>(out[0] * out[2]);
+  if (!a.whole) return heads * last_causal_pairs(t, s, a.window);
+  return heads * static_cast<double>(t) * static_cast<double>(s);
+}
+
+// Scales the FLOPs of the visited pairs: the model counts the mean over the ranks that divide the
+// queries, and `square` includes the pairs that the mask omits.
+void count_pairs(Flops& flops, const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
+  flops.square = flops.model;
+  if (a.whole) return;
+  const int64_t t = values[op.inputs[0]].shape[1];
+  const int64_t s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
+  const auto queries = static_cast<double>(t), keys = static_cast<double>(s);
+  const double last = last_causal_pairs(t, s, a.window);
+  flops.square *= queries * keys / last;
+  flops.model *= causal_pairs(keys, a.window) * queries / keys / last;
 }
 
 Cost cost(const Op& op, ValueSpan values) {
   const ValueId kv = input(op, Attention::kKv);
   const Attention& a = op.as<Attention>();
   Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 2);
-  c.flops.square = with_masked_pairs(c.flops.model, op, values, a);
+  count_pairs(c.flops, op, values, a, kv);
   return c;
 }
 
@@ -178,7 +197,7 @@ Cost cost_grad(const Op& op, ValueSpan values) {
   const Attention& a = op.as<AttentionGrad>().of;
   Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 5);
   c.flops.model = 0.8 * c.flops.hardware;
-  c.flops.square = with_masked_pairs(c.flops.model, op, values, a);
+  count_pairs(c.flops, op, values, a, kv);
   return c;
 }
 

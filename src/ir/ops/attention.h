@@ -20,17 +20,20 @@ struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
     kQkv,
-    kKv,    // cross-attention: [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
+    kKv,    // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
     kBias,  // a table of biases by distance [K·G, N]
-    kSeen,  // operand of the mask, i32
+    kSeen,  // operand of the mask, i32; for documents with kKv those of the keys
     kSamples,
     kStep
   };
   enum Out { kOut, kLse };  // [B, T, K·G, D]; the log of each row's sum [B, K·G, T], f32
   double scale = 1;
-  bool across = false;  // keys and values are of another sequence
-  bool whole = false;   // a query sees all keys, not only those up to its own place
-  int64_t window = 0;   // a query sees this many keys up to its own place; 0: all of them
+  // Keys and values are an operand of their own: with `whole` those of another sequence, else all
+  // those of this one. A rank may have some of its queries, whose places follow from their
+  // sharding.
+  bool across = false;
+  bool whole = false;  // a query sees all keys, not only those up to its own place
+  int64_t window = 0;  // a query sees this many keys up to its own place; 0: all of them
   double soft_cap = 0;
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
   Mask seen = Mask::kNothing;

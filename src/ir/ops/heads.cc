@@ -40,11 +40,11 @@ std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
   return {{"", in[0]->dtype, with(q, 3, q[3] + 2)}};
 }
 
-std::vector<OutputSpec> infer_join_grad(const Op&, const Inputs& in) {
-  check_packed(in, 1, "join_heads_grad has a packed gradient as its input");
+std::vector<OutputSpec> infer_split(const Op&, const Inputs& in) {
+  check_packed(in, 1, "split_heads has packed heads as its input");
   const Shape& s = in[0]->shape;
-  return {{".queries.gradient", in[0]->dtype, with(s, 3, s[3] - 2)},
-          {".pairs.gradient", in[0]->dtype, with(s, 3, 2)}};
+  return {{".queries", in[0]->dtype, with(s, 3, s[3] - 2)},
+          {".pairs", in[0]->dtype, with(s, 3, 2)}};
 }
 
 ShardingRule sharding_repeat(const Op&, ValueSpan) {
@@ -53,7 +53,7 @@ ShardingRule sharding_repeat(const Op&, ValueSpan) {
 ShardingRule sharding_join(const Op&, ValueSpan) {
   return {{"btkgd", "btkpd"}, {"btksd"}, "btkd", {{0, 1}}};
 }
-ShardingRule sharding_join_grad(const Op&, ValueSpan) {
+ShardingRule sharding_split(const Op&, ValueSpan) {
   return {{"btksd"}, {"btkgd", "btkpd"}, "btkd", {{0}}};
 }
 
@@ -67,9 +67,17 @@ void gradient_repeat(Gradients& g, const Op& op) {
 void gradient_join(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto d = g.builder().emit(JoinHeadsGrad{}, op.origin, {dy});
+  const auto d = g.builder().emit(SplitHeads{}, op.origin, {dy});
   g.add(op.inputs[0], d[0]);
   g.add(op.inputs[1], d[1]);
+}
+
+void gradient_split(Gradients& g, const Op& op) {
+  const ValueId d_queries = g.of(op.outputs[0]), d_pairs = g.of(op.outputs[1]);
+  if (d_queries == kNone && d_pairs == kNone) return;
+  CHECK(d_queries != kNone && d_pairs != kNone, "{} has a gradient of one output", op.origin);
+  g.add(op.inputs[0],
+        g.builder().emit_one(JoinHeads{}, op.origin + ".gradient", {d_queries, d_pairs}));
 }
 
 }  // namespace
@@ -79,6 +87,7 @@ const OpRule RepeatHeads::rule = {
 const OpRule RepeatHeadsGrad::rule = {.infer = infer_repeat_grad, .sharding = sharding_repeat};
 const OpRule JoinHeads::rule = {
     .infer = infer_join, .sharding = sharding_join, .gradient = gradient_join};
-const OpRule JoinHeadsGrad::rule = {.infer = infer_join_grad, .sharding = sharding_join_grad};
+const OpRule SplitHeads::rule = {
+    .infer = infer_split, .sharding = sharding_split, .gradient = gradient_split};
 
 }  // namespace tessera

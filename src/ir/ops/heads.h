@@ -1,5 +1,5 @@
-// Packed queries, keys and values of heads whose keys and values several ranks hold, and their
-// gradients. These ops only move and add values.
+// Queries, keys and values of heads, packed and in arrays of their own, and copies of the keys and
+// values that several ranks hold. These ops only move and add values.
 #pragma once
 
 #include "ir/ops/fields.h"
@@ -41,13 +41,14 @@ struct JoinHeads {
   bool operator==(const JoinHeads&) const = default;
 };
 
-struct JoinHeadsGrad {
-  static constexpr std::string_view kName = "join_heads_grad";
-  enum In { kDPacked };
-  enum Out { kDQueries, kDPairs };
+// The inverse, which is also its gradient, as join_heads is that of split_heads.
+struct SplitHeads {
+  static constexpr std::string_view kName = "split_heads";
+  enum In { kPacked };
+  enum Out { kQueries, kPairs };
   static void fields(auto&, auto&&) {}
   static const OpRule rule;
-  bool operator==(const JoinHeadsGrad&) const = default;
+  bool operator==(const SplitHeads&) const = default;
 };
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ namespace tessera {
 std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
                                        const Coordinates& at) {
   const bool divided = flat.sharding.place[AxisKind::kShard] == 0;
-  const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
+  const int64_t origin = divided ? state_shard(p.mesh, at) * flat.local().elements() : 0;
   std::vector<MemberRange> ranges;
   for (size_t index = 0; index < p.kind(table).values.size(); ++index) {
     const ValueId v = p.kind(table).values[index];

@@ -26,8 +26,8 @@ int64_t flat_index(const Shape& shape, const std::vector<int64_t>& index) {
 
 void PieceCutter::cut(const FlatFrame& s, ValueId weight, int64_t layer) const {
   const Value& w = p_[weight];
-  const int64_t parts = p_.mesh[AxisKind::kShard], size = elements(p_.kind(s.weights), p_) / parts;
-  const int64_t own = at_[AxisKind::kShard];
+  const int64_t parts = state_shards(p_.mesh), size = elements(p_.kind(s.weights), p_) / parts;
+  const int64_t own = state_shard(p_.mesh, at_);
   const int64_t begin = w.offset / size_of(w.dtype), end = begin + w.local().elements();
   for (int64_t part = 0; part < parts; ++part) {
     if (part != own && !s.whole) continue;

@@ -15,7 +15,7 @@ namespace {
 
 bool is_divided(const Program& p, FrameKindId kind) {
   return p[p.kind(kind).values.at(0)].sharding.place[AxisKind::kShard] == 0 &&
-         p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
+         p.kind(kind).like != kNone && state_shards(p.mesh) > 1;
 }
 
 // Returns true if only this rank's shard of the weights is up to date after a step, so that

@@ -25,7 +25,7 @@ FrameKindId factors_of(const Program& p, FrameKindId weights) {
 // every axis that does not divide it.
 bool stands_in_stage(const Value& w, const Coordinates& at) {
   for (const AxisKind a : Enumerators<AxisKind>()) {
-    if (a == AxisKind::kShard || a == AxisKind::kPipeline) continue;
+    if (divides_state(a) || a == AxisKind::kPipeline) continue;
     if (w.sharding.place[a] < 0 && at[a] != 0) return false;
   }
   return true;

@@ -85,7 +85,7 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
   for (int64_t j = 0; j < keys.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, keys.t - j);
     const int64_t end = keys.end_query(j + n);
-    for (int64_t i = keys.causal ? j : 0; i < end; i += kTile) {
+    for (int64_t i = keys.first_tile_of_queries(j); i < end; i += kTile) {
       const int64_t m = HWY_MIN(kTile, keys.queries - i);
       if (IsApart(keys, i, j, m)) continue;
       const Sight sight = keys.sight(i, j);

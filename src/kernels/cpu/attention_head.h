@@ -59,10 +59,14 @@ struct KeyHead {
   // A query attends only to keys with its label; nullptr: to all. Key labels are padded to kTile.
   const int32_t *key_labels = nullptr, *query_labels = nullptr;  // query_labels nullptr: all 1
 
-  // Where the tiles begin that queries from i on see, and end those that see a key before j.
+  // Where the tiles begin that queries from i on see, and those of the queries that see a key from
+  // j on, and end those that see a key before j.
   int64_t first_key(int64_t i) const {
     const int64_t first = first_query + i - window + 1;
     return window == 0 || first <= 0 ? 0 : first / kTile * kTile;
+  }
+  int64_t first_tile_of_queries(int64_t j) const {
+    return causal && j > first_query ? (j - first_query) / kTile * kTile : 0;
   }
   int64_t end_query(int64_t j) const {
     const int64_t end = j - 1 + window - first_query;

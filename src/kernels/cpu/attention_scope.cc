@@ -19,11 +19,14 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
   const auto labels = [](const TensorView& v, int64_t rows) {
     return !v || (v.dtype == DType::kI32 && v.elements() == rows);
   };
-  CHECK(labels(scope.documents, p.b * p.t) && labels(scope.ids, p.b * p.s),
+  CHECK(labels(scope.documents, p.b * p.s) && labels(scope.ids, p.b * p.s),
         "attention of {} x {} with documents {} and ids {}", p.t, p.s,
         to_string(scope.documents.shape), to_string(scope.ids.shape));
-  CHECK(!scope.documents || (p.t == p.s && !scope.ids), "documents are for self-attention");
-  CHECK(!scope.causal || p.t == p.s, "causal attention of {} to {}", p.t, p.s);
+  CHECK(!scope.documents || !scope.ids, "attention with documents and padding");
+  const int64_t end = scope.first_query + p.t;
+  CHECK(scope.first_query >= 0 && (scope.causal || scope.documents ? end <= p.s : end == p.t),
+        "attention of {} queries from {} on to {} keys", p.t, scope.first_query, p.s);
+  CHECK(scope.first_query == 0 || !scope.bias, "attention with first_query and a bias");
   CHECK(scope.window >= 0 && (scope.window == 0 || scope.causal), "a window of {}{}", scope.window,
         scope.causal ? "" : " in attention to all keys");
   CHECK(scope.soft_cap == 0 || !scope.bias, "attention with a soft cap and a bias");
@@ -37,6 +40,7 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
 
 void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
   keys.causal = scope_.causal;
+  keys.first_query = scope_.first_query;
   keys.window = scope_.window;
   keys.soft_cap = scope_.soft_cap;
   const bool documents = static_cast<bool>(scope_.documents);
@@ -47,7 +51,7 @@ void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) cons
     b.labels[j] = documents ? given[j] : static_cast<int32_t>(given[j] != 0);
   std::fill(b.labels + p_.s, b.labels + round_up(p_.s, kTile), 0);
   keys.key_labels = b.labels;
-  keys.query_labels = documents ? given : nullptr;
+  keys.query_labels = documents ? given + scope_.first_query : nullptr;
 }
 
 void ScopeOfHeads::set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const {

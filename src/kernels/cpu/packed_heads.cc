@@ -100,7 +100,8 @@ HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_
   return {.threshold = dropout_threshold(a.dropout.probability),
           .key = mask_key(a.dropout),
           .sample = number,
-          .first_element = (a.first_head + head) * p.t * row,
+          .first_element =
+              ((a.first_head + head) * (a.queries > 0 ? a.queries : p.t) + a.first_query) * row,
           .row_elements = row,
           .scale = 1.0f / (1.0f - a.dropout.probability)};
 }

@@ -27,8 +27,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   const SharedRows own = {memory, a.d}, k_tile = {memory + kOwn * a.d, a.d + 1},
                    v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
   load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
-  const int64_t start = a.start == nullptr ? 0 : *a.start;
-  const int64_t keys = a.start == nullptr ? a.s : start + a.t;
+  const int64_t start = a.first_position(), keys = a.key_count();
   // Causal: keys after the last query of the block are never loaded.
   const int64_t last = start + first + kOwn;
   const int64_t end = a.causal && last < keys ? last : keys;
@@ -124,6 +123,7 @@ BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
 
 void set_scope(const AttentionScope& scope, AttentionWork& w) {
   w.causal = scope.causal;
+  w.first_query = scope.first_query;
   w.window = scope.window;
   w.soft_cap = scope.soft_cap;
   w.labels = scope.documents.as<int32_t>();
@@ -141,6 +141,7 @@ void set_dropout(const AttentionDropout& d, AttentionWork& w) {
   w.mask = {d.dropout.key, d.dropout.seed, d.dropout.step, d.dropout.layer};
   w.samples = d.samples.as<int64_t>();
   w.first_head = d.first_head;
+  if (d.queries > 0) w.queries = d.queries;
 }
 
 // Returns the fields that attention and its gradient share.
@@ -151,7 +152,7 @@ AttentionWork common_work(const Kernel& a) {
   View keys = apart ? a.kv : a.qkv;
   AttentionWork w;
   w.b = q[0];
-  w.t = q[1];
+  w.t = w.queries = q[1];
   w.s = keys.shape[1];
   w.kv = q[2];
   w.g = q[3] - (apart ? 0 : 2);

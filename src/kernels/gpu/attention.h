@@ -55,6 +55,7 @@ struct AttentionWork {
   Numbers out;                         // [B, T, H, D]
   float* lse = nullptr;                // [B, H, T], or none
   const int32_t* start = nullptr;      // position of the first query = number of keys before it
+  int64_t first_query = 0;             // the same where `start` is null
   // A query attends only to keys with its label: a document number, or 1 where ids are not 0.
   const int32_t *labels = nullptr, *ids = nullptr;
   Numbers bias;  // [H, N]
@@ -63,7 +64,7 @@ struct AttentionWork {
   float drop = 0, drop_scale = 1;
   MaskKey mask;
   const int64_t* samples = nullptr;
-  int64_t first_head = 0;
+  int64_t first_head = 0, queries = 0;  // queries of the whole sequence
   // Gradient only.
   Numbers d_out, dq, d_keys;   // as out, q, keys
   float* delta = nullptr;      // [B, H, T]: d_out . out
@@ -72,6 +73,16 @@ struct AttentionWork {
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }
+  __device__ int64_t first_position() const { return start == nullptr ? first_query : *start; }
+  __device__ int64_t key_count() const { return start == nullptr ? s : *start + t; }
+  // The end of the keys that queries before `position` see, and the first of the tiles of queries
+  // that see one of the keys from `key` on. In the gradient, where `start` is none.
+  __device__ int64_t end_key(int64_t position) const {
+    return causal && position < s ? position : s;
+  }
+  __device__ int64_t first_row(int64_t key, int tile) const {
+    return causal && key > first_query ? (key - first_query) / tile * tile : 0;
+  }
   // The first of the tiles of keys that queries at positions from `position` on see, and the end of
   // the queries that see one of the keys before `key`.
   __device__ int64_t first_key(int64_t position, int tile) const {
@@ -79,7 +90,7 @@ struct AttentionWork {
     return window == 0 || first <= 0 ? 0 : first / tile * tile;
   }
   __device__ int64_t end_query(int64_t key) const {
-    const int64_t end = key - 1 + window;
+    const int64_t end = key - 1 + window - first_query;
     return window == 0 || end > t ? t : end;
   }
   int64_t delta_floats() const { return b * heads() * t; }

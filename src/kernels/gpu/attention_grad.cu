@@ -66,10 +66,10 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     lse[r] = a.lse[rows + i];
     if (lane_index() == 0) a.delta[rows + i] = delta[r];
   }
-  const int64_t end = a.causal && first + kOwn < a.s ? first + kOwn : a.s;
+  const int64_t position = a.first_query + first, end = a.end_key(position + kOwn);
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
   const int64_t place = a.k_at.at(b, 0, kv, 0);
-  for (int64_t j = a.first_key(first, kTile); j < end; j += kTile) {
+  for (int64_t j = a.first_key(position, kTile); j < end; j += kTile) {
     __syncthreads();
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.d, 1, v_tile);
@@ -111,7 +111,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
     // Causal: queries before the first key see none of the block's keys.
     const int64_t end = a.end_query(first + kOwn);
-    for (int64_t i = a.causal ? first / kTile * kTile : 0; i < end; i += kTile) {
+    for (int64_t i = a.first_row(first, kTile); i < end; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
       load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d, 1,

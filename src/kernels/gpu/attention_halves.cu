@@ -68,11 +68,11 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
                      k_tile = own.from(kHalvesOwn), v_tile = k_tile.from(kKeys),
                      rows = own.from(warp_index() * kHalvesOfWarp);
   load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kHalvesOwn, a.d, own);
-  const int64_t end = a.causal && first + kHalvesOwn < a.s ? first + kHalvesOwn : a.s;
+  const int64_t position = a.first_query + first, end = a.end_key(position + kHalvesOwn);
   const int64_t place = a.k_at.at(b, 0, kv, 0), query = first + warp_index() * kHalvesOfWarp;
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {}, sum[kD / 8][4] = {};
-  for (int64_t j = a.first_key(first, kKeys); j < end; j += kKeys) {
+  for (int64_t j = a.first_key(position, kKeys); j < end; j += kKeys) {
     __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kKeys, a.d, k_tile);
     load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kKeys, a.d, v_tile);

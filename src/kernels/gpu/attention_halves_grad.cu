@@ -82,10 +82,10 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
     const int64_t i = query + score_row(2 * h);
     ends[h] = {i < a.t ? a.lse[(b * a.heads() + head) * a.t + i] : 0.0f, delta[h]};
   }
-  const int64_t end = a.causal && first + kHalvesOwn < a.s ? first + kHalvesOwn : a.s;
+  const int64_t position = a.first_query + first, end = a.end_key(position + kHalvesOwn);
   const int64_t place = a.k_at.at(b, 0, kv, 0);
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
-  for (int64_t j = a.first_key(first, kOthers); j < end; j += kOthers) {
+  for (int64_t j = a.first_key(position, kOthers); j < end; j += kOthers) {
     __syncthreads();
     load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kOthers, a.d, k_tile);
     load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kOthers, a.d, v_tile);
@@ -127,7 +127,7 @@ __global__ void key_grad_halves_kernel(const AttentionWork a) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
     // Causal: queries before the first key see none of the block's keys.
     const int64_t end = a.end_query(first + kHalvesOwn);
-    for (int64_t i = a.causal ? first : 0; i < end; i += kOthers) {
+    for (int64_t i = a.first_row(first, kOthers); i < end; i += kOthers) {
       __syncthreads();
       load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kOthers, a.d, q_tile);
       load_halves(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kOthers,

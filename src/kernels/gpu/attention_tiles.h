@@ -90,14 +90,14 @@ struct Pair {
 
 __device__ inline Pair pair_of(const AttentionWork& a, int64_t b, int64_t head, int64_t i,
                                int64_t j) {
-  const int64_t start = a.start == nullptr ? 0 : *a.start;
-  const int64_t keys = a.start == nullptr ? a.s : start + a.t;
+  const int64_t start = a.first_position(), keys = a.key_count();
   const bool within = a.window == 0 || j > start + i - a.window;
   return {b, head, i, j, i < a.t && j < keys && within && (!a.causal || j <= start + i)};
 }
 
 __device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
-  if (a.labels != nullptr) return a.labels[p.b * a.s + p.j] != a.labels[p.b * a.t + p.i];
+  if (a.labels != nullptr)
+    return a.labels[p.b * a.s + p.j] != a.labels[p.b * a.s + a.first_query + p.i];
   return a.ids != nullptr && a.ids[p.b * a.s + p.j] == 0;
 }
 
@@ -106,7 +106,7 @@ __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) 
   if (is_hidden(a, p)) return kHidden;
   if (a.soft_cap > 0) return a.soft_cap * tanhf(dot / a.soft_cap);
   if (a.bias.data == nullptr) return dot;
-  const int64_t query = p.i + (a.start == nullptr ? 0 : *a.start);
+  const int64_t query = p.i + a.first_position();
   return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
 }
 
@@ -120,7 +120,7 @@ __device__ inline float cap_slope(const AttentionWork& a, float score) {
 __device__ inline float kept(const AttentionWork& a, const Pair& p, uint64_t key) {
   if (a.drop <= 0) return 1.0f;
   const int64_t row = (a.s + 3) / 4 * 4;
-  const int64_t element = ((a.first_head + p.head) * a.t + p.i) * row + p.j;
+  const int64_t element = ((a.first_head + p.head) * a.queries + a.first_query + p.i) * row + p.j;
   PhiloxWords words(key, static_cast<uint64_t>(a.samples[p.b]));
   return is_dropped(words.of(element), a.drop) ? 0.0f : a.drop_scale;
 }

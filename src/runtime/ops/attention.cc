@@ -20,10 +20,13 @@ void bind(const BoundOp& b, const Attention& of, Args& args) {
   args.scope.bias_distance = of.bias_distance;
   if (of.seen != Mask::kNothing)
     (of.seen == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kSeen);
+  const ValueId qkv = b.op->inputs[A::kQkv];
+  const Extents place = b.extents(qkv);
+  args.scope.first_query = place.begin[1];
   if (of.dropout == 0) return;
   const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // query heads per group
   args.dropout = {dropout_of(b, of.dropout, of.key, b.in(A::kStep)), b.in(A::kSamples),
-                  b.extents(b.op->inputs[A::kQkv]).begin[2] * queries};
+                  place.begin[2] * queries, place.begin[1], b.values[qkv].shape[1]};
 }
 
 kernels::AttentionArgs args(const BoundOp& b) {

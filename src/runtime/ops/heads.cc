@@ -32,10 +32,10 @@ void run_join_heads(const BoundOp& b) {
   copy(b, out.data + q.bytes, out.bytes, pairs.data, pairs.bytes, pairs.bytes, q.count);
 }
 
-void run_join_heads_grad(const BoundOp& b) {
-  const Rows dy = rows_of(b.inputs[0]), q = rows_of(b.outputs[0]), pairs = rows_of(b.outputs[1]);
-  copy(b, q.data, q.bytes, dy.data, dy.bytes, q.bytes, q.count);
-  copy(b, pairs.data, pairs.bytes, dy.data + q.bytes, dy.bytes, pairs.bytes, q.count);
+void run_split_heads(const BoundOp& b) {
+  const Rows x = rows_of(b.inputs[0]), q = rows_of(b.outputs[0]), pairs = rows_of(b.outputs[1]);
+  copy(b, q.data, q.bytes, x.data, x.bytes, q.bytes, q.count);
+  copy(b, pairs.data, pairs.bytes, x.data + q.bytes, x.bytes, pairs.bytes, q.count);
 }
 
 void run_repeat_heads(const BoundOp& b) {
@@ -80,8 +80,8 @@ const Binding& binding_for<JoinHeads>() {
   return kBinding;
 }
 template <>
-const Binding& binding_for<JoinHeadsGrad>() {
-  static constexpr Binding kBinding = {run_join_heads_grad};
+const Binding& binding_for<SplitHeads>() {
+  static constexpr Binding kBinding = {run_split_heads};
   return kBinding;
 }
 
