@@ -202,7 +202,7 @@ def draw_layout(rng, mesh, schedule, interleave, model):
 
 def draw_context(rng, case):
     """The case with its sequences divided, too, if that makes 8 ranks at most and its tokens can be
-    divided; a layout that is drawn for a given model divides only those that divide."""
+    divided; a layout that is sampled for a given model divides only those that divide."""
     ranks, tensor = ranks_of(case), case["layout.tensor"] if case["layout.sequence_parallel"] else 1
     degrees = [n for n in (2, 4) if ranks * n <= 8 and case["model.context"] % (n * tensor) == 0]
     if case["model.family"] == "t5" or case["compiler.attention"] == "unfused" or not degrees:

@@ -53,7 +53,7 @@ struct AttentionDropout {
   Dropout dropout;
   TensorView samples;                    // [B] i64
   int64_t first_head = 0;                // global number of local head 0
-  int64_t first_query = 0, queries = 0;  // of the whole sequence; queries 0: T
+  int64_t first_query = 0, queries = 0;  // in the whole sequence; queries 0: T
 };
 
 struct AttentionArgs {

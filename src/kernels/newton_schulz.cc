@@ -1,5 +1,5 @@
-// Newton–Schulz iterations by prepared GEMMs, for either device. Products of a step add to scaled
-// copies of their other term: B = b A, then B += c A A; Y = a X, then Y += B X.
+// Newton–Schulz iterations by prepared GEMMs, for either device. The GEMMs of an iteration add to
+// scaled copies of their other term: B = b A, then B += c A A; Y = a X, then Y += B X.
 #include "kernels/newton_schulz.h"
 
 #include <algorithm>

@@ -97,7 +97,7 @@ std::string beaten_text(const std::vector<SearchedLayout>& layouts,
     if (other.step_s == own.step_s && other.bytes == own.bytes)
       return fmt::format("the same time and memory as layout {}", i + 1);
     if (other.step_s == own.step_s)
-      return fmt::format("layout {} needs {} less and takes as long", i + 1,
+      return fmt::format("layout {} needs {} less and is as fast", i + 1,
                          bytes_of(own.bytes - other.bytes));
     if (other.bytes == own.bytes)
       return fmt::format("layout {} takes {} less and needs as much memory", i + 1,
@@ -148,7 +148,7 @@ std::string search_section(const PlanPage& page) {
       "<p class=\"caption\">Numbered layouts are the Pareto front: of the layouts that were "
       "simulated and fit, no other one is better in step time or memory without being worse in "
       "the other. Layouts that are slower by a lower bound were not simulated, and may need less "
-      "memory. The search took {}.</p>{}{}</section>",
+      "memory. Search time: {}.</p>{}{}</section>",
       escaped(search.seconds), layouts_table(search, front),
       reasons.rows.empty() ? "" : "<h3>Why layouts were left out</h3>" + to_html(reasons));
 }

@@ -37,7 +37,7 @@ struct PlanPage {
   double step_s = 0;
   NamedNumbers time;  // seconds; the parts of the step
   std::vector<StageMemory> stages;
-  double usable_bytes = 0;  // of a device
+  double usable_bytes = 0;  // memory of a device
   std::string timeline_svg;
   std::vector<std::pair<std::string, std::string>> timeline_colors;  // meaning, color
   std::optional<SearchedLayouts> search;
