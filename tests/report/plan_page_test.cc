@@ -47,7 +47,7 @@ TEST(PlanPage, ShowsTimeMemoryAndLayouts) {
       << text.substr(text.find("<h2>Layouts"), 3000);
   PlanPage equal = sample_plan();
   equal.search->layouts[1].step_s = 1;
-  EXPECT_TRUE(has(plan_page(equal), "layout 2 needs 1.9 GiB less and takes as long"));
+  EXPECT_TRUE(has(plan_page(equal), "layout 2 needs 1.9 GiB less and is as fast"));
   EXPECT_TRUE(has(text, "<td>need more memory</td><td class=\"n\">12</td>"));
   EXPECT_FALSE(has(text, "<td>take longer</td>"));  // no layout
 }
