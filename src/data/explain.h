@@ -21,7 +21,7 @@ struct PieceOrigin {
   // decoded by the tokenizer, so they may differ from the source if it normalizes text (NFC).
   int64_t text_from = 0, text_to = 0;
   std::string text;
-  // From PREFIX.json, if there is one.
+  // Read from PREFIX.json, if there is one.
   std::string source;            // the source file
   int64_t source_document = -1;  // number of the document in that file, from 0
   // Found by reading the source file again; 0 and −1 if that was not requested or not possible.

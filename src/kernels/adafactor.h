@@ -40,7 +40,7 @@ void launch(Cpu, const Launch&, const FactorSumsArgs&);
 void launch(Gpu, const Launch&, const FactorSumsArgs&);
 int64_t workspace_bytes(Gpu, const FactorSumsArgs&, int threads);
 
-// The number of rows and columns (0: a vector) of a weight.
+// The number of rows and columns of a weight; columns = 0: a vector.
 struct FactorShape {
   int64_t rows = 0, columns = 0;
 };

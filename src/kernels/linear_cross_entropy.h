@@ -41,7 +41,7 @@ struct LinearCrossEntropyOperands {
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
 
-// A head of a shape, on either device. run() allocates nothing. One run at a time.
+// A prepared LM head for one shape, on either device. run() allocates nothing and is not reentrant.
 class Head : public PreparedKernel {
  public:
   virtual void run(const Launch& l, const LinearCrossEntropyOperands& operands) const = 0;

@@ -128,8 +128,9 @@ struct ModelConfig {
     visit("attention_soft_cap", self.attention_soft_cap,
           "attention scores s become cap * tanh(s / cap); 0: no cap");
     visit("logit_soft_cap", self.logit_soft_cap, "the same for logits; 0: no cap");
-    visit("relative_buckets", self.relative_buckets, "t5: biases of distances, a head");
-    visit("relative_distance", self.relative_distance, "t5: distances from this on have one bias");
+    visit("relative_buckets", self.relative_buckets, "t5: number of position biases per head");
+    visit("relative_distance", self.relative_distance,
+          "t5: all distances of at least this share one bias");
     visit("parallel_residual", self.parallel_residual,
           "attention and MLP read the same residual stream");
     visit("tied_embeddings", self.tied_embeddings, "the head uses the embedding's weights");
@@ -137,9 +138,9 @@ struct ModelConfig {
           "t5: a head that uses the embedding's weights reads hidden^-0.5 times its input");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
     visit("gelu", self.gelu, "erf | tanh: of families that do not compute silu");
-    visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs",
+    visit("dropout", self.dropout, "dropout probability of embeddings and sublayer outputs",
           tessera::between(0, kBelowOne));
-    visit("attention_dropout", self.attention_dropout, "probability, on attention weights",
+    visit("attention_dropout", self.attention_dropout, "dropout probability of attention weights",
           tessera::between(0, kBelowOne));
     visit("embedding_dropout", self.embedding_dropout,
           "probability, on embeddings, where it is another; below 0: as dropout",

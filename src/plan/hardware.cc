@@ -28,7 +28,7 @@ struct Bound {
 constexpr double kBytes = 1e6, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
 constexpr const char *kGibibytes = "bytes: 80 GiB are 85899345920",
                      *kGigabytes = "bytes per second: 300 GB/s are 300e9",
-                     *kTeraflops = "operations per second: 312 TFLOP/s are 312e12",
+                     *kTeraflops = "operations per second: 312 TFLOP/s is 312e12",
                      *kMicroseconds = "seconds: 4 us are 4e-6";
 constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAny, kGibibytes},
                                {"device.memory_bytes_per_s", false, false, kRate, kAny, kGigabytes},

@@ -10,7 +10,7 @@ constexpr double kMostImbalance = 1e4;  // all tokens on one of 10,000 ranks
 void check_time(double s, const char* key, const Places& places) {
   constexpr double kMost = 10;  // longer host times are implausible
   if (s >= 0 && s <= kMost) return;
-  throw Error("{}: {} = {}: expected seconds in [0, {}] (20 us are 20e-6).", places.at(key), key, s,
+  throw Error("{}: {} = {}: expected seconds in [0, {}] (20 µs is 20e-6).", places.at(key), key, s,
               kMost);
 }
 
@@ -42,7 +42,7 @@ Software load_software(const Path& path, std::span<const std::string> overrides)
   return read_software(parse_yaml(read_file(path), path.string()), path.string(), overrides);
 }
 
-// If the processor that computes also transfers, nothing overlaps.
+// If the compute processor also performs the transfers, nothing overlaps.
 Software on_machine(Software software, const Hardware& hardware) {
   if (hardware.node.by_processor)
     software.overlap_data = software.overlap_pipeline = software.overlap_tensor = false;

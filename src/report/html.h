@@ -11,8 +11,8 @@ namespace tessera::report {
 enum class CellKind : uint8_t {
   kPlain,
   kNumber,  // aligned to the right
-  kTime,    // not divided
-  kText,    // divided anywhere, keeps its line ends
+  kTime,    // never wrapped
+  kText,    // wrapped anywhere, keeps its line breaks
   kBar,     // made by bar_cell()
 };
 

@@ -123,7 +123,7 @@ class TraceReader {
     add_bar(tree, *rank);
   }
 
-  // Merges neighbors, sums the time of each op, and adds the time without any.
+  // Merges neighbors, sums the time of each op, and adds the time in which no op runs.
   Trace finish();
 
  private:

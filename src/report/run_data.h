@@ -146,7 +146,7 @@ struct Trace {
   std::vector<OpShare> ops;  // largest first, then kWaiting
 };
 
-// ---- The whole
+// ---- All data of a run
 
 using Setting = std::pair<std::string, std::string>;  // "batch.micro", "4"
 

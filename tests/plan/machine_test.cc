@@ -65,7 +65,7 @@ TEST(Hardware, RefusesOtherUnitsAndWhatDoesNotGoTogether) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {"device.memory_bytes=80", "80 GiB are 85899345920"},
       {"node.bytes_per_s=300", "300 GB/s are 300e9"},
-      {"device.bf16_flops_per_s=312", "312 TFLOP/s are 312e12"},
+      {"device.bf16_flops_per_s=312", "312 TFLOP/s is 312e12"},
       {"network.latency_s=4", "4 us are 4e-6"},
       {"device.kind=tpu", "one of gpu, cpu, accelerator"},
       {"device.outside_bytes=1e15", "leaves nothing"},

@@ -63,7 +63,7 @@ bool are_alike(const WeightGroup& a, const WeightGroup& b);
 struct CrossingMessages {
   SegmentId send_forward = kNone, receive_forward = kNone;
   SegmentId send_backward = kNone, receive_backward = kNone;
-  // With compiler.deallocate_pipeline_outputs = false: after the forward and after the backward.
+  // Run after the forward and after the backward if compiler.deallocate_pipeline_outputs = false.
   SegmentId keep_sent = kNone, release_sent = kNone;
 };
 

@@ -26,7 +26,7 @@ __device__ inline float scale_of(const LossWork& a) {
 __device__ inline float capped(const LossWork& a, float z) {
   return a.soft_cap > 0 ? a.soft_cap * tanhf(z / a.soft_cap) : z;
 }
-// The slope of the cap where its result is z.
+// Returns the derivative of the soft cap at the capped value z.
 __device__ inline float cap_slope(const LossWork& a, float z) {
   const float share = a.soft_cap > 0 ? z / a.soft_cap : 0.0f;
   return 1 - share * share;
