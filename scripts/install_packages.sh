@@ -7,7 +7,7 @@ packages_for() {
   case $1 in
     # libdnnl-dev's CMake file asks for OpenCL and does not depend on it.
     build) echo g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libcli11-dev libyaml-cpp-dev \
-      nlohmann-json3-dev libspdlog-dev libfmt-dev libutf8proc-dev libsimdjson-dev libzstd-dev \
+      nlohmann-json3-dev libspdlog-dev libfmt-dev libutf8proc-dev libpcre2-dev libsimdjson-dev libzstd-dev \
       zlib1g-dev libxxhash-dev libsentencepiece-dev libre2-dev \
       libopenmpi-dev openmpi-bin libeigen3-dev libjs-dygraphs ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;

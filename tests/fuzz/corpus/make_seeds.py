@@ -74,6 +74,38 @@ def tokenizer(text, added=(), split=None, normalizer=None, **model):
     return json.dumps(root).encode() + b"\0" + text
 
 
+def steps():
+    """Components before and after a model, as members of the file."""
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}
+    behaviors = ["Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
+    expressions = [r"(?i:'s|'t)|[^\r\n\p{L}]?\p{L}+", r"[\p{P}&&[^']]", r"\bthe\b|\x{e9}", r"^a|b$", r"(?<=a)b{1,2}?"]
+    splits = [{"type": "Split", "pattern": {"Regex": e}, "behavior": b, "invert": b == "Contiguous"}
+              for b, e in zip(behaviors, expressions)]
+    level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "\u2581a": 3, "##a": 4, "a</w>": 5,
+                                      **{f"<0x{b:02X}>": 6 + b for b in range(256)}},
+             "merges": [["\u2581", "a"]], "unk_token": "<unk>", "fuse_unk": True}
+    back = [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    forms = [{"type": name} for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents")]
+    strip = {"type": "Strip", "strip_left": True, "strip_right": False}
+    sequence = lambda key, members: {"type": "Sequence", key: members}
+    return {
+        "split_behaviors": {"pre_tokenizer": sequence("pretokenizers", [*splits, level])},
+        "split_kinds": {"pre_tokenizer": sequence("pretokenizers", [
+            {"type": "Digits", "individual_digits": True}, {"type": "Punctuation", "behavior": "Isolated"},
+            {"type": "Whitespace"}, {"type": "WhitespaceSplit"}, level])},
+        "split_hostile": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Removed"}},
+        "byte_fallback": {"model": {**model, "byte_fallback": True}, "pre_tokenizer": metaspace,
+                          "normalizer": sequence("normalizers", [{"type": "Prepend", "prepend": "\u2581"}, spaces]),
+                          "decoder": sequence("decoders", back)},
+        "affixes": {"model": {**model, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"},
+                    "pre_tokenizer": metaspace, "decoder": metaspace},
+        "normalizers": {"normalizer": sequence("normalizers", [*forms, strip])},
+    }
+
+
 def tokenizers():
     nfc = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
     words = [("<a>", {"single_word": True}), ("<a>b", {"lstrip": True}), ("<a", {"rstrip": True}),
@@ -102,6 +134,8 @@ def tokenizers():
     seeds["normalizer_other"] = named({"normalizer": {"type": "NFKC"}})
     seeds["normalizers_none"] = named({"normalizer": {"type": "Sequence", "normalizers": 1}})
     seeds["no_pre_tokenizer"] = named({"pre_tokenizer": None})
+    for name, change in steps().items():
+        seeds[name] = json.dumps({**whole, **change}).encode() + b"\0" + WORDS + text
     seeds["added_no_list"] = named({"added_tokens": 3})
     seeds["added_no_text"] = named({"added_tokens": [{"id": 1, "content": 2}]})
     seeds["added_null"] = named({"added_tokens": None})
