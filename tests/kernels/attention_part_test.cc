@@ -1,5 +1,7 @@
 // Attention of a part of the queries, from first_query on, to the keys of the whole sequence.
 #include "kernels/attention.h"
+
+#include "base/error.h"
 #include "tests/kernels/attention_reference.h"
 
 namespace tessera::kernels {
