@@ -5,11 +5,11 @@
 //   micro-batch, recomputation (none, selective, full), ZeRO 0 to 3, pipeline schedule, sequence
 //   parallelism; on request also with activations in the host's memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
-// with data × context > 1, a schedule with pipeline > 1). A layout is left out only by a proved bound
-// (search_bound.h): a lower bound of its step time or of the bytes that a rank needs. The others
-// are compiled and simulated in full, lowest bound first, until no bound is below the worst layout
-// kept. So the result is the same as if every layout were simulated; ties are in the order of the
-// candidates.
+// with data × context > 1, a schedule with pipeline > 1). A layout is left out only by a proved
+// bound (search_bound.h): a lower bound of its step time or of the bytes that a rank needs. The
+// others are compiled and simulated in full, lowest bound first, until no bound is below the worst
+// layout kept. So the result is the same as if every layout were simulated; ties are in the order
+// of the candidates.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Lines about what each rank of a run under `tessera launch` is doing, from ranks.json in the run directory.
+// Lines about what each rank of a run under `tessera launch` is doing, from ranks.json in the run
+// directory.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ struct UpdateOperands {
   // Only Muon, as are the next fields: the directions of the elements from directions_from on.
   Sink directions = {};
   int64_t directions_from = 0;
-  float direction_rate = 0;     // learning rate * scale
+  float direction_rate = 0;  // learning rate * scale
   bool nesterov = false;
 };
 
