@@ -49,10 +49,20 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 
 Tree write_hf(const ModelConfig& m) {
   if (!m.dense_layers.empty())
-    throw Error("model.dense_layers: MixtralForCausalLM has experts in every layer");
+    throw Error(
+        "model.dense_layers is not empty, but MixtralForCausalLM has experts in every layer. This "
+        "model cannot be exported.");
   if (m.router.score != RouterScore::kSoftmax || !m.router.renormalize || m.router.scale != 1 ||
       m.router.groups != 1 || m.router.bias)
-    throw Error("model.router: MixtralForCausalLM has a softmax router with renormalized weights");
+    throw Error(
+        "MixtralForCausalLM requires model.router.score = softmax, model.router.renormalize = "
+        "true, "
+        "model.router.scale = 1, model.router.groups = 1 and model.router.bias = false, but this "
+        "model "
+        "has score = {}, renormalize = {}, scale = {}, groups = {}, bias = {}. It cannot be "
+        "exported.",
+        name_of_entry(m.router.score), m.router.renormalize, m.router.scale, m.router.groups,
+        m.router.bias);
   Tree out = hf_config_start("MixtralForCausalLM", "mixtral");
   write_llama(m, out);
   out.set("intermediate_size", Tree(expert_width(m)));

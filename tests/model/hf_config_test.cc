@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "model/presets.h"
 
 namespace tessera::model {
 namespace {
@@ -529,6 +530,21 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantized weights"},
 };
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));
+
+// An error of an export names the keys of the router that the format cannot express.
+TEST(HfConfig, ARouterThatIsNotMixtralsIsExplainedByItsKeys) {
+  ModelConfig m;
+  apply_family(Family::kMixtral, m);
+  m.router.scale = 2.5;
+  try {
+    hf_config_of_model(m, {}, DType::kF32);
+    ADD_FAILURE() << "it is exported";
+  } catch (const Error& e) {
+    const std::string why = e.what();
+    EXPECT_NE(why.find("model.router.scale = 1"), std::string::npos) << why;
+    EXPECT_NE(why.find("scale = 2.5"), std::string::npos) << why;
+  }
+}
 
 }  // namespace
 }  // namespace tessera::model
