@@ -270,9 +270,15 @@ void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensor
   }
 }
 
-bool is_softmax_router(const RouterConfig& router) {
-  return router.score == RouterScore::kSoftmax && router.scale == 1 && router.groups == 1 &&
-         !router.bias;
+void check_softmax_router(const RouterConfig& router, const char* architecture) {
+  if (router.score == RouterScore::kSoftmax && router.scale == 1 && router.groups == 1 &&
+      !router.bias)
+    return;
+  throw Error(
+      "{} requires model.router.score = softmax, model.router.scale = 1, model.router.groups = 1 "
+      "and model.router.bias = false, but this model has score = {}, scale = {}, groups = {} and "
+      "bias = {}. It cannot be exported.",
+      architecture, name_of_entry(router.score), router.scale, router.groups, router.bias);
 }
 
 bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }

@@ -39,8 +39,8 @@ struct ExpertNames {
 };
 // The tensors of all layers with experts.
 void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensorList& list);
-// A softmax over all experts, without groups, biases or a factor.
-bool is_softmax_router(const RouterConfig& router);
+// Throws Error unless the router is a softmax over all experts, without groups, biases or a factor.
+void check_softmax_router(const RouterConfig& router, const char* architecture);
 
 bool is_llama_buffer(std::string_view their_name);
 

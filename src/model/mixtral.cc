@@ -49,9 +49,14 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 
 Tree write_hf(const ModelConfig& m) {
   if (!m.dense_layers.empty())
-    throw Error("model.dense_layers: MixtralForCausalLM has experts in every layer");
-  if (!is_softmax_router(m.router) || !m.router.renormalize)
-    throw Error("model.router: MixtralForCausalLM has a softmax router with renormalized weights");
+    throw Error(
+        "model.dense_layers is not empty, but MixtralForCausalLM has experts in every layer. This "
+        "model cannot be exported.");
+  check_softmax_router(m.router, "MixtralForCausalLM");
+  if (!m.router.renormalize)
+    throw Error(
+        "MixtralForCausalLM requires model.router.renormalize = true, but this model has false. It "
+        "cannot be exported.");
   Tree out = hf_config_start("MixtralForCausalLM", "mixtral");
   write_llama(m, out);
   out.set("intermediate_size", Tree(expert_width(m)));

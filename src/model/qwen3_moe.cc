@@ -76,10 +76,11 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 }
 
 Tree write_hf(const ModelConfig& m) {
-  if (!is_softmax_router(m.router))
-    throw Error("model.router: Qwen3MoeForCausalLM has a softmax router without groups or biases");
+  check_softmax_router(m.router, "Qwen3MoeForCausalLM");
   if (m.window > 0 && !m.window_layers.empty())
-    throw Error("model.window_layers: Qwen3MoeForCausalLM has one window for all layers");
+    throw Error(
+        "model.window_layers is not empty, but Qwen3MoeForCausalLM has one window for all layers. "
+        "This model cannot be exported.");
   Tree out = hf_config_start("Qwen3MoeForCausalLM", "qwen3_moe");
   write_llama(m, out);
   out.set("num_experts", Tree(m.experts));

@@ -121,14 +121,14 @@ TEST_F(Program, PresetsAreKnown) {
 TEST_F(Program, TheDocumentationIsUpToDate) {
   EXPECT_EQ(run("config explain --markdown").out,
             read_file(TESSERA_SOURCE "/docs/configuration.md"))
-      << "Mend it by   scripts/generate_docs.sh";
+      << "Fix it with   scripts/generate_docs.sh";
 }
 
 TEST_F(Program, TheTableOfPassesIsUpToDate) {
   const std::string page = read_file(TESSERA_SOURCE "/docs/passes.md");
   const std::string table = run("compile --passes").out;
   EXPECT_NE(page.find("\n" + table + "\n"), std::string::npos)
-      << "Mend it by   scripts/generate_docs.sh";
+      << "Fix it with   scripts/generate_docs.sh";
   std::istringstream rows(table);
   for (std::string row; std::getline(rows, row);)
     if (row.starts_with("| [")) {

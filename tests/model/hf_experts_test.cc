@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/presets.h"
 #include "tests/model/read_hf_config.h"
 
 namespace tessera::model {
@@ -40,6 +41,21 @@ TEST(HfExperts, MixtralIsWrittenWithWhatItsClassCanHave) {
   m.dense_layers.clear();
   m.router.bias = true;
   EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
+// An error of an export names the keys of the router that the format cannot express.
+TEST(HfExperts, ARouterThatIsNotMixtralsIsExplainedByItsKeys) {
+  ModelConfig m;
+  apply_family(Family::kMixtral, m);
+  m.router.scale = 2.5;
+  try {
+    hf_config_of_model(m, {}, DType::kF32);
+    ADD_FAILURE() << "it is exported";
+  } catch (const Error& e) {
+    const std::string why = e.what();
+    EXPECT_NE(why.find("model.router.scale = 1"), std::string::npos) << why;
+    EXPECT_NE(why.find("scale = 2.5"), std::string::npos) << why;
+  }
 }
 
 // As transformers writes it; `more` adds.
