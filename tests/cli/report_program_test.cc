@@ -61,11 +61,14 @@ TEST_F(ReportProgram, ComparesRunsAndPlans) {
 }
 
 TEST_F(ReportProgram, PlansOnTheMachineOfTheRun) {
-  ASSERT_EQ(run("train run.yaml run.name=a layout.cluster=h100").code, 0);
+  ASSERT_EQ(run("train run.yaml metrics.validate_sequences=4 run.name=a layout.cluster=h100").code,
+            0);
   const ProgramResult r = run("report runs/a");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(has(get("report.html"), "simulated on h100"));
-  ASSERT_EQ(run("train run.yaml run.name=b layout.cluster=none.yaml").code, 0);
+  ASSERT_EQ(
+      run("train run.yaml metrics.validate_sequences=4 run.name=b layout.cluster=none.yaml").code,
+      0);
   const ProgramResult none = run("report runs/b --force");
   EXPECT_EQ(none.code, 0);
   EXPECT_EQ(none.err, "");
