@@ -58,7 +58,9 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
         "attention_grad of {}, {}, {} and {}", to_string(in[0]->shape), to_string(in[1]->shape),
         to_string(in[2]->shape), to_string(in[3]->shape));
   check_optional(a, a.of.bias_distance, in, of);
-  std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape}};
+  // Where a rank has some of the queries, the gradient of the packed heads is that of split_heads.
+  const char* const queries = a.of.across && !a.of.whole ? ".queries.gradient" : ".gradient";
+  std::vector<OutputSpec> out = {{queries, in[0]->dtype, in[0]->shape}};
   const auto add = [&](AttentionGrad::In slot, const char* name, DType type) {
     const int operand = input_index(a, slot);
     if (operand != kNone) out.push_back({name, type, in[operand]->shape});

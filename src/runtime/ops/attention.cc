@@ -22,11 +22,14 @@ void bind(const BoundOp& b, const Attention& of, Args& args) {
     (of.seen == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kSeen);
   const ValueId qkv = b.op->inputs[A::kQkv];
   const Extents place = b.extents(qkv);
-  args.scope.first_query = place.begin[1];
+  // A rank may have some of the queries only if the keys are an operand of their own.
+  const bool part = of.across && !of.whole;
+  args.scope.first_query = part ? place.begin[1] : 0;
   if (of.dropout == 0) return;
   const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // query heads per group
   args.dropout = {dropout_of(b, of.dropout, of.key, b.in(A::kStep)), b.in(A::kSamples),
-                  place.begin[2] * queries, place.begin[1], b.values[qkv].shape[1]};
+                  place.begin[2] * queries, args.scope.first_query,
+                  part ? b.values[qkv].shape[1] : 0};
 }
 
 kernels::AttentionArgs args(const BoundOp& b) {
