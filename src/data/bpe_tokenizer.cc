@@ -198,8 +198,7 @@ void BpeTokenizer::encode_characters(std::string_view text, Output& out) const {
   encode_word(text.substr(from), out);
 }
 
-// Inlined into the loop over the words of a text, which spends most of its time here.
-inline void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
+void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
   const uint64_t hash = hash_bytes(word);
   // Words repeat (Zipf's law), so most of them come from the cache and are never merged again.
   const std::span<const int32_t> known = out.cache.find(word, hash);
