@@ -32,7 +32,7 @@ struct UpdateOperands {
   int64_t columns = 0;  // only Adafactor, as are the next fields
   const float *row_scales = nullptr, *column_scales = nullptr;
   float update_clip = 1;
-  Sink directions;              // only Muon, as are the next fields: of the part's elements …
+  Sink directions = {};         // only Muon, as are the next fields: of the part's elements …
   int64_t directions_from = 0;  // … from this one on
   float direction_rate = 0;     // learning rate * scale
   bool nesterov = false;
