@@ -52,7 +52,8 @@ struct Built {
       return d;
     };
     const Op op = forward[0];
-    if (graph[y].role == Role::kActivation) gradient.emplace_back(y, give(y));
+    if (graph[y].role == Role::kActivation || op.is<SplitHeads>())
+      gradient.emplace_back(y, give(y));
     if (op.is<SplitHeads>()) gradient.emplace_back(op.outputs[1], give(op.outputs[1]));
     if (op.is<AttentionScores>() || op.is<HeadSquares>())
       gradient.emplace_back(op.inputs[0], give(op.inputs[0]));

@@ -111,6 +111,7 @@ TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
 TEST(CheckLayouts, ChunksWithoutLayersKeepWhatTheySend) {
   LayoutDraw draw(46, false, families_by_experts(false));
   CompileRequest r = four_llama_layers(draw);
+  r.model.kv_heads = r.model.heads;
   r.microbatches = 4;
   r.layout.tensor = r.layout.pipeline = 2;
   r.layout.sequence_parallel = false;

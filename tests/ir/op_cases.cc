@@ -395,7 +395,12 @@ std::vector<Case> updates() {
        MuonDirection{.elements = 1024, .momentum = 0.95, .type = DType::kBF16},
        {x(s), x(s), report()},
        {x({1024}, kHalf)}},
-      {"newton_schulz", NewtonSchulz{}, {x({2, 16, 32})}, {x({2, 16, 32})}},
+      // Five iterations on two matrices: two GEMMs of 16 x 16 x 32 and one of 16 x 16 x 16.
+      {"newton_schulz",
+       NewtonSchulz{},
+       {x({2, 16, 32})},
+       {x({2, 16, 32})},
+       5 * 2 * (2 * 2 * 16 * 16 * 32 + 2 * 16 * 16 * 16)},
       {"muon",
        Muon{{.master = true}},
        {x(s), step(), report(), x({1024})},

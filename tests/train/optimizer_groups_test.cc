@@ -29,13 +29,14 @@ std::unique_ptr<Trainer> trainer_of(const config::RunConfig& c, comm::World& wor
       std::function<double()>());
 }
 
-// AdamW, and one group for each other kind. No clipping: its norm is that of all trained weights.
+// AdamW, and one group for each other kind. Muon has tests of its own: it leaves some weights of a
+// group to AdamW. No clipping: its norm is that of all trained weights.
 config::RunConfig grouped(model::Family family) {
   config::RunConfig c = tiny(family);
   c.optimizer.clip_norm = 0;
   std::string groups;
   for (const char* pattern = "embed.*"; const OptimizerTraits& o : kOptimizers) {
-    if (o.kind == c.optimizer.kind) continue;
+    if (o.kind == c.optimizer.kind || o.matrices) continue;
     groups += fmt::format(
         "{}{{match: ['{}'], kind: {}, beta1: 0.5, weight_decay: 0.2, weight_decay_applies_to: all, "
         "learning_rate_multiplier: {}}}",

@@ -44,14 +44,15 @@ Axes partial_axes(const Program& p, const FrameKind& sums) {
 }
 
 // Returns the axes over which Muon's directions of this rank's shard must be summed: those that
-// divide the matrices, and the one that divides the flat buffers.
+// divide the matrices, and those that divide the flat buffers.
 Axes direction_axes(const Program& p, const Op& op) {
   Axes axes;
   for (const ValueId w : p.kind(members_of(op.attributes)).values)
     for (const AxisKind a : Enumerators<AxisKind>())
       if (divides_matrices(p[w], a, p.mesh)) axes.insert(GroupRef::along({a}));
   const bool divided = p[op.inputs[MuonDirection::kGradient]].sharding.place[AxisKind::kShard] == 0;
-  if (divided && p.mesh[AxisKind::kShard] > 1) axes.insert(GroupRef::along({AxisKind::kShard}));
+  for (const AxisKind a : {AxisKind::kShard, AxisKind::kContext})
+    if (divided && p.mesh[a] > 1) axes.insert(GroupRef::along({a}));
   return axes;
 }
 

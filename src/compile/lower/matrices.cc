@@ -29,7 +29,7 @@ int64_t matrices_of(const Lowering& low, ValueId weight) {
 GroupRef ranks_of_matrices(const Lowering& low, const WeightGroup& g) {
   GroupRef group;
   const ZeroPlan& zero = low.context.zero;
-  if (zero.divides_optimizer() && zero.shards > 1) group.add(AxisKind::kShard);
+  if (zero.divides_optimizer() && zero.shards > 1) group = state_ranks(low.graph.mesh);
   const std::vector<ValueId>& weights = low.out.program.kinds[g.weights].values;
   for (const AxisKind a : {AxisKind::kTensorKv, AxisKind::kTensor}) {
     const auto divided = std::count_if(weights.begin(), weights.end(), [&](ValueId w) {
