@@ -330,14 +330,14 @@ TEST(Golden, Muon) {
     const int64_t rows = weights.shape()[0], columns = weights.shape()[1], n = rows * columns;
     const CpuBackend backend(read_cpu_features(), 1);
     const OrthogonalMatrices iterations({.rows = rows, .columns = columns}, backend);
-    Workspace workspace(iterations.workspace_bytes());
+    const auto workspace = host_arena("workspace", iterations.workspace_bytes());
     const Array m({n}), x({n});
     const UpdateRange all{0, n, true};
     for (int64_t t = 1; t <= gradients.shape()[0]; ++t) {
       const StepNumbers s = step_of(golden, c, t);
       const TensorView g = {gradients.as<float>() + (t - 1) * n, DType::kF32, {n}};
       compute(DirectionArgs{g, m, {&all, 1}, &s.scale, s.beta1, c == "muon", x});
-      iterations.run({.workspace = workspace}, x.data());
+      iterations.run({.workspace = workspace->data()}, x.data());
       MuonArgs args;
       args.update = {.weights = weights, .m = m, .gradient = g, .ranges = {&all, 1}};
       args.constants = s.constants();

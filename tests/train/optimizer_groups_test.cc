@@ -34,13 +34,13 @@ config::RunConfig grouped(model::Family family) {
   config::RunConfig c = tiny(family);
   c.optimizer.clip_norm = 0;
   std::string groups;
-  for (const char* pattern = "embed.*"; const OptimizerTraits& o : kOptimizers) {
+  const std::vector<const char*> patterns = {"embed.*", "*.mlp.*", "*norm*", "*.attn.*weight"};
+  for (auto pattern = patterns.begin(); const OptimizerTraits& o : kOptimizers) {
     if (o.kind == c.optimizer.kind) continue;
     groups += fmt::format(
         "{}{{match: ['{}'], kind: {}, beta1: 0.5, weight_decay: 0.2, weight_decay_applies_to: all, "
         "learning_rate_multiplier: {}}}",
-        groups.empty() ? "[" : ", ", pattern, o.name, groups.empty() ? 0.25 : 2);
-    pattern = groups.find("mlp") == groups.npos ? "*.mlp.*" : "*norm*";
+        groups.empty() ? "[" : ", ", *pattern++, o.name, groups.empty() ? 0.25 : 2);
   }
   c.optimizer.groups = config::groups_of(groups + "]");
   return c;

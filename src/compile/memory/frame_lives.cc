@@ -22,6 +22,21 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
   return at;
 }
 
+// Extends the lifetimes of gradients to the last call that writes Muon's directions. Those buffers
+// are created between updates, and must not reuse bytes of gradients, which are read after the step
+// too (gradient_pieces()).
+void keep_gradients(const Program& p, IdVector<FrameId, Life>& lives) {
+  int64_t last = kNone;
+  for (const CallId c : p.schedule.ids())
+    if (p.segment(p.call(c)).phase == Phase::kDirection) last = c.number();
+  for (const CallId c : p.schedule.ids()) {
+    if (last == kNone || p.segment(p.call(c)).phase != Phase::kUpdate) continue;
+    for (const FrameId f : p.call(c).frames)
+      if (p[p.kind(p.frame(f).kind).values.at(0)].role == Role::kGradient)
+        lives[f].death = std::max(lives[f].death, last);
+  }
+}
+
 }  // namespace
 
 std::vector<FrameId> moving_frames(const Program& p, bool host) {
@@ -39,6 +54,7 @@ std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames)
       if (life.birth == kNone) life.birth = c.number();
       life.death = c.number();
     }
+  keep_gradients(p, all);
   std::vector<Life> lives;
   for (const FrameId f : frames) {
     lives.push_back(all[f]);
