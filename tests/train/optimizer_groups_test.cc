@@ -29,19 +29,18 @@ std::unique_ptr<Trainer> trainer_of(const config::RunConfig& c, comm::World& wor
       std::function<double()>());
 }
 
-// AdamW, and one group for each other kind. Muon has tests of its own: it leaves some weights of a
-// group to AdamW. No clipping: its norm is that of all trained weights.
+// AdamW, and one group for each other kind. No clipping: its norm is that of all trained weights.
 config::RunConfig grouped(model::Family family) {
   config::RunConfig c = tiny(family);
   c.optimizer.clip_norm = 0;
   std::string groups;
-  for (const char* pattern = "embed.*"; const OptimizerTraits& o : kOptimizers) {
-    if (o.kind == c.optimizer.kind || o.matrices) continue;
+  const std::vector<const char*> patterns = {"embed.*", "*.mlp.*", "*norm*", "*.attn.*weight"};
+  for (auto pattern = patterns.begin(); const OptimizerTraits& o : kOptimizers) {
+    if (o.kind == c.optimizer.kind) continue;
     groups += fmt::format(
         "{}{{match: ['{}'], kind: {}, beta1: 0.5, weight_decay: 0.2, weight_decay_applies_to: all, "
         "learning_rate_multiplier: {}}}",
-        groups.empty() ? "[" : ", ", pattern, o.name, groups.empty() ? 0.25 : 2);
-    pattern = groups.find("mlp") == groups.npos ? "*.mlp.*" : "*norm*";
+        groups.empty() ? "[" : ", ", *pattern++, o.name, groups.empty() ? 0.25 : 2);
   }
   c.optimizer.groups = config::groups_of(groups + "]");
   return c;
