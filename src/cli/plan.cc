@@ -4,6 +4,7 @@
 // compiled programs with the figures of the machine (plan/simulate.h): nothing is executed, so the
 // machine need not exist. Neighboring layouts (plan/neighbours.h) are simulated as well, to propose
 // a faster one, or one that fits; --search considers all layouts (plan/search.h).
+#include <filesystem>
 #include <limits>
 
 #include "base/count.h"
@@ -116,10 +117,26 @@ struct Outputs {
   bool json = false, force = false;
 };
 
+// Throws UsageError for files that would replace the run file or each other.
+void check_outputs(const std::string& run, const Outputs& outputs) {
+  for (const std::string& file : {outputs.svg, outputs.html}) {
+    std::error_code absent;
+    if (std::filesystem::equivalent(file, run, absent))
+      throw UsageError("plan: {} is the run file and is not replaced. Choose another path.", file);
+    if (!file.empty()) data::refuse_existing(file, outputs.force);
+  }
+  if (!outputs.svg.empty() && outputs.svg == outputs.html)
+    throw UsageError("plan --svg and --html: both are {}. Choose two paths.", outputs.svg);
+}
+
+// Writes a file and reports it, except beside JSON on standard output.
+void write_output(const std::string& file, const std::string& content, bool quiet) {
+  write_file(file, content);
+  if (!quiet) show("{}: {}", file, bytes_text(static_cast<int64_t>(content.size())));
+}
+
 // Throws UsageError for options that contradict each other.
 void check_flags(bool searches, int64_t devices, bool offload, const Outputs& outputs) {
-  for (const std::string& file : {outputs.svg, outputs.html})
-    if (!file.empty()) data::refuse_existing(file, outputs.force);
   if (devices > 0 && !searches)
     throw UsageError(
         "plan --devices {}: requires --search. Without it, the layout of the run determines the "
@@ -143,7 +160,7 @@ void search_all(const Plan& plan, const plan::SearchRequest& asked, const Output
       page_of_step(plan.subject, stages, best.prediction, plan.hardware, plan.software);
   page.about += " · the fastest layout: " + keys_of(best.candidate);
   page.search = searched_layouts(searched);
-  write_file(outputs.html, report::plan_page(page));
+  write_output(outputs.html, report::plan_page(page), outputs.json);
 }
 
 // Predicts a step of the run's own layout. Returns the exit code.
@@ -152,11 +169,14 @@ int predict_step(const Plan& plan, const Outputs& outputs) {
       compile::compile_stages(plan::as_compiled_by(plan.software, plan.request), plan.target);
   const plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
   if (!outputs.svg.empty())
-    write_file(outputs.svg,
-               plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)));
+    write_output(outputs.svg,
+                 plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)),
+                 outputs.json);
   if (!outputs.html.empty())
-    write_file(outputs.html, report::plan_page(page_of_step(plan.subject, stages, p, plan.hardware,
-                                                            plan.software)));
+    write_output(
+        outputs.html,
+        report::plan_page(page_of_step(plan.subject, stages, p, plan.hardware, plan.software)),
+        outputs.json);
   if (outputs.json) {
     fmt::print("{}\n", to_json(plan::as_tree(p, plan.hardware, plan.request.layout)));
     return plan::fits(p, plan.hardware) ? 0 : 1;
@@ -205,6 +225,7 @@ int verb_plan(Args args) {
   plan.ramp = config.batch.warmup_sizes;
   searches = searches || config.layout_search.search;
   check_flags(searches, devices, offload, outputs);
+  check_outputs(run, outputs);
   if (!searches) return predict_step(plan, outputs);
   const int64_t ranks = devices > 0 ? devices : compile::mesh_of(config.layout).ranks();
   plan::SearchRequest asked = search_request(config, plan.software, ranks);

@@ -119,15 +119,15 @@ void end_as_asked(const train::TrainOutcome& outcome) {
 
 std::unique_ptr<comm::World> world_of(const config::RunConfig& config, int64_t started) {
   const compile::Layout& l = config.layout;
-  const int64_t wanted = compile::mesh_of(l).ranks();
-  if (started != wanted)
+  const int64_t expected = compile::mesh_of(l).ranks(), each = l.context * l.tensor * l.pipeline;
+  if (started != expected)
     throw Error(
         "the layout has {} (data {} x context {} x tensor {} x pipeline {}), but {} {} started. "
-        "Start it "
-        "with   tessera launch … -n {}   or set layout.data to {}.",
-        counted(wanted, "rank"), l.data, l.context, l.tensor, l.pipeline, started,
-        started == 1 ? "was" : "were", wanted,
-        std::max<int64_t>(1, started / std::max<int64_t>(1, l.context * l.tensor * l.pipeline)));
+        "Start it with   tessera launch … -n {}   or set {}.",
+        counted(expected, "rank"), l.data, l.context, l.tensor, l.pipeline, started,
+        started == 1 ? "was" : "were", expected,
+        started % each == 0 ? fmt::format("layout.data to {}", started / each)
+                            : "smaller values of these keys of layout");
   return started == 1 ? comm::self_world() : comm::mpi_world();
 }
 

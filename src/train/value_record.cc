@@ -213,7 +213,7 @@ void ValueRecorder::output(const runtime::OpEvent& e, size_t i) {
   if (value.role == Role::kGradient)
     made_[name_in(program_, v, e.call)] = {std::ssize(all_.records),
                                            fmt::format("{} of {}", name, op.origin)};
-  // What is measured on a rank's own shard is compared after the sum over ranks.
+  // Measures of a rank's own shard are compared after the sum over ranks.
   const bool is_part = rule_of(op).effects.measures_part && i + 1 == op.outputs.size();
   if (!is_computed(value.role) || !live_[v] || is_part) return;
   if (++chunks_made_[v] < op.chunk.count) return;  // recorded after the last chunk

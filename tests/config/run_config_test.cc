@@ -256,9 +256,9 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
   EXPECT_TRUE(
       said({"lora.rank=4", "lora.targets=[layer.attn.qvk.weight]"})
           .starts_with("command line: lora.targets has 'layer.attn.qvk.weight', which is the "
-                       "name of no product's weight. Did you mean 'layer.attn.qkv.weight'? "
+                       "name of no weight of a GEMM. Did you mean 'layer.attn.qkv.weight'? "
                        "There are: layer.attn.qkv.weight, "));
-  EXPECT_NE(said({"lora.rank=4", "lora.targets=['*.norm1.*']"}).find("no product's weight"),
+  EXPECT_NE(said({"lora.rank=4", "lora.targets=['*.norm1.*']"}).find("no weight of a GEMM"),
             std::string::npos);
   EXPECT_NE(said({"optimizer.freeze=[layer12.mlp.*]"}).find("Did you mean 'layer.mlp.*'?"),
             std::string::npos);

@@ -119,7 +119,7 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
         block.forward.push_back(std::move(op));
     }
   }
-  require_matches("lora.targets", policy.targets, "product's weight", products);
+  require_matches("lora.targets", policy.targets, "weight of a GEMM", products);
 }
 
 }  // namespace tessera::compile
