@@ -129,7 +129,7 @@ void check_outputs(const std::string& run, const Outputs& outputs) {
     throw UsageError("plan --svg and --html: both are {}. Choose two paths.", outputs.svg);
 }
 
-// Writes a file and reports it, except beside JSON on standard output.
+// Writes a file and prints its name and size, unless standard output is JSON.
 void write_output(const std::string& file, const std::string& content, bool quiet) {
   write_file(file, content);
   if (!quiet) show("{}: {}", file, bytes_text(static_cast<int64_t>(content.size())));

@@ -71,6 +71,15 @@ TEST_F(Edges, E4_PlanReplacesADrawingOnlyWithForce) {
   expect_in(get("mine.svg"), {"<svg"});
 }
 
+TEST_F(Edges, PlanNeverReplacesItsRunFile) {
+  const std::string before = get("run.yaml");
+  const ProgramResult r = run("plan run.yaml --cluster a100-80gb --html ./run.yaml --force");
+  EXPECT_NE(r.code, 0);
+  expect_in(r.err, {"./run.yaml is the run file", "Choose another path"});
+  EXPECT_EQ(get("run.yaml"), before);
+  EXPECT_NE(run("plan run.yaml --cluster a100-80gb --html a --svg a").code, 0);
+}
+
 TEST_F(Edges, E4_ATraceOfAUserIsKept) {
   fs::create_directory(folder_ / "run");
   put("run/trace.json", "my trace");

@@ -106,6 +106,18 @@ TEST(Muon, TensorRanks) {
   }
 }
 
+// Context-parallel ranks divide the optimizer state too, with and without several shards.
+TEST(Muon, ContextRanks) {
+  if (ranks().size() == 3) return;
+  for (const int64_t zero : {0, 1, 3}) {
+    config::RunConfig c = with_muon(model::Family::kLlama);
+    c.layout.context = 2;
+    c.layout.data = ranks().size() / 2;
+    c.layout.zero = zero;
+    expect_equal(c, fmt::format("llama, context, zero {}", zero));
+  }
+}
+
 TEST(Muon, Pipeline) {
   if (ranks().size() == 3) return;
   config::RunConfig c = with_muon(model::Family::kGpt2);
