@@ -252,12 +252,23 @@ double routing_difference(const compile::CompileRequest& r) {
   return std::sqrt(2 * std::max(1 / tokens, 1e-3));
 }
 
+// Returns true if an optimizer of the run computes in bf16. A sum that differs in its last bit then
+// changes what it rounds.
+bool optimizes_in_bf16(const compile::CompileRequest& r) {
+  const auto rounds = [](const compile::OptimizerPolicy& o) {
+    return traits_of(o.kind).matrices && o.bf16_newton_schulz;
+  };
+  return rounds(r.optimizer) ||
+         std::any_of(r.groups.begin(), r.groups.end(),
+                     [&](const compile::OptimizerGroup& g) { return rounds(g.policy); });
+}
+
 }  // namespace
 
 ValueBounds value_bounds(const compile::CompileRequest& r) {
   // The error of each layer adds to that of the layers before it, with random signs.
   const double walk = std::sqrt(r.model.layers + 1);
-  if (r.precision == compile::Precision::kFp32)
+  if (r.precision == compile::Precision::kFp32 && !optimizes_in_bf16(r))
     return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
   const double rounded = walk * rounding_scale(r.model.family), routed = routing_difference(r);
   return {.computed = 4e-2 * rounded + routed,
