@@ -17,7 +17,7 @@ namespace tessera::kernels {
 struct DirectionArgs {
   TensorView gradient, moment;  // [n] f32, bf16 or f16
   std::span<const UpdateRange> ranges = {};
-  const double* scale = nullptr;  // of the gradient
+  const double* scale = nullptr;  // factor of the gradient
   double momentum = 0;
   bool nesterov = false;
   TensorView directions;  // f32 or bf16; written: the elements of the ranges

@@ -15,7 +15,7 @@ struct MuonDirection {
   enum In { kGradient, kMoment, kReport };
   enum Out { kDirections };
   FrameKindId members = kNone;
-  int64_t elements = 0;  // of the buffer that the op writes
+  int64_t elements = 0;  // elements of the buffer that the op writes
   double momentum = 0;
   bool nesterov = false;
   DType type = DType::kF32;
