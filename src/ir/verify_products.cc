@@ -114,6 +114,8 @@ class CommonAttributes {
     if (const Dropout* const a = op.if_as<Dropout>()) dropouts_.try_emplace(op.origin, *a);
     if (const AdafactorSums* const a = op.if_as<AdafactorSums>())
       sums_.try_emplace(a->of.members, a->of);
+    if (const MuonDirection* const a = op.if_as<MuonDirection>())
+      momentums_.try_emplace(a->members, a->momentum);
   }
 
   void look(const Op& op, const Segment& s) {
@@ -131,6 +133,10 @@ class CommonAttributes {
              op, s);
     if (const AdafactorSquares* const a = op.if_as<AdafactorSquares>())
       expect(sums_.contains(a->of.members) && sums_.at(a->of.members) == a->of, op, s);
+    if (const Muon* const a = op.if_as<Muon>()) {
+      const auto found = momentums_.find(a->update.members);
+      expect(found != momentums_.end() && found->second == a->update.beta1, op, s);
+    }
   }
 
   template <class A>
@@ -153,6 +159,7 @@ class CommonAttributes {
   std::map<std::string, std::vector<Gelu>> gelus_;
   std::map<std::string, Dropout> dropouts_;
   std::map<FrameKindId, FactorSums> sums_;
+  std::map<FrameKindId, double> momentums_;  // of Muon's directions
   Findings findings_;
 };
 

@@ -25,6 +25,9 @@ struct ValueBounds {
   // True for fp16, where a step that overflows is skipped: a value that is infinite or NaN on both
   // sides then counts as equal.
   bool overflows = false;
+  // True if rounding may route a token to another expert. The biases of routers are then not
+  // compared: their gradients are differences of token counts.
+  bool reroutes = false;
 };
 
 // Returns the tolerances for sums in another order: errors of one unit in the last place per layer,

@@ -137,8 +137,7 @@ TEST(OpRules, CostsDescribeAllOperations) {
         break;
       case Work::kScores:
         EXPECT_FALSE(cost.products.empty());
-        EXPECT_EQ(time, kind_of(c.attributes) == kind_of(NewtonSchulz{}) ? TimeGroup::kOptimizer
-                                                                         : TimeGroup::kAttention);
+        EXPECT_EQ(time, b.op().is<NewtonSchulz>() ? TimeGroup::kOptimizer : TimeGroup::kAttention);
         break;
       case Work::kAttention:
         EXPECT_GT(cost.attention.pairs, 0);
