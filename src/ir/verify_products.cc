@@ -159,7 +159,7 @@ class CommonAttributes {
   std::map<std::string, std::vector<Gelu>> gelus_;
   std::map<std::string, Dropout> dropouts_;
   std::map<FrameKindId, FactorSums> sums_;
-  std::map<FrameKindId, double> momentums_;  // of Muon's directions
+  std::map<FrameKindId, double> momentums_;  // momentum of Muon's directions
   Findings findings_;
 };
 
