@@ -5,6 +5,7 @@
 //   newton_schulz    X from u, matrix by matrix
 //   muon             the update of this rank's elements
 #include "base/newton_schulz.h"
+#include "ir/ops.h"
 #include "ir/state.h"
 #include "kernels/newton_schulz.h"
 #include "runtime/binding.h"
