@@ -77,6 +77,10 @@ bool is_kept(const std::string& key) {
 // theirs.
 bool is_adapter_product(const std::string& key) { return key.find(".lora_") != std::string::npos; }
 
+// Returns true for Muon's directions, before and after the iterations: sums of gradients, so their
+// relative error is at least that of gradients.
+bool is_direction(const std::string& key) { return key.find("|direction") != std::string::npos; }
+
 // Returns the part of a key between step and micro-batch, without the number of the layer:
 // "norm|forward|layer.norm1".
 std::string kind_of(const std::string& key) {
@@ -141,7 +145,8 @@ class Comparison {
     if (w == wanted_.end()) return;
     ++compared_;
     const ValueDigest& right = w->second.record->digest;
-    double bound = is_kept(key) || is_adapter_product(key) ? bounds_.kept : bounds_.computed;
+    const bool of_gradients = is_kept(key) || is_adapter_product(key) || is_direction(key);
+    double bound = of_gradients ? bounds_.kept : bounds_.computed;
     // An update by the sign of a noise value moves an element by at most `signs`. Relative to the
     // norm of the value, that is signs * sqrt(elements) / norm if all elements differ.
     if (bounds_.signs && is_updated_weight(key))
