@@ -36,7 +36,7 @@ def check_sample(sample):
     expected = [(s, float(s), 1.7e9 + s) for s in range(1, 6)]
     expected += [(s, s + 100.0, 1.7e9 + 100 + s) for s in range(6, 11)]
     if tags != ["train/grad_norm", "train/loss"] or loss != expected:
-        print(f"TensorBoard reads tags {tags} and\n  {loss}\nwanted\n  {expected}")
+        print(f"TensorBoard reads tags {tags} and\n  {loss}\nexpected\n  {expected}")
         return 1
     print("TensorBoard reads 10 steps of 2 tags, each once, across a resume")
     return 0
@@ -68,22 +68,22 @@ def scalars_of(line, tags):
 
 
 def check_run(run):
-    events, wanted, tags = read(run / "tensorboard"), {}, tags_of()
+    events, expected_points, tags = read(run / "tensorboard"), {}, tags_of()
     for text in (run / "metrics.jsonl").read_text().splitlines():
         line = json.loads(text)
         for tag, value in scalars_of(line, tags).items():
             single = struct.unpack("f", struct.pack("f", value))[0]
-            wanted.setdefault(tag, []).append((line["step"], single))
+            expected_points.setdefault(tag, []).append((line["step"], single))
     there = set(events.Tags()["scalars"])
-    wrong = [tag for tag, points in wanted.items()
+    wrong = [tag for tag, points in expected_points.items()
              if tag not in there or [(e.step, e.value) for e in events.Scalars(tag)] != points]
     for tag in wrong:
         found = [(e.step, e.value) for e in events.Scalars(tag)] if tag in there else "nothing"
-        print(f"TensorBoard reads of {tag} {found}\n  wanted {wanted[tag]}")
-    points = sum(len(p) for p in wanted.values())
-    print(f"TensorBoard reads {points} points of {len(wanted)} tags, {len(wrong)} tags differ: "
-          + ", ".join(sorted(wanted)))
-    return 1 if wrong or not wanted else 0
+        print(f"TensorBoard reads of {tag} {found}\n  expected {expected_points[tag]}")
+    points = sum(len(p) for p in expected_points.values())
+    print(f"TensorBoard reads {points} points of {len(expected_points)} tags, {len(wrong)} tags differ: "
+          + ", ".join(sorted(expected_points)))
+    return 1 if wrong or not expected_points else 0
 
 
 def main():

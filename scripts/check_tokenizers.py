@@ -58,11 +58,11 @@ def differences(binary, tokenizer, texts, what):
     for i in range(0, len(texts), 10000):
         expected = [e.ids for e in peer.encode_batch(texts[i:i + 10000], add_special_tokens=False)]
         back = peer.decode_batch(expected, skip_special_tokens=False)
-        for text, line, ours, want, wanted_text in zip(texts[i:], ids[i:], decoded[i:], expected, back):
+        for text, line, ours, want, expected_text in zip(texts[i:], ids[i:], decoded[i:], expected, back):
             if line != " ".join(map(str, want)):
                 bad.append((text, line, " ".join(map(str, want))))
-            elif ours != wanted_text:
-                bad.append((text, ours, wanted_text))
+            elif ours != expected_text:
+                bad.append((text, ours, expected_text))
     print(f"  {what}: {len(bad)} of {len(texts)} differ", flush=True)
     for text, ours, want in bad[:3]:
         print(f"    {ascii(text[:200])}\n      ours {ascii(ours[:300])}\n      HF   {ascii(want[:300])}")

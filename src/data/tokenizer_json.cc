@@ -228,15 +228,15 @@ void Reader::read_added_tokens(const Tree& list) {
     token.id = id(json_.need(node, "id"));
     token.content = *content.as_string();
     const auto known = ids_.find(token.content);
-    const int32_t wanted = known != ids_.end() ? known->second : std::max(last + 1, size);
-    if (token.id != wanted) {
+    const int32_t expected = known != ids_.end() ? known->second : std::max(last + 1, size);
+    if (token.id != expected) {
       json_.fail(
           node,
           fmt::format("added token '{}' has id {}, but {} it is {}, which Hugging Face would use. "
                       "Correct the id",
                       token.content, token.id,
                       known != ids_.end() ? "in model.vocab" : "by its position in the list",
-                      wanted));
+                      expected));
     }
     last = std::max(last, token.id);
     token.single_word = json_.flag(node, "single_word", false);

@@ -14,13 +14,13 @@ constexpr std::array<std::string_view, 30> kNames = {
     "Cn", "Cc", "Cf", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl",
     "No", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"};
 
-// Returns the code points for which `wanted` is true of the low byte of their range.
+// Returns the code points for which `selects` returns true for the low byte of their range.
 template <class F>
-CodeSet select(std::span<const uint32_t> table, const F& wanted) {
+CodeSet select(std::span<const uint32_t> table, const F& selects) {
   CodeSet out;
   for (size_t i = 0; i < table.size(); ++i) {
     const uint32_t end = i + 1 < table.size() ? table[i + 1] >> 8 : CodeSet::kNotUtf8;
-    if (wanted(table[i] & 0xFF)) out.add(table[i] >> 8, end - 1);
+    if (selects(table[i] & 0xFF)) out.add(table[i] >> 8, end - 1);
   }
   return out;
 }

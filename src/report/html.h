@@ -32,7 +32,7 @@ std::string to_html(const Table& table);
 // A horizontal bar of `share` (0 to 1) of the cell's width.
 Cell bar_cell(double share);
 
-// The texts of a template: "@NAME@", and what it stands for.
+// Placeholders of a template, "@NAME@", and the texts that replace them.
 using TemplateTexts = std::vector<std::pair<std::string_view, std::string>>;
 
 // Replaces each @NAME@ of the template once. Texts are not searched for further names.
