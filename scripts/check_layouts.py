@@ -235,7 +235,7 @@ def draw_without_context(rng, precision, family):
     tuning = draw_tuning(rng, optimizer)
     if precision == "fp16" and model["model.family"] in POST_NORMS:
         model["loss_scale.initial"] = 16  # so that the first step, which is compared, does not overflow
-    if copies_heads(model, tensor):  # LoRA and Adafactor do not support it
+    if copies_heads(model, tensor):  # LoRA, Adafactor and Muon do not support it
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)

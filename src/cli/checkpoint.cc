@@ -277,8 +277,7 @@ void check_tokenizer(const Path& folder) {
   }
 }
 
-// Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights takes
-// longer.
+// Imports the folder and shows the number of imported tensors on standard error.
 checkpoint::HfImport import_with_progress(const Path& from, const Path& out, bool with_tokenizer) {
   StatusLine status;
   return checkpoint::import_hf(
@@ -289,6 +288,8 @@ checkpoint::HfImport import_with_progress(const Path& from, const Path& out, boo
       });
 }
 
+// Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights needs
+// more time.
 int import_folder(Args args) {
   std::string from, out;
   bool json = false, without_tokenizer = false;

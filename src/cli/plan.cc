@@ -132,7 +132,7 @@ void check_outputs(const std::string& run, const Outputs& outputs) {
 // Writes a file and prints its name and size, unless standard output is JSON.
 void write_output(const std::string& file, const std::string& content, bool quiet) {
   write_file(file, content);
-  if (!quiet) show("{}: {}", file, bytes_text(static_cast<int64_t>(content.size())));
+  if (!quiet) show("{}: {}\n", file, bytes_text(static_cast<int64_t>(content.size())));
 }
 
 // Throws UsageError for options that contradict each other.

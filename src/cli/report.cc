@@ -1,9 +1,9 @@
 // tessera report RUN [RUN …] [--out report.html] [--cluster C] [--force]
 //
 // Reads run directories and writes one self-contained HTML page about them (report/page.h). A run
-// may still be running: the page shows what is recorded so far. The step of the
-// first run is simulated on the machine of --cluster or of its layout.cluster, for comparison with
-// the traced step.
+// may still be running: the page shows what is recorded so far. The step of the first run is
+// simulated on the machine of --cluster or of its layout.cluster, for comparison with the traced
+// step.
 #include "cli/arguments.h"
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
@@ -41,8 +41,9 @@ report::Planned planned_step(const std::string& directory, const std::string& cl
   return planned;
 }
 
-// Simulates the step of the first run on the machine of its layout.cluster, if it is there. Without
-// a request for it, an error is a warning.
+// Simulates the step of the first run on the machine of its layout.cluster. Returns nothing if
+// there is no such file or name. An invalid one is only a warning, since the user did not ask for
+// it.
 std::optional<report::Planned> planned_on_own_cluster(const report::RunData& run,
                                                       const std::string& directory) {
   const std::string cluster = report::setting(run, "layout.cluster");

@@ -26,8 +26,8 @@ struct BatchSizes {
 //   "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16."
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch);
 
-// Throws Error if the request needs replicated key/value heads together with Adafactor, whose means
-// are over rows and columns of whole weights, or with adapters: neither supports them.
+// Throws Error if the request needs replicated key/value heads together with Adafactor or
+// Muon, which compute with whole matrices, or with adapters: none of them supports it.
 void check_head_copies(const CompileRequest& request);
 bool can_copy_heads(const CompileRequest& request);
 

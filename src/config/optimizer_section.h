@@ -85,7 +85,7 @@ struct OptimizerSection {
           "adafactor: which counts as this at least", between(kTinyRoot, kHugeRoot));
     visit("momentum", self.momentum, "muon: decay of the momentum", between(0, kBelowOne));
     visit("nesterov", self.nesterov,
-          "muon: the direction is the gradient plus the momentum, in the proportions of the decay");
+          "muon: the direction is momentum * m + (1 - momentum) * gradient; false: m, the mean");
     visit("newton_schulz_steps", self.newton_schulz_steps, "muon: iterations per update",
           between(1, 100));
     visit("newton_schulz_coefficients", self.newton_schulz_coefficients,

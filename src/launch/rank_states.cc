@@ -9,7 +9,7 @@
 namespace tessera::launch {
 namespace {
 
-constexpr double kLeastPauseS = 1;
+constexpr double kMinPeriod_s = 1;
 
 const char* name_of(RankState::Life life) {
   switch (life) {
@@ -56,7 +56,7 @@ std::string to_json(std::span<const RankState> ranks, double clock_s) {
 // the first step.
 void RankStateFile::write(const Watch& watch, double now_s, bool always) {
   if (path_.empty() || watch.step() == 0) return;
-  if (!always && written_s_ >= 0 && now_s - written_s_ < kLeastPauseS) return;
+  if (!always && written_s_ >= 0 && now_s - written_s_ < kMinPeriod_s) return;
   written_s_ = now_s;
   Path part = path_;
   part += ".part";

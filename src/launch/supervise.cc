@@ -195,6 +195,7 @@ bool Attempt::done() {
 }
 
 AttemptResult Attempt::go() {
+  states_.remove();  // those of the attempt before
   allow_many_files();
   do {
     wait();

@@ -21,7 +21,7 @@ constexpr const char *kForward = "#4c8bf5", *kBackward = "#34a853", *kWeightBack
                      *kHead = "#1b7f3b", *kRecompute = "#fbbc04", *kMessage = "#9aa0a6",
                      *kUpdate = "#8e44ad", *kCollective = "#ea4335", *kMemoryColor = "#d2e3fc";
 
-const char* colour_of(Phase phase) {
+const char* color_of(Phase phase) {
   switch (phase) {
     case Phase::kForward:
     case Phase::kForwardNoSave:
@@ -41,6 +41,9 @@ const char* colour_of(Phase phase) {
       return kMessage;
     case Phase::kUpdate:
     case Phase::kSquares:
+    case Phase::kClip:
+    case Phase::kMeasure:
+    case Phase::kFactor:
     case Phase::kDirection:
     case Phase::kOrthogonalize:
       return kUpdate;
@@ -51,7 +54,7 @@ const char* colour_of(Phase phase) {
 
 struct Bar {
   std::string name;
-  const char* colour;
+  const char* color;
   int64_t microbatch, from, to;
   bool beside;  // on a queue other than the compute queue
 };
@@ -65,14 +68,13 @@ std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& tim
     const bool beside = s.queue != Queue::kCompute;
     if (!bars.empty()) {
       Bar& last = bars.back();
-      if (last.colour == colour_of(s.phase) && last.microbatch == call.microbatch &&
+      if (last.color == color_of(s.phase) && last.microbatch == call.microbatch &&
           last.beside == beside && last.to == t.start_ns) {
         last.to = t.finish_ns;
         continue;
       }
     }
-    bars.push_back(
-        {s.name(), colour_of(s.phase), call.microbatch, t.start_ns, t.finish_ns, beside});
+    bars.push_back({s.name(), color_of(s.phase), call.microbatch, t.start_ns, t.finish_ns, beside});
   }
   return bars;
 }
@@ -154,7 +156,7 @@ std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
       out += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\">"
           "<title>{}{} {:.3f} ms</title></rect>\n",
-          x, b.beside ? top + kBar - 2 : top, width, b.beside ? 2.0 : kBar - 2, b.colour, b.name,
+          x, b.beside ? top + kBar - 2 : top, width, b.beside ? 2.0 : kBar - 2, b.color, b.name,
           b.microbatch == kNone ? "" : fmt::format(" mb={}", b.microbatch),
           real_product(b.to - b.from, 1e-6));
     }

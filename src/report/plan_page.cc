@@ -121,7 +121,7 @@ std::string layouts_table(const SearchedLayouts& search, const std::vector<size_
                           {note, CellKind::kText}});
   };
   for (size_t i = 0; i < front.size(); ++i)
-    add(format_count(std::ssize(table.rows) + 1), search.layouts[front[i]],
+    add(format_count(static_cast<int64_t>(i) + 1), search.layouts[front[i]],
         search.layouts[front[i]].keys);
   std::vector<size_t> others;
   for (size_t i = 0; i < search.layouts.size(); ++i)
@@ -132,7 +132,10 @@ std::string layouts_table(const SearchedLayouts& search, const std::vector<size_
   for (const size_t i : others)
     if (table.rows.size() < kMostRows)
       add("", search.layouts[i], beaten_text(search.layouts, front, search.layouts[i]));
-  return to_html(table);
+  const int64_t omitted = std::ssize(search.layouts) - std::ssize(table.rows);
+  if (omitted == 0) return to_html(table);
+  return to_html(table) + fmt::format("<p class=\"caption\">{} slower layouts are not listed.</p>",
+                                      format_count(omitted));
 }
 
 std::string search_section(const PlanPage& page) {

@@ -78,7 +78,7 @@ std::vector<std::string> rank_lines(const Path& run_directory) {
       group.since_s = std::max(group.since_s, number_of(rank, "since_s"));
     }
   } catch (const std::exception&) {
-    return {};  // written at this moment, or damaged: the next look may succeed
+    return {};  // damaged, or removed while it was read
   }
   std::vector<const std::pair<const Key, Group>*> order;
   for (const auto& group : groups) order.push_back(&group);

@@ -78,10 +78,13 @@ const MetricName& name_of(Metric m) { return kNames[m]; }
 
 std::string MetricScalar::tag() const {
   std::string text(name_of(metric).tag);
+  size_t from = 0;  // labels are in the order of their keys in the text
   for (const auto& [label, own] : labels) {
-    const std::string place = "{" + label + "}";
-    if (const size_t at = text.find(place); at != std::string::npos)
-      text.replace(at, place.size(), own);
+    const std::string key = "{" + label + "}";
+    const size_t at = text.find(key, from);
+    if (at == std::string::npos) continue;
+    text.replace(at, key.size(), own);
+    from = at + own.size();
   }
   return text;
 }

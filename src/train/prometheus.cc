@@ -9,8 +9,8 @@
 namespace tessera::train {
 namespace {
 
-constexpr double kLeastPauseS =
-    5;  // a write waits for the disk; collectors read every 15 s or more
+// A write waits for the disk, and collectors read every 15 s or more.
+constexpr double kMinPeriod_s = 5;
 
 std::string escaped_label(std::string_view value) {
   std::string out;
@@ -58,7 +58,7 @@ void PrometheusFile::set(int64_t step, double wall_s, const std::vector<MetricSc
 }
 
 void PrometheusFile::write(double wall_s, bool always) {
-  if (!always && std::abs(wall_s - written_s_) < kLeastPauseS) return;
+  if (!always && std::abs(wall_s - written_s_) < kMinPeriod_s) return;
   written_s_ = wall_s;
   try {
     write_file(path_, text());

@@ -21,7 +21,7 @@ struct RunRecordOptions {
   Path prometheus;                               // empty: no file
   std::string name;                              // name of the run
   std::function<double()> wall_s;                // seconds since 1970
-  std::function<void(const std::string&)> warn;  // called by the constructor and add()
+  std::function<void(const std::string&)> warn;  // called by the constructor, add() and finish()
   std::function<bool()>
       owned;  // false: the directory now belongs to another run, add() does nothing
 };

@@ -61,8 +61,8 @@ TEST(MetricScalars, TagsHaveTheValuesOfLabels) {
   EXPECT_EQ(tags, expected);
   EXPECT_EQ(scalars_of(full_validation())[0].tag(), "validation/loss/wiki");
   // A name with braces is not searched for further labels.
-  EXPECT_EQ((MetricScalar{Metric::kTaskValue, 1, {{"task", "{task}"}, {"metric", "f1"}}}.tag()),
-            "task/{task}/f1");
+  EXPECT_EQ((MetricScalar{Metric::kTaskValue, 1, {{"task", "{metric}"}, {"metric", "f1"}}}.tag()),
+            "task/{metric}/f1");
 }
 
 // The table in docs/metrics.md has one row per metric, in the order of the code.

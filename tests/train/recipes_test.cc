@@ -33,7 +33,7 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
   }
 }
 
-// The scaled-down run keeps the essence of its recipe.
+// A scaled-down run keeps the family, ratios of heads and features of its recipe.
 TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
   for (const Path& path : recipes()) {
     SCOPED_TRACE(path.string());
