@@ -32,7 +32,7 @@ class Log {
   // Writes a text, which may have several lines. Warnings and errors are prefixed with "warning: "
   // or "error: ".
   void write(LogLevel level, std::string_view text);
-  // Writes a line to the file only, as for what the terminal shows in another form.
+  // Writes a line to the log file but not to the terminal, which shows it in another form.
   void record(std::string_view text);
   template <class... A>
   void info(fmt::format_string<A...> format, A&&... a) {

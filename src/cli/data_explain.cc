@@ -35,16 +35,20 @@ namespace {
 // have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
 // model sees them, after the chat template, truncation and packing.
 
-// Returns the text of an example with [ and ] around the tokens that have a loss. Each run of
-// tokens is decoded together, because a character may consist of several tokens.
+// Returns the text of an example with [ and ] around the tokens that have a loss. The text of a run
+// of tokens is what it adds to the text before it: a character may consist of several tokens, and a
+// decoder may remove a space in front of the first token only.
 std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
                    int64_t example) {
   const auto ids = data.ids(example);
   const auto learned = data.learned(example);
   std::string text;
+  size_t shown = 0;
   for (size_t from = 0, to = 0; from < ids.size(); from = to) {
     while (to < ids.size() && learned[to] == learned[from]) ++to;
-    const std::string part = tokenizer.decode(ids.subspan(from, to - from));
+    const std::string all = tokenizer.decode(ids.first(to));
+    const std::string part = all.substr(std::min(shown, all.size()));
+    shown = all.size();
     text += learned[from] != 0 ? "[" + part + "]" : part;
   }
   return text;

@@ -29,8 +29,8 @@ void check_weight_names(const CompileRequest& request);
 // Returns the names of the weights that the run trains, each once, as checkpoints name them
 // ("layer.attn.qkv.weight" for all layers). Throws as check_weight_names() does.
 std::vector<std::string> trained_weights(const CompileRequest& request);
-// Returns the names of those that an optimizer of matrices updates: matrices of layers, or, with
-// `all`, all matrices.
+// Returns the names of the trained weights that Muon updates if it is the run's only optimizer: the
+// matrices of layers or, with `all`, all matrices.
 std::vector<std::string> matrix_weights(CompileRequest request, bool all);
 
 // Returns the pipeline that compile() schedules: stages, chunks, micro-batches and costs.

@@ -57,14 +57,12 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
   if (model::rule_of(m.family).encodes)
     throw Error("layout.context = {} is not supported by family {}. Set it to 1.", l.context,
                 name_of_entry(m.family));
-  const int64_t parts = l.context * (l.sequence_parallel ? l.tensor : 1);
-  if (batch.tokens % parts != 0)
+  const bool divided = l.sequence_parallel && l.tensor > 1;
+  const int64_t tokens = divided ? batch.tokens / l.tensor : batch.tokens;
+  if (tokens % l.context != 0)
     throw Error(
-        "layout.context{} = {} does not divide the tokens of a sequence = {}. Expected a divisor "
-        "of "
-        "it: {}.",
-        parts == l.context ? "" : " x layout.tensor (sequence_parallel)", parts, batch.tokens,
-        divisors(batch.tokens));
+        "layout.context = {} does not divide the tokens of a sequence{} = {}. Possible here: {}.",
+        l.context, divided ? " / layout.tensor (sequence_parallel)" : "", tokens, divisors(tokens));
 }
 
 // The experts are divided among data-parallel ranks.

@@ -54,7 +54,7 @@ void run_schedule(State& s, const Context& c) {
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
-bool has_groups(const Context& c) {
+bool assigns_optimizers(const Context& c) {
   return !c.request.groups.empty() || traits_of(c.request.optimizer.kind).matrices;
 }
 
@@ -68,7 +68,8 @@ constexpr Pass kPasses[] = {
     {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
      Invariant::kTypes},
-    {"assign_optimizers", Level::kModel, has_groups, "`optimizer.groups`, `optimizer.kind: muon`",
+    {"assign_optimizers", Level::kModel, assigns_optimizers,
+     "`optimizer.groups`, `optimizer.kind: muon`",
      [](State& s, const Context& c) {
        assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
      },

@@ -133,7 +133,6 @@ constexpr ForeignKey kKeys[] = {
     {"num_layers_per_virtual_pipeline_stage", kMegatron, "layout.interleave",
      "use `layout.interleave` = layers / stages / num-layers-per-virtual-pipeline-stage"},
     {"context_parallel_size", "Megatron-LM, axolotl", "layout.context"},
-    {"cp", kMegatron, "layout.context"},
     {"context_parallel_degree", kTitan, "layout.context"},
     {"expert_model_parallel_size", kMegatron, "layout.expert"},
     {"layout.dp", kShort, "layout.data"},

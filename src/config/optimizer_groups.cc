@@ -126,20 +126,18 @@ constexpr std::string_view kOfMuon[] = {"momentum",
                                         "newton_schulz_dtype",
                                         "update_scale"};
 
-// Adds an error for each key of muon that is given to another optimizer. Keys of the section may be
-// meant for its groups.
+// Adds an error for each key of muon that is given to another optimizer. A group of another kind
+// than the section starts with the defaults of its kind, so keys of the section do not reach it.
 void check_muon_keys(const OptimizerSection& optimizer, KeyErrors& errors) {
-  bool any = traits_of(optimizer.kind).matrices;
   for (size_t i = 0; i < optimizer.groups.size(); ++i) {
     const OptimizerGroupSection& group = optimizer.groups[i];
     const OptimizerKind kind = settings_of(group, optimizer).kind;
-    any = any || traits_of(kind).matrices;
     for (const std::string_view key : kOfMuon)
       if (!traits_of(kind).matrices && group.settings.find(key) != nullptr)
         errors.add(path_of(i, key), "is a key of muon, but the group's kind is {}. Remove it.",
                    name_of_entry(kind));
   }
-  if (any) return;
+  if (traits_of(optimizer.kind).matrices) return;
   OptimizerSection given = optimizer, usual;
   const std::vector<Field> ours = fields_of(given), theirs = fields_of(usual);
   for (size_t i = 0; i < ours.size(); ++i)
@@ -147,7 +145,8 @@ void check_muon_keys(const OptimizerSection& optimizer, KeyErrors& errors) {
         to_json(ours[i].write()) != to_json(theirs[i].write()))
       errors.add(
           "optimizer." + ours[i].path,
-          "is a key of muon, but optimizer.kind is {}. Remove it, or set optimizer.kind=muon.",
+          "is a key of muon, but optimizer.kind is {}. Remove it, set optimizer.kind=muon, or move "
+          "it to a group of kind muon.",
           name_of_entry(optimizer.kind));
 }
 

@@ -49,6 +49,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Purpos
     g.match = group.match;
     g.policy = policy_of(settings_of(group, o), config.precision);
     g.policy.rate_multiplier = group.learning_rate_multiplier;
+    // A group that names its kind applies it to all of its matrices (docs/optimizers.md).
     g.policy.all_matrices = group.settings.find("kind") != nullptr;
   }
   r.clip_norm = o.clip_norm;

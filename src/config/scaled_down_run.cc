@@ -84,7 +84,7 @@ std::vector<std::string> scaled_down_run(const RunConfig& run) {
   set("schedule.steps", kSteps);
   set("schedule.warmup_steps", std::min(kLongestWarmUp, share_of(run, run.schedule.warmup_steps)));
   set("schedule.decay_steps", share_of(run, run.schedule.decay_steps));
-  for (const char* axis : {"data", "expert", "tensor", "pipeline", "interleave"})
+  for (const char* axis : {"data", "context", "expert", "tensor", "pipeline", "interleave"})
     keys.push_back(fmt::format("layout.{}=1", axis));
   set("layout.zero_group", 0);
   set("layout.stages", "[]");

@@ -29,12 +29,15 @@ void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrig
   std::vector<int32_t> ids(p.from + p.count);
   data.read(data.first_token(p.sequence), ids);
   const auto all = std::span<const int32_t>(ids);
-  origin.text_from = tokenizer.decode(all.first(p.from)).size();
   auto here = all.subspan(p.from);
   // The end-of-text token is not part of the document's text.
   const auto end = tokenizer.end_of_text();
   if (end && !here.empty() && here.back() == *end) here = here.first(here.size() - 1);
-  origin.text = tokenizer.decode(here);
+  // Decoded from the beginning: a decoder may remove a space in front of the first token only.
+  const std::string text = tokenizer.decode(all.first(p.from + here.size()));
+  const size_t from = std::min(tokenizer.decode(all.first(p.from)).size(), text.size());
+  origin.text_from = from;
+  origin.text = text.substr(from);
   origin.text_to = origin.text_from + std::ssize(origin.text);
 }
 

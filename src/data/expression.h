@@ -34,7 +34,8 @@ class Expression {
 
   // Calls `found` for each match, from left to right; matches do not overlap. A byte that is not
   // UTF-8 is a character that only negated sets contain. Throws Error if a match needs too many
-  // steps: the time of a search is bounded for every expression and text.
+  // steps. Expressions that are slow on runs of one or two kinds of characters are rejected by the
+  // constructor.
   void each_match(std::string_view text, const std::function<void(PatternMatch)>& found) const;
 
  private:

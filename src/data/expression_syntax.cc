@@ -55,7 +55,7 @@ class ExpressionParser {
   void group();
   void escape();
   bool quantifier();
-  bool interval();
+  void interval();
   std::optional<CodeSet> escaped_set();
   CodeSet property();
   char32_t escaped_character();
@@ -262,7 +262,7 @@ void ExpressionParser::group() {
 }
 
 // Reads {n}, {n,}, {,m} or {n,m}.
-bool ExpressionParser::interval() {
+void ExpressionParser::interval() {
   const size_t end = pattern_.find('}', at_);
   if (end == pattern_.npos) fail("'{' without '}'");
   std::string text(pattern_.substr(at_ + 1, end - at_ - 1));
@@ -283,7 +283,6 @@ bool ExpressionParser::interval() {
   put(fmt::format("{{{}}}", text));
   at_ = end + 1;
   if (starts("+") || (starts("?") && comma == text.npos)) fail("a quantifier after {…}");
-  return comma != text.npos;
 }
 
 bool ExpressionParser::quantifier() {

@@ -42,8 +42,8 @@ class Normalizer {
   // that are not UTF-8 stay as they are.
   std::string_view apply(std::string_view text, std::string& storage) const;
 
-  // Returns true if each step only composes characters, so that a space between visible ASCII
-  // characters separates what is normalized.
+  // Returns true if all steps are NFC or NFD, which change nothing across a space between visible
+  // ASCII characters.
   bool keeps_gaps() const { return keeps_gaps_; }
 
  private:

@@ -84,7 +84,7 @@ void Reader::read_pre_tokenizer(const Tree& node) {
   } else if (type == "ByteLevel") {
     read_byte_level(node);
   } else {
-    out_.splits.push_back(read_split(json_, node));
+    read_split(json_, node, out_.splits);
   }
 }
 

@@ -2,11 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "data/unicode.h"
+
 namespace tessera::data {
 namespace {
 
-// A count in a decoder, such as the characters that Strip removes.
+// The largest count in a decoder, such as the characters that Strip removes.
 constexpr int64_t kLargestCount = 1 << 20;
+// More than any published file has. Each split is a level of recursion in Splitter.
+constexpr size_t kMostSteps = 64;
+// The most that all steps together may lengthen a text.
+constexpr double kMostGrowth = 4096;
+
+// Returns how many times longer a text can become if `content` replaces each match.
+double growth_of(const PatternText& pattern, const std::string& content) {
+  const size_t match = pattern.is_expression ? 1 : pattern.text.size();
+  return std::max(1.0, static_cast<double>(content.size()) / static_cast<double>(match));
+}
+double growth_of(const NormalizerStep& step) {
+  if (step.kind == NormalizerStep::Kind::kPrepend)
+    return 1 + static_cast<double>(step.content.size());
+  return step.kind == NormalizerStep::Kind::kReplace ? growth_of(step.pattern, step.content) : 1;
+}
+double growth_of(const DecoderStep& step) {
+  return step.kind == DecoderStep::Kind::kReplace ? growth_of(step.pattern, step.content) : 1;
+}
+double growth_of(const SplitStep& step) {
+  return step.kind == SplitStep::Kind::kMetaspace
+             ? 1 + static_cast<double>(step.pattern.text.size())
+             : 1;
+}
+
+template <class Step>
+void check_steps(const TokenizerJson& json, const Tree& at, const std::vector<Step>& steps) {
+  double growth = 1;
+  for (const Step& step : steps) growth *= growth_of(step);
+  if (steps.size() > kMostSteps)
+    json.fail(at, fmt::format("more than {} steps are not supported", kMostSteps));
+  if (growth > kMostGrowth)
+    json.fail(at, fmt::format("these steps can make a text {:.0e} times longer, expected at most "
+                              "{:.0f}",
+                              growth, kMostGrowth));
+}
 
 // Returns the value of an enum by its name in the file.
 template <class E>
@@ -39,7 +78,9 @@ void check_pattern(const TokenizerJson& json, const Tree& at, const PatternText&
 // Older files have str_rep and add_prefix_space.
 void read_metaspace(const TokenizerJson& json, const Tree& node, SplitStep& step) {
   step.pattern = {json.text(node, "replacement"), false};
-  check_pattern(json, node, step.pattern);
+  const std::string& character = step.pattern.text;
+  if (character.empty() || decode_utf8(character).bytes != std::ssize(character))
+    json.fail(node, "'replacement' must be one character");
   const bool prefix = json.flag(node, "add_prefix_space", true);
   step.prepend = prefix ? PrependScheme::kAlways : PrependScheme::kNever;
   const Tree* scheme = node.find("prepend_scheme");
@@ -127,6 +168,7 @@ void read_normalizer(const TokenizerJson& json, const Tree& node,
   // A repeated step of this kind has no effect.
   if (step.kind == NormalizerStep::Kind::kNfc && !out.empty() && out.back() == step) return;
   out.push_back(step);
+  check_steps(json, node, out);
 }
 
 void read_decoder(const TokenizerJson& json, const Tree& node, std::vector<DecoderStep>& out) {
@@ -157,9 +199,10 @@ void read_decoder(const TokenizerJson& json, const Tree& node, std::vector<Decod
     step.drops_first = same.prepend != PrependScheme::kNever;
   }
   out.push_back(step);
+  check_steps(json, node, out);
 }
 
-SplitStep read_split(const TokenizerJson& json, const Tree& node) {
+void read_split(const TokenizerJson& json, const Tree& node, std::vector<SplitStep>& out) {
   const std::string& type = json.kind(node, "pre_tokenizer");
   SplitStep step;
   if (!find_name(type, step.kind))
@@ -181,7 +224,8 @@ SplitStep read_split(const TokenizerJson& json, const Tree& node) {
   } else if (step.kind == SplitStep::Kind::kMetaspace) {
     read_metaspace(json, node, step);
   }
-  return step;
+  out.push_back(step);
+  check_steps(json, node, out);
 }
 
 }  // namespace tessera::data

@@ -38,7 +38,7 @@ class TokenizerJson {
 // Appends the steps of a normalizer or decoder, which may be null or a Sequence.
 void read_normalizer(const TokenizerJson& json, const Tree& node, std::vector<NormalizerStep>& out);
 void read_decoder(const TokenizerJson& json, const Tree& node, std::vector<DecoderStep>& out);
-// Reads a pre-tokenizer that is not a Sequence and not ByteLevel.
-SplitStep read_split(const TokenizerJson& json, const Tree& node);
+// Appends the step of a pre-tokenizer that is not a Sequence and not ByteLevel.
+void read_split(const TokenizerJson& json, const Tree& node, std::vector<SplitStep>& out);
 
 }  // namespace tessera::data

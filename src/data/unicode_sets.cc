@@ -34,13 +34,13 @@ CodeSet from_pairs(std::span<const uint32_t> pairs) {
 }  // namespace
 
 void CodeSet::add(const CodeSet& other) {
-  // Ascending ranges, the usual case, are appended without sorting.
+  // Ascending ranges, the usual case, are appended without a look at those before.
   const bool ascending =
       ranges_.empty() || other.ranges_.empty() || ranges_.back().second < other.ranges_[0].first;
+  size_t kept = ascending ? ranges_.size() : 0;
   ranges_.insert(ranges_.end(), other.ranges_.begin(), other.ranges_.end());
   if (!ascending) std::sort(ranges_.begin(), ranges_.end());
-  size_t kept = 0;
-  for (size_t i = 0; i < ranges_.size(); ++i) {
+  for (size_t i = kept; i < ranges_.size(); ++i) {
     if (kept > 0 && ranges_[i].first <= ranges_[kept - 1].second + 1)
       ranges_[kept - 1].second = std::max(ranges_[kept - 1].second, ranges_[i].second);
     else

@@ -108,8 +108,8 @@ struct WeightPart {
 // Value::policy of a router's biases, which follow the load of the experts (BalanceUpdate).
 inline constexpr int64_t kBalancePolicy = -1;
 
-// An optimizer of matrices (OptimizerTraits::matrices) leaves some weights to AdamW. Returns the
-// Value::policy of those of `policy`, or, of such a policy, the one that it belongs to.
+// Returns the policy of weights that an optimizer of matrices (OptimizerTraits::matrices) with this
+// policy leaves to AdamW. The function is its own inverse.
 constexpr int64_t adamw_of(int64_t policy) { return -2 - policy; }
 constexpr bool is_adamw_of(int64_t policy) { return policy < kBalancePolicy; }
 

@@ -40,8 +40,8 @@ struct FamilyRule {
   std::string_view hf_head = {};  // the head's tensor, absent or a copy where embeddings are tied
   // If the folder has no LM head, it is tied and not scaled, even if config.json differs.
   bool hf_ties_missing_head = false;
-  std::string_view hf_copies =
-      {};  // suffix of tensors that copy the embedding, in addition to hf_head
+  // Suffix of tensors that copy the embedding, in addition to hf_head.
+  std::string_view hf_copies = {};
   void (*hf_read)(const HfReader&, ModelConfig&) = nullptr;
   Tree (*hf_write)(const ModelConfig&) = nullptr;
   void (*hf_tensors)(const ModelConfig&, HfTensorList&) = nullptr;

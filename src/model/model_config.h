@@ -155,8 +155,8 @@ struct ModelConfig {
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) {
-  return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|qwen3_"
-         "moe";
+  return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|"
+         "qwen3_moe";
 }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

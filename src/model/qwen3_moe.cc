@@ -70,8 +70,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.expert_feed_forward = in.size("moe_intermediate_size", 768);
   m.router.renormalize = in.get<bool>("norm_topk_prob", false);
   read_dense_layers(in, m);
-  if (in.get<bool>("use_sliding_window", false) && !in.is_null("sliding_window"))
-    m.window = in.size("sliding_window", 4096);
+  m.window = read_used_window(in, 4096);
   read_rotary(in, {}, Ropes::kAll, m);
 }
 

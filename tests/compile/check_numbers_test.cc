@@ -241,7 +241,6 @@ constexpr Legal kLegal[] = {
     {"segments *.beta2", "any number of its range"},
     {"segments *.decay", "any number of its range"},
     {"segments *.decay_power", "any number of its range"},
-    {"segments newton_schulz.steps", "any number of its range"},
     {"segments *.nesterov", "either rule"},
     {"segments *.update_clip", "any number of its range"},
     {"segments *.least_scale", "any number of its range"},

@@ -82,6 +82,9 @@ TEST(LayoutCheck, AdafactorAndAdaptersWantWholeHeads) {
       "values, which optimizer.kind: adafactor does not work with. Possible here: tensor = 1, "
       "2; or another optimizer.");
   r.optimizer.kind = OptimizerKind::kAdamW;
+  r.groups = {{{"embed.*"}, {.kind = OptimizerKind::kMuon}}};
+  EXPECT_NE(said_of().find("optimizer.kind: muon does not work with"), std::string::npos);
+  r.groups.clear();
   r.adapters.rank = 4;
   EXPECT_NE(said_of().find("which lora does not work with. Possible here: tensor = 1, 2."),
             std::string::npos);
@@ -171,6 +174,15 @@ TEST(LayoutCheck, ContextDividesTheTokens) {
   EXPECT_NE(said(l).find("layout.context = 3 does not divide the tokens"), std::string::npos);
   l.context = 2;
   EXPECT_EQ(said(l), "");
+  l.tensor = 4;
+  l.context = 64;
+  EXPECT_NE(said(l).find("Possible here: 1, 2, 4, 8, 16, 32."), std::string::npos) << said(l);
+  l.sequence_parallel = false;
+  EXPECT_EQ(said(l), "");
+}
+
+TEST(LayoutCheck, SizesAreAtLeastOne) {
+  Layout l;
   l.data = 0;
   EXPECT_EQ(said(l), "layout.data = 0, expected at least 1.");
 }

@@ -42,7 +42,7 @@ class LayoutDraw {
       try {
         compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
         compile::check_head_copies(r);
-        matrices(r);
+        use_muon(r);
         return r;
       } catch (const Error&) {
       }
@@ -106,15 +106,14 @@ class LayoutDraw {
     return r;
   }
 
-  // An optimizer of matrices in some of the runs with AdamW, as it follows from the numbers drawn
-  // so far: other runs stay as they are.
-  static void matrices(compile::CompileRequest& r) {
-    compile::CompileRequest with = r;
-    with.optimizer.kind = OptimizerKind::kMuon;
-    with.optimizer.bf16_newton_schulz = r.sequences == 2;
+  // Gives Muon to a third of the runs with AdamW that can have it. Draws no numbers, so that other
+  // runs stay as they are.
+  static void use_muon(compile::CompileRequest& r) {
     const bool chosen = (r.sequences + r.microbatches + r.layout.data) % 3 == 0;
-    const bool whole = compile::head_copies(r.model, r.layout) == 1;
-    if (chosen && whole && r.optimizer.kind == OptimizerKind::kAdamW) r = with;
+    if (!chosen || r.optimizer.kind != OptimizerKind::kAdamW) return;
+    if (compile::head_copies(r.model, r.layout) > 1) return;
+    r.optimizer.kind = OptimizerKind::kMuon;
+    r.optimizer.bf16_newton_schulz = r.sequences == 2;
   }
 
   // Optimizers of their own, for names that every family has.

@@ -226,6 +226,7 @@ constexpr Answer kAnswers[] = {
     {"layout.dp", "use layout.data"},
     {"layout.tp", "use layout.tensor"},
     {"layout.pp", "use layout.pipeline"},
+    {"layout.cp", "use layout.context"},
     {"layout.ep", "use layout.expert"},
     {"--num-experts", "use model.experts"},
     {"num_local_experts", "use model.experts"},

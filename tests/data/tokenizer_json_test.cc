@@ -142,6 +142,27 @@ TEST(TokenizerJson, NamesWhatItCannotRead) {
   EXPECT_NE(message("[]"), "");
 }
 
+// Neither the number of steps nor their product may exhaust the stack or the memory.
+TEST(TokenizerJson, StepsAreBounded) {
+  const std::string good = write_tokenizer_json(small_bpe());
+  const auto with = [&](int count, const std::string& step) {
+    std::string list;
+    for (int i = 0; i < count; ++i) list += (i == 0 ? "" : ", ") + step;
+    return message(
+        replaced(good, "\"normalizer\": null",
+                 "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + list + "]}"));
+  };
+  EXPECT_EQ(with(64, "{\"type\": \"Lowercase\"}"), "");
+  EXPECT_NE(with(65, "{\"type\": \"Lowercase\"}").find("more than 64 steps"), std::string::npos);
+  const std::string doubles =
+      "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}";
+  EXPECT_EQ(with(12, doubles), "");
+  EXPECT_NE(with(13, doubles).find("times longer"), std::string::npos);
+  EXPECT_NE(message(replaced(good, "\"ByteLevel\"", "\"Metaspace\", \"replacement\": \"ab\""))
+                .find("must be one character"),
+            std::string::npos);
+}
+
 TEST(TokenizerJson, L7_LongAddedTokensAreRefused) {
   BpeDescription bpe = small_bpe();
   bpe.added_tokens.push_back({static_cast<int32_t>(bpe.vocabulary.size()), std::string(512, 'x')});

@@ -41,6 +41,9 @@ TEST(HfExperts, MixtralIsWrittenWithWhatItsClassCanHave) {
   m.dense_layers.clear();
   m.router.bias = true;
   EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+  m.router.bias = false;
+  m.router.renormalize = false;
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
 }
 
 // An error of an export names the keys of the router that the format cannot express.

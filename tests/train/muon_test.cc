@@ -191,10 +191,15 @@ TEST(Muon, KeysOfMuonNeedMuon) {
   };
   EXPECT_TRUE(has("optimizer.momentum"));
   c.optimizer.groups = config::groups_of("[{match: [embed.*], kind: muon}]");
+  EXPECT_TRUE(has("optimizer.momentum"));  // does not reach the group
+  c.optimizer.momentum = 0.95;
+  c.optimizer.groups = config::groups_of("[{match: [embed.*], kind: muon, momentum: 0.9}]");
   EXPECT_FALSE(has("optimizer.momentum"));
+  EXPECT_FALSE(has("optimizer.groups[0].momentum"));
   c.optimizer.groups = config::groups_of("[{match: [embed.*], kind: sgd, nesterov: false}]");
   EXPECT_TRUE(has("optimizer.groups[0].nesterov"));
   c.optimizer.kind = OptimizerKind::kMuon;
+  c.optimizer.momentum = 0.9;
   c.optimizer.groups.clear();
   EXPECT_FALSE(has("optimizer.momentum"));
 }

@@ -62,6 +62,7 @@ TEST(Recipes, ATwinOfExpertsHasExpertsOnOneRank) {
                                    "model.expert_feed_forward=7168",
                                    "layout.data=4",
                                    "layout.expert=4",
+                                   "layout.context=2",
                                    "layout.zero_group=1"};
   const config::RunConfig whole = load_run(path, keys);
   for (const std::string& key : config::scaled_down_run(whole)) keys.push_back(key);

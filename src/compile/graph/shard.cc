@@ -116,9 +116,9 @@ int8_t declared(const Sharding& model, AxisKind axis) {
   return p == kReplicated ? kFree : p;
 }
 
-// Returns true for an input with one number per token, of which a rank reads those of its part of
-// the sequence. Documents are not among them: a query needs those of all keys.
-bool is_cut_row(const Value& v) {
+// Returns true for inputs with one number per token, which context-parallel ranks divide. Document
+// numbers are not divided: a query needs those of all keys.
+bool is_divided_by_token(const Value& v) {
   return v.role == Role::kTokens || v.role == Role::kLabels || v.role == Role::kPositions;
 }
 
@@ -132,7 +132,7 @@ void Sharder::place_inputs() {
       int8_t& p = v.sharding.place[a];
       if (v.role == Role::kWeight) p = declared(model, a);
       if (is_batch(v.role) && is_data(a)) p = 0;
-      if (a == AxisKind::kContext && is_cut_row(v)) p = 1;
+      if (a == AxisKind::kContext && is_divided_by_token(v)) p = 1;
       if (v.role == Role::kReport) p = kPartial;
     }
   }

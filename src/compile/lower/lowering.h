@@ -53,6 +53,7 @@ void weight_segments(Lowering& low, WeightGroup& group);
 
 // update.cc: optimizer state and its segments.
 void optimizer_frames(Lowering& low, WeightGroup& group);
+// Returns the flat value of the group's optimizer state with that role, or kNone.
 ValueId kept(const Lowering& low, const WeightGroup& group, Role role);
 ValueId owned_weights(Lowering& low, const WeightGroup& group);
 // Returns true if an optimizer of matrices updates the group.

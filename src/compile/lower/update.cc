@@ -59,7 +59,6 @@ void optimizer_frames(Lowering& low, WeightGroup& g) {
   if (traits.factored) factor_frames(low, g);
 }
 
-// The flat value of that role which the optimizer keeps, or kNone.
 ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
   for (const FrameKindId k : g.state) {
     const ValueId v = low.out.program.kinds[k].values[0];

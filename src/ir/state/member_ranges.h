@@ -31,6 +31,7 @@ struct FactorPlace {
 };
 // Returns the offsets of all parts (Value::parts) of all members, in the order of the table.
 std::vector<FactorPlace> factor_places(const Program& program, FrameKindId table);
+
 // The matrices of a part in Muon's buffer of directions: `count` equal ones, the first of which is
 // at element `at`. If the matrices of a weight (of experts) are divided among ranks, these are the
 // rank's own, and `first` is the index of their first element in the part.

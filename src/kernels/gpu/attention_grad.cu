@@ -15,7 +15,7 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// Adds this lane's ds to its bucket of the query's row.Lanes of the same bucket are summed first:
+// Adds this lane's ds to its bucket of the query's row. Lanes of the same bucket are summed first:
 // the warp handles one bucket after another, lowest lane first, until no lane is left.
 __device__ void add_to_buckets(const AttentionWork& a, const Pair& p, float ds, float* row) {
   const int own = p.visible ? a.steps.of(p.j - p.i) : -1;
