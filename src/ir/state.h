@@ -19,7 +19,7 @@ enum StepSlot : int {
 enum ReportSlot : int {
   kLossSum = 0,     // nats, over the loss tokens
   kLossTokens = 1,  // their number
-  kSquares = 2,     // sum of squares of the summed gradients, including the loss scale
+  kSquareSum = 2,   // sum of squares of the summed gradients, including the loss scale
   kGradNorm = 3,    // norm of the mean gradient, before clipping
   kScale = 4,       // factor of the summed gradient in update: clip / (tokens x loss scale)
   kSkip = 5,        // 1: a value was not finite, or kSkipBefore is set; update must change nothing

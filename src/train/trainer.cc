@@ -229,7 +229,7 @@ bool Trainer::can_continue() {
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   // Both are tested, since a finite loss can have gradients that overflow.
-  return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
+  return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquareSum]);
 }
 
 ValidationResult Trainer::validate(const data::ValidationData& data, int64_t sequences,

@@ -212,10 +212,10 @@ TEST_F(CudaKernels, SquaresAndClip) {
   const auto run = [&](const kernels::KernelTable& k, const kernels::Launch& l, const TensorView& v,
                        double* r, const double* of_step) {
     const auto& squares = k.of<kernels::SquaresArgs>();
-    squares.run(l, {v, r + kSquares});
-    squares.run(l, {{v.as<float>() + 3, DType::kF32, {kN - 3}}, r + kSquares});
+    squares.run(l, {v, r + kSquareSum});
+    squares.run(l, {{v.as<float>() + 3, DType::kF32, {kN - 3}}, r + kSquareSum});
     k.of<kernels::ClipArgs>().run(
-        l, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale,
+        l, {r + kLossTokens, r + kSquareSum, r + kLossSum, of_step + kLossScale,
             of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
   };
   run(cpu(), {.workspace = here.data()}, x.host(), report.host().as<double>(),

@@ -9,7 +9,7 @@ kernels::ClearArgs clear_args(const BoundOp& b) { return {b.out(Clear::kReport)}
 
 void run_squares(const BoundOp& b) {
   const TensorView gradient = flat(b.in(Squares::kGradient));
-  double* const sum = number_at(b.out(Squares::kReport), kSquares);
+  double* const sum = number_at(b.out(Squares::kReport), kSquareSum);
   for (const MemberRange& m : b.members->ranges)
     // A weight that several ranks hold is counted by one of them, so that the sum over ranks is the
     // squared norm.
@@ -24,7 +24,7 @@ kernels::ClipArgs clip_args(const BoundOp& b) {
   const TensorView report = b.out(Clip::kReport), step = b.in(Clip::kStep);
   const auto r = [&](int64_t i) { return number_at(report, i); };
   return {.tokens = r(kLossTokens),
-          .squares = r(kSquares),
+          .squares = r(kSquareSum),
           .loss = r(kLossSum),
           .loss_scale = number_at(step, kLossScale),
           .skip_before = number_at(step, kSkipBefore),
