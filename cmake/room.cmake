@@ -73,16 +73,21 @@ function(tessera_test_program NAME SOURCES ROOMS LINK)
   target_link_libraries(${NAME} PRIVATE ${ROOMS} ${LINK})
   target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  set_target_properties(${NAME} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# tessera_test(NAME SOURCES file… ROOMS room… [LABELS fast|slow] [LINK library…])
-# One GoogleTest program; every test of it is a ctest case.
+# tessera_test(NAME SOURCES file… [ALONE file…] ROOMS room… [LABELS fast|slow] [LINK library…])
+# One GoogleTest program; every test of it is a ctest case. ALONE as in tessera_room.
 function(tessera_test NAME)
-  cmake_parse_arguments(TEST "" "" "SOURCES;ROOMS;LABELS;LINK" ${ARGN})
+  cmake_parse_arguments(TEST "" "" "SOURCES;ALONE;ROOMS;LABELS;LINK" ${ARGN})
   if(NOT TEST_LABELS)
     set(TEST_LABELS fast)
   endif()
-  tessera_test_program(${NAME} "${TEST_SOURCES}" "${TEST_ROOMS}" "${TEST_LINK};GTest::gtest_main")
+  if(TEST_ALONE)
+    set_source_files_properties(${TEST_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+  tessera_test_program(${NAME} "${TEST_SOURCES};${TEST_ALONE}" "${TEST_ROOMS}"
+    "${TEST_LINK};GTest::gtest_main")
   gtest_discover_tests(${NAME} PROPERTIES LABELS "${TEST_LABELS}" DISCOVERY_TIMEOUT 60)
 endfunction()
 
