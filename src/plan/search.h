@@ -1,15 +1,15 @@
 // search(): the fastest layouts of a model on a number of devices.
 //
 // Looked at are all of
-//   tensor × context × pipeline × data = devices with at most the context of `base`, interleave,
-//   micro-batch, recomputation (none, selective, full), ZeRO 0 to 3, pipeline schedule, sequence
-//   parallelism; on request also with activations in the host's memory
+//   tensor × context × pipeline × data = devices, expert (a divisor of data and of the experts),
+//   interleave, micro-batch, recomputation (none, selective, full), ZeRO 0 to 3, pipeline schedule,
+//   sequence parallelism; on request also with activations in the host's memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
-// with data × context > 1, a schedule with pipeline > 1). A layout is left out only by a proved
-// bound (search_bound.h): a lower bound of its step time or of the bytes that a rank needs. The
-// others are compiled and simulated in full, lowest bound first, until no bound is below the worst
-// layout kept. So the result is the same as if every layout were simulated; ties are in the order
-// of the candidates.
+// with data / expert × context > 1, a schedule with pipeline > 1). A layout is left out only by a
+// proved bound (search_bound.h): a lower bound of its step time or of the bytes that a rank needs.
+// The others are compiled and simulated in full, lowest bound first, until no bound is below the
+// worst layout kept. So the result is the same as if every layout were simulated; ties are in the
+// order of the candidates.
 #pragma once
 
 #include <cstdint>
