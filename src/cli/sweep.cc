@@ -1,20 +1,19 @@
 // tessera sweep RUN KEY=LOW..HIGH KEY=A,B … [--method random|grid] [--trials N] [--halving N]
 //
 // Trains the run of a run file with other values of some keys and finds those with the smallest
-// loss. What is tried, and when a trial stops early, is in sweep/; this file reads the command line,
-// divides the cores or GPUs among the trials, and writes the run file of the best one.
+// loss. What is tried, and when a trial stops early, is in sweep/; this file reads the command
+// line, divides the cores or GPUs among the trials, and writes the run file of the best one.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <sstream>
 
+#include "base/log.h"
 #include "base/owner_lock.h"
 #include "base/philox.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
-#include "launch/command.h"
 #include "measure/tune_history.h"
 #include "sweep/trials.h"
+#include "tensor/cpu_features.h"
 #include "train/load_run.h"
 #include "train/signals.h"
 
@@ -54,8 +53,9 @@ bool read_arguments(Args args, SweepArguments& s) {
   a.option(s.jobs, "--jobs", "N", "trials at once; 0: as many as the cores or GPUs allow");
   a.option(s.ranks, "-n", "RANKS", "ranks per trial");
   a.option(s.seed, "--seed", "N", "random seed of the points");
-  a.option(s.out, "--out", "DIR",
-           "directory of the sweep; the same command continues it (default: DIRECTORY_OF_RUN-sweep)");
+  a.option(
+      s.out, "--out", "DIR",
+      "directory of the sweep; the same command continues it (default: DIRECTORY_OF_RUN-sweep)");
   a.flag(s.keep, "--keep-checkpoints", "keep the checkpoints of trials that were stopped early");
   a.json(s.json);
   if (!a.parse(args)) return false;
@@ -80,7 +80,8 @@ void check_parameter(const sweep::Parameter& p) {
                             "schedule.steps", "checkpoint."})
     if (p.key.starts_with(taken))
       throw UsageError(
-          "sweep {}: this key cannot be varied: a sweep sets it itself, or all trials must agree on "
+          "sweep {}: this key cannot be varied: a sweep sets it itself, or all trials must agree "
+          "on "
           "it. Give one value.",
           p.key);
 }
@@ -131,8 +132,8 @@ Sweep::Sweep(const SweepArguments& arguments) : arguments_(arguments) {
   d.seed = d.method == sweep::Method::kGrid ? 0 : arguments.seed;
   d.ranks = arguments.ranks;
   d.eta = arguments.halving;
-  d.score = config_.data.validation.empty() && config_.data.split.empty() ? "loss"
-                                                                          : "validation_loss";
+  d.score =
+      config_.data.validation.empty() && config_.data.split.empty() ? "loss" : "validation_loss";
   directory_ = arguments.out.empty() ? config_.run.directory + "-sweep" : arguments.out;
   const std::vector<sweep::Point> points =
       d.method == sweep::Method::kGrid
@@ -165,7 +166,8 @@ void Sweep::divide_arguments() {
 void Sweep::check_points(const std::vector<sweep::Point>& points) const {
   for (const sweep::Point& point : points) {
     std::vector<std::string> keys = definition_.keys;
-    for (const std::string& key : sweep::keys_of(definition_.parameters, point)) keys.push_back(key);
+    for (const std::string& key : sweep::keys_of(definition_.parameters, point))
+      keys.push_back(key);
     const config::RunConfig config = train::load_run(arguments_.run, keys);
     config::validate(config, config::DataUse::kRead);
     config::validate_names(config);
@@ -181,7 +183,8 @@ void Sweep::check_points(const std::vector<sweep::Point>& points) const {
 void Sweep::share_machine() {
   const int64_t cores = read_cpu_features().cores, ranks = arguments_.ranks;
   const bool may_use_gpu = config_.run.device != config::Device::kCpu;
-  const std::vector<std::string> gpus = may_use_gpu ? measure::visible_gpus() : std::vector<std::string>();
+  const std::vector<std::string> gpus =
+      may_use_gpu ? measure::visible_gpus() : std::vector<std::string>();
   int64_t jobs = arguments_.jobs;
   if (!gpus.empty()) {
     const int64_t most = std::max<int64_t>(1, std::ssize(gpus) / ranks);
@@ -212,11 +215,12 @@ void Sweep::announce() const {
       known > 0 ? fmt::format(", {} known", counted(known, "result")) : "");
   std::string rungs;
   for (const sweep::Rung& r : d.rungs)
-    rungs += fmt::format("{}{} to step {}", rungs.empty() ? "" : ", ",
-                         counted(r.trials, "trial"), format_count(r.steps));
+    rungs += fmt::format("{}{} to step {}", rungs.empty() ? "" : ", ", counted(r.trials, "trial"),
+                         format_count(r.steps));
   const int64_t all = record_.steps_in_full();
   say("rungs     {}: {} of {} steps ({:.0f} %)", rungs, format_count(sweep::steps_of(d.rungs)),
-      format_count(all), 100 * static_cast<double>(sweep::steps_of(d.rungs)) / static_cast<double>(all));
+      format_count(all),
+      100 * static_cast<double>(sweep::steps_of(d.rungs)) / static_cast<double>(all));
 }
 
 // Writes the run file of the best trial, with all values resolved and a directory of its own.
@@ -243,21 +247,23 @@ void Sweep::report() {
     return;
   }
   show("{}", sweep::table_of(record_));
-  show("best: trial {:03}, {} {:.4f}, after {} of {} steps of all trials in full ({:.0f} %)\n", best,
-       definition_.score, record_.trials[best].score(), format_count(record_.steps_taken()),
+  show("best: trial {:03}, {} {:.4f}, after {} of {} steps of all trials in full ({:.0f} %)\n",
+       best, definition_.score, record_.trials[best].score(), format_count(record_.steps_taken()),
        format_count(record_.steps_in_full()),
-       100 * static_cast<double>(record_.steps_taken()) / static_cast<double>(record_.steps_in_full()));
+       100 * static_cast<double>(record_.steps_taken()) /
+           static_cast<double>(record_.steps_in_full()));
   show("its run:  {}\nuse it:   tessera train {}\nreport:   tessera report {}\n",
        (directory_ / sweep::directory_of(best)).string(), file.string(), directory_.string());
 }
 
 int Sweep::run() {
   std::filesystem::create_directories(directory_);
-  const OwnerLock lock(directory_ / "sweep.lock",
-                       {.subject = fmt::format("--out {}", directory_.string()),
-                        .advice = "Only one sweep at a time may use a directory. Wait until that one "
-                                  "has ended, or choose another directory with --out.",
-                        .say = [&](const std::string& line) { say("{}", line); }});
+  const OwnerLock lock(
+      directory_ / "sweep.lock",
+      {.subject = fmt::format("--out {}", directory_.string()),
+       .advice = "Only one sweep at a time may use a directory. Wait until that one "
+                 "has ended, or choose another directory with --out.",
+       .say = [&](const std::string& line) { say("{}", line); }});
   announce();
   const train::StopSignals stop;
   options_.stop_requested = [&] { return stop.requested(); };

@@ -58,7 +58,9 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
 std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
   const bool divides = !model::rule_of(r.base.model.family).encodes &&
                        r.base.options.attention != compile::AttentionKind::kUnfused;
-  return divisors(divides ? std::gcd(devices, r.base.tokens) : 1);
+  std::vector<int64_t> all = divisors(divides ? std::gcd(devices, r.base.tokens) : 1);
+  std::erase_if(all, [&](int64_t degree) { return degree > r.most_context; });
+  return all;
 }
 
 // Adds every combination of the remaining choices for these degrees of parallelism.

@@ -85,9 +85,9 @@ class Chart {
   }
 
   std::string axis_lines() const {
-    std::string out = fmt::format(
-        "<path d=\"M{0} {1}V{2}H{3}\" fill=\"none\" stroke=\"var(--line)\"/>", kLeft, kTop,
-        kHeight - kBottom, kWidth - kRight);
+    std::string out =
+        fmt::format("<path d=\"M{0} {1}V{2}H{3}\" fill=\"none\" stroke=\"var(--line)\"/>", kLeft,
+                    kTop, kHeight - kBottom, kWidth - kRight);
     for (const double y : {y_.low, (y_.low + y_.high) / 2, y_.high})
       out += text(kLeft - 6, y_.at(y) + 4, "end", fmt::format("{:.4g}", y));
     std::vector<double> ticks = {x_.low, (x_.low + x_.high) / 2, x_.high};
@@ -103,12 +103,12 @@ class Chart {
   std::string circle(const SweepTrial& t) const {
     const bool finished = t.outcome == "finished", best = &t == &sweep_.trials.front();
     return fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" stroke=\"{}\"><title>trial {:03}: "
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" stroke=\"{}\"><title>trial "
+        "{:03}: "
         "{}, {} {:.4f} at step {}</title></circle>",
         x_.at(place(t)), y_.at(t.score), best ? 6 : 4,
-        finished || best ? "var(--accent)" : "var(--page)",
-        best ? "var(--bad)" : "var(--accent)", t.number, escaped(t.values[key_]),
-        escaped(sweep_.score), t.score, t.steps);
+        finished || best ? "var(--accent)" : "var(--page)", best ? "var(--bad)" : "var(--accent)",
+        t.number, escaped(t.values[key_]), escaped(sweep_.score), t.score, t.steps);
   }
 
   const SweepData& sweep_;
@@ -128,7 +128,8 @@ std::string table_of(const SweepData& sweep) {
                              {fmt::format("{:03}", t.number), CellKind::kNumber}};
     for (const std::string& value : t.values) row.push_back({value, CellKind::kNumber});
     row.push_back({format_count(t.steps), CellKind::kNumber});
-    row.push_back({std::isfinite(t.score) ? fmt::format("{:.4f}", t.score) : "–", CellKind::kNumber});
+    row.push_back(
+        {std::isfinite(t.score) ? fmt::format("{:.4f}", t.score) : "–", CellKind::kNumber});
     row.push_back({t.outcome});
     table.rows.push_back(std::move(row));
   }
@@ -145,7 +146,8 @@ std::string sweep_section(const SweepData& sweep) {
                                                : 0;
   std::string out = fmt::format(
       "<section id=\"sweep\"><h2>Sweep</h2><p>{} trials ({}): {}. They took {} of {} steps ({}). "
-      "Filled: took all steps. Hollow: stopped earlier, with the {} of its last step. Red edge: the "
+      "Filled: took all steps. Hollow: stopped earlier, with the {} of its last step. Red edge: "
+      "the "
       "best.</p><div class=\"charts\">",
       sweep.trials.size(), escaped(sweep.method), escaped(rungs), format_count(sweep.steps_taken),
       format_count(sweep.steps_in_full), percent_text(share), escaped(sweep.score));

@@ -1,6 +1,6 @@
-// Successive halving (Jamieson and Talwalkar 2016): all trials run for a few steps, and of each rung
-// the best 1/η continue to the next one, up to the length of the run. A trial continues from its
-// checkpoint, so no step is repeated.
+// Successive halving (Jamieson and Talwalkar 2016): all trials run for a few steps, and of each
+// rung the best 1/η continue to the next one, up to the length of the run. A trial continues from
+// its checkpoint, so no step is repeated.
 #pragma once
 
 #include <cstddef>

@@ -78,7 +78,8 @@ std::vector<std::string> grid_values(const Parameter& p, int64_t points) {
   if (const std::optional<int64_t> all = p.count(); all && *all <= points) points = *all;
   std::vector<std::string> values;
   for (int64_t i = 0; i < points; ++i) {
-    const double share = points == 1 ? 0.5 : static_cast<double>(i) / static_cast<double>(points - 1);
+    const double share =
+        points == 1 ? 0.5 : static_cast<double>(i) / static_cast<double>(points - 1);
     const std::string value = text_of(p, at(p, share));
     if (values.empty() || values.back() != value) values.push_back(value);
   }
@@ -120,8 +121,9 @@ std::vector<Point> grid(const std::vector<Parameter>& parameters, int64_t points
   for (const Parameter& p : parameters) {
     const std::vector<std::string> values = grid_values(p, points);
     if (std::ssize(all) * std::ssize(values) > most)
-      throw Error("the grid has more than {} points. Use fewer values, --points, or --method random.",
-                  most);
+      throw Error(
+          "the grid has more than {} points. Use fewer values, --points, or --method random.",
+          most);
     std::vector<Point> longer;
     for (const Point& from : all)
       for (const std::string& value : values) {
@@ -153,8 +155,7 @@ std::string text_of(const Parameter& p, double value) {
 
 std::vector<std::string> keys_of(const std::vector<Parameter>& parameters, const Point& point) {
   std::vector<std::string> keys;
-  for (size_t k = 0; k < parameters.size(); ++k)
-    keys.push_back(parameters[k].key + "=" + point[k]);
+  for (size_t k = 0; k < parameters.size(); ++k) keys.push_back(parameters[k].key + "=" + point[k]);
   return keys;
 }
 

@@ -98,7 +98,8 @@ void read_trial(const Tree& tree, TrialRecord& trial, const Path& file) {
     if (steps == nullptr) throw Error("{}: 'steps' is not an integer.", file.string());
     r.steps = *steps;
     // Infinity is null in JSON.
-    if (const std::optional<double> score = number_in(member(rung, "score", file))) r.score = *score;
+    if (const std::optional<double> score = number_in(member(rung, "score", file)))
+      r.score = *score;
     trial.results.push_back(r);
   }
   if (const Tree* why = tree.find("why"); why != nullptr && why->as_string() != nullptr)
@@ -171,14 +172,15 @@ SweepRecord read_record(const Path& file, const Definition& definition,
   if (trials.as_list() == nullptr || trials.as_list()->size() != points.size())
     throw Error("{}: expected {} entries in 'trials'. The file is damaged.", file.string(),
                 points.size());
-  for (size_t i = 0; i < points.size(); ++i) read_trial((*trials.as_list())[i], record.trials[i], file);
+  for (size_t i = 0; i < points.size(); ++i)
+    read_trial((*trials.as_list())[i], record.trials[i], file);
   return record;
 }
 
 std::string table_of(const SweepRecord& record) {
   const std::vector<size_t> order = record.ranking();
-  std::string text = fmt::format("rank  trial  {:>7}  {:>15}  outcome   keys\n", "steps",
-                                 record.definition.score);
+  std::string text =
+      fmt::format("rank  trial  {:>7}  {:>15}  outcome   keys\n", "steps", record.definition.score);
   for (size_t rank = 0; rank < order.size(); ++rank) {
     const TrialRecord& t = record.trials[order[rank]];
     text += fmt::format("{:>4}  {:>5}  {:>7}  {:>15}  {:<8}  {}\n", rank + 1,

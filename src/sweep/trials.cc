@@ -1,5 +1,5 @@
-// Synchronous successive halving: a rung's trials share a queue, from which as many run as there are
-// jobs. Trials that an earlier command has run to the rung are not started again.
+// Synchronous successive halving: a rung's trials share a queue, from which as many run as there
+// are jobs. Trials that an earlier command has run to the rung are not started again.
 #include "sweep/trials.h"
 
 #include <algorithm>

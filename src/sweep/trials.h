@@ -31,12 +31,13 @@ std::vector<std::string> trial_keys(const Path& directory, int64_t steps);
 
 // Returns the score of a trial at `steps` by the lines of its metrics.jsonl: the mean of the
 // validation losses of that step, or, for "loss", the mean of the training losses of the last tenth
-// of the steps. Returns +inf if a loss is not finite, and nothing if the lines do not reach `steps`.
+// of the steps. Returns +inf if a loss is not finite, and nothing if the lines do not reach
+// `steps`.
 std::optional<double> score_of(const std::string& metrics_lines, const std::string& score,
                                int64_t steps);
 
-// Runs what is missing of the sweep in `directory`, and stores each result there. Returns false if a
-// stop was requested; then the running trials have saved their state.
+// Runs what is missing of the sweep in `directory`, and stores each result there. Returns false if
+// a stop was requested; then the running trials have saved their state.
 bool run_trials(SweepRecord& record, const Path& directory, const TrialOptions& options);
 
 }  // namespace tessera::sweep

@@ -27,6 +27,14 @@ class SweepProgram : public ProgramFolder {
   Tree record(const std::string& directory = "run-sweep") const {
     return parse_json(get(directory + "/sweep.json"), "sweep.json");
   }
+  // Sends the signal to the sweep when that file has step 50. Returns the exit code of a shell.
+  int interrupted(const std::string& arguments, const char* signal, const char* file) const {
+    const std::string line = fmt::format(
+        "cd {}; {} {} > out.txt 2>&1 & p=$!; cd {}; until grep -qs '\"step\":50,' {}; do sleep "
+        "0.02; done; kill -{} $p; wait $p; code=$?; sleep 2; exit $code",
+        folder_.string(), tessera_program(), arguments, folder_.string(), file, signal);
+    return WEXITSTATUS(std::system(line.c_str()));
+  }
   static std::string table(const std::string& out) {
     const size_t from = out.find("rank  trial"), to = out.find("best: ");
     return out.substr(from, to - from);
@@ -87,16 +95,15 @@ TEST_F(SweepProgram, TheSameSeedHasTheSameTableWithOneJobAndWithTwo) {
 }
 
 TEST_F(SweepProgram, ContinuesAfterAnInterruption) {
-  put("long.yaml", get("run.yaml"));
   const std::string sweep =
-      "sweep long.yaml optimizer.learning_rate=1e-3,3e-3,1e-2 --jobs 1 batch.global=8 "
-      "schedule.steps=400 ";
-  const ProgramResult stopped = run(sweep + "--out a", "timeout --preserve-status -s INT 2");
-  ASSERT_EQ(stopped.code, 130) << stopped.out << stopped.err;
-  EXPECT_NE(stopped.out.find("the same command continues"), std::string::npos) << stopped.out;
-  const ProgramResult killed = run(sweep + "--out a", "timeout -s KILL 2");
+      "sweep run.yaml optimizer.learning_rate=1e-3,3e-3,1e-2 --jobs 1 schedule.steps=1500 "
+      "metrics.tensorboard=false ";
+  EXPECT_EQ(interrupted(sweep + "--out a", "TERM", "a/trials/000/metrics.jsonl"), 128 + SIGTERM);
+  EXPECT_NE(get("out.txt").find("the same command continues"), std::string::npos);
+  EXPECT_EQ(interrupted(sweep + "--out a", "KILL", "a/trials/001/metrics.jsonl"), 128 + SIGKILL);
   const ProgramResult rest = run(sweep + "--out a");
   ASSERT_EQ(rest.code, 0) << rest.out << rest.err;
+  EXPECT_NE(rest.out.find("known"), std::string::npos) << rest.out;
   const ProgramResult whole = run(sweep + "--out b");
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
   EXPECT_EQ(table(rest.out), table(whole.out));
@@ -149,7 +156,7 @@ TEST_F(SweepProgram, NonsenseIsRefusedBeforeAnyTrial) {
       {"optimizer.learning_rate=1e-4..1e-2 --trials 0", "expected 1 to"},
       {"optimizer.learning_rate=1e-4..1e-2 --points 3", "is for --method grid"},
       {"optimizer.learning_rate=1e-4..1e-2 --halving 0", "expected 1 to"},
-      {"layout.data=1,2", "its layout has 2 ranks, but -n is 1"}};
+      {"layout.data=1,2 batch.micro=1", "its layout has 2 ranks, but -n is 1"}};
   for (const auto& [arguments, message] : wrong) {
     const ProgramResult r = run(std::string("sweep run.yaml ") + arguments);
     EXPECT_NE(r.code, 0) << arguments;

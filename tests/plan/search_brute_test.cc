@@ -152,6 +152,7 @@ TEST_F(SearchBruteForce, ModelsWithExperts) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {2, 3});
     draw.experts_of(r);
+    r.most_context = draw.pick({1, 2, 4});
     Hardware h = draw.hardware();
     h.device.memory_bytes = draw.between(1e6, 8e6);
     Software s = draw.software();

@@ -43,6 +43,7 @@ TEST(SearchSpace, HasEveryDegreeOfExpertsAndContexts) {
     SearchRequest r = draw.request({4, 8}, {2, 3});
     draw.experts_of(r);
     r.base.model.experts = 4;
+    r.most_context = 4;
     std::set<std::string> seen;
     std::set<int64_t> expert, context;
     for (const Candidate& c : candidates(r)) {
@@ -60,6 +61,7 @@ TEST(SearchSpace, HasEveryDegreeOfExpertsAndContexts) {
 TEST(SearchSpace, FamiliesWithAnEncoderAndUnfusedAttentionHaveNoContext) {
   SearchDraw draw(5);
   SearchRequest r = draw.request({4}, {2});
+  r.most_context = 4;
   r.base.options.attention = compile::AttentionKind::kUnfused;
   for (const Candidate& c : candidates(r)) EXPECT_EQ(c.layout.context, 1);
   r.base.options.attention = compile::AttentionKind::kFused;
@@ -151,6 +153,7 @@ TEST(SearchBounds, HoldWithExpertsThatRanksDivide) {
     SearchDraw draw(5000 + seed);
     SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4});
     draw.experts_of(r);
+    r.most_context = draw.pick({1, 4});
     Software software = draw.software();
     software.expert_imbalance = draw.between(1, 3);
     const Hardware hardware = draw.hardware();

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -35,8 +35,8 @@ TEST(Parameters, RangesAndLists) {
 }
 
 TEST(Parameters, OneValueIsAnOverride) {
-  for (const char* one : {"k=1", "data.tokenizer=../t.json", "data.train=[a, b]", "k='a,b'", "k=",
-                          "k=a..b", "k={a: 1, b: 2}", "flag"})
+  for (const char* one : {"k=1", "data.tokenizer=../t.json", "data.train=[a, b]", "k='a,b'",
+                          "k=", "k=a..b", "k={a: 1, b: 2}", "flag"})
     EXPECT_FALSE(parse_parameter(one)) << one;
 }
 
@@ -48,9 +48,12 @@ TEST(Parameters, RefusesEmptyRangesAndLists) {
 
 TEST(Parameters, AGridHasBothEndsAndEvenSteps) {
   const std::vector<Parameter> keys = {parsed("a=1e-4..1e-2"), parsed("b=x,y")};
-  EXPECT_EQ(grid(keys, 3, 100),
-            (std::vector<Point>{{"0.0001", "x"}, {"0.0001", "y"}, {"0.001", "x"},
-                                {"0.001", "y"},  {"0.01", "x"},   {"0.01", "y"}}));
+  EXPECT_EQ(grid(keys, 3, 100), (std::vector<Point>{{"0.0001", "x"},
+                                                    {"0.0001", "y"},
+                                                    {"0.001", "x"},
+                                                    {"0.001", "y"},
+                                                    {"0.01", "x"},
+                                                    {"0.01", "y"}}));
   EXPECT_EQ(grid({parsed("n=1..3")}, 10, 100), (std::vector<Point>{{"1"}, {"2"}, {"3"}}));
   EXPECT_EQ(grid({parsed("n=0..100")}, 3, 100), (std::vector<Point>{{"0"}, {"50"}, {"100"}}));
   EXPECT_THROW(grid(keys, 60, 100), Error);
@@ -68,7 +71,8 @@ TEST(Parameters, ASampleIsAFunctionOfItsSeed) {
 }
 
 TEST(Parameters, SamplesAreUniformOnTheirScale) {
-  const std::vector<Parameter> keys = {parsed("a=1e-4..1e-2"), parsed("n=1..4"), parsed("x=0.0..2.0")};
+  const std::vector<Parameter> keys = {parsed("a=1e-4..1e-2"), parsed("n=1..4"),
+                                       parsed("x=0.0..2.0")};
   int64_t low = 0, half = 0;
   std::map<std::string, int64_t> counts;
   const std::vector<Point> points = sample(keys, 2000, 3);

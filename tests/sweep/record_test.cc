@@ -1,8 +1,9 @@
 #include "sweep/record.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "sweep/trials.h"
@@ -30,7 +31,8 @@ class SweepFile : public testing::Test {
   SweepFile() { std::filesystem::create_directories(folder_); }
   ~SweepFile() override { std::filesystem::remove_all(folder_); }
 
-  Path folder_ = std::filesystem::temp_directory_path() / fmt::format("sweep_record.{}", ::getpid());
+  Path folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("sweep_record.{}", ::getpid());
   Path file_ = folder_ / "sweep.json";
 };
 
