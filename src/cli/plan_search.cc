@@ -23,6 +23,10 @@
 namespace tessera::cli {
 namespace {
 
+// Without a larger layout.context, a search considers degrees that leave a rank this many tokens of
+// each sequence. Shorter sequences fit on one rank.
+constexpr int64_t kTokensPerContextRank = 4096;
+
 // Returns the CPU time of this process, in seconds. It measures the cost of the search
 // independently of the load of the machine.
 double processor_s() { return ratio(std::clock(), CLOCKS_PER_SEC); }
@@ -140,6 +144,8 @@ plan::SearchRequest search_request(const config::RunConfig& config, const plan::
   asked.devices = devices;
   asked.global = config.batch.global;
   asked.ramp = config.batch.warmup_sizes;
+  asked.most_context =
+      std::max(config.layout.context, config.data.sequence_length / kTokensPerContextRank);
   return asked;
 }
 

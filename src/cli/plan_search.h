@@ -10,7 +10,8 @@ namespace tessera::cli {
 // Returns the run-file keys of this layout, as key=value separated by spaces.
 std::string keys_of(const plan::Candidate& c);
 
-// Returns the search request for a run whose precision and sizes are resolved.
+// Returns the search request for a run whose precision and sizes are resolved. Contexts are those
+// up to layout.context, or, if that is larger, to one rank per 4,096 tokens of a sequence.
 plan::SearchRequest search_request(const config::RunConfig& config, const plan::Software& software,
                                    int64_t devices);
 

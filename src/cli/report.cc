@@ -1,9 +1,11 @@
 // tessera report RUN [RUN …] [--out report.html] [--cluster C] [--force]
 //
-// Reads run directories and writes one self-contained HTML page about them (report/page.h). A run
-// may still be running: the page shows what is recorded so far. The step of the first run is
-// simulated on the machine of --cluster or of its layout.cluster, for comparison with the traced
-// step.
+// Reads run directories, or the best trials of a sweep, and writes one self-contained HTML page
+// about them (report/page.h). A run may still be running: the page shows what is recorded so far.
+// The step of the first run is simulated on the machine of --cluster or of its layout.cluster, for
+// comparison with the traced step.
+#include <filesystem>
+
 #include "cli/arguments.h"
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
@@ -56,6 +58,18 @@ std::optional<report::Planned> planned_on_own_cluster(const report::RunData& run
   }
 }
 
+constexpr size_t kMostTrials = 6;  // whose curves are shown
+
+// Returns the directories of the best trials of a sweep, whose curves the page compares.
+std::vector<std::string> best_trials(const report::SweepData& sweep) {
+  std::vector<std::string> directories;
+  for (const report::SweepTrial& trial : sweep.trials)
+    if (directories.size() < kMostTrials && std::filesystem::is_directory(trial.directory))
+      directories.push_back(trial.directory.string());
+  if (directories.empty()) throw Error("no trial of the sweep has a run directory yet.");
+  return directories;
+}
+
 }  // namespace
 
 int verb_report(Args args) {
@@ -66,7 +80,7 @@ int verb_report(Args args) {
               "Write an HTML page about one run, or a comparison of several: curves, speed, "
               "memory, events, configuration.",
               "tessera report runs/first runs/second --out report.html");
-  a.many(directories, "RUN", "run directories", 1);
+  a.many(directories, "RUN", "run directories, or the directory of one sweep", 1);
   a.option(out, "--out", "FILE", "the page");
   a.option(cluster, "--cluster", "FILE",
            "machine whose simulated step is compared with the trace: a file, or one of "
@@ -74,13 +88,15 @@ int verb_report(Args args) {
   add_force(a, force);
   if (!a.parse(args)) return 0;
   data::refuse_existing(out, force);
+  report::PageOptions options{version(), std::nullopt, std::nullopt};
+  if (directories.size() == 1 && report::is_sweep(directories[0]))
+    directories = best_trials(options.sweep.emplace(report::read_sweep(directories[0])));
   std::vector<report::RunData> runs;
   for (const std::string& directory : directories) {
     runs.push_back(report::read_run(directory));
     for (const std::string& note : runs.back().left_out)
       fmt::print(stderr, "tessera: warning: {}\n", printable(note));
   }
-  report::PageOptions options{version(), std::nullopt};
   options.planned = cluster.empty() ? planned_on_own_cluster(runs.front(), directories.front())
                                     : std::optional(planned_step(directories.front(), cluster));
   const std::string page = report::page(runs, options);

@@ -60,7 +60,9 @@ void check_arguments(const TuneArguments& t) {
 }
 
 bool read_arguments(Args args, TuneArguments& t) {
-  Arguments a("tune", "Find the fastest settings of a run with short trials.",
+  Arguments a("tune",
+              "Find the fastest settings of a run with short trials: its speed, not its loss "
+              "(`tessera sweep` finds the learning rate and other keys with the smallest loss).",
               "tessera tune run.yaml --trials 20");
   a.required(t.run.run, "RUN", "the run file");
   a.many(t.run.keys, "key=value", "overrides of run-file keys");

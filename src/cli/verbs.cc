@@ -32,8 +32,10 @@ const std::array kVerbs{
          "tessera compile run.yaml --print", verb_compile},
     Verb{"plan", kTraining, "predict time, memory and cost of a run on any machine",
          "tessera plan run.yaml --cluster a100-80gb", verb_plan},
-    Verb{"tune", kTraining, "find the fastest settings of a run with short trials",
+    Verb{"tune", kTraining, "find the fastest settings of a run: speed, not loss (see sweep)",
          "tessera tune run.yaml --trials 20", verb_tune},
+    Verb{"sweep", kTraining, "find the keys with the smallest loss: learning rates, batches, …",
+         "tessera sweep run.yaml optimizer.learning_rate=1e-4..1e-2", verb_sweep},
     Verb{"watch", kTraining, "show a run while it trains: loss curve, rates, ranks",
          "tessera watch runs/pythia-70m", verb_watch},
     Verb{"report", kTraining, "write an HTML page about runs: curves, speed, memory, events",
@@ -75,6 +77,13 @@ bool names_fine_tuning(const std::string& word) {
   return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
 }
 
+// Returns whether the name is one that other programs have for `tessera sweep`.
+bool names_sweep(const std::string& word) {
+  constexpr std::array kNames{"optuna",   "wandb", "hpo",   "hparams", "hyperparameters",
+                              "optimize", "study", "agent", "search"};
+  return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
+}
+
 }  // namespace
 
 std::span<const Verb> verbs() { return kVerbs; }
@@ -110,6 +119,11 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
     throw UsageError(
         "there is no command '{}'. `tessera train` fine-tunes if the run file names the checkpoint "
         "to start from (checkpoint.from); see docs/optimizers.md, Fine-tuning.",
+        args[0]);
+  if (path.empty() && names_sweep(args[0]))
+    throw UsageError(
+        "there is no command '{}'. `tessera sweep` finds the keys with the smallest loss, `tessera "
+        "tune` the fastest settings; see docs/sweeps.md.",
         args[0]);
   const std::string guess = nearest(args[0], names);
   throw UsageError("{}there is no command '{}'. {}", before, args[0],

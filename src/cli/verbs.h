@@ -47,6 +47,7 @@ int verb_config(Args args);
 int verb_doctor(Args args);
 int verb_plan(Args args);
 int verb_tune(Args args);
+int verb_sweep(Args args);
 int verb_report(Args args);
 int verb_watch(Args args);
 

@@ -32,6 +32,9 @@ constexpr std::string_view kPerDevice =
 constexpr std::string_view kWandb =
     "use `metrics.tensorboard: true`; every run also writes metrics.jsonl";
 
+constexpr std::string_view kSweep =
+    "use `tessera sweep RUN optimizer.learning_rate=1e-4..1e-2 --trials 16` (docs/sweeps.md)";
+
 // An entry without advice has a key with the same values.
 constexpr ForeignKey kKeys[] = {
     // ---- Steps, batches and sequences
@@ -301,6 +304,14 @@ constexpr ForeignKey kKeys[] = {
     {"wandb_project", kAxolotl, "metrics.tensorboard", kWandb},
     {"wandb", kShort, "metrics.tensorboard", kWandb},
     {"report_to", kHf, "metrics.tensorboard", "use `metrics.tensorboard: true`"},
+    // ---- Sweeps, which a command describes and not a run file
+    {"n_trials", "Optuna", "", kSweep},
+    {"num_samples", "Ray Tune", "", kSweep},
+    {"search_space", "Optuna, Ray Tune", "", kSweep},
+    {"parameters", "Weights & Biases sweep", "", kSweep},
+    {"early_terminate", "Weights & Biases sweep", "",
+     "use `tessera sweep --halving 3`, which is successive halving (hyperband with one bracket)"},
+    {"hyperparameter_search", kHf, "", kSweep},
 };
 
 std::string normalized(std::string_view name) {

@@ -3,6 +3,7 @@
 #include "measure/tune_history.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -95,6 +96,20 @@ Tree read_trials(const Path& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> visible_gpus() {
+  std::vector<std::string> gpus;
+  if (const char* const given = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    std::istringstream entries(given);
+    for (std::string entry; std::getline(entries, entry, ',');) gpus.push_back(entry);
+    return gpus;
+  }
+  std::error_code none;
+  for ([[maybe_unused]] const auto& gpu :
+       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
+    gpus.push_back(std::to_string(gpus.size()));
+  return gpus;
+}
 
 TrialConditions conditions_of(const TunedRun& run, const plan::Space& space, int64_t steps,
                               const plan::Hardware* simulated) {

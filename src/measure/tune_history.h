@@ -14,6 +14,10 @@ struct PastTrial {
   plan::TrialResult result;
 };
 
+// Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: the entries of
+// that variable, or, without it, the numbers of the driver's GPUs.
+std::vector<std::string> visible_gpus();
+
 // Everything except the point that the time of a trial depends on. A stored trial counts only if
 // all of it is equal.
 struct TrialConditions {

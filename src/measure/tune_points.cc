@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "model/family.h"
 #include "plan/explain.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
@@ -42,6 +44,12 @@ std::vector<plan::Knob> usual_knobs(const config::RunConfig& c, int64_t ranks) {
   if (ranks == 1) return knobs;
   knobs.push_back({"layout.tensor", divisors(ranks, ranks), true});
   knobs.push_back({"layout.pipeline", divisors(ranks, ranks), true});
+  if (!model::rule_of(c.model.family).encodes &&
+      c.compiler.attention == compile::AttentionKind::kFused)
+    knobs.push_back(
+        {"layout.context", divisors(std::gcd(ranks, c.data.sequence_length), ranks), true});
+  if (c.model.experts > 0)
+    knobs.push_back({"layout.expert", divisors(std::gcd(ranks, c.model.experts), ranks), true});
   knobs.push_back({"layout.zero", {"0", "1", "2", "3"}, false});
   knobs.push_back({"layout.sequence_parallel", {"true", "false"}, false});
   return knobs;
@@ -51,7 +59,10 @@ int64_t value_of(const config::RunConfig& c, const plan::Space& space, const pla
                  const std::string& key) {
   for (size_t k = 0; k < space.knobs.size(); ++k)
     if (space.knobs[k].key == key) return std::stoll(space.knobs[k].choices[p[k]]);
-  return key == "layout.tensor" ? c.layout.tensor : c.layout.pipeline;
+  const auto fixed = [&](const Field& f) { return f.path == key; };
+  config::RunConfig copy = c;
+  const std::vector<Field> fields = fields_of(copy);
+  return std::get<int64_t>(std::find_if(fields.begin(), fields.end(), fixed)->write().value);
 }
 
 config::RunConfig config_of(const TunedRun& run, const plan::Space& space,
@@ -70,7 +81,8 @@ config::RunConfig config_of(const TunedRun& run, const plan::Space& space,
 bool is_first_of_its_kind(const config::RunConfig& c) {
   const compile::Layout& l = c.layout;
   if (compile::mesh_of(l).ranks() == 1) return true;
-  return (l.tensor > 1 || l.sequence_parallel) && (l.data * l.context > 1 || l.zero == 0);
+  const bool shards = l.data / std::max<int64_t>(1, l.expert) * l.context > 1;
+  return (l.tensor > 1 || l.sequence_parallel) && (shards || l.zero == 0);
 }
 
 // The number of points that were rejected, and the reason of the last one.
@@ -129,7 +141,8 @@ std::vector<std::string> keys_of(const TunedRun& run, const plan::Space& space,
   }
   if (data) return keys;
   const config::RunConfig c = train::load_run(run.run, run.keys);
-  const int64_t model = c.layout.context * value_of(c, space, point, "layout.tensor") *
+  const int64_t model = value_of(c, space, point, "layout.context") *
+                        value_of(c, space, point, "layout.tensor") *
                         value_of(c, space, point, "layout.pipeline");
   // Data parallelism uses the ranks that tensor, context and pipeline parallelism leave.
   keys.push_back(fmt::format("layout.data={}", std::max<int64_t>(run.ranks / model, 1)));

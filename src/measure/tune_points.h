@@ -24,9 +24,9 @@ struct TunedRun {
 plan::Knob parse_knob(const std::string& text);
 
 // Returns the space of the knobs in `given`. If there are none, the knobs are the micro-batch size,
-// recomputation and, with several ranks, tensor, pipeline and sequence parallelism and ZeRO. Points
-// that are not valid runs are omitted. layout.data follows from the other degrees and the number of
-// ranks, unless it is a knob. Throws Error if no point is valid.
+// recomputation and, with several ranks, the degrees of parallelism, sequence parallelism and ZeRO.
+// Points that are not valid runs are omitted. layout.data follows from the other degrees and the
+// number of ranks, unless it is a knob. Throws Error if no point is valid.
 plan::Space space_of(const TunedRun& run, const std::vector<plan::Knob>& given);
 
 // Returns the run-file keys of a point as "key=value", including layout.data.

@@ -4,6 +4,7 @@
 #include "plan/neighbours.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -176,6 +177,11 @@ std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
     n.exchange("data", &compile::Layout::data, "context", &compile::Layout::context);
     n.exchange("tensor", &compile::Layout::tensor, "context", &compile::Layout::context);
   }
+  for (const int64_t expert : {l.expert * 2, l.expert / 2})
+    if (request.model.experts > 0 && expert > 0 &&
+        std::gcd(l.data, request.model.experts) % expert == 0)
+      n.add(fmt::format("layout.expert={}", expert),
+            [&](compile::CompileRequest& r) { r.layout.expert = expert; });
   for (const int64_t micro : {request.sequences * 2, request.sequences / 2})
     if (micro > 0)
       n.add(fmt::format("batch.micro={}", micro),

@@ -19,7 +19,7 @@ struct Neighbour {
 };
 
 // Returns requests that differ in one knob and have the same number of devices and the same global
-// batch: exchanges between tensor, pipeline and data, micro-batch, recomputation, ZeRO,
+// batch: exchanges between tensor, pipeline and data, expert, micro-batch, recomputation, ZeRO,
 // interleaving, pipeline schedule, sequence parallelism. `ramp` has the global batches of
 // batch-size warm-up, which data × micro must divide too.
 std::vector<Neighbour> neighbours(const compile::CompileRequest& request,

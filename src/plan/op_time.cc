@@ -121,7 +121,7 @@ double experts_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceF
   const bool gradient = op.is<ExpertsGrad>();
   const int64_t all = gradient ? op.as<ExpertsGrad>().experts : op.as<Experts>().experts;
   const ValueId up = gradient ? input(op, ExpertsGrad::kUp) : input(op, Experts::kUp);
-  const double busiest = values[up].shape[0] < all ? software.expert_imbalance : 1;
+  const double busiest = busiest_rank(software.expert_imbalance, all, values[up].shape[0]);
   if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
     return busiest * cost.flops.hardware / r + d.kernel_s;
   return busiest * products_s(op, cost, values, d);

@@ -1,15 +1,16 @@
 // search(): the fastest layouts of a model on a number of devices.
 //
 // Looked at are all of
-//   tensor × context × pipeline × data = devices with at most the context of `base`, interleave,
-//   micro-batch, recomputation (none, selective, full), ZeRO 0 to 3, pipeline schedule, sequence
-//   parallelism; on request also with activations in the host's memory
+//   tensor × context × pipeline × data = devices with at most `most_context`, expert (a divisor of
+//   data and of the experts), interleave, micro-batch, recomputation (none, selective, full), ZeRO
+//   0 to 3, pipeline schedule, sequence parallelism; on request also with activations in the host's
+//   memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
-// with data × context > 1, a schedule with pipeline > 1). A layout is left out only by a proved
-// bound (search_bound.h): a lower bound of its step time or of the bytes that a rank needs. The
-// others are compiled and simulated in full, lowest bound first, until no bound is below the worst
-// layout kept. So the result is the same as if every layout were simulated; ties are in the order
-// of the candidates.
+// with data / expert × context > 1, a schedule with pipeline > 1). A layout is left out only by a
+// proved bound (search_bound.h): a lower bound of its step time or of the bytes that a rank needs.
+// The others are compiled and simulated in full, lowest bound first, until no bound is below the
+// worst layout kept. So the result is the same as if every layout were simulated; ties are in the
+// order of the candidates.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,8 @@ struct SearchRequest {
   bool prune = true;  // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
+  // Largest degree of context parallelism.
+  int64_t most_context = 1;
   // Called after each step of the search with the results so far, and with the number of layouts
   // whose bounds do not exclude them yet.
   std::function<void(const SearchResult& so_far, int64_t open)> progress = {};

@@ -1,7 +1,7 @@
-// Compiles the blocks of a model once per (tensor, micro-batch, recomputation, sequence
-// parallelism, divided backward), with data = 1 and one or two stages, and extracts what the bounds
-// of all layouts with these blocks need: durations without communication, collectives by group and
-// bytes, saved bytes, and the costs of weight groups.
+// Compiles the blocks of a model once per (tensor, context, expert, micro-batch, recomputation,
+// sequence parallelism, divided backward), with data = expert and one or two stages, and extracts
+// what the bounds of all layouts with these blocks need: durations without communication,
+// collectives by group and bytes, saved bytes, and the costs of weight groups.
 #include "plan/search_blocks.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class Measure {
     c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);
     const bool narrows = request_.options.grad_reduce_dtype == compile::GradReduceDType::kWeight;
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
-    c.squares_ns = time(g.squares, false).ns;
+    if (g.squares != kNone) c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;
     if (g.orthogonalize != kNone) c.orthogonalize_ns = time(g.orthogonalize, false).ns;
     return c;
@@ -153,7 +153,8 @@ BlockCosts block_costs(const compile::CompileRequest& asked, const Target& targe
   compile::Layout& l = request.layout;
   const bool divided =
       l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble && l.pipeline > 1;
-  l.data = l.interleave = 1;
+  l.data = l.expert;  // one rank along kShard
+  l.interleave = 1;
   l.zero = l.zero_group = 0;
   // Two stages suffice to have the divided backward; with one stage all schedules are the same.
   l.offload = "none";  // see CandidateView::offload

@@ -1,5 +1,5 @@
 // Computes the inputs of the bounds (search_bound.h) in tables that many candidates share: costs of
-// blocks, shapes of groups by (tensor, context, pipeline), layers by number of chunks.
+// blocks, shapes of groups by (tensor, context, expert, pipeline), layers by number of chunks.
 #include "plan/search_bound.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
   const compile::Layout& l = c.layout;
   const bool divided =
       l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
-  const BlockKey key{l.tensor, l.context, c.micro, l.recompute, l.sequence_parallel, divided};
+  const BlockKey key{l.tensor,    l.context,           l.expert, c.micro,
+                     l.recompute, l.sequence_parallel, divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
     known =
@@ -35,10 +36,10 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 }
 
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
-// same position share one entry. Shapes depend only on (tensor, context, pipeline), since these
-// determine the data degree.
+// same position share one entry. Shapes depend only on (tensor, context, expert, pipeline),
+// since these determine the data degree.
 const MeshPlaces& Bounds::places(const compile::Layout& layout) {
-  const std::array key = {layout.tensor, layout.context, layout.pipeline};
+  const std::array key = {layout.tensor, layout.context, layout.expert, layout.pipeline};
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "compile/layout_check.h"
 #include "compile/schedule/schedule_passes.h"
+#include "model/family.h"
 #include "model/hf_names.h"
 #include "plan/search.h"
 
@@ -53,15 +54,25 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
          (!copies || compile::can_copy_heads(r));
 }
 
+// Returns the degrees of context parallelism to try: divisors of the devices and of the tokens.
+std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
+  const bool divides = !model::rule_of(r.base.model.family).encodes &&
+                       r.base.options.attention != compile::AttentionKind::kUnfused;
+  std::vector<int64_t> all = divisors(divides ? std::gcd(devices, r.base.tokens) : 1);
+  std::erase_if(all, [&](int64_t degree) { return degree > r.most_context; });
+  return all;
+}
+
 // Adds every combination of the remaining choices for these degrees of parallelism.
 void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
+  const int64_t shards = ranks.data / ranks.expert * ranks.context;  // ranks with the same weights
   const int64_t parts = ranks.tensor * ranks.context;
   const bool may_split = r.base.tokens % parts == 0 && r.base.source % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)
-        for (int64_t zero = 0; zero <= (ranks.data * ranks.context > 1 ? 3 : 0); ++zero)
+        for (int64_t zero = 0; zero <= (shards > 1 ? 3 : 0); ++zero)
           for (const char* recompute : {"none", "selective", "full"}) {
             Candidate c{ranks, micro};
             c.layout.pipeline_schedule = order.schedule;
@@ -80,19 +91,22 @@ void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candi
 
 void add_degrees(const SearchRequest& r, int64_t tensor, int64_t context,
                  std::vector<Candidate>& all) {
+  const int64_t experts = r.base.model.experts;
   for (const int64_t pipeline : divisors(r.devices / tensor / context)) {
     const int64_t data = r.devices / tensor / context / pipeline;
     if (pipeline > r.base.model.all_layers() || common_batch(r.global, r.ramp) % data != 0)
       continue;
     compile::Layout ranks = r.base.layout;
     ranks.stages.clear();
-    ranks.expert = 1;
-    if (ranks.zero_group > 0 && data % ranks.zero_group != 0) continue;
     ranks.tensor = tensor;
     ranks.context = context;
     ranks.pipeline = pipeline;
     ranks.data = data;
-    add(r, ranks, all);
+    for (const int64_t expert : divisors(std::gcd(data, std::max<int64_t>(1, experts)))) {
+      if (ranks.zero_group > 0 && data / expert % ranks.zero_group != 0) continue;
+      ranks.expert = expert;
+      add(r, ranks, all);
+    }
   }
 }
 
@@ -103,14 +117,14 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
 }
 
 // devices = tensor x context x pipeline x data: each divides the quotient so far, and data is the
-// rest. A degree that the model or the batch does not allow is left out with all
-// layouts that contain it.
+// rest, which the experts' degree divides. A degree that the model or the batch does not allow is
+// left out with all layouts that contain it.
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
     if (!divides_model(r.base, tensor)) continue;
-    for (const int64_t context : divisors(std::gcd(r.devices / tensor, r.base.tokens)))
-      if (context <= r.base.layout.context) add_degrees(r, tensor, context, all);
+    for (const int64_t context : contexts(r, r.devices / tensor))
+      add_degrees(r, tensor, context, all);
   }
   return all;
 }
@@ -130,10 +144,11 @@ std::string text_of(const Candidate& c) {
   std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor,
                                  l.context > 1 ? fmt::format("context {} x ", l.context) : "",
                                  l.pipeline, l.data, c.micro);
+  if (l.expert > 1) text += fmt::format(", expert {}", l.expert);
   if (l.pipeline > 1) text += fmt::format(", {}", kSchedules[l.pipeline_schedule]);
   if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
   if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
-  if (l.data * l.context > 1) text += fmt::format(", ZeRO {}", l.zero);
+  if (l.data / l.expert * l.context > 1) text += fmt::format(", ZeRO {}", l.zero);
   text += fmt::format(", recompute {}", l.recompute);
   return compile::parse_offload(l.offload).none() ? text
                                                   : text + fmt::format(", offload {}", l.offload);

@@ -2,10 +2,14 @@
 // simulator.
 #include "plan/software.h"
 
+#include <cmath>
+
+#include "base/real.h"
+
 namespace tessera::plan {
 namespace {
 
-constexpr double kMostImbalance = 1e4;  // all tokens on one of 10,000 ranks
+constexpr double kMostImbalance = 1e4;  // all tokens to one of 10,000 experts
 
 void check_time(double s, const char* key, const Places& places) {
   constexpr double kMost = 10;  // longer host times are implausible
@@ -47,6 +51,13 @@ Software on_machine(Software software, const Hardware& hardware) {
   if (hardware.node.by_processor)
     software.overlap_data = software.overlap_pipeline = software.overlap_tensor = false;
   return software;
+}
+
+double busiest_rank(double imbalance, int64_t experts, int64_t own) {
+  if (own >= experts) return 1;
+  const double ranks = ratio(experts, own);
+  const double spread = std::log(ranks) / (static_cast<double>(own) * std::log(experts));
+  return std::min(1 + (imbalance - 1) * std::sqrt(spread), ranks);
 }
 
 // Only compiler options that the software file sets replace those of the request.

@@ -79,6 +79,7 @@ std::string page(std::span<const RunData> runs, const PageOptions& options) {
                                   {"@STYLES@", page_styles()},
                                   {"@LEFT_OUT@", left_out_section(runs)},
                                   {"@SUMMARY@", summary_section(runs)},
+                                  {"@SWEEP@", options.sweep ? sweep_section(*options.sweep) : ""},
                                   {"@TRAFFIC@", traffic_table(runs)},
                                   {"@TIME@", time_section(runs, options.planned)},
                                   {"@MEMORY@", memory_table(runs)},

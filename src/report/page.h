@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/run_data.h"
+#include "report/sweep_data.h"
 
 namespace tessera::report {
 
@@ -23,6 +24,7 @@ struct Planned {
 struct PageOptions {
   std::string version;
   std::optional<Planned> planned;  // for the first run
+  std::optional<SweepData> sweep;  // whose best trials the runs are
 };
 
 // Throws Error if `runs` is empty.

@@ -145,6 +145,38 @@ TEST_F(SearchBruteForce, ModelsWithLayersOfSeveralKinds) {
   EXPECT_LT(simulated, all_simulated / 2);
 }
 
+// A search of experts and contexts finds what simulating every layout finds.
+TEST_F(SearchBruteForce, ModelsWithExperts) {
+  int64_t with_answer = 0, simulated = 0, all_simulated = 0, experts = 0, contexts = 0;
+  for (uint64_t seed = 1400; seed < 1416; ++seed) {
+    SearchDraw draw(seed);
+    SearchRequest r = draw.request({2, 4}, {2, 3});
+    draw.experts_of(r);
+    r.most_context = draw.pick({1, 2, 4});
+    Hardware h = draw.hardware();
+    h.device.memory_bytes = draw.between(1e6, 8e6);
+    Software s = draw.software();
+    s.expert_imbalance = draw.between(1, 3);
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    with_answer += !all.best.empty();
+    simulated += fast.simulated;
+    all_simulated += all.simulated;
+    for (const Found& f : all.best) {
+      experts += f.candidate.layout.expert > 1;
+      contexts += f.candidate.layout.context > 1;
+    }
+  }
+  fmt::print(
+      "{} of {} simulated, {} cases with an answer, {} of the best divide experts, {} "
+      "sequences\n",
+      simulated, all_simulated, with_answer, experts, contexts);
+  EXPECT_GE(with_answer, 8);
+  EXPECT_GT(experts, 0);
+  EXPECT_GT(contexts, 0);
+  EXPECT_LT(simulated, all_simulated / 2);
+}
+
 // What search() reports is what simulate() says of the programs that compile_stages() makes.
 TEST_F(SearchBruteForce, TheBestAreSimulatedInFull) {
   SearchDraw draw(77);

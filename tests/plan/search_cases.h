@@ -53,6 +53,22 @@ class SearchDraw {
     if (!m.wide_layers.empty()) m.wide_feed_forward = pick({16, 32, 256, 640});
   }
 
+  // A mixture of experts, with or without dense layers, biases of the router and a balancing loss.
+  void experts_of(plan::SearchRequest& r) {
+    model::ModelConfig& m = r.base.model;
+    m.family = pick({0, 1}) == 0 ? model::Family::kMixtral : model::Family::kQwen3Moe;
+    m.feed_forward = m.kv_heads = m.head_width = 0;
+    model::apply_family(m.family, m);
+    m.experts = pick({2, 4, 6});
+    m.experts_per_token = pick({1, 2});
+    m.expert_feed_forward = pick({16, 64});
+    m.router.bias = pick({0, 1}) == 1;
+    m.router.balance_loss = pick({0, 1}) == 1 ? 0.01 : 0;
+    if (m.family == model::Family::kQwen3Moe && m.layers > 1 && pick({0, 1}) == 1)
+      m.dense_layers = {0};
+    model::derive_sizes(m);
+  }
+
   plan::Hardware hardware() {
     plan::Hardware h;
     h.device.memory_bytes = between(2e5, 4e6);

@@ -31,9 +31,42 @@ TEST(SearchSpace, CandidatesAreAllDifferentAndPossible) {
       EXPECT_TRUE(seen.insert(text_of(c)).second) << text_of(c);
       EXPECT_NO_THROW(compile::compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
       const compile::Layout& l = c.layout;
-      EXPECT_EQ(l.tensor * l.pipeline * l.data, r.devices);
+      EXPECT_EQ(l.tensor * l.context * l.pipeline * l.data, r.devices);
+      EXPECT_EQ(l.expert, 1);
     }
   }
+}
+
+TEST(SearchSpace, HasEveryDegreeOfExpertsAndContexts) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    SearchDraw draw(100 + seed);
+    SearchRequest r = draw.request({4, 8}, {2, 3});
+    draw.experts_of(r);
+    r.base.model.experts = 4;
+    r.most_context = 4;
+    std::set<std::string> seen;
+    std::set<int64_t> expert, context;
+    for (const Candidate& c : candidates(r)) {
+      EXPECT_TRUE(seen.insert(text_of(c)).second) << text_of(c);
+      EXPECT_NO_THROW(compile::compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
+      EXPECT_EQ(c.layout.data % c.layout.expert, 0);
+      expert.insert(c.layout.expert);
+      context.insert(c.layout.context);
+    }
+    EXPECT_TRUE(expert.contains(1) && expert.contains(2));
+    EXPECT_TRUE(context.contains(1) && context.contains(2) && context.contains(4));
+  }
+}
+
+TEST(SearchSpace, FamiliesWithAnEncoderAndUnfusedAttentionHaveNoContext) {
+  SearchDraw draw(5);
+  SearchRequest r = draw.request({4}, {2});
+  r.most_context = 4;
+  r.base.options.attention = compile::AttentionKind::kUnfused;
+  for (const Candidate& c : candidates(r)) EXPECT_EQ(c.layout.context, 1);
+  r.base.options.attention = compile::AttentionKind::kFused;
+  r.base.model.family = model::Family::kT5;
+  for (const Candidate& c : candidates(r)) EXPECT_EQ(c.layout.context, 1);
 }
 
 // Compares bounds with full simulations of candidates.
@@ -110,6 +143,21 @@ TEST(SearchBounds, A1_HoldWithFrozenWeightsAdaptersAndEveryOptimizer) {
     if (seed % 8 > 4) {
       EXPECT_GT(search(r, cluster_target(), hardware, {}).candidates, 0);
     }
+  }
+  closeness.expect_close();
+}
+
+TEST(SearchBounds, HoldWithExpertsThatRanksDivide) {
+  Closeness closeness;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SearchDraw draw(5000 + seed);
+    SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4});
+    draw.experts_of(r);
+    r.most_context = draw.pick({1, 4});
+    Software software = draw.software();
+    software.expert_imbalance = draw.between(1, 3);
+    const Hardware hardware = draw.hardware();
+    closeness.add(r, hardware, software, seed);
   }
   closeness.expect_close();
 }

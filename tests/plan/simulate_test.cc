@@ -132,16 +132,26 @@ compile::CompileRequest small_mixtral() {
   return r;
 }
 
-// The busiest rank has twice the mean load, so the experts take twice as long where ranks divide
-// them, and as long as before on one rank.
+TEST(Software, TheBusiestRankFollowsFromTheBusiestExpert) {
+  EXPECT_EQ(busiest_rank(1.6, 64, 64), 1);           // one rank has all experts
+  EXPECT_DOUBLE_EQ(busiest_rank(1.6, 64, 1), 1.6);   // one expert per rank
+  EXPECT_DOUBLE_EQ(busiest_rank(1.6, 64, 8), 1.15);  // 1 + 0.6 √(ln 8 / (8 ln 64))
+  EXPECT_EQ(busiest_rank(1e4, 64, 32), 2);           // two ranks: at most all tokens on one
+  EXPECT_EQ(busiest_rank(1, 64, 8), 1);
+}
+
+// Experts take longer by the load of the busiest rank where ranks divide them, and as long as
+// before on one rank.
 TEST(Simulate, RanksWaitForTheBusiestExperts) {
   compile::CompileRequest r = small_mixtral();
   Hardware h = with_free_messages(plain_machine());
   h.device.memory_bytes_per_s = 1e18;
   Software uneven;
+  Software even;
+  even.expert_imbalance = 1;
   uneven.expert_imbalance = 2;
   EXPECT_EQ(predict(r, h, uneven, cluster_target()).step_s,
-            predict(r, h, {}, cluster_target()).step_s);
+            predict(r, h, even, cluster_target()).step_s);
   r.layout.data = r.layout.expert = 4;
   const std::vector<Program> stages = compile::compile_stages(r, cluster_target());
   const ValueVector local = local_values(stages[0].values);
@@ -149,9 +159,11 @@ TEST(Simulate, RanksWaitForTheBusiestExperts) {
   for (const Call& c : stages[0].schedule)
     for (const Op& op : stages[0].segment(c).ops)
       if (op.is<Experts>() || op.is<ExpertsGrad>())
-        experts += op_s(op, cost_of(op, local), local, h, {});
+        experts += op_s(op, cost_of(op, local), local, h, even);
   ASSERT_GT(experts, 0);
-  EXPECT_NEAR(simulate(stages, h, uneven).step_s - simulate(stages, h, {}).step_s, experts,
+  const double more = busiest_rank(2, r.model.experts, r.model.experts / 4) - 1;
+  ASSERT_GT(more, 0.3);
+  EXPECT_NEAR(simulate(stages, h, uneven).step_s - simulate(stages, h, even).step_s, more * experts,
               1e-3 * experts);
 }
 
