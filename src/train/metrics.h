@@ -63,10 +63,6 @@ struct ValidationMetrics {
   double bits_per_byte = 0;    // per byte of its text in UTF-8
 };
 
-std::string to_json_line(const StepMetrics& m);  // without the newline
-std::string to_json_line(const ValidationMetrics& m);
-std::string to_json_line(const SourceMetrics& m);
-
 // The training loss of a step on the samples of one dataset of a blend.
 struct SourceMetrics {
   int64_t step = 0;
@@ -74,6 +70,10 @@ struct SourceMetrics {
   double loss = 0;     // mean over its loss tokens in the step, before the update
   int64_t tokens = 0;  // their number
 };
+
+std::string to_json_line(const StepMetrics& m);  // without the newline
+std::string to_json_line(const ValidationMetrics& m);
+std::string to_json_line(const SourceMetrics& m);
 
 struct CutBack {
   int64_t removed = 0;                  // lines of later steps, and an incomplete last line

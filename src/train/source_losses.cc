@@ -7,11 +7,13 @@
 namespace tessera::train {
 
 std::vector<std::string> source_names(const std::vector<std::string>& prefixes) {
-  const auto last = [](const std::string& p) { return std::filesystem::path(p).filename().string(); };
+  const auto last = [](const std::string& p) {
+    return std::filesystem::path(p).filename().string();
+  };
   std::vector<std::string> names;
   for (const std::string& prefix : prefixes) {
-    const bool unique = std::ranges::count_if(
-                            prefixes, [&](auto& p) { return last(p) == last(prefix); }) == 1;
+    const bool unique =
+        std::ranges::count_if(prefixes, [&](auto& p) { return last(p) == last(prefix); }) == 1;
     names.push_back(unique ? last(prefix) : prefix);
   }
   return names;

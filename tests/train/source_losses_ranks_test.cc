@@ -39,8 +39,8 @@ data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
 
 // The second step, and the losses of its groups: {loss of the step, loss and tokens per group}.
 std::vector<double> figures_of(const config::RunConfig& c) {
-  train::Trainer trainer(
-      c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX, ranks(), {});
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
+                         INT64_MAX, ranks(), {});
   trainer.initialise();
   data::BatchSource source = batches(c, trainer.data_rank());
   std::vector<int> groups(c.batch.global);
@@ -75,7 +75,8 @@ TEST(SourceLosses, AreTheSameInEveryLayout) {
       tokens += found[2 + 2 * g];
     }
     EXPECT_NEAR(found[0], sum / tokens, 1e-6 * found[0]);
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-6 * expected[i]);
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 2e-6 * expected[i]);
   }
 }
 

@@ -39,8 +39,7 @@ Divided divide(const config::RunConfig& c) {
 }
 
 class SourceLossesOf : public testing::TestWithParam<model::Family> {};
-INSTANTIATE_TEST_SUITE_P(Families, SourceLossesOf,
-                         testing::ValuesIn(every_family()));
+INSTANTIATE_TEST_SUITE_P(Families, SourceLossesOf, testing::ValuesIn(every_family()));
 
 TEST_P(SourceLossesOf, AddUpToTheLossOfTheStep) {
   config::RunConfig c = tiny(GetParam());
