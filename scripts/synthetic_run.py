@@ -76,8 +76,8 @@ def step_line(rng, step, steps, peak):
 def start_lines(name, resumed, directory):
     lines = [f"tessera 0.1.0 · run {name} · neox 405.3 M parameters · bf16 · {TOKENS:,} tokens/step",
              "layout    8 ranks = data 4 × pipeline 2 · 8 threads each · ZeRO 1 · 1f1b · recompute none",
-             "memory    peak 18.60 GiB (arena, 19,971,597,926 bytes) + 1.42 GiB outside at most, of 31.20 GiB this "
-             "process may use",
+             "memory    peak 18.60 GiB (arena, 19,971,597,926 bytes) + at most 1.42 GiB outside it, limit 31.20 GiB "
+             "for this process",
              "          weights 0.38 GiB, optimizer 1.13 GiB, gradients 0.75 GiB, activations 16.20 GiB, other 0.14 GiB "
              "· live set 18.51 GiB",
              "check     8 ranks, 214 calls each: collectives match, data flow verified, no deadlock"]
@@ -103,6 +103,8 @@ def write_course(options, rng):
             say(line)
         now += datetime.timedelta(seconds=3)
         say("first step done 3.4 s after the start")
+        say("memory    measured after the first step: weights 0.38 GiB, optimizer 1.13 GiB, gradients 0.75 GiB, "
+            "activations 16.20 GiB, other 0.14 GiB · 1.21 GiB outside the arena")
 
     start(0)
     step = saved = 0
@@ -113,7 +115,12 @@ def write_course(options, rng):
         if options.experts:
             line["router_loss"] = 0.01 + abs(rng.gauss(0, 2e-4))
             line["busiest_expert"] = 1 + 2 / (1 + step / 100) + abs(rng.gauss(0, 0.05))
+            line["load_entropy"] = 1 - 0.3 / (1 + step / 100) - abs(rng.gauss(0, 0.005))
         metrics[step] = [line]
+        if step % 100 == 0:
+            for source, base, tokens in (("wiki", 0.3, 0.7 * TOKENS), ("code", -0.7, 0.3 * TOKENS)):
+                metrics[step].append({"step": step, "source": source, "source_loss": line["loss"] + base,
+                                      "source_tokens": round(tokens)})
         if step == steps // 3:
             say(f"warning   step {step:,}: the gradient norm is 38 times its mean of the last steps")
         if step % every == 0:

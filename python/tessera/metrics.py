@@ -17,10 +17,10 @@ def _number(value: Any) -> float:
 def read_metrics(run: Union[str, "os.PathLike[str]"], kind: str = "steps") -> dict[str, npt.NDArray[Any]]:
     """Returns the columns of a run's metrics, one float64 array per key, and text keys as arrays of str.
 
-    run: a run directory or its metrics.jsonl. kind: "steps", "validation" or "tasks". A key that a line does
+    run: a run directory or its metrics.jsonl. kind: "steps", "sources", "validation" or "tasks". A key that a line does
     not have is NaN there. The last line may be unfinished while the run continues: it is left out."""
-    if kind not in ("steps", "validation", "tasks"):
-        raise ValueError(f"kind is {kind!r}, expected 'steps', 'validation' or 'tasks'")
+    if kind not in ("steps", "sources", "validation", "tasks"):
+        raise ValueError(f"kind is {kind!r}, expected 'steps', 'sources', 'validation' or 'tasks'")
     path = pathlib.Path(run)
     if path.is_dir():
         path = path / "metrics.jsonl"
@@ -35,7 +35,8 @@ def read_metrics(run: Union[str, "os.PathLike[str]"], kind: str = "steps") -> di
             if number == len(lines):
                 continue
             raise ValueError(f"{path}:{number}: not JSON: {error}") from None
-        of = "validation" if "validation_loss" in row else "tasks" if "task" in row else "steps"
+        of = ("validation" if "validation_loss" in row else "sources" if "source" in row else
+              "tasks" if "task" in row else "steps")
         if of == kind:
             rows.append(row)
     keys = {key: None for row in rows for key, value in row.items() if not isinstance(value, (dict, list))}

@@ -33,6 +33,9 @@ TAGS = {
     "slowest_over_mean": "communication/slowest_over_mean",
     "router_loss": "experts/router_loss",
     "busiest_expert": "experts/busiest_expert",
+    "load_entropy": "experts/load_entropy",
+    "source_loss": "train/source_loss/{source}",
+    "source_tokens": "train/source_tokens/{source}",
     "validation_loss": "validation/loss/{dataset}",
     "bits_per_byte": "validation/bits_per_byte/{dataset}",
     "examples": "task/{task}/examples",
@@ -53,7 +56,7 @@ def values_of(line: dict[str, Any]) -> dict[str, float]:
             for axis, number in value.items():
                 values[TAGS[key + ".{axis}"].format(axis=axis)] = float(number)
         elif key in TAGS:
-            values[TAGS[key].format(dataset=line.get("name"))] = float(value)
+            values[TAGS[key].format(dataset=line.get("name"), source=line.get("source"))] = float(value)
     return values
 
 

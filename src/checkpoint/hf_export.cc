@@ -57,7 +57,7 @@ bool is_first_rows(const model::HfTensor& part, const Shape& tensor) {
          std::all_of(part.begin.begin(), part.begin.end(), [](int64_t at) { return at == 0; });
 }
 
-// Fills the tensors of an export, one of theirs at a time, in bounded memory.
+// Fills the tensors of an export, one Hugging Face tensor at a time, in bounded memory.
 class ExportedWeights {
  public:
   ExportedWeights(CheckpointReader& reader, const std::vector<model::HfTensor>& names, DType dtype)

@@ -131,12 +131,13 @@ struct CompilerOptions {
   }
 };
 
-// data = replica × shard × expert: what ZeRO divides is divided over `shard` and copied over
-// `replica`. `expert` divides the experts; all other weights are replicated over it.
-// Where key/value heads have copies, layout.tensor = tensor_kv × tensor: over tensor_kv they are
-// divided, over tensor each has its copies.
+// Returns the axes of the ranks. data = replica × shard × expert: the state that ZeRO divides is
+// divided over `shard` and replicated over `replica`. `expert` divides the experts; all other
+// weights are replicated over it. If key/value heads are replicated, layout.tensor = tensor_kv ×
+// tensor: they are divided over tensor_kv and replicated over tensor.
 Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
-// How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
+// Returns the number of ranks with the same key/value heads: 1 if layout.tensor divides their
+// number.
 int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 
 // Activation checkpointing: which activations are saved for the backward.

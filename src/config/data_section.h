@@ -109,8 +109,8 @@ struct DataSection {
   }
 };
 
-// Whether the kinds of data fit each other and the model's family. Requires values within their
-// ranges.
+// Reports kinds of data that do not fit each other or the model's family. Requires values within
+// their ranges.
 void check(const DataSection& data, DataUse use, const RunConfig& run, KeyErrors& errors);
 
 }  // namespace tessera::config

@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/renamed_keys.h"
+#include "config/foreign_values.h"
 
 namespace tessera::config {
 namespace {
@@ -346,7 +347,7 @@ class ForeignKeySearch {
       : source_(source), fields_(fields) {}
 
   void reject(const std::string& path, const Tree& member) const {
-    if (is_field(path)) return;
+    if (is_field(path)) return reject_value(path, member);
     const Tree::Members* members = member.as_members();
     if (members != nullptr && !members->empty()) {
       // The members of an unknown group have more specific names than the group.
@@ -356,13 +357,20 @@ class ForeignKeySearch {
     if (is_section(path) || !renamed_path(path).empty()) return;
     const std::string advice = foreign_key_advice(path);
     if (advice.empty()) return;
-    const std::string at =
-        member.key_line == 0 ? source_
-                             : fmt::format("{}:{}:{}", source_, member.key_line, member.key_column);
-    throw Error("{}: unknown key '{}' {}", at, path, advice);
+    throw Error("{}: unknown key '{}' {}", place(member.key_line, member.key_column), path, advice);
   }
 
  private:
+  void reject_value(const std::string& path, const Tree& value) const {
+    const std::string advice = foreign_value_advice(path, value);
+    if (advice.empty()) return;
+    const std::string* text = value.as_string();
+    throw Error("{}: {}: found '{}'; {}", place(value.line, value.column), path,
+                text ? *text : to_json(value), advice);
+  }
+  std::string place(int line, int column) const {
+    return line == 0 ? source_ : fmt::format("{}:{}:{}", source_, line, column);
+  }
   bool is_field(const std::string& path) const {
     return std::any_of(fields_.begin(), fields_.end(),
                        [&](const Field& f) { return f.path == path; });
@@ -397,12 +405,11 @@ void reject_foreign_keys(const Tree& tree, const std::string& source,
 }
 
 void reject_foreign_key(const Override& override, std::span<const Field> fields) {
-  // The value of a text key may begin with a brace: data.template={prompt}{response}.
-  if (std::any_of(fields.begin(), fields.end(),
-                  [&](const Field& f) { return f.path == override.path; }))
-    return;
   const std::string source = "command line";
-  const bool is_group = override.text.starts_with('{') && override.text.ends_with('}');
+  // The value of a text key may begin with a brace: data.template={prompt}{response}.
+  const bool is_known = std::any_of(fields.begin(), fields.end(),
+                                    [&](const Field& f) { return f.path == override.path; });
+  const bool is_group = !is_known && override.text.starts_with('{') && override.text.ends_with('}');
   const std::string text = fmt::format("{}: {}={}", source, override.path, override.text);
   const Tree value = is_group ? parse_yaml(override.text, text) : Tree(override.text);
   ForeignKeySearch(source, fields).reject(override.path, value);

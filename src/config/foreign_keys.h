@@ -1,5 +1,5 @@
 // Names that other training programs give to what a run file sets. A run file or a command line
-// that has one is answered with the key of this program.
+// that has one is answered with the key of this program. Their values: foreign_values.h.
 #pragma once
 
 #include <span>
@@ -28,7 +28,8 @@ std::string foreign_key_advice(std::string_view name);
 
 // Throws Error("run.yaml:3:1: unknown key 'max_steps' (Hugging Face Trainer): use schedule.steps")
 // for the first key of the tree or of the override that is not among `fields` and has a foreign
-// name. Other unknown keys are left to the reader.
+// name, and Error("run.yaml:3:12: precision: found 'float32'; use precision: fp32") for the first
+// foreign value. Other unknown keys and values are left to the reader.
 void reject_foreign_keys(const Tree& tree, const std::string& source,
                          std::span<const Field> fields);
 void reject_foreign_key(const Override& override, std::span<const Field> fields);

@@ -28,7 +28,7 @@ struct LayoutSearch {
 // Whether layout.recompute and layout.offload are among the known policies.
 void check_policies(const RunConfig& run, KeyErrors& errors);
 
-// Whether the layout fits the model and the batch. Requires a run without other errors.
+// Reports a layout that does not fit the model or the batch. Requires a run without other errors.
 void check_layout(const RunConfig& run, KeyErrors& errors);
 
 }  // namespace tessera::config

@@ -116,6 +116,7 @@ struct EvaluationSection {
 
 struct MetricsSection {
   int64_t every_steps = 1, validate_every_steps = 100, validate_sequences = 0;
+  int64_t source_loss_every_steps = 100;
   bool tensorboard = true;
   std::string prometheus;
   int64_t trace_step = 0;
@@ -126,6 +127,11 @@ struct MetricsSection {
     visit("validate_every_steps", self.validate_every_steps, "0: only at the end", at_least(0));
     visit("validate_sequences", self.validate_sequences,
           "sequences of each validation set that are read; 0: all", at_least(0));
+    visit(
+        "source_loss_every_steps", self.source_loss_every_steps,
+        "how often the training loss of each dataset is measured, if there are several; costs the "
+        "forward pass of a step; 0: never",
+        at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
     visit("prometheus", self.prometheus,
           "a file NAME.prom with the latest figures, for the textfile collector of node_exporter; "

@@ -86,6 +86,9 @@ class TrainingData {
   // Returns the position after the first `samples` samples of the run. `samples` must not decrease
   // from call to call.
   DataPosition position(int64_t samples);
+  // Returns the number of the dataset that a sample comes from. Like position(), it may be called
+  // while another thread reads samples.
+  int source_of(int64_t sample) { return counting_->at(sample).source; }
   // Returns the first sample that can be read; earlier ones came from another blend.
   int64_t first_sample() const { return mixture_->first_sample(); }
 

@@ -25,7 +25,8 @@ enum ReportSlot : int {
   kSkip = 5,        // 1: a value was not finite, or kSkipBefore is set; update must change nothing
   kRouterLoss = 6,  // router losses of all layers, times the loss tokens of the sequences
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
-  kReportSize = 8,
+  kLoadEntropy = 8,    // entropy of a layer's loads / that of even loads, times the same tokens
+  kReportSize = 16,
 };
 
 }  // namespace tessera

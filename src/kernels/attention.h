@@ -16,13 +16,14 @@
 
 namespace tessera::kernels {
 
-// T5's buckets of distances (Raffel et al. 2020): near ones have one each, far ones share, up to
-// `distance`, beyond which all are one.
+// T5's buckets of distances (Raffel et al. 2020): each small distance has a bucket, larger ones
+// share buckets, and all distances from `distance` on have the last one.
 //   n = distance of key - query, e = half of the buckets of one side
 //   bucket = n for n < e, else min(e + floor(log(n / e) / log(distance / e) * (side - e)), side -
 //   1)
-// Causal: n = query - key, keys ahead count as n = 0, one side has all buckets. Else each side has
-// half of them: keys ahead the upper half. In f32, as transformers and Mesh TensorFlow compute it.
+// Causal: n = query - key, later keys count as n = 0, and one side has all buckets. Otherwise each
+// side has half of them, later keys the upper half. In f32, as transformers and Mesh TensorFlow
+// compute it.
 struct RelativeBuckets {
   int64_t buckets = 32, distance = 128;
   bool causal = true;

@@ -55,6 +55,9 @@ struct RouterLossArgs {
   TensorView labels;          // [B, T] i32; negative: none
   double* loss = nullptr;     // += the losses; or none
   double* busiest = nullptr;  // += c · max_e n_e · E / (K · T); or none
+  // += c · H / ln E with H = −Σ_e p_e ln p_e and p_e = n_e / (K · T); c for a single expert; or
+  // none
+  double* entropy = nullptr;
 };
 void launch(Cpu, const Launch&, const RouterLossArgs&);
 void launch(Gpu, const Launch&, const RouterLossArgs&);

@@ -109,7 +109,7 @@ void check_rotary(const ModelConfig& m) {
   const int64_t turned = rotated_dims(m);
   if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
     fail("rotary_pct",
-         "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
+         "= {} rotates {} of a head's {} dimensions, expected an even number of 2 or more.",
          m.rotary_pct, turned, m.head_size());
   within("rope_theta", m.rope_theta, 1e-3, 1e15);
   check_rope_scaling(m);

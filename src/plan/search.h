@@ -77,8 +77,8 @@ struct SearchResult {
   std::vector<Found> best;               // by time
   std::vector<SimulatedLayout> fitting;  // in the order of simulation; contains `best`
   int64_t candidates = 0;
-  int64_t too_large = 0;       // by their bound of memory
-  int64_t too_slow = 0;        // by their bound of time
+  int64_t too_large = 0;       // excluded by their memory bound
+  int64_t too_slow = 0;        // excluded by their time bound
   int64_t simulated = 0;       // the rest: compiled, and simulated where they fit
   int64_t smallest_bytes = 0;  // if none fits: least memory per rank of any layout
 };

@@ -81,6 +81,7 @@ std::vector<SeriesRule> rules() {
           {"slowest", true, column(Column::kSlowestOverMean)},
           {"router_loss", true, column(Column::kRouterLoss)},
           {"busiest_expert", true, column(Column::kBusiestExpert)},
+          {"load_entropy", true, column(Column::kLoadEntropy)},
           {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
 }
 
@@ -106,13 +107,18 @@ void append_series(std::string& out, const Steps& steps) {
   out += '}';
 }
 
+std::string_view name_of(CurveKind kind) {
+  static constexpr EnumArray<CurveKind, std::string_view> kNames = {"validation", "source", "task"};
+  return kNames[kind];
+}
+
 void append_curves(std::string& out, const RunData& run) {
   out += "\"curves\":[";
   for (const Curve& c : run.curves) {
     if (&c != &run.curves.front()) out += ',';
     const std::vector<size_t> kept = reduce(c.value, kMostPoints);
-    fmt::format_to(std::back_inserter(out), "{{\"kind\":\"{}\",\"name\":{},",
-                   c.is_loss ? "validation" : "task", json_text(c.name));
+    fmt::format_to(std::back_inserter(out), "{{\"kind\":\"{}\",\"name\":{},", name_of(c.kind),
+                   json_text(c.name));
     append_steps(out, "x", kept, c.step);
     out += ',';
     append_values(out, "y", kept, c.value);

@@ -36,6 +36,12 @@ void add_rates(const Steps& steps, Facts& facts) {
     facts.emplace_back("median share of the matrix rate", percent_text(share));
 }
 
+std::string fact_name(const Curve& c) {
+  static constexpr EnumArray<CurveKind, std::string_view> kBefore = {"validation loss, ",
+                                                                     "training loss, ", ""};
+  return std::string(kBefore[c.kind]) + c.name;
+}
+
 Facts facts_of(const RunData& run) {
   Facts facts;
   const Steps& steps = run.steps;
@@ -48,9 +54,7 @@ Facts facts_of(const RunData& run) {
   }
   for (const Curve& c : run.curves) {
     const double value = last_finite(c.value);
-    if (std::isfinite(value))
-      facts.emplace_back(c.is_loss ? "validation loss, " + c.name : c.name,
-                         fmt::format("{:.4f}", value));
+    if (std::isfinite(value)) facts.emplace_back(fact_name(c), fmt::format("{:.4f}", value));
   }
   if (steps.step.empty()) return facts;
   if (const double tokens = last_finite(steps.values[Column::kTokens]); std::isfinite(tokens))

@@ -146,12 +146,15 @@ void add_memory_rows(const std::string& name, const RunData& run, Table& table) 
     if (!name.empty()) row.insert(row.begin(), {name});
     table.rows.push_back(std::move(row));
   };
-  for (const MemoryLine& part : m.parts) add(part.name, part.bytes, std::nullopt);
+  for (const MemoryLine& part : m.parts) add(part.name, part.bytes, part.measured);
   if (m.arena) add("arena", m.arena, m.allocated);
   if (m.outside) add("outside the arena, at most", m.outside, m.measured_outside);
+  // On a GPU, the plan is about its memory, and the process is on the host.
+  const bool on_gpu =
+      m.allocated && std::ranges::none_of(m.parts, [](auto& p) { return p.measured.has_value(); });
   if (resident > 0)
     add("process on rank 0, at most",
-        m.allocated ? std::nullopt : std::optional(m.arena.value_or(0) + m.outside.value_or(0)),
+        on_gpu ? std::nullopt : std::optional(m.arena.value_or(0) + m.outside.value_or(0)),
         resident);
 }
 

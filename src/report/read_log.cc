@@ -117,9 +117,9 @@ std::string_view trimmed(std::string_view s) {
   return s;
 }
 
-// Parses "weights 0.4 MiB, optimizer 0.9 MiB, … · live set 3.1 MiB".
-void read_parts(std::string_view text, Memory& memory) {
-  memory.live = bytes_after(text, "live set ");
+// Parses the list before " · " in "weights 0.4 MiB, optimizer 0.9 MiB, … · live set 3.1 MiB".
+std::vector<MemoryLine> parts_of(std::string_view text) {
+  std::vector<MemoryLine> parts;
   text = text.substr(0, text.find(" · "));
   while (!text.empty()) {
     const size_t comma = text.find(", ");
@@ -128,8 +128,21 @@ void read_parts(std::string_view text, Memory& memory) {
     const size_t space = part.find(' ');
     if (space == std::string_view::npos) continue;
     if (const auto bytes = bytes_at(part.substr(space + 1)))
-      memory.parts.push_back({std::string(part.substr(0, space)), *bytes});
+      parts.push_back({std::string(part.substr(0, space)), *bytes});
   }
+  return parts;
+}
+
+// Parses "weights 0.4 MiB, optimizer 0.9 MiB, … · 80.1 MiB outside the arena".
+void read_measured(std::string_view text, Memory& memory) {
+  double arena = 0;
+  for (const MemoryLine& measured : parts_of(text)) {
+    arena += measured.bytes;
+    for (MemoryLine& part : memory.parts)
+      if (part.name == measured.name) part.measured = measured.bytes;
+  }
+  memory.allocated = arena;
+  memory.measured_outside = bytes_after(text, " · ");
 }
 
 class LogReader {
@@ -193,14 +206,17 @@ class LogReader {
       set_anchor(line, start.resumed_step + 1);
     } else if (text.starts_with("memory    peak ")) {
       if (const auto rest = after(text, "(arena, ")) log_.memory.arena = count_at(*rest);
-      log_.memory.outside = bytes_after(text, " bytes) + ");
-      log_.memory.limit = bytes_after(text, ", of ");
-    } else if (text.starts_with("memory    of the device: ")) {
+      log_.memory.outside = bytes_after(text, " bytes) + at most ");
+      log_.memory.limit = bytes_after(text, ", limit ");
+    } else if (text.starts_with("memory    measured after the first step: ")) {
+      read_measured(text.substr(text.find(": ") + 2), log_.memory);
+    } else if (text.starts_with("memory    on the device: ")) {
       // "… 1,234 bytes planned, 1,234 allocated; outside_bytes 512 MiB (driver, …"
       if (const auto rest = after(text, " planned, ")) log_.memory.allocated = count_at(*rest);
       log_.memory.measured_outside = bytes_after(text, "outside_bytes ");
     } else if (text.starts_with("          weights ") && !has_parts_) {
-      read_parts(text, log_.memory);
+      log_.memory.live = bytes_after(text, "live set ");
+      log_.memory.parts = parts_of(text);
       has_parts_ = true;
     }
   }

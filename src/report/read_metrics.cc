@@ -29,6 +29,7 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "slowest_rank",
     "router_loss",
     "busiest_expert",
+    "load_entropy",
 };
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -47,6 +48,8 @@ class MetricsReader {
     if (!n) throw Error("{}:{}: is not a JSON object with an integer 'step'", source, line);
     if (const Tree* name = tree.find("name"); name && name->as_string())
       return add_validation(tree, *n, *name->as_string());
+    if (const Tree* source = tree.find("source"); source && source->as_string())
+      return add_source(tree, *n, *source->as_string());
     if (const Tree* task = tree.find("task"); task && task->as_string())
       return add_task(tree, *n, *task->as_string());
     run_.steps.step.push_back(*n);
@@ -56,24 +59,30 @@ class MetricsReader {
   }
 
  private:
-  Curve& curve(const std::string& name, bool is_loss) {
+  Curve& curve(const std::string& name, CurveKind kind) {
     for (Curve& c : run_.curves)
-      if (c.name == name && c.is_loss == is_loss) return c;
-    return run_.curves.emplace_back(Curve{name, is_loss, {}, {}, {}});
+      if (c.name == name && c.kind == kind) return c;
+    return run_.curves.emplace_back(Curve{name, kind, {}, {}, {}});
   }
 
   void add_validation(const Tree& tree, int64_t step, const std::string& name) {
-    Curve& c = curve(name, true);
+    Curve& c = curve(name, CurveKind::kValidation);
     c.step.push_back(step);
     c.value.push_back(number(tree.find("validation_loss")));
     c.bits_per_byte.push_back(number(tree.find("bits_per_byte")));
+  }
+
+  void add_source(const Tree& tree, int64_t step, const std::string& name) {
+    Curve& c = curve(name, CurveKind::kSource);
+    c.step.push_back(step);
+    c.value.push_back(number(tree.find("source_loss")));
   }
 
   void add_task(const Tree& tree, int64_t step, const std::string& task) {
     for (const auto& [key, value] : *tree.as_members()) {
       const bool is_figure = key != "step" && key != "examples" && !key.ends_with("_error");
       if (!is_figure || !number_in(value)) continue;
-      Curve& c = curve(task + " " + key, false);
+      Curve& c = curve(task + " " + key, CurveKind::kTask);
       c.step.push_back(step);
       c.value.push_back(*number_in(value));
     }

@@ -39,8 +39,9 @@ enum class Column : uint8_t {
   kSlowestRank,
   kRouterLoss,
   kBusiestExpert,
+  kLoadEntropy,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kBusiestExpert) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kLoadEntropy) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising
@@ -52,12 +53,19 @@ struct Steps {
   std::vector<double> elapsed_s() const;
 };
 
-// Values recorded at some steps: a validation loss, or a figure of an evaluation task.
+// Values recorded at some steps.
+enum class CurveKind : uint8_t {
+  kValidation,  // a validation loss
+  kSource,      // the training loss of a dataset of a blend
+  kTask,        // a figure of an evaluation task
+};
+constexpr size_t count_of(CurveKind) { return static_cast<size_t>(CurveKind::kTask) + 1; }
+
 struct Curve {
-  std::string name;     // "wiki", "piqa accuracy"
-  bool is_loss = true;  // false: a figure of a task
+  std::string name;  // "wiki", "piqa accuracy"
+  CurveKind kind = CurveKind::kValidation;
   std::vector<int64_t> step;
-  std::vector<double> value, bits_per_byte;  // the latter for losses only
+  std::vector<double> value, bits_per_byte;  // the latter for validation losses only
 };
 
 // Bytes sent by all ranks together, summed over the recorded steps, by mesh axis.
@@ -80,12 +88,13 @@ struct Event {
 struct MemoryLine {
   std::string name;
   double bytes = 0;
+  std::optional<double> measured = {};  // resident after the first step
 };
 
 struct Memory {
   std::vector<MemoryLine> parts;                      // parts of the arena, which add up to it
   std::optional<double> arena, outside, limit, live;  // bytes; outside the arena: at most
-  std::optional<double> allocated, measured_outside;  // on a GPU, after the first step
+  std::optional<double> allocated, measured_outside;  // after the first step
 };
 
 struct Start {

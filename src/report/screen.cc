@@ -106,10 +106,14 @@ std::vector<std::string> figures(const RunData& run) {
                     figure("its time over the mean", last(Column::kSlowestOverMean), "{:.2f}"));
   if (std::isfinite(last(Column::kBusiestExpert)))
     lines.push_back("experts" + figure("router loss", last(Column::kRouterLoss), "{:.4f}") +
-                    figure("busiest over the mean", last(Column::kBusiestExpert), "{:.2f}"));
+                    figure("busiest over the mean", last(Column::kBusiestExpert), "{:.2f}") +
+                    figure("entropy over even loads", last(Column::kLoadEntropy), "{:.3f}"));
   std::string validation;
+  std::string sources;
   for (const Curve& c : run.curves)
-    validation += fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
+    (c.kind == CurveKind::kSource ? sources : validation) +=
+        fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
+  if (!sources.empty()) lines.push_back("training" + sources);
   if (!validation.empty()) lines.push_back("validation" + validation);
   return lines;
 }

@@ -34,6 +34,7 @@ class Machine {
   const Position& position() const { return channels_.position(); }
   int64_t host_arena_bytes() const { return host_arena_.bytes(); }
   int64_t arena_bytes() const { return arena_->bytes(); }
+  const Arena& arena() const { return *arena_; }
   int64_t planned_bytes() const;  // arena bytes of the largest program
   void touch() const {            // see Arena::touch
     arena_->touch(kernels_->threads());

@@ -1,6 +1,9 @@
 // Page ranges for pinning: rounds ranges to pages, sorts them and merges adjacent ones, because the
-// driver rejects pages that are registered twice.
+// driver rejects pages that are registered twice. Also the pages of a range in physical memory.
 #include "tensor/pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -53,6 +56,28 @@ std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const Memory
   }
   cut(end);
   return pieces;
+}
+
+// Asks for 64 MiB at a time, so that the answer, one byte per page, stays small.
+int64_t resident_bytes(MemoryRange range) {
+  constexpr int64_t kAtOnce = int64_t{64} << 20;
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  const int64_t before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range.data)) % page;
+  std::byte* const first = range.data - before;
+  const int64_t end = before + range.bytes;  // counted from `first`
+  std::vector<unsigned char> answers(kAtOnce / page);
+  int64_t resident = 0;
+  for (int64_t at = 0; at < end; at += kAtOnce) {
+    const int64_t bytes = std::min(kAtOnce, end - at);
+    if (::mincore(first + at, bytes, answers.data()) != 0) return -1;
+    for (int64_t i = 0; i * page < bytes; ++i) {
+      if ((answers[i] & 1) == 0) continue;
+      // The first and the last page may be partly outside of the range.
+      const int64_t from = std::max(at + i * page, before);
+      resident += std::min(at + (i + 1) * page, end) - from;
+    }
+  }
+  return resident;
 }
 
 }  // namespace tessera

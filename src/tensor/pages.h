@@ -24,4 +24,8 @@ std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges);
 // the pieces in order. `pages` is sorted by address, as whole_pages() returns it.
 std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const MemoryRange> pages);
 
+// Returns how many bytes of a range are in physical memory (mincore), or -1 if the system does not
+// report it.
+int64_t resident_bytes(MemoryRange range);
+
 }  // namespace tessera

@@ -14,10 +14,25 @@ std::span<T> whole(const TensorView& view) {
   return std::span<T>(view.as<T>(), view.elements());
 }
 
+StoredBatch copy_of(const data::BatchView& b) {
+  const auto copied = [](auto from) { return std::vector(from.begin(), from.end()); };
+  return {copied(b.tokens),    copied(b.labels), copied(b.positions),
+          copied(b.documents), copied(b.source), copied(b.samples)};
+}
+
 template <class T>
 void copy(const std::vector<T>& source, std::span<T> target) {
   CHECK(source.size() == target.size(), "batches of {} and {}", source.size(), target.size());
   std::copy(source.begin(), source.end(), target.begin());
+}
+
+void copy(const StoredBatch& from, const data::BatchView& to) {
+  copy(from.tokens, to.tokens);
+  copy(from.labels, to.labels);
+  copy(from.positions, to.positions);
+  copy(from.documents, to.documents);
+  copy(from.source, to.source);
+  copy(from.samples, to.samples);
 }
 
 }  // namespace
@@ -38,25 +53,39 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
 void BatchMemory::write(runtime::Executor& e, data::BatchSource& batches, int64_t step) {
   for (int64_t m = 0; m < batches.shape().microbatches(step - 1); ++m)
     batches.fill(step - 1, m, view(e, m));
-  const data::BatchView first = view(e, 0);
-  const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
-  keep(first.tokens, tokens_);
-  keep(first.labels, labels_);
-  keep(first.positions, positions_);
-  keep(first.documents, documents_);
-  keep(first.source, source_);
-  keep(first.samples, samples_);
+  first_ = copy_of(view(e, 0));
   step_ = step;
 }
 
-void BatchMemory::restore(runtime::Executor& e) {
-  const data::BatchView to = view(e, 0);
-  copy(tokens_, to.tokens);
-  copy(labels_, to.labels);
-  copy(positions_, to.positions);
-  copy(samples_, to.samples);
-  copy(documents_, to.documents);
-  copy(source_, to.source);
+void BatchMemory::restore(runtime::Executor& e) { copy(first_, view(e, 0)); }
+
+std::vector<StoredBatch> BatchMemory::stored(runtime::Executor& e, int64_t microbatches) {
+  const int64_t step = step_;
+  std::vector<StoredBatch> all;
+  for (int64_t m = 0; m < microbatches; ++m) all.push_back(copy_of(view(e, m)));
+  step_ = step;
+  return all;
+}
+
+void BatchMemory::rewrite(runtime::Executor& e, std::span<const StoredBatch> batches,
+                          int64_t step) {
+  for (int64_t m = 0; m < std::ssize(batches); ++m) copy(batches[m], view(e, m));
+  step_ = step;
+}
+
+void copy_row(const StoredBatch& from, size_t row, const data::BatchView& to, size_t to_row) {
+  const size_t rows = to.samples.size();
+  const auto copied = [&](const auto& source, auto target) {
+    const size_t length = target.size() / rows;
+    CHECK(source.size() >= (row + 1) * length, "row {} of {} numbers", row, source.size());
+    std::copy_n(source.begin() + row * length, length, target.begin() + to_row * length);
+  };
+  copied(from.tokens, to.tokens);
+  copied(from.labels, to.labels);
+  copied(from.positions, to.positions);
+  copied(from.documents, to.documents);
+  copied(from.source, to.source);
+  copied(from.samples, to.samples);
 }
 
 }  // namespace tessera::train

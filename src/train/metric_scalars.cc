@@ -48,6 +48,12 @@ constexpr EnumArray<Metric, MetricName> kNames = {
                "Losses of the routers that are added to the training loss"},
     MetricName{"busiest_expert", "experts/busiest_expert", "tessera_busiest_expert_ratio",
                "Load of the busiest expert of a layer divided by the mean load"},
+    MetricName{"load_entropy", "experts/load_entropy", "tessera_load_entropy_ratio",
+               "Entropy of the loads of the experts of a layer divided by that of even loads"},
+    MetricName{"source_loss", "train/source_loss/{source}", "tessera_source_loss",
+               "Training loss on the samples of a dataset of the blend in one step"},
+    MetricName{"source_tokens", "train/source_tokens/{source}", "tessera_source_tokens",
+               "Tokens with loss of a dataset of the blend in that step"},
     MetricName{"validation_loss", "validation/loss/{dataset}", "tessera_validation_loss",
                "Validation loss, mean over the tokens of the dataset, natural logarithm"},
     MetricName{"bits_per_byte", "validation/bits_per_byte/{dataset}",
@@ -109,8 +115,14 @@ std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
   if (m.router) {
     out.push_back({Metric::kRouterLoss, m.router->loss});
     out.push_back({Metric::kBusiestExpert, m.router->busiest});
+    out.push_back({Metric::kLoadEntropy, m.router->entropy});
   }
   return out;
+}
+
+std::vector<MetricScalar> scalars_of(const SourceMetrics& m) {
+  return {{Metric::kSourceLoss, m.loss, {{"source", m.source}}},
+          {Metric::kSourceTokens, static_cast<double>(m.tokens), {{"source", m.source}}}};
 }
 
 std::vector<MetricScalar> scalars_of(const ValidationMetrics& m) {

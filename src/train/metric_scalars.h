@@ -34,6 +34,9 @@ enum class Metric : uint8_t {
   kSlowestOverMean,
   kRouterLoss,
   kBusiestExpert,
+  kLoadEntropy,
+  kSourceLoss,
+  kSourceTokens,
   kValidationLoss,
   kBitsPerByte,
   kTaskExamples,
@@ -62,6 +65,7 @@ struct MetricScalar {
 
 // Returns all figures of a line of metrics.jsonl, except its step.
 std::vector<MetricScalar> scalars_of(const StepMetrics& m);
+std::vector<MetricScalar> scalars_of(const SourceMetrics& m);
 std::vector<MetricScalar> scalars_of(const ValidationMetrics& m);
 std::vector<MetricScalar> scalars_of(const TaskMetrics& m);
 

@@ -50,6 +50,7 @@ std::string to_json_line(const StepMetrics& m) {
   if (m.router) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));
+    t.set("load_entropy", Tree(m.router->entropy));
   }
   return to_json(t);
 }
@@ -60,6 +61,15 @@ std::string to_json_line(const ValidationMetrics& m) {
   t.set("name", Tree(m.name));
   t.set("validation_loss", Tree(m.validation_loss));
   t.set("bits_per_byte", Tree(m.bits_per_byte));
+  return to_json(t);
+}
+
+std::string to_json_line(const SourceMetrics& m) {
+  Tree t = Tree::object();
+  t.set("step", Tree(m.step));
+  t.set("source", Tree(m.source));
+  t.set("source_loss", Tree(m.loss));
+  t.set("source_tokens", Tree(m.tokens));
   return to_json(t);
 }
 

@@ -6,8 +6,10 @@
 //    "resident_bytes":… after "data_s" if it is known
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
-//    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"
+//    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"; with experts also
+//    "router_loss", "busiest_expert" and "load_entropy"
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
+//   {"step":8,"source":"wiki","source_loss":…,"source_tokens":…}   per dataset of a blend
 //   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   per task
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
@@ -34,7 +36,7 @@ struct LossScaleMetrics {
 
 // Figures of the routers; see RouterResult.
 struct RouterMetrics {
-  double loss = 0, busiest = 0;
+  double loss = 0, busiest = 0, entropy = 0;
 };
 
 struct StepMetrics {
@@ -61,8 +63,17 @@ struct ValidationMetrics {
   double bits_per_byte = 0;    // per byte of its text in UTF-8
 };
 
+// The training loss of a step on the samples of one dataset of a blend.
+struct SourceMetrics {
+  int64_t step = 0;
+  std::string source;  // name of the dataset
+  double loss = 0;     // mean over its loss tokens in the step, before the update
+  int64_t tokens = 0;  // their number
+};
+
 std::string to_json_line(const StepMetrics& m);  // without the newline
 std::string to_json_line(const ValidationMetrics& m);
+std::string to_json_line(const SourceMetrics& m);
 
 struct CutBack {
   int64_t removed = 0;                  // lines of later steps, and an incomplete last line

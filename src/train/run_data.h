@@ -32,9 +32,12 @@ class TrainingRows {
   TrainingRows(const config::RunConfig& config, int64_t vocabulary,
                const data::Tokenizer& tokenizer);
 
-  // Have the contracts of TrainingData. All instruction files together are one source.
+  // These two have the same contracts as those of TrainingData. All instruction files together are
+  // one source.
   void continue_from(const data::DataPosition& saved, bool changes);
   data::DataPosition position(int64_t samples);
+  // Returns the dataset of a sample; there must be datasets. May be called like position().
+  int dataset_of(int64_t sample) { return datasets_->source_of(sample); }
   int64_t sources() const { return datasets_ ? datasets_->datasets() : 1; }
 
   void read_row(int64_t sample, const data::SampleRow& row);

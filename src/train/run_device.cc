@@ -6,9 +6,12 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
 #include "base/real.h"
+#include "tensor/pages.h"
+#include "train/progress.h"
 #include "train/run_programs.h"
 
 namespace tessera::train {
@@ -136,6 +139,30 @@ std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtim
     lines.push_back(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
                                 format_count(machine.host_arena_bytes())));
   return lines;
+}
+
+// The parts of the arena are those of memory_lines(): the ranges in use at the call with the most
+// bytes alive. All other resident bytes of the arena are "other".
+std::string measured_memory_line(const runtime::Machine& machine) {
+  const Arena& arena = machine.arena();
+  const int64_t all = tessera::resident_bytes({arena.data(), arena.bytes()});
+  const int64_t process = resident_bytes();
+  if (all < 0 || process <= 0) return "";
+  EnumArray<compile::MemoryUse, int64_t> bytes = {};
+  int64_t named = 0;
+  for (const compile::UsedRange& range : compile::used_ranges(machine.program())) {
+    if (range.use == compile::MemoryUse::kOther) continue;
+    const int64_t own = tessera::resident_bytes({arena.data() + range.offset, range.bytes});
+    bytes[range.use] += own;
+    named += own;
+  }
+  bytes[compile::MemoryUse::kOther] = all - named;
+  std::string parts;
+  for (const compile::MemoryUse use : Enumerators<compile::MemoryUse>())
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name_of_entry(use),
+                         short_bytes(bytes[use]));
+  return fmt::format("memory    measured after the first step: {} · {} outside the arena", parts,
+                     short_bytes(std::max<int64_t>(0, process - all)));
 }
 
 std::vector<std::string> device_lines(const runtime::Machine& machine) {

@@ -50,6 +50,11 @@ void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes);
 std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Machine& machine,
                                       const RunDevice& device);
 
+// Returns a log line about the memory that a run on the CPU really uses after its first step: the
+// resident bytes of each part of the arena, and those of the process outside it. Empty if the
+// system does not report them.
+std::string measured_memory_line(const runtime::Machine& machine);
+
 // Returns log lines about the device of a run and the transport between its ranks.
 std::vector<std::string> device_lines(const runtime::Machine& machine);
 

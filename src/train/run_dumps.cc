@@ -32,7 +32,7 @@ constexpr const char* kGradients = "gradients";  // a member of `state` in the h
 void write_for_hugging_face(const Path& file, Trainer& trainer, const model::ModelConfig& model) {
   const std::vector<checkpoint::StateTensor> gradients = trainer.gradients();
   // The sums of fp16 runs contain the loss scale as a factor.
-  const double tokens = trainer.loss_tokens() * trainer.loss_scale();
+  const double tokens = trainer.gradient_factor();
   std::vector<model::HfTensor> tensors = model::hf_tensors(model);
   std::erase_if(tensors, [&](const model::HfTensor& t) {  // frozen weights have none
     return std::none_of(gradients.begin(), gradients.end(),

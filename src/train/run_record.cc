@@ -65,6 +65,10 @@ void RunRecord::add(const StepMetrics& m) {
   if (options_.owned()) append(m.step, to_json_line(m), scalars_of(m));
 }
 
+void RunRecord::add(const SourceMetrics& m) {
+  if (options_.owned()) append(m.step, to_json_line(m), scalars_of(m));
+}
+
 void RunRecord::add(const ValidationMetrics& m) {
   if (options_.owned()) append(m.step, to_json_line(m), scalars_of(m));
 }

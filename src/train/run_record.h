@@ -32,6 +32,7 @@ class RunRecord {
   explicit RunRecord(RunRecordOptions options);
 
   void add(const StepMetrics& m);
+  void add(const SourceMetrics& m);
   void add(const ValidationMetrics& m);
   void add(int64_t step, const TaskMetrics& m);
   // Writes the latest figures to the file for Prometheus.

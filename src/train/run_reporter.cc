@@ -85,6 +85,10 @@ void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t l
   progress_.show(state, now_s);
 }
 
+void RunReporter::add(const SourceMetrics& m) {
+  if (is_rank0_) record_->add(m);
+}
+
 void RunReporter::add(const ValidationMetrics& m) {
   if (!is_rank0_) return;
   record_->add(m);

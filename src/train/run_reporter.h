@@ -38,6 +38,7 @@ class RunReporter {
   // loss tokens, `sequences` is the size of the global batch, and `recorded` means that the step
   // gets a line in metrics.jsonl.
   void add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step, bool recorded);
+  void add(const SourceMetrics& m);
   void add(const ValidationMetrics& m);
   void add(int64_t step, const TaskMetrics& m);
   void finish_progress() { progress_.finish(); }

@@ -229,6 +229,7 @@ void RunStart::start() {
   else
     loaded = resume();
   parts_.input->begin(config_, parts_.trainer->data_rank(), position_);
+  parts_.source_losses.emplace(config_, *parts_.input);
   parts_.last_step = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     parts_.last_step = std::min(parts_.last_step, config_.run.stop_after_steps);

@@ -13,6 +13,7 @@
 #include "train/run_reporter.h"
 #include "train/run_validation.h"
 #include "train/saves.h"
+#include "train/source_losses.h"
 #include "train/step_judge.h"
 #include "train/trainer.h"
 #include "train/training_input.h"
@@ -29,6 +30,7 @@ struct RunParts {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<TrainingInput> input;
   std::optional<RunValidation> validation;
+  std::optional<SourceLosses> source_losses;
   std::optional<StepJudge> judge;
   std::optional<RunDumps> dumps;
   std::optional<Saves> saves;

@@ -113,7 +113,7 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   m.learning_rate = r.learning_rate;
   if (parts_.judge->scales())
     m.loss_scale = LossScaleMetrics{parts_.judge->loss_scale(), !r.finite};
-  if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest};
+  if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest, r.router->entropy};
   m.step_s = seconds;
   m.data_s = r.data_s;
   reporter_.add(m, r.tokens, parts_.input->sequences_of(r.step), parts_.last_step, recorded);
@@ -130,10 +130,11 @@ bool StepLoop::ends_alone(int64_t step) const {
 // stops.
 bool StepLoop::begin_step(int64_t step) {
   reporter_.doing(step, "reading the batch");
-  const bool watched =
-      config_.metrics.trace_step == step || parts_.dumps->values() || step == parts_.first_step;
+  const bool watched = config_.metrics.trace_step == step || parts_.dumps->values() ||
+                       step == parts_.first_step || parts_.source_losses->due(step);
   // The next step is started ahead only if nothing on the host depends on the result of this one:
-  // traces and dumps observe single steps, and a dynamic loss scale is chosen after each step.
+  // traces, dumps and losses by dataset observe single steps, and a dynamic loss scale is chosen
+  // after each step.
   ahead_ = !watched && !parts_.judge->scales() && parts_.trainer->can_start_step(step);
   if (!ahead_) finish_steps(0);
   std::string failed;
@@ -182,12 +183,18 @@ void StepLoop::watched_step(int64_t step) {
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   std::function<void(const runtime::OpEvent&)> observe = trace.observer(parts_.trainer->program());
   if (parts_.dumps->values() && !trace.wanted()) observe = parts_.dumps->observer(step);
+  std::vector<SourceMetrics> by_source;
+  if (parts_.source_losses->due(step)) {
+    reporter_.doing(step, "measuring the loss of each dataset");
+    by_source = parts_.source_losses->measure(*parts_.trainer, step);
+  }
   whole_ = false;
   const StepResult r = parts_.trainer->run_step(observe);
   whole_ = true;
   count_step(r);
   parts_.dumps->after_step(*parts_.trainer, step == parts_.first_step);
   finish_step(r);
+  for (const SourceMetrics& m : by_source) reporter_.add(m);
   if (!trace.wanted()) return;
   const std::string title = fmt::format("step {} of {}", step, config_.run.name);
   const std::string json = trace.json(world_, title, reporter_.figures().matrix_rate());
@@ -218,6 +225,8 @@ void StepLoop::measure() {
   runtime::PreparedKernels& kernels = parts_.trainer->machine().kernels();
   if (const kernels::GpuBackend* const gpu = kernels.backend().gpu())
     reporter_.say(device_memory_line(parts_.trainer->machine(), gpu->features()));
+  else if (const std::string line = measured_memory_line(parts_.trainer->machine()); !line.empty())
+    reporter_.say(line);
   reporter_.figures().measure(config_, kernels, world_.size(), options_.now_s);
   if (const std::string& why = reporter_.figures().rate_error(); !why.empty())
     reporter_.warn(

@@ -38,7 +38,8 @@ std::optional<RouterResult> router_of(const model::ModelConfig& m, const double*
   for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
   if (layers == 0) return std::nullopt;
   const double tokens = std::max(report[kLossTokens], 1.0);
-  return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers)};
+  return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers),
+                      ratio(report[kLoadEntropy] / tokens, layers)};
 }
 
 // Returns views of the pieces of a program that this rank owns.
@@ -51,6 +52,20 @@ std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
     out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
   }
   return out;
+}
+
+// Writes rows of a batch, which a rank numbers through all micro-batches, into `view`, from `first`
+// of them on. Rows that are missing in the end have no labels.
+void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> rows, int64_t first,
+                const data::BatchView& view) {
+  const int64_t micro = std::ssize(view.samples);
+  const size_t length = view.labels.size() / micro;
+  for (int64_t b = 0; b < micro; ++b) {
+    const bool missing = first + b >= std::ssize(rows);
+    const int64_t row = missing ? 0 : rows[first + b];
+    copy_row(batches[row / micro], row % micro, view, b);
+    if (missing) std::ranges::fill(view.labels.subspan(b * length, length), data::kIgnoredLabel);
+  }
 }
 
 }  // namespace
@@ -257,14 +272,43 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
   return total;
 }
 
-double Trainer::loss_scale() {
-  runtime::Executor& e = machine_->executor(last_);
-  return e.bound().view(e.bound().only(Role::kStep)).as<double>()[kLossScale];
+// Collects the rows of each group, so that each run of the validation program has samples of one
+// group only, and its report is the loss of that group. All ranks run it the same number of times,
+// because they take part in its collectives together.
+std::vector<ValidationResult> Trainer::losses_by_group(std::span<const int> groups, int count) {
+  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  const double began = now_s_ ? now_s_() : 0;
+  runtime::Executor& step = machine_->executor(program_of(config_.batch, next_.step));
+  runtime::Executor& e = machine_->executor(kValidate);
+  const int64_t micro = config_.batch.micro, ranks = config_.layout.data;
+  const int64_t microbatches = std::ssize(groups) / (micro * ranks);
+  const std::vector<StoredBatch> batches = batch_.stored(step, microbatches);
+  const data::BatchView view = batch_.view(e, 0);
+  std::vector<ValidationResult> out(count);
+  for (int g = 0; g < count; ++g) {
+    std::vector<std::vector<int64_t>> rows(ranks);  // per data-parallel rank
+    for (int64_t s = 0; s < std::ssize(groups); ++s)
+      if (groups[s] == g)
+        rows[s / micro % ranks].push_back(s / (micro * ranks) * micro + s % micro);
+    int64_t most = 0;
+    for (const auto& own : rows) most = std::max(most, std::ssize(own));
+    for (int64_t first = 0; first < most; first += micro) {
+      write_rows(batches, rows[data_rank()], first, view);
+      e.run();
+      const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
+      out[g].loss_sum += report[kLossSum];
+      out[g].tokens += report[kLossTokens];
+    }
+  }
+  batch_.rewrite(step, batches, next_.step);
+  if (now_s_) next_.began_s += now_s_() - began;  // not part of the step's time
+  return out;
 }
 
-double Trainer::loss_tokens() {
-  runtime::Executor& e = machine_->executor(kTrain);
-  return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
+double Trainer::gradient_factor() {
+  const runtime::BoundProgram& last = machine_->executor(last_).bound();
+  return last.view(last.only(Role::kReport)).as<double>()[kLossTokens] *
+         last.view(last.only(Role::kStep)).as<double>()[kLossScale];
 }
 
 namespace {

@@ -22,6 +22,7 @@ namespace tessera::train {
 struct RouterResult {
   double loss = 0;     // sum over the layers; StepResult::loss is without it
   double busiest = 0;  // load of a layer's busiest expert / mean load, mean over sequences, layers
+  double entropy = 0;  // entropy of a layer's loads / that of even loads, the same mean
 };
 
 struct StepResult {
@@ -112,11 +113,18 @@ class Trainer {
   ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 
+  // Returns the losses of the samples of the prepared step by group, with the present weights and
+  // without dropout: what the step itself will measure, divided among the groups. `groups` has the
+  // group (from 0) of each sample of the global batch, in order. Runs the forward pass on about one
+  // more micro-batch per group than the step has, changes no state, and needs all earlier steps
+  // finished. Collective.
+  std::vector<ValidationResult> losses_by_group(std::span<const int> groups, int count);
+
   // Returns the part of the last step's gradients that this rank owns, by the names of their
-  // weights. They are sums over the loss tokens, multiplied by the loss scale.
+  // weights. They are sums over the loss tokens, multiplied by the loss scale: the mean gradient
+  // times gradient_factor().
   std::vector<checkpoint::StateTensor> gradients();
-  double loss_tokens();  // loss tokens of the last step
-  double loss_scale();
+  double gradient_factor();  // loss tokens of the last step, times the loss scale
 
  private:
   // The input of a step from the host.

@@ -40,6 +40,8 @@ int64_t TrainingInput::tokens_after(int64_t steps) const {
   return batches_->shape().tokens_before(steps);
 }
 
+int TrainingInput::dataset_of(int64_t sample) { return rows_.dataset_of(sample); }
+
 Tree TrainingInput::position_after(int64_t step) {
   const data::BatchShape& shape = batches_->shape();
   return to_tree(train::position_after(step, rows_.position(shape.samples_before(step)), shape));

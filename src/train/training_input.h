@@ -26,6 +26,7 @@ class TrainingInput {
   int64_t sequences_of(int64_t step) const;     // global batch of a step (from 1)
   int64_t samples_before(int64_t steps) const;  // samples consumed by the first `steps` steps
   int64_t tokens_after(int64_t steps) const;    // tokens of the first `steps` steps, with padding
+  int dataset_of(int64_t sample);               // see TrainingData::source_of; only for datasets
   Tree position_after(int64_t step);            // position for a checkpoint of that step
 
  private:

@@ -49,6 +49,28 @@ TEST_F(ReportProgram, ShowsWhatARunRecorded) {
   EXPECT_TRUE(has(page, "validation loss, d"));
 }
 
+TEST_F(ReportProgram, ShowsTheLossOfEachDatasetAndTheMeasuredMemory) {
+  for (const char* end : {".bin", ".idx"})
+    std::filesystem::copy_file(folder_ / ("d" + std::string(end)),
+                               folder_ / ("e" + std::string(end)));
+  const ProgramResult trained =
+      run("train run.yaml 'data.train=[d, e]' metrics.source_loss_every_steps=2");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string metrics = get("runs/r/metrics.jsonl");
+  for (const char* line : {"{\"step\":2,\"source\":\"d\",\"source_loss\":",
+                           "{\"step\":6,\"source\":\"e\",\"source_loss\":"})
+    EXPECT_TRUE(has(metrics, line)) << line << metrics;
+  EXPECT_FALSE(has(metrics, "{\"step\":3,\"source\""));
+  ASSERT_EQ(run("report runs/r").code, 0);
+  const std::string page = get("report.html");
+  EXPECT_TRUE(has(page, "training loss, e"));
+  EXPECT_TRUE(has(page, "\"kind\":\"source\",\"name\":\"d\",\"x\":[2,4,6]"));
+  // Every line of the memory table has a planned and a measured value.
+  const size_t table = page.find("memory of a rank");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_FALSE(has(page.substr(table, page.find("</table>", table) - table), "–"));
+}
+
 TEST_F(ReportProgram, ComparesRunsAndPlans) {
   ASSERT_EQ(run("train run.yaml run.name=a").code, 0);
   ASSERT_EQ(run("train run.yaml run.name=b batch.micro=4").code, 0);

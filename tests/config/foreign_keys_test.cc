@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/renamed_keys.h"
+#include "config/foreign_values.h"
 #include "config/run_config.h"
 
 namespace tessera::config {
@@ -55,6 +56,35 @@ TEST(ForeignKeys, EachAnswerNamesKeysThatExist) {
       EXPECT_EQ(known.count(text.substr(0, text.find(':'))), 1u) << k.name << ": " << text;
     }
   }
+}
+
+TEST(ForeignValues, EachAnswerNamesAnAcceptedValue) {
+  for (const ForeignValue& v : foreign_values()) {
+    EXPECT_TRUE(paths().contains(std::string(v.key))) << v.key;
+    EXPECT_TRUE(error_of("", {fmt::format("{}={}", v.key, v.value)})
+                    .starts_with(fmt::format("command line: {}: found '{}'; use ", v.key, v.value)))
+        << v.value;
+    for (const std::string& text : quoted(v.advice)) {
+      const size_t colon = text.find(": ");
+      if (colon == text.npos || text.ends_with(":N")) continue;  // a key alone, or a value alone
+      const std::string own = text.substr(0, colon) + "=" + text.substr(colon + 2);
+      EXPECT_EQ(error_of("", {own}).find("found"), std::string::npos) << own << error_of("", {own});
+    }
+  }
+}
+
+TEST(ForeignValues, AnswersOfARunFile) {
+  EXPECT_EQ(error_of("precision: fp8\n"),
+            "run.yaml:1:12: precision: found 'fp8'; use compiler.gemm_dtype: fp8 with precision: "
+            "bf16");
+  EXPECT_EQ(error_of("precision: BFloat16\n"),
+            "run.yaml:1:12: precision: found 'BFloat16'; use precision: bf16, which keeps f32 "
+            "master weights");
+  EXPECT_EQ(error_of("precision: 32\n"),
+            "run.yaml:1:12: precision: found '32'; use precision: fp32");
+  EXPECT_EQ(error_of("layout: { recompute: true }\n"),
+            "run.yaml:1:22: layout.recompute: found 'true'; use layout.recompute: selective or "
+            "full");
 }
 
 TEST(ForeignKeys, AnswersOfARunFile) {

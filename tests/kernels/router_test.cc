@@ -208,16 +208,22 @@ struct Losses {
 TEST(RouterLoss, IsTheFormula) {
   for (const RouterScoreKind kind : {RouterScoreKind::kSoftmax, RouterScoreKind::kSigmoid}) {
     const Losses l({kind, 0.7f, 0.2f});
-    double loss = 1, busiest = 2;
-    compute(RouterLossArgs{l.form, l.z, l.scores, l.choice, l.labels, &loss, &busiest}, 2);
+    double loss = 1, busiest = 2, entropy = 3;
+    compute(RouterLossArgs{l.form, l.z, l.scores, l.choice, l.labels, &loss, &busiest, &entropy},
+            2);
     EXPECT_NEAR(loss - 1, l.loss(-1, 0), 1e-5 * loss);
-    double expected = 0;
+    double expected = 0, expected_entropy = 0;
     for (int64_t b = 0; b < kB; ++b) {
       const std::vector<double> n = l.loads(b);
+      for (const double load : n)
+        if (load > 0)
+          expected_entropy -= static_cast<double>(l.labelled(b)) * load / (kT * kK) *
+                              std::log(load / (kT * kK)) / std::log(kE);
       expected += static_cast<double>(l.labelled(b)) * *std::max_element(n.begin(), n.end()) * kE /
                   (kT * kK);
     }
     EXPECT_NEAR(busiest - 2, expected, 1e-12 * expected);
+    EXPECT_NEAR(entropy - 3, expected_entropy, 1e-12 * expected_entropy);
   }
 }
 
@@ -226,10 +232,11 @@ TEST(RouterLoss, OfEvenLoadsIsTheCoefficient) {
   const Array z = Array::full({1, 4, 4}, 0), scores = Array::full({1, 4, 4}, 0.25);
   Array choice({1, 4, 1}, DType::kI32), labels = Array::full({1, 4}, 0, DType::kI32);
   for (int64_t t = 0; t < 4; ++t) choice.set(t, static_cast<double>(t));
-  double loss = 0, busiest = 0;
-  compute(RouterLossArgs{{.balance = 0.5f}, z, scores, choice, labels, &loss, &busiest});
+  double loss = 0, busiest = 0, entropy = 0;
+  compute(RouterLossArgs{{.balance = 0.5f}, z, scores, choice, labels, &loss, &busiest, &entropy});
   EXPECT_DOUBLE_EQ(loss, 4 * 0.5);
   EXPECT_DOUBLE_EQ(busiest, 4);
+  EXPECT_DOUBLE_EQ(entropy, 4);
 }
 
 // If every expert has the same load, the balance loss is constant: its gradient is 0, without

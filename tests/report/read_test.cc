@@ -40,7 +40,7 @@ TEST_F(ReadRun, ReadsStepsValidationsAndTasks) {
   EXPECT_EQ(r.curves[0].name, "wiki");
   EXPECT_EQ(r.curves[0].value, std::vector<double>{3.25});
   EXPECT_EQ(r.curves[1].name, "piqa accuracy");
-  EXPECT_FALSE(r.curves[1].is_loss);
+  EXPECT_EQ(r.curves[1].kind, CurveKind::kTask);
   EXPECT_EQ(r.traffic, (TrafficBytes{{"data", 15}, {"tensor", 2}}));
   EXPECT_TRUE(r.left_out.empty());
 }
@@ -96,8 +96,8 @@ constexpr const char* kLog =
     "2026-11-24 09:00:00.000 warning: few cores\n"
     "2026-11-24 09:00:00.100 tessera 0.1.0 · run r · llama 0.3 M parameters\n"
     "2026-11-24 09:00:00.100 layout    2 ranks = data 2\n"
-    "2026-11-24 09:00:00.100 memory    peak 3.5 MiB (arena, 3,671,808 bytes) + 95.4 MiB outside at "
-    "most, of 23.54 GiB this process may use\n"
+    "2026-11-24 09:00:00.100 memory    peak 3.5 MiB (arena, 3,671,808 bytes) + at most 95.4 MiB "
+    "outside it, limit 23.54 GiB for this process\n"
     "2026-11-24 09:00:00.100           weights 0.5 MiB, optimizer 1.0 MiB, other 0.0 MiB · live "
     "set 3.0 MiB\n"
     "2026-11-24 09:00:00.200 data      808,726 tokens · this run reads 0.51 of an epoch\n"
@@ -112,7 +112,7 @@ constexpr const char* kLog =
     "2026-11-24 09:10:00.000 layout    1 rank\n"
     "2026-11-24 09:10:00.100 resume    step 20 from runs/r/checkpoints/20 in 0.05 s\n"
     "2026-11-24 09:10:01.000 first step done 1.0 s after the start\n"
-    "2026-11-24 09:10:03.100 stopped by a signal; the run goes on from here when started again\n";
+    "2026-11-24 09:10:03.100 stopped by a signal; run the same command to resume\n";
 
 // Steps take 0.5 s, and a line without a step gets that of the last step before it.
 TEST_F(ReadRun, FindsTheStepOfEachEvent) {
@@ -129,7 +129,7 @@ TEST_F(ReadRun, FindsTheStepOfEachEvent) {
   is(3, EventKind::kError, 23, "the loss is nan\n  layer 0, forward\nno time stamp either");
   is(4, EventKind::kWarning, 20, "few cores again");  // the step of the start that follows
   is(5, EventKind::kRestart, 20, "resumed at step 20 from runs/r/checkpoints/20 in 0.05 s");
-  is(6, EventKind::kStop, 25, "stopped by a signal; the run goes on from here when started again");
+  is(6, EventKind::kStop, 25, "stopped by a signal; run the same command to resume");
   EXPECT_EQ(r.log.events[1].time, "2026-11-24 09:00:05");
 }
 
@@ -156,10 +156,38 @@ TEST_F(ReadRun, ReadsTheStartsAndTheirMemory) {
 TEST_F(ReadRun, ReadsTheMemoryOfADevice) {
   const RunData r = read_log_text(
       "2026-11-24 09:00:00.100 tessera 0.1.0 · run r\n"
-      "2026-11-24 09:00:01.100 memory    of the device: 4,096 bytes planned, 8,192 allocated; "
+      "2026-11-24 09:00:01.100 memory    on the device: 4,096 bytes planned, 8,192 allocated; "
       "outside_bytes 512 MiB (driver, code), 300 of them before the arena\n");
   EXPECT_EQ(r.log.memory.allocated, 8192);
   EXPECT_EQ(r.log.memory.measured_outside, 512 * 1048576);
+}
+
+TEST_F(ReadRun, ReadsTheMeasuredMemory) {
+  const RunData r = read_log_text(
+      "2026-11-24 09:00:00.100 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:00.100           weights 0.5 MiB, optimizer 1.0 MiB, other 0.1 MiB · live "
+      "set 3.0 MiB\n"
+      "2026-11-24 09:00:01.100 memory    measured after the first step: weights 0.5 MiB, optimizer "
+      "0.2 MiB, other 0.1 MiB · 64.0 MiB outside the arena\n");
+  const Memory& m = r.log.memory;
+  ASSERT_EQ(m.parts.size(), 3u);
+  EXPECT_EQ(m.parts[1].bytes, 1 << 20);
+  EXPECT_EQ(m.parts[1].measured, 0.2 * (1 << 20));
+  EXPECT_NEAR(m.allocated.value_or(0), 0.8 * (1 << 20), 1);
+  EXPECT_EQ(m.measured_outside, 64 << 20);
+}
+
+TEST_F(ReadRun, ReadsTheTrainingLossOfEachDataset) {
+  put(run("r") / "metrics.jsonl",
+      "{\"step\":2,\"loss\":3}\n"
+      "{\"step\":2,\"source\":\"wiki\",\"source_loss\":3.5,\"source_tokens\":10}\n"
+      "{\"step\":2,\"name\":\"wiki\",\"validation_loss\":4,\"bits_per_byte\":1}\n");
+  const RunData r = read_run(run("r"));
+  EXPECT_EQ(r.steps.step, std::vector<int64_t>{2});
+  ASSERT_EQ(r.curves.size(), 2u);
+  EXPECT_EQ(r.curves[0].kind, CurveKind::kSource);
+  EXPECT_EQ(r.curves[0].value, std::vector<double>{3.5});
+  EXPECT_EQ(r.curves[1].kind, CurveKind::kValidation);
 }
 
 TEST_F(ReadRun, AnyTruncationOfALogIsRead) {

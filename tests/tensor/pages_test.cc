@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/tensor.h"
+
 namespace tessera {
 namespace {
 
@@ -52,6 +54,21 @@ TEST(WholeOrNone, LeavesWhatIsInOrOut) {
     EXPECT_EQ(whole_or_none(r, pages), Ranges{r});
   EXPECT_EQ(whole_or_none({at(7), 9}, {}), (Ranges{{at(7), 9}}));
   EXPECT_TRUE(whole_or_none({at(7), 0}, pages).empty());
+}
+
+TEST(ResidentBytes, CountsTheBytesOfTouchedPages) {
+  constexpr int64_t kPages = 64;
+  const Buffer buffer("test", kPages * kPageBytes);
+  std::byte* const p = buffer.data();
+  if (resident_bytes({p, buffer.bytes()}) > 0) GTEST_SKIP() << "the system maps pages ahead";
+  p[3 * kPageBytes + 10] = std::byte{1};
+  p[7 * kPageBytes] = std::byte{1};
+  const int64_t some = resident_bytes({p, buffer.bytes()});
+  EXPECT_GE(some, 2 * kPageBytes);
+  EXPECT_EQ(resident_bytes({p + 3 * kPageBytes + 100, 200}), 200);
+  buffer.touch(1);
+  EXPECT_EQ(resident_bytes({p, buffer.bytes()}), buffer.bytes());
+  EXPECT_EQ(resident_bytes({p + 5, 3 * kPageBytes}), 3 * kPageBytes);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
     for (const checkpoint::StateTensor& s : trainer.gradients()) {
       ASSERT_EQ(s.data.shape, s.shape);
       Numbers gradient = values(s);
-      for (double& g : gradient) g /= trainer.loss_tokens();
+      for (double& g : gradient) g /= trainer.gradient_factor();
       for (const Published& p : published(s)) {
         const Numbers old = select(before.at(s.name), p.elements);
         Numbers w = old;

@@ -55,6 +55,7 @@ TEST(Experts, AllTokensToOneExpertTrain) {
   const StepResult first = run.step(1, 1e-3);
   ASSERT_TRUE(first.finite && first.router);
   EXPECT_DOUBLE_EQ(first.router->busiest, 8);  // one of 8 experts has all tokens
+  EXPECT_DOUBLE_EQ(first.router->entropy, 0);
   // Scores are 1/8 each: E · Σ n/N · P = 1 in each of two layers.
   EXPECT_NEAR(first.router->loss, 2 * 0.1, 1e-6);
   const StepResult second = run.step(2, 1e-3);

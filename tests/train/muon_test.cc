@@ -132,7 +132,7 @@ TEST_P(MuonFamilies, EachPublishedMatrixIsMadeOrthogonal) {
     for (const checkpoint::StateTensor& s : trainer->gradients()) {
       if (!is_hidden_matrix(s.name)) continue;
       Numbers gradient = values(s);
-      for (double& g : gradient) g /= trainer->loss_tokens();
+      for (double& g : gradient) g /= trainer->gradient_factor();
       for (const Published& p : matrices(s)) {
         expect_step(p, before.at(s.name), after.at(s.name), gradient, kept[s.name + "|" + p.name],
                     c.optimizer, 1e-2, fmt::format("{}, step {}", s.name, t));

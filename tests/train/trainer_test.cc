@@ -221,7 +221,7 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
     double gradient;
   };
   std::vector<Probe> probes;
-  const double tokens = trainer.loss_tokens();
+  const double tokens = trainer.gradient_factor();
   for (const checkpoint::StateTensor& g : trainer.gradients()) {
     int64_t largest = 0;
     for (int64_t i = 0; i < g.data.elements(); ++i)

@@ -60,41 +60,58 @@ int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
   return *std::max_element(bytes.begin(), bytes.end());
 }
 
-int64_t& line_of(MemoryPlan& m, Role role) {
+MemoryUse use_of(Role role) {
   switch (role) {
     case Role::kWeight:
-      return m.weights;
+      return MemoryUse::kWeights;
     case Role::kMaster:
     case Role::kMoment1:
     case Role::kMoment2:
     case Role::kFactor:
-      return m.optimizer;
+      return MemoryUse::kOptimizer;
     case Role::kGradient:
-      return m.gradients;
+      return MemoryUse::kGradients;
     case Role::kStream:
     case Role::kStreamGradient:
     case Role::kActivation:
     case Role::kScratch:
-      return m.activations;
+      return MemoryUse::kActivations;
     default:
-      return m.other;
+      return MemoryUse::kOther;
   }
 }
 
-}  // namespace
-
-MemoryPlan memory_plan(const Program& p) {
-  const IdVector<FrameId, Span> lives = lives_of(p);
+std::vector<UsedRange> used_ranges(const Program& p, const IdVector<FrameId, Span>& lives) {
   const int64_t fullest = fullest_call(p, lives);
-  MemoryPlan m;
-  m.communicators = communicator_count(p);
+  std::vector<UsedRange> out;
   for (const FrameId f : p.frames.ids()) {
     const FrameKind& kind = p.kind(p.frames[f].kind);
     if (kind.host) continue;
     const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
-    if (p.frames[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
+    if (p.frames[f].state || alive)
+      out.push_back({use_of(p[kind.values.at(0)].role), p.frames[f].offset, kind.bytes});
   }
-  if (!p.schedule.empty()) m.activations += p.segment(p.call(CallId(fullest))).scratch_bytes;
+  if (p.schedule.empty()) return out;
+  const Segment& s = p.segment(p.call(CallId(fullest)));
+  if (s.scratch_bytes > 0)
+    out.push_back({MemoryUse::kActivations, scratch_offset(p, s.queue), s.scratch_bytes});
+  return out;
+}
+
+}  // namespace
+
+std::vector<UsedRange> used_ranges(const Program& p) { return used_ranges(p, lives_of(p)); }
+
+MemoryPlan memory_plan(const Program& p) {
+  const IdVector<FrameId, Span> lives = lives_of(p);
+  EnumArray<MemoryUse, int64_t> bytes = {};
+  for (const UsedRange& range : used_ranges(p, lives)) bytes[range.use] += range.bytes;
+  MemoryPlan m;
+  m.communicators = communicator_count(p);
+  m.weights = bytes[MemoryUse::kWeights];
+  m.optimizer = bytes[MemoryUse::kOptimizer];
+  m.gradients = bytes[MemoryUse::kGradients];
+  m.activations = bytes[MemoryUse::kActivations];
   m.arena = p.bytes;
   m.live = p.live_bytes;
   m.host = p.host_bytes;

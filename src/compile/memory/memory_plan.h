@@ -1,9 +1,27 @@
 // The bytes of a program's arena by role.
 #pragma once
 
+#include <vector>
+
+#include "base/enum_array.h"
 #include "ir/program.h"
 
 namespace tessera::compile {
+
+enum class MemoryUse : uint8_t { kWeights, kOptimizer, kGradients, kActivations, kOther };
+constexpr size_t count_of(MemoryUse) { return static_cast<size_t>(MemoryUse::kOther) + 1; }
+constexpr const char* enum_names(MemoryUse) {
+  return "weights|optimizer|gradients|activations|other";
+}
+
+// A part of the arena and its use at the call with the most bytes alive.
+struct UsedRange {
+  MemoryUse use = MemoryUse::kOther;
+  int64_t offset = 0, bytes = 0;
+};
+// Returns the ranges of state, buffers and scratch at that call. They do not overlap; the rest of
+// the arena is not used there.
+std::vector<UsedRange> used_ranges(const Program& program);
 
 // The arena of one rank by role at the call with the most bytes alive: state, and the buffers and
 // scratch of that call. `other` is the remainder: batches, and what packing could not use. The

@@ -77,8 +77,8 @@ struct RouterLosses {
   bool operator==(const RouterLosses&) const = default;
 };
 
-// Adds the losses of all sequences, and the load of the busiest expert relative to the mean, to the
-// report.
+// Adds to the report: the losses of all sequences, the load of the busiest expert relative to the
+// mean, and the entropy of the loads relative to that of even loads.
 struct RouterLoss {
   static constexpr std::string_view kName = "router_loss";
   enum In { kLogits, kScores, kChoice, kLabels };

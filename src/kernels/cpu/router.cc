@@ -55,9 +55,22 @@ int64_t labelled(const int32_t* labels, int64_t n) {
   return std::count_if(labels, labels + n, [](int32_t l) { return l != kIgnoredLabel; });
 }
 
-// The losses of one sequence, the load of its busiest expert / mean load, and its number of labels.
+// Returns the entropy of the loads divided by that of even loads: 1 if all are equal, 0 if one
+// expert has all tokens.
+double relative_entropy(const int32_t* loads, int64_t experts, double pairs) {
+  if (experts == 1) return 1;
+  double sum = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const double p = static_cast<double>(loads[e]) / pairs;
+    if (p > 0) sum -= p * std::log(p);
+  }
+  return sum / std::log(static_cast<double>(experts));
+}
+
+// The losses of one sequence, the load of its busiest expert / mean load, the entropy of its loads
+// / the largest possible, and its number of labels.
 struct SequenceLoss {
-  double loss = 0, busiest = 0, weight = 0;
+  double loss = 0, busiest = 0, entropy = 0, weight = 0;
 };
 SequenceLoss loss_of(const RouterLossArgs& a, const Sizes& s, int64_t sequence, int32_t* loads) {
   const int64_t first = sequence * s.tokens;
@@ -80,6 +93,7 @@ SequenceLoss loss_of(const RouterLossArgs& a, const Sizes& s, int64_t sequence, 
   out.loss = static_cast<double>(a.form.balance) * experts / (pairs * tokens) * balance +
              static_cast<double>(a.form.z) / tokens * z;
   out.busiest = static_cast<double>(*std::max_element(loads, loads + s.experts)) * experts / pairs;
+  out.entropy = relative_entropy(loads, s.experts, pairs);
   return out;
 }
 
@@ -170,7 +184,7 @@ int64_t workspace_bytes(Cpu, const RouterLossArgs& a, int) {
 
 void launch(Cpu, const Launch& l, const RouterLossArgs& a) {
   const Sizes s = sizes(a.scores, a.choice);
-  if (a.loss == nullptr && a.busiest == nullptr) return;
+  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr) return;
   auto* const all = static_cast<SequenceLoss*>(l.workspace);
   auto* const loads = reinterpret_cast<int32_t*>(all + s.sequences);
   parallel_rows(s.sequences, s.tokens * s.experts, l.threads, [&](int64_t begin, int64_t end) {
@@ -179,6 +193,7 @@ void launch(Cpu, const Launch& l, const RouterLossArgs& a) {
   for (int64_t i = 0; i < s.sequences; ++i) {
     if (a.loss != nullptr) *a.loss += all[i].weight * all[i].loss;
     if (a.busiest != nullptr) *a.busiest += all[i].weight * all[i].busiest;
+    if (a.entropy != nullptr) *a.entropy += all[i].weight * all[i].entropy;
   }
 }
 

@@ -43,7 +43,7 @@ struct HeadWork {
   __device__ float gain(int64_t head, int k) const {
     return read(is_key(head) ? key_gain : query_gain, gain_at(head) + k) + offset;
   }
-  // r of a head of a token. All lanes of the warp call it.
+  // Returns r of one head of one token. All lanes of the warp must call it.
   __device__ float root(int64_t token, int64_t head) const {
     float sum = 0;
     if (squares != nullptr) {

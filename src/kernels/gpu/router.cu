@@ -109,9 +109,9 @@ struct LossOfRouter {
   const float *logits, *scores;
   const int32_t *choice, *labels;
   int64_t sequences, tokens, experts, chosen;
-  double* sums;    // [B, 2]: the contributions of a sequence to `loss` and `busiest`
+  double* sums;    // [B, 3]: the contributions of a sequence to `loss`, `busiest` and `entropy`
   int32_t* loads;  // [B, E]
-  double *loss, *busiest;
+  double *loss, *busiest, *entropy;
   const double* loss_scale;
   float* d_logits;
 };
@@ -153,20 +153,27 @@ __global__ void router_loss_kernel(const LossOfRouter a) {
   sequence_sums(a, sequence, sums);
   if (threadIdx.x != 0) return;
   const int32_t* const loads = a.loads + sequence * a.experts;
-  int32_t most = 0;
-  for (int64_t e = 0; e < a.experts; ++e) most = loads[e] > most ? loads[e] : most;
   const double tokens = static_cast<double>(a.tokens), experts = static_cast<double>(a.experts);
   const double pairs = tokens * static_cast<double>(a.chosen);
+  int32_t most = 0;
+  double entropy = 0;
+  for (int64_t e = 0; e < a.experts; ++e) {
+    most = loads[e] > most ? loads[e] : most;
+    const double p = static_cast<double>(loads[e]) / pairs;
+    if (p > 0) entropy -= p * log(p);
+  }
   const double balance = static_cast<double>(a.form.balance) * experts / (pairs * tokens) * sums[1];
-  a.sums[2 * sequence] = sums[0] * (balance + static_cast<double>(a.form.z) / tokens * sums[2]);
-  a.sums[2 * sequence + 1] = sums[0] * static_cast<double>(most) * experts / pairs;
+  a.sums[3 * sequence] = sums[0] * (balance + static_cast<double>(a.form.z) / tokens * sums[2]);
+  a.sums[3 * sequence + 1] = sums[0] * static_cast<double>(most) * experts / pairs;
+  a.sums[3 * sequence + 2] = sums[0] * (a.experts == 1 ? 1.0 : entropy / log(experts));
 }
 
 __global__ void add_router_losses_kernel(const LossOfRouter a) {
   if (threadIdx.x != 0) return;
   for (int64_t i = 0; i < a.sequences; ++i) {
-    if (a.loss != nullptr) *a.loss += a.sums[2 * i];
-    if (a.busiest != nullptr) *a.busiest += a.sums[2 * i + 1];
+    if (a.loss != nullptr) *a.loss += a.sums[3 * i];
+    if (a.busiest != nullptr) *a.busiest += a.sums[3 * i + 1];
+    if (a.entropy != nullptr) *a.entropy += a.sums[3 * i + 2];
   }
 }
 
@@ -219,11 +226,11 @@ LossOfRouter work_of(const A& a, void* workspace) {
   w.experts = a.scores.shape[2];
   w.chosen = a.choice.shape[2];
   w.sums = static_cast<double*>(workspace);
-  w.loads = reinterpret_cast<int32_t*>(w.sums + 2 * w.sequences);
+  w.loads = reinterpret_cast<int32_t*>(w.sums + 3 * w.sequences);
   return w;
 }
 int64_t loss_bytes(View scores) {
-  return scores.shape[0] * (2 * static_cast<int64_t>(sizeof(double)) +
+  return scores.shape[0] * (3 * static_cast<int64_t>(sizeof(double)) +
                             scores.shape[2] * static_cast<int64_t>(sizeof(int32_t)));
 }
 
@@ -257,10 +264,11 @@ int64_t workspace_bytes(Gpu, const RouterLossArgs& a, int) { return loss_bytes(a
 int64_t workspace_bytes(Gpu, const RouterLossGradArgs& a, int) { return loss_bytes(a.scores); }
 
 void launch(Gpu, const Launch& l, const RouterLossArgs& a) {
-  if (a.loss == nullptr && a.busiest == nullptr) return;
+  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr) return;
   LossOfRouter w = work_of(a, l.workspace);
   w.loss = a.loss;
   w.busiest = a.busiest;
+  w.entropy = a.entropy;
   launch("router_loss", router_loss_kernel, grid_of(w.sequences), l.stream, w);
   launch("router_loss_sum", add_router_losses_kernel, {.x = 1, .threads = kWarp}, l.stream, w);
 }

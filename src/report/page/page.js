@@ -11,12 +11,14 @@
   // One entry per chart; `keys` are series of a run, with the label of each.
   const CHARTS = [
     {group: 'loss', title: 'Training loss', y: 'loss (nats per token)', keys: {loss: ''}},
+    {group: 'loss', title: 'Training loss by dataset', y: 'loss (nats per token)', curves: 'source'},
     {group: 'loss', title: 'Validation loss', y: 'loss (nats per token)', curves: 'validation'},
     {group: 'loss', title: 'Evaluation tasks', y: 'value of the metric', curves: 'task'},
     {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
     {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
     {group: 'experts', title: 'Load of the busiest expert', y: 'its load ÷ mean', keys: {busiest_expert: ''}},
+    {group: 'experts', title: 'Entropy of the experts’ loads', y: 'entropy ÷ that of even loads', keys: {load_entropy: ''}},
     {group: 'experts', title: 'Losses of the routers', y: 'loss (nats per token)', keys: {router_loss: ''}},
     {group: 'speed', title: 'Tokens per second', y: 'tokens per second', keys: {tokens_per_s: ''}, zero: true},
     {group: 'speed', title: 'Share of the matrix rate', y: 'model FLOPs, % of the rate', keys: {flops_share: ''}, zero: true},

@@ -46,7 +46,8 @@ kernels::RouterLossArgs loss_args(const BoundOp& b) {
           b.in(RouterLoss::kChoice),
           b.in(RouterLoss::kLabels),
           adds ? number_at(report, kRouterLoss) : nullptr,
-          adds ? number_at(report, kBusiestExpert) : nullptr};
+          adds ? number_at(report, kBusiestExpert) : nullptr,
+          adds ? number_at(report, kLoadEntropy) : nullptr};
 }
 
 kernels::RouterLossGradArgs loss_grad_args(const BoundOp& b) {
