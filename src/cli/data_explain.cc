@@ -8,6 +8,8 @@
 // cannot be explained.
 #include "cli/verbs.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -35,11 +37,22 @@ namespace {
 // have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
 // model sees them, after the chat template, truncation and packing.
 
-// Returns the text of an example with [ and ] around the tokens that have a loss. The text of a run
+// Marks around the tokens that have a loss: green on a terminal, brackets elsewhere.
+struct LossMarks {
+  std::string begin = "[", end = "]";
+};
+
+LossMarks loss_marks() {
+  if (isatty(STDOUT_FILENO) == 0 || std::getenv("NO_COLOR") != nullptr) return {};
+  return {"\x1b[32m", "\x1b[0m"};
+}
+
+// Returns the text of an example with marks around the tokens that have a loss. The text of a run
 // of tokens is what it adds to the text before it: a character may consist of several tokens, and a
 // decoder may remove a space in front of the first token only.
 std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
                    int64_t example) {
+  const LossMarks marks = loss_marks();
   const auto ids = data.ids(example);
   const auto learned = data.learned(example);
   std::string text;
@@ -47,9 +60,10 @@ std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData
   for (size_t from = 0, to = 0; from < ids.size(); from = to) {
     while (to < ids.size() && learned[to] == learned[from]) ++to;
     const std::string all = tokenizer.decode(ids.first(to));
-    const std::string part = all.substr(std::min(shown, all.size()));
+    // The colors are for the terminal; control characters of the text are not.
+    const std::string part = printable(all.substr(std::min(shown, all.size())));
     shown = all.size();
-    text += learned[from] != 0 ? "[" + part + "]" : part;
+    text += learned[from] != 0 ? marks.begin + part + marks.end : part;
   }
   return text;
 }
@@ -63,8 +77,22 @@ Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data
   return t;
 }
 
+// Returns a line with the ids of an example, with marks around those that have a loss.
+std::string listed_ids(const data::InstructionData& data, int64_t example) {
+  const LossMarks marks = loss_marks();
+  const auto ids = data.ids(example);
+  const auto learned = data.learned(example);
+  std::string line = "  ids:";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool begins = learned[i] != 0 && (i == 0 || learned[i - 1] == 0);
+    const bool ends = learned[i] != 0 && (i + 1 == ids.size() || learned[i + 1] == 0);
+    line += fmt::format(" {}{}{}", begins ? marks.begin : "", ids[i], ends ? marks.end : "");
+  }
+  return line + "\n";
+}
+
 Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, int64_t sample,
-                 bool json) {
+                 bool ids, bool json) {
   const data::InstructionData& data = *rows.instructions();
   Tree t, examples = Tree::list();
   t.set("sample", Tree(sample));
@@ -73,8 +101,9 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
     if (json)
       examples.push(as_tree(tokenizer, data, example));
     else
-      show("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
-           marked(tokenizer, data, example));
+      fmt::print("  {}, {} tokens:\n{}\n{}", printable(data.place(example)),
+                 data.ids(example).size(), marked(tokenizer, data, example),
+                 ids ? listed_ids(data, example) : "");
   }
   t.set("examples", std::move(examples));
   if (!json) return t;
@@ -87,7 +116,7 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
 // of one sample: the text of each example with the tokens that have a loss in brackets. Returns the
 // exit code.
 int explain_instructions(const config::RunConfig& run, std::optional<int64_t> step, int64_t sample,
-                         bool json) {
+                         bool ids, bool json) {
   const int64_t steps = run.schedule.steps;
   if (step && (*step < 1 || *step > steps))
     throw UsageError("--step is {}, expected 1 to {} (the last step)", *step, steps);
@@ -100,7 +129,7 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
   Tree t, samples = Tree::list();
   t.set("data", data::to_tree(rows.instructions()->counts()));
   if (!json) fmt::print("{}\n", data::describe(rows.instructions()->counts()));
-  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, json));
+  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, ids, json));
   t.set("samples", std::move(samples));
   if (json) fmt::print("{}\n", to_json(t));
   return 0;
@@ -310,7 +339,7 @@ int data_explain(Args args) {
   std::string name, tokenizer;
   std::vector<std::string> overrides;
   int64_t sample = 0, step = 0, sequence_length = 2048, seed = 1234;
-  bool locate = false, json = false;
+  bool locate = false, ids = false, json = false;
   Arguments arguments("data explain",
                       "Show where a sample comes from: the documents and their bytes.",
                       "tessera data explain run.yaml --sample 1200 --locate");
@@ -319,6 +348,7 @@ int data_explain(Args args) {
   arguments.option(step, "--step", "S", "all samples of this step, from 1");
   arguments.option(tokenizer, "--tokenizer", "T", "tokenizer for the text; default: the data's");
   arguments.flag(locate, "--locate", "reread the source files to find line and byte");
+  arguments.flag(ids, "--ids", "also print the token ids of instruction data");
   arguments.option(sequence_length, "--sequence-length", "T", "for PREFIX: tokens per sample");
   arguments.option(seed, "--seed", "N", "for PREFIX: seed of the sample order");
   arguments.json(json);
@@ -334,7 +364,7 @@ int data_explain(Args args) {
     const config::RunConfig run = open_run(name, overrides);
     if (!run.data.instructions.empty())
       return explain_instructions(
-          run, arguments.given("--step") ? std::optional<int64_t>(step) : std::nullopt, sample,
+          run, arguments.given("--step") ? std::optional<int64_t>(step) : std::nullopt, sample, ids,
           json);
     subject = subject_of(name, run);
   }
