@@ -8,8 +8,6 @@
 // cannot be explained.
 #include "cli/verbs.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -17,6 +15,7 @@
 #include "base/count.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/arguments.h"
+#include "cli/loss_marks.h"
 #include "cli/row_tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -37,37 +36,6 @@ namespace {
 // have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
 // model sees them, after the chat template, truncation and packing.
 
-// Marks around the tokens that have a loss: green on a terminal, brackets elsewhere.
-struct LossMarks {
-  std::string begin = "[", end = "]";
-};
-
-LossMarks loss_marks() {
-  if (isatty(STDOUT_FILENO) == 0 || std::getenv("NO_COLOR") != nullptr) return {};
-  return {"\x1b[32m", "\x1b[0m"};
-}
-
-// Returns the text of an example with marks around the tokens that have a loss. The text of a run
-// of tokens is what it adds to the text before it: a character may consist of several tokens, and a
-// decoder may remove a space in front of the first token only.
-std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
-                   int64_t example) {
-  const LossMarks marks = loss_marks();
-  const auto ids = data.ids(example);
-  const auto learned = data.learned(example);
-  std::string text;
-  size_t shown = 0;
-  for (size_t from = 0, to = 0; from < ids.size(); from = to) {
-    while (to < ids.size() && learned[to] == learned[from]) ++to;
-    const std::string all = tokenizer.decode(ids.first(to));
-    // The colors are for the terminal; control characters of the text are not.
-    const std::string part = printable(all.substr(std::min(shown, all.size())));
-    shown = all.size();
-    text += learned[from] != 0 ? marks.begin + part + marks.end : part;
-  }
-  return text;
-}
-
 Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data, int64_t example) {
   Tree t;
   t.set("place", Tree(data.place(example)));
@@ -75,20 +43,6 @@ Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data
   t.set("learned", list_of(data.learned(example)));
   t.set("text", Tree(tokenizer.decode(data.ids(example))));
   return t;
-}
-
-// Returns a line with the ids of an example, with marks around those that have a loss.
-std::string listed_ids(const data::InstructionData& data, int64_t example) {
-  const LossMarks marks = loss_marks();
-  const auto ids = data.ids(example);
-  const auto learned = data.learned(example);
-  std::string line = "  ids:";
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const bool begins = learned[i] != 0 && (i == 0 || learned[i - 1] == 0);
-    const bool ends = learned[i] != 0 && (i + 1 == ids.size() || learned[i + 1] == 0);
-    line += fmt::format(" {}{}{}", begins ? marks.begin : "", ids[i], ends ? marks.end : "");
-  }
-  return line + "\n";
 }
 
 Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, int64_t sample,
@@ -102,8 +56,9 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
       examples.push(as_tree(tokenizer, data, example));
     else
       fmt::print("  {}, {} tokens:\n{}\n{}", printable(data.place(example)),
-                 data.ids(example).size(), marked(tokenizer, data, example),
-                 ids ? listed_ids(data, example) : "");
+                 data.ids(example).size(),
+                 marked_text(tokenizer, data.ids(example), data.learned(example)),
+                 ids ? marked_ids(data.ids(example), data.learned(example)) : "");
   }
   t.set("examples", std::move(examples));
   if (!json) return t;

@@ -1,16 +1,21 @@
-// tessera data render: shows the text that a chat template makes of conversations.
+// tessera data render: shows the text that a chat template makes of conversations, and with a
+// tokenizer also the ids and which of them have a loss, as a run encodes them.
 #include <filesystem>
 
 #include "base/error.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_text.h"
 #include "cli/arguments.h"
+#include "cli/loss_marks.h"
+#include "cli/row_tree.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "config/chat_section.h"
 #include "data/conversation.h"
 #include "data/example_stream.h"
+#include "data/tokenizer.h"
 #include "jinja/template.h"
+#include "train/chat_spec.h"
 
 namespace tessera::cli {
 namespace {
@@ -56,10 +61,46 @@ Tree to_tree(const jinja::RenderedText& text) {
   return t;
 }
 
+// Returns how a run with this template, tokenizer and date reads chat data.
+data::ChatSpec spec_of(const std::string& name, const std::string& tokenizer,
+                       const std::string& date, const data::Tokenizer& t) {
+  config::RunConfig config;
+  config.data.tokenizer = tokenizer;
+  config.chat.template_date = date;
+  if (std::filesystem::is_directory(name))
+    config.checkpoint.from = name;
+  else
+    config.chat.chat_template = name;
+  return train::chat_spec(config, t);
+}
+
+// Prints each example with marks around what has a loss, or as JSON with ids and flags.
+void print_encoded(const std::string& name, const std::string& file, const std::string& tokenizer,
+                   const std::string& date, bool json) {
+  const auto t = data::load_tokenizer(data::tokenizer_file(tokenizer));
+  data::ChatEncoder encoder(spec_of(name, tokenizer, date, *t), *t);
+  data::ExampleStream stream({file});
+  for (data::JsonExample line; stream.next(line);) {
+    const std::string place = fmt::format("{}:{}", stream.sources()[line.source], line.line);
+    std::vector<int32_t> ids;
+    std::vector<char> learned;
+    Tree out;
+    try {
+      encoder.add(line, place, ids, learned);
+      out.set("ids", list_of(std::span<const int32_t>(ids)));
+      out.set("learned", list_of(std::span<const char>(learned)));
+    } catch (const Error& e) {
+      if (!json) throw;
+      out.set("error", Tree(std::string(e.what())));
+    }
+    fmt::print("{}\n", json ? to_json(out) : marked_text(*t, ids, learned));
+  }
+}
+
 }  // namespace
 
 int data_render(Args args) {
-  std::string name, file, date;
+  std::string name, file, date, tokenizer;
   bool json = false, prompt = false;
   Arguments arguments("data render",
                       "Print conversations as a chat template writes them. Each line of FILE is an "
@@ -69,11 +110,18 @@ int data_render(Args args) {
   arguments.required(name, "TEMPLATE", "a file in Jinja, or a Hugging Face folder");
   arguments.required(file, "FILE", "conversations: JSON Lines, or one JSON list");
   arguments.flag(prompt, "--prompt", "end with the prompt for an answer");
+  arguments.option(tokenizer, "--tokenizer", "T",
+                   "mark the tokens that have a loss; FILE may have any form of chat data");
   arguments.option(date, "--date", "DATE", "the date for templates that write it: 2026-01-31");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   if (!date.empty() && !config::date_of(date))
     throw UsageError("--date is '{}', expected a date such as 2026-01-31", date);
+  if (!tokenizer.empty()) {
+    if (prompt) throw UsageError("--prompt and --tokenizer exclude each other");
+    print_encoded(name, file, tokenizer, date, json);
+    return 0;
+  }
   const jinja::Template form(template_text(name), name);
   data::ExampleStream stream({file});
   for (data::JsonExample line; stream.next(line);) {

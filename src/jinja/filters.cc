@@ -2,6 +2,7 @@
 // those of Jinja, except for `tojson`, which is that of transformers.
 #include "jinja/filters.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
