@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/index.h"
 #include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"

@@ -65,12 +65,10 @@ Tree to_tree(const jinja::RenderedText& text) {
 data::ChatSpec spec_of(const std::string& name, const std::string& tokenizer,
                        const std::string& date, const data::Tokenizer& t) {
   config::RunConfig config;
-  config.data.tokenizer = tokenizer;
+  const bool folder = std::filesystem::is_directory(name);
+  config.data.tokenizer = folder ? name : tokenizer;
+  if (!folder) config.chat.chat_template = name;
   config.chat.template_date = date;
-  if (std::filesystem::is_directory(name))
-    config.checkpoint.from = name;
-  else
-    config.chat.chat_template = name;
   return train::chat_spec(config, t);
 }
 

@@ -56,6 +56,7 @@ std::string date_for(const Path& file) {
 // Returns the run file with one step and one row per step.
 Tree run_file(const FineTuning& f, const Path& file) {
   Tree run, data, checkpoint, optimizer, schedule, batch, root;
+  if (Path(f.out).has_filename()) run.set("name", Tree(Path(f.out).filename().string()));
   run.set("directory", Tree(f.out));
   checkpoint.set("from", Tree(f.from));
   checkpoint.set("every_steps", Tree(int64_t{0}));
@@ -151,6 +152,8 @@ int verb_finetune(Args args) {
   config::validate(config);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
   const train::TrainingRows rows(config, tokenizer->vocabulary_size(), *tokenizer);
+  if (rows.instructions() == nullptr)
+    throw UsageError("finetune: data.instructions is empty, expected the files of --data");
   set_steps(tree, f, rows.instructions()->rows());
   put_run_file(file,
                "# Written by `tessera finetune`. `tessera train` with this file resumes it.\n" +

@@ -139,7 +139,7 @@ constexpr std::array kFilters{
     NamedFilter{"safe", string_filter},
     NamedFilter{"lower", [](V v, A a, Budget&) { return cased(v, a, Case::kLower); }},
     NamedFilter{"upper", [](V v, A a, Budget&) { return cased(v, a, Case::kUpper); }},
-    NamedFilter{"title", [](V v, A a, Budget&) { return cased(v, a, Case::kTitle); }},
+    NamedFilter{"title", [](V v, A a, Budget&) { return cased(v, a, Case::kWords); }},
     NamedFilter{"capitalize", [](V v, A a, Budget&) { return cased(v, a, Case::kCapitalized); }},
     NamedFilter{"default", default_filter},
     NamedFilter{"d", default_filter},

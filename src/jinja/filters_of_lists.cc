@@ -2,6 +2,7 @@
 // return ListKind::kGenerator, which has no length and is always true.
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/error.h"
 #include "jinja/arguments.h"

@@ -232,7 +232,8 @@ Value range_of(const Arguments& arguments, Budget& budget) {
   arguments.only(3, {});
   std::array<int64_t, 3> n{};
   if (arguments.positional.empty()) throw Fault{"range() needs a number"};
-  for (size_t i = 0; i < arguments.positional.size(); ++i) n[i] = *arguments.integer(i, "stop");
+  for (size_t i = 0; i < arguments.positional.size(); ++i)
+    n[i] = arguments.integer(i, "stop").value_or(0);
   const bool one = arguments.positional.size() == 1;
   const int64_t first = one ? 0 : n[0], stop = one ? n[0] : n[1];
   const int64_t step = arguments.positional.size() == 3 ? n[2] : 1;

@@ -140,7 +140,7 @@ void Lexer::scan_text() {
   }
   if (!before.empty()) add(TokenKind::kText, std::string(before), begin);
   line_starts_ = false;
-  at_ = open + 2 + (sign == '-' || (sign == '+' && kind != '{') ? 1 : 0);
+  at_ = open + 2 + (sign == '-' || sign == '+' ? 1 : 0);
   if (kind == '#') return scan_comment(open);
   add(kind == '{' ? TokenKind::kPrintBegin : TokenKind::kBlockBegin, "", open);
   scan_tag(kind == '{');

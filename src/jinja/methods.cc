@@ -45,7 +45,7 @@ Pieces split_at_space(std::string_view s, int64_t most, Side from) {
     size_t bytes = 0;
     return is_space(s, at, bytes);
   };
-  s = stripped(s);
+  s = stripped(s, from);
   while (!s.empty() && (most < 0 || std::ssize(out) < most)) {
     size_t cut = std::string_view::npos;
     const size_t first = from == Side::kLeft ? 0 : s.size() - 1;
@@ -235,7 +235,7 @@ Value call_text(const std::string& s, MethodName name, const Arguments& a, Budge
     case MethodName::kValues:
       break;
   }
-  CHECK(false, "method {} of a string", static_cast<int>(name));
+  throw Fault{"a string has no such method"};
 }
 
 Value call_dict(const DictValue& dict, MethodName name, const Arguments& a, Budget& budget) {

@@ -2,6 +2,7 @@
 // outside ASCII as they are unless ensure_ascii is set.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/utf8.h"

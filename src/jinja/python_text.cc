@@ -161,7 +161,8 @@ std::string with_case(std::string_view s, Case to) {
     const bool raise = to == Case::kUpper || (to != Case::kLower && starts);
     if (lower && raise) c = static_cast<char>(c - 'a' + 'A');
     if (upper && !raise) c = static_cast<char>(c - 'A' + 'a');
-    starts = to == Case::kTitle && !upper && !lower;
+    const bool separates = std::string_view(" \t\n\r\f\v-({[<").find(c) != std::string_view::npos;
+    starts = to == Case::kWords ? separates : to == Case::kTitle && !upper && !lower;
   }
   return out;
 }

@@ -39,7 +39,13 @@ std::string json_text(const Value& v, const JsonStyle& style);
 
 // str.upper(), lower(), title() and capitalize(). Throw Fault if the text has letters other than
 // those of ASCII, whose rules need tables.
-enum class Case : uint8_t { kUpper, kLower, kTitle, kCapitalized };
+enum class Case : uint8_t {
+  kUpper,
+  kLower,
+  kTitle,
+  kCapitalized,
+  kWords  // the filter `title`: a word starts only after a blank or one of -({[<
+};
 std::string with_case(std::string_view s, Case to);
 
 // Python's s[start:stop:step] of a sequence of `size` elements: the indices in their order.

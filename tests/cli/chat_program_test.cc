@@ -71,7 +71,8 @@ TEST_F(ChatProgram, AModelTunedOnChatEndsItsTurnsAndKeepsItsTemplate) {
   EXPECT_TRUE(contains(good(fmt::format("generate chat {}", kAsk)), "\"text\":\"dos\""));
   good("checkpoint export chat --to hf");
   EXPECT_EQ(get("hf/chat_template.jinja"), kChatMl);
-  EXPECT_TRUE(contains(get("hf/generation_config.json"), "258,\n    256"));
+  const std::string generation = get("hf/generation_config.json");
+  EXPECT_TRUE(contains(generation, "258") && contains(generation, "256")) << generation;
   const std::string shown = good("config print hf");
   EXPECT_TRUE(contains(shown, "# tokenizer: tokenizer.json, 259 tokens")) << shown;
   EXPECT_TRUE(contains(shown, "# end_tokens: <|im_end|> (258), <|endoftext|> (256)")) << shown;

@@ -89,7 +89,7 @@ TEST(Template, RejectsByNameWithLineAndColumn) {
   says("{{ x", "1:1: the tag is not closed, expected '}}'");
   says("{{ 'x }}", "1:4: the string is not closed");
   says("{{ x ] }}", "1:6: ']' does not close a bracket");
-  says("{{ (x }}", "1:7: unexpected character '}'");
+  says("{{ (x }}", "1:7: '}' does not close a bracket");
   says("{# x", "1:1: the comment is not closed, expected '#}'");
   says("{{ x $ }}", "1:6: unexpected character '$'");
   says("{{ }}", "1:4: the expression is incomplete, expected a value");
@@ -100,7 +100,7 @@ TEST(Template, RejectsByNameWithLineAndColumn) {
 }
 
 TEST(Template, ErrorsOfEvaluationHaveAPlace) {
-  EXPECT_EQ(error_of("\n {{ x.y.z }}"), "t.jinja:2:9: 'x' is undefined");
+  EXPECT_EQ(error_of("\n {{ x.y.z }}"), "t.jinja:2:7: 'x' is undefined");
   EXPECT_EQ(error_of("{{ raise_exception('no ' ~ 'system') }}"),
             "t.jinja:1:19: the template rejects the conversation: no system");
   EXPECT_EQ(error_of("{{ f(1) }}"), "t.jinja:1:5: 'f' is undefined, so it cannot be called");
