@@ -87,6 +87,12 @@ HfTextRules hf_text_rules(const CheckpointHeader& header);
 // Sets the ids that end generation, for a run of instruction tuning.
 void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header);
 
+// Return and set the chat template in a header's state: that of chat_template.jinja, or the default
+// one of tokenizer_config.json; empty: none. set_chat_template() has no effect if it is the same as
+// that which keep_text_rules() copies.
+std::string chat_template_of(const CheckpointHeader& header);
+void set_chat_template(const std::string& text, CheckpointHeader& header);
+
 // Copies the text settings of `from` (tokens around a text, chat templates, generation defaults) to
 // the header of a run that started from its weights, if the tokenizer is the same. The ids that end
 // generation (stops) are not copied, because the new run has its own.

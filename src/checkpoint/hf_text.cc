@@ -194,12 +194,49 @@ void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header) {
   header.state.set(kEndsKey, std::move(list));
 }
 
+std::string chat_template_of(const CheckpointHeader& header) {
+  const Tree* text = given(header.state, "chat_template");
+  const Tree* kept = given(header.state, "tokenizer_config");
+  if (!text && kept) text = given(*kept, "chat_template");
+  if (!text) return "";
+  if (text->as_string()) return *text->as_string();
+  // Several templates are a list of objects with a name and a template each.
+  if (text->as_list())
+    for (const Tree& one : *text->as_list()) {
+      const Tree *name = given(one, "name"), *own = given(one, "template");
+      const bool is_default = name && name->as_string() && *name->as_string() == "default";
+      if (is_default && own && own->as_string()) return *own->as_string();
+    }
+  return "";
+}
+
+void set_chat_template(const std::string& text, CheckpointHeader& header) {
+  if (!header.state.as_members()) header.state = Tree::object();
+  header.state.set("chat_template", Tree(text));
+}
+
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {
   if (!given(from.state, "imported_from") || from.tokenizer != to.tokenizer) return;
   if (!to.state.as_members()) to.state = Tree::object();
+  const std::string own = chat_template_of(to);
   for (const char* key : {"imported_from", "begin", "end", "chat_template", "chat_templates",
                           "tokenizer_config", "generation"})
     if (const Tree* said = given(from.state, key)) to.state.set(key, *said);
+  if (own.empty() || own == chat_template_of(from)) {
+    if (!given(from.state, "chat_template") && given(to.state, "chat_template"))
+      std::erase_if(std::get<Tree::Members>(to.state.value),
+                    [](const auto& member) { return member.first == "chat_template"; });
+    return;
+  }
+  // The run has a template of its own, which must not have others next to it.
+  to.state.set("chat_template", Tree(own));
+  std::erase_if(std::get<Tree::Members>(to.state.value),
+                [](const auto& member) { return member.first == "chat_templates"; });
+  Tree kept = Tree::object();
+  if (const Tree* config = given(to.state, "tokenizer_config"); config && config->as_members())
+    for (const auto& [key, value] : *config->as_members())
+      if (key != "chat_template") kept.set(key, value);
+  to.state.set("tokenizer_config", std::move(kept));
 }
 
 }  // namespace tessera::checkpoint

@@ -9,12 +9,15 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/index.h"
 #include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "data/tokenizer.h"
 #include "model/family.h"
 #include "model/presets.h"
 #include "train/run_programs.h"
@@ -172,12 +175,38 @@ config::RunConfig resolved(config::RunConfig config) {
   return config;
 }
 
-// Returns the model of a checkpoint as the section of a run file.
-Tree model_section(const std::string& folder) {
-  const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(folder));
-  Tree section;
-  section.set("model", to_tree(checkpoint::stored_model(reader)));
-  return section;
+// Returns what a run that starts from the checkpoint reads from it in addition to the model: the
+// tokenizer, the tokens that end a text, and the chat template.
+Tree text_settings(const checkpoint::CheckpointReader& reader) {
+  const checkpoint::CheckpointHeader& header = reader.header();
+  Tree t = Tree::object();
+  if (header.tokenizer.empty()) return t;
+  const std::string name = checkpoint::tokenizer_file_name(header.tokenizer);
+  const auto tokenizer = data::make_tokenizer(header.tokenizer, name);
+  t.set("tokenizer", Tree(fmt::format("{}, {} tokens", name, tokenizer->vocabulary_size())));
+  std::vector<int32_t> ends = checkpoint::hf_text_rules(header).stops;
+  if (ends.empty() && tokenizer->end_of_text()) ends.push_back(*tokenizer->end_of_text());
+  std::string named;
+  for (const int32_t id : ends)
+    if (id < tokenizer->vocabulary_size())
+      named += fmt::format("{}{} ({})", named.empty() ? "" : ", ", tokenizer->token_bytes(id), id);
+  t.set("end_tokens", Tree(named));
+  t.set("chat_template", Tree(checkpoint::chat_template_of(header)));
+  return t;
+}
+
+// Returns the text settings as comments of a run file.
+std::string as_comments(const Tree& settings) {
+  std::string text;
+  for (const auto& [key, value] : *settings.as_members()) {
+    std::string lines = *value.as_string();
+    if (lines.empty()) lines = "none";
+    const bool many = lines.find('\n') != lines.npos;
+    for (size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 5)
+      lines.replace(at, 1, "\n#   ");
+    text += fmt::format("# {}:{}{}\n", key, many ? "\n#   " : " ", lines);
+  }
+  return printable(text);
 }
 
 int print(Args args) {
@@ -198,9 +227,17 @@ int print(Args args) {
   if (folder && (small || !overrides.empty()))
     throw UsageError("config print: {} is a folder, and key=value and --small need a run file.",
                      run);
-  const Tree tree =
-      folder ? model_section(run) : to_tree(resolved(open_run(run, overrides, small)));
-  fmt::print("{}", json ? to_json(tree) + "\n" : to_yaml(tree));
+  Tree tree, text = Tree::object();
+  if (folder) {
+    const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(run));
+    tree.set("model", to_tree(checkpoint::stored_model(reader)));
+    text = text_settings(reader);
+  } else {
+    tree = to_tree(resolved(open_run(run, overrides, small)));
+  }
+  // The text settings are not keys of a run file, so they are comments in one.
+  if (json && folder) tree.set("text", text);
+  fmt::print("{}{}", json ? to_json(tree) + "\n" : to_yaml(tree), json ? "" : as_comments(text));
   return 0;
 }
 

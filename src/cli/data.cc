@@ -333,6 +333,8 @@ const Verb kVerbs[] = {
      "tessera data inspect corpus/train", inspect},
     {"explain", kGroup, "show where a sample of a run comes from",
      "tessera data explain run.yaml --sample 1200", data_explain},
+    {"render", kGroup, "print conversations as a chat template writes them",
+     "tessera data render hf-folder chat.jsonl", data_render},
 };
 
 }  // namespace

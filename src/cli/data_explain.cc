@@ -15,6 +15,7 @@
 #include "base/count.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/arguments.h"
+#include "cli/loss_marks.h"
 #include "cli/row_tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -35,25 +36,6 @@ namespace {
 // have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
 // model sees them, after the chat template, truncation and packing.
 
-// Returns the text of an example with [ and ] around the tokens that have a loss. The text of a run
-// of tokens is what it adds to the text before it: a character may consist of several tokens, and a
-// decoder may remove a space in front of the first token only.
-std::string marked(const data::Tokenizer& tokenizer, const data::InstructionData& data,
-                   int64_t example) {
-  const auto ids = data.ids(example);
-  const auto learned = data.learned(example);
-  std::string text;
-  size_t shown = 0;
-  for (size_t from = 0, to = 0; from < ids.size(); from = to) {
-    while (to < ids.size() && learned[to] == learned[from]) ++to;
-    const std::string all = tokenizer.decode(ids.first(to));
-    const std::string part = all.substr(std::min(shown, all.size()));
-    shown = all.size();
-    text += learned[from] != 0 ? "[" + part + "]" : part;
-  }
-  return text;
-}
-
 Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data, int64_t example) {
   Tree t;
   t.set("place", Tree(data.place(example)));
@@ -64,7 +46,7 @@ Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data
 }
 
 Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, int64_t sample,
-                 bool json) {
+                 bool ids, bool json) {
   const data::InstructionData& data = *rows.instructions();
   Tree t, examples = Tree::list();
   t.set("sample", Tree(sample));
@@ -73,8 +55,10 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
     if (json)
       examples.push(as_tree(tokenizer, data, example));
     else
-      show("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
-           marked(tokenizer, data, example));
+      fmt::print("  {}, {} tokens:\n{}\n{}", printable(data.place(example)),
+                 data.ids(example).size(),
+                 marked_text(tokenizer, data.ids(example), data.learned(example)),
+                 ids ? marked_ids(data.ids(example), data.learned(example)) : "");
   }
   t.set("examples", std::move(examples));
   if (!json) return t;
@@ -87,7 +71,7 @@ Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, in
 // of one sample: the text of each example with the tokens that have a loss in brackets. Returns the
 // exit code.
 int explain_instructions(const config::RunConfig& run, std::optional<int64_t> step, int64_t sample,
-                         bool json) {
+                         bool ids, bool json) {
   const int64_t steps = run.schedule.steps;
   if (step && (*step < 1 || *step > steps))
     throw UsageError("--step is {}, expected 1 to {} (the last step)", *step, steps);
@@ -100,7 +84,7 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
   Tree t, samples = Tree::list();
   t.set("data", data::to_tree(rows.instructions()->counts()));
   if (!json) fmt::print("{}\n", data::describe(rows.instructions()->counts()));
-  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, json));
+  for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, ids, json));
   t.set("samples", std::move(samples));
   if (json) fmt::print("{}\n", to_json(t));
   return 0;
@@ -310,7 +294,7 @@ int data_explain(Args args) {
   std::string name, tokenizer;
   std::vector<std::string> overrides;
   int64_t sample = 0, step = 0, sequence_length = 2048, seed = 1234;
-  bool locate = false, json = false;
+  bool locate = false, ids = false, json = false;
   Arguments arguments("data explain",
                       "Show where a sample comes from: the documents and their bytes.",
                       "tessera data explain run.yaml --sample 1200 --locate");
@@ -319,6 +303,7 @@ int data_explain(Args args) {
   arguments.option(step, "--step", "S", "all samples of this step, from 1");
   arguments.option(tokenizer, "--tokenizer", "T", "tokenizer for the text; default: the data's");
   arguments.flag(locate, "--locate", "reread the source files to find line and byte");
+  arguments.flag(ids, "--ids", "also print the token ids of instruction data");
   arguments.option(sequence_length, "--sequence-length", "T", "for PREFIX: tokens per sample");
   arguments.option(seed, "--seed", "N", "for PREFIX: seed of the sample order");
   arguments.json(json);
@@ -334,7 +319,7 @@ int data_explain(Args args) {
     const config::RunConfig run = open_run(name, overrides);
     if (!run.data.instructions.empty())
       return explain_instructions(
-          run, arguments.given("--step") ? std::optional<int64_t>(step) : std::nullopt, sample,
+          run, arguments.given("--step") ? std::optional<int64_t>(step) : std::nullopt, sample, ids,
           json);
     subject = subject_of(name, run);
   }

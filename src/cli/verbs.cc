@@ -22,6 +22,8 @@ const std::array kVerbs{
          "tessera data build --tokenizer t.json --out corpus/train book.txt", verb_data},
     Verb{"train", kTraining, "train the model described by a run file, or resume the run",
          "tessera train run.yaml batch.micro=8", verb_train},
+    Verb{"finetune", kTraining, "fine-tune a model on conversations, without a run file",
+         "tessera finetune --from hf-folder --data chat.jsonl --out runs/tuned", verb_finetune},
     Verb{"launch", kTraining, "start the ranks of a run, monitor them, restart after a failure",
          "tessera launch run.yaml -n 8 --restart 3", verb_launch},
     Verb{"verify", kTraining, "compare some steps of a run with the same steps on one rank",
@@ -71,9 +73,9 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
   return out + fmt::format("\nHelp for a command: tessera {} --help\n", verb);
 }
 
-// Returns whether the name is one that people try for fine-tuning, which has no separate command.
+// Returns whether the name is one that people try for fine-tuning.
 bool names_fine_tuning(const std::string& word) {
-  constexpr std::array kNames{"finetune", "fine-tune", "fine_tune", "finetuning", "sft", "lora"};
+  constexpr std::array kNames{"fine-tune", "fine_tune", "finetuning", "sft", "lora"};
   return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
 }
 
@@ -117,8 +119,9 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
   }
   if (path.empty() && names_fine_tuning(args[0]))
     throw UsageError(
-        "there is no command '{}'. `tessera train` fine-tunes if the run file names the checkpoint "
-        "to start from (checkpoint.from); see docs/optimizers.md, Fine-tuning.",
+        "there is no command '{}'. `tessera finetune` fine-tunes a model on conversations, and "
+        "`tessera train` does if the run file names the checkpoint to start from "
+        "(checkpoint.from); see docs/optimizers.md, Fine-tuning.",
         args[0]);
   if (path.empty() && names_sweep(args[0]))
     throw UsageError(

@@ -30,9 +30,11 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args);
 int verb_tokenizer(Args args);
 int verb_data(Args args);
 int data_explain(Args args);      // `tessera data explain`
+int data_render(Args args);       // `tessera data render`
 int tokenizer_info(Args args);    // `tessera tokenizer info`
 int tokenizer_decode(Args args);  // `tessera tokenizer decode`
 int verb_train(Args args);
+int verb_finetune(Args args);
 int verb_compile(Args args);
 int verb_verify(Args args);
 int verb_launch(Args args);

@@ -105,7 +105,7 @@ void check_instructions(const DataSection& d, KeyErrors& errors) {
   }
   if (!d.train.empty() || !d.stages.empty())
     errors.add("data.instructions", "and data.train are both given, expected one of them.");
-  if (d.form.find("{response}") == d.form.npos)
+  if (!d.form.empty() && d.form.find("{response}") == d.form.npos)
     errors.add("data.template",
                "= '{}' has no {{response}}, so nothing would be learned. Expected a text such as "
                "'Question: {{prompt}}\nAnswer: {{response}}'.",
@@ -119,6 +119,12 @@ void check_pairs(const DataSection& d, const model::ModelConfig& model, KeyError
         "data.objective",
         "= next_token, but family {} has an encoder. Use span_corruption, or pairs as "
         "data.instructions.",
+        name_of_entry(model.family));
+  if (d.form.empty())
+    return errors.add(
+        "data.template",
+        "is not given, but chat templates are for decoders and family {} has an "
+        "encoder. Expected a text such as 'Question: {{prompt}}\nAnswer: {{response}}'.",
         name_of_entry(model.family));
   if (d.target_length == 0)
     return errors.add("data.target_length",

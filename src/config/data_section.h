@@ -80,10 +80,11 @@ struct DataSection {
           "a set's share is weight x (its tokens)^this; 0: weight alone; mT5's languages: 0.3",
           between(0, 1));
     visit("instructions", self.instructions,
-          "instead of train: JSON lines of prompt and response, or of messages");
+          "instead of train: files of conversations or of prompts and answers (JSON Lines, or one "
+          "JSON list per file)");
     visit("template", self.form,
           "text of an instruction: 'Question: {prompt}\nAnswer: {response}'; the loss is on the "
-          "response, the text after it and the end-of-text token");
+          "response, the text after it and the end-of-text token; empty: the chat template");
     visit("long_examples", self.long_examples, "instructions longer than a sample");
     visit("validation", self.validation,
           "datasets whose loss is measured, each separately (with data.instructions: JSON lines)");

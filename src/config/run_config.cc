@@ -118,6 +118,7 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   check_ranges(fields_of(copy), errors);
   if (!errors.empty()) return errors;  // the checks below need these numbers
   check(config.data, use, config, errors);
+  check(config.chat, config, errors);
   check(config.batch, config, errors);
   check(config.optimizer, errors);
   check(config.lora, errors);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "compile/layout.h"
 #include "config/batch_section.h"
+#include "config/chat_section.h"
 #include "config/data_section.h"
 #include "config/layout_section.h"
 #include "config/optimizer_section.h"
@@ -22,6 +23,7 @@ struct RunConfig {
   RunSection run;
   model::ModelConfig model;
   DataSection data;
+  ChatSection chat;
   BatchSection batch;
   OptimizerSection optimizer;
   LoraSection lora;
@@ -43,6 +45,7 @@ struct RunConfig {
     visit("run", self.run, "");
     visit("model", self.model, "");
     visit("data", self.data, "");
+    visit("data", self.chat, "");
     visit("batch", self.batch, "");
     visit("optimizer", self.optimizer, "");
     visit("lora", self.lora, "");

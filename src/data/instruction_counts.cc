@@ -13,6 +13,7 @@ std::string describe(const InstructionCounts& c) {
       format_count(c.examples), c.examples == 1 ? "" : "s", format_count(c.rows),
       c.rows == 1 ? "" : "s", format_count(c.tokens), format_count(c.response_tokens),
       c.positions == 0 ? 0 : 100 * ratio(c.padding, c.positions));
+  if (!c.forms.empty()) line += " · form: " + c.forms;
   if (c.cut > 0) line += fmt::format(" · truncated: {}", format_count(c.cut));
   std::string reasons;
   const auto add = [&](int64_t count, const char* reason) {
@@ -35,6 +36,7 @@ Tree to_tree(const InstructionCounts& c) {
   t.set("response_tokens", Tree(c.response_tokens));
   t.set("padding", Tree(c.padding));
   t.set("cut", Tree(c.cut));
+  if (!c.forms.empty()) t.set("forms", Tree(c.forms));
   t.set("skipped", std::move(skipped));
   return t;
 }

@@ -20,6 +20,8 @@ struct InstructionCounts {
   int64_t skipped_long = 0;     // examples longer than a row (data.long_examples = skip)
   int64_t skipped_empty = 0;    // examples in which no response is left after truncation
 
+  std::string forms;  // the forms of chat data; empty: none
+
   int64_t skipped() const { return skipped_long + skipped_empty; }
 };
 

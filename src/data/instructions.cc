@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/tree.h"
-#include "data/documents.h"
 #include "data/samples.h"
 #include "data/tokenizer.h"
 
@@ -111,18 +110,22 @@ std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
 }  // namespace
 
 InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenizer)
-    : spec_(std::move(spec)), form_(spec_.form) {
+    : spec_(std::move(spec)) {
   CHECK(spec_.sequence_length > 0, "rows of {} tokens", spec_.sequence_length);
   if (!tokenizer.end_of_text()) {
     throw Error(
         "the tokenizer has no end-of-text token, which must end each response. Use a tokenizer "
         "with <|endoftext|> or </s>");
   }
-  find_ending(tokenizer);
-  DocumentStream stream(list_sources(spec_.files),
-                        {.split = Split::kLines, .format = TextFormat::kText});
+  ExampleStream stream(spec_.files);
   file_names_ = stream.sources();
-  for (Document line; stream.next(line);) add_line(line, tokenizer);
+  if (spec_.form.empty()) {
+    read_chat(stream, tokenizer);
+  } else {
+    form_.emplace(spec_.form);
+    find_ending(tokenizer);
+    for (JsonExample line; stream.next(line);) add_line(line, tokenizer);
+  }
   if (examples() == 0) {
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
                 counts_.skipped() > 0 ? fmt::format(" ({} are too long)", counts_.skipped()) : "");
@@ -139,11 +142,23 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                                           hash_name("instructions.packing", spec_.seed));
 }
 
+void InstructionData::read_chat(ExampleStream& stream, const Tokenizer& tokenizer) {
+  CHECK(spec_.target_length == 0, "chat data for an encoder-decoder model");
+  ChatEncoder encoder(spec_.chat, tokenizer);
+  for (JsonExample line; stream.next(line);) {
+    const std::string place = fmt::format("{}:{}", file_names_[line.source], line.line);
+    encoder.add(line, place, ids_, learned_);
+    end_example({line.source, line.line}, place);
+  }
+  stops_ = encoder.stops();
+  counts_.forms = encoder.forms();
+}
+
 // Finds the text that ends a turn and the ids that end generation.
 void InstructionData::find_ending(const Tokenizer& tokenizer) {
   const int32_t end = *tokenizer.end_of_text();
   const std::string_view name = tokenizer.token_bytes(end);
-  ending_ = form_.ending();
+  ending_ = form_->ending();
   // The end-of-text token is appended as an id, so a template that spells its name must not add
   // another.
   if (!name.empty() && ending_.ends_with(name)) ending_.resize(ending_.size() - name.size());
@@ -155,11 +170,8 @@ void InstructionData::find_ending(const Tokenizer& tokenizer) {
   stops_.push_back(end);
 }
 
-void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer) {
-  if (line.text.find_first_not_of(" \t\r") == line.text.npos) return;
-  const std::string& file = file_names_[line.source];
-  const Tree tree = parse_json(line.text, file, static_cast<int>(line.line));
-  const std::string place = fmt::format("{}:{}", file, line.line);
+void InstructionData::add_line(const JsonExample& line, const Tokenizer& tokenizer) {
+  const std::string place = fmt::format("{}:{}", file_names_[line.source], line.line);
   // A small cache for this line only, since little of the text in one line repeats.
   EncodeCache cache(int64_t{1} << 16);
   const auto add = [&](const std::string& text, bool learned) {
@@ -170,14 +182,14 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
   // If the template ends a turn with its own special token, the end-of-text token follows only the
   // last turn. Otherwise it ends each turn.
   const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
-  const std::vector<Turn> turns = turns_of(tree, form_, place);
+  const std::vector<Turn> turns = turns_of(line.tree, *form_, place);
   for (const Turn& turn : turns) {
     const size_t start = starts_.back();
     const bool begins = ids_.size() == start;
     const auto value = [&](const std::string& name) -> const std::string& {
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
     };
-    add(form_.before(value), false);
+    add(form_->before(value), false);
     const std::optional<int32_t> begin = tokenizer.text_begin();
     // If the template itself begins with the begin-of-text token, it is not added again.
     const bool written = ids_.size() > start && ids_[start] == begin;
@@ -191,7 +203,7 @@ void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer)
     }
     const size_t response = ids_.size();
     add(turn.response + ending_, true);
-    if (!pairs) add(form_.after(value), false);
+    if (!pairs) add(form_->after(value), false);
     if (pairs || !turns_end || &turn == &turns.back()) {
       ids_.push_back(*tokenizer.end_of_text());
       learned_.push_back(1);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/batches.h"
+#include "data/chat_encoder.h"
 #include "data/instruction_counts.h"
 #include "data/instruction_template.h"
 
@@ -35,14 +37,14 @@ class RowPacking {
 };
 
 class Tokenizer;
-struct Document;
 
 enum class LongExamples : uint8_t { kError, kSkip, kTruncate };
 constexpr const char* enum_names(LongExamples) { return "error|skip|truncate"; }
 
 struct InstructionSpec {
-  std::vector<std::string> files;  // JSON lines, also compressed; folders of them
-  std::string form;                // text of an InstructionTemplate
+  std::vector<std::string> files;  // JSON lines or lists, also compressed; folders of them
+  std::string form;                // text of an InstructionTemplate; empty: chat data
+  ChatSpec chat;                   // for chat data
   int64_t sequence_length = 0;     // T
   // If above 0, examples are pairs for an encoder–decoder model: this is the length of the
   // decoder's rows, and sequence_length that of the encoder's.
@@ -53,6 +55,9 @@ struct InstructionSpec {
   bool intra_document_masking = true;
 };
 
+// Chat data have one of the forms of conversation.h, and a chat template (chat_encoder.h). The rest
+// of this comment is about data with an InstructionTemplate.
+//
 // A line is an object that has either a string for each name of the template, including {response},
 // or "messages": a list of {"role", "content"} in which user and assistant alternate, ending with
 // the assistant. A system message may come first; it is prepended to the first prompt, followed by
@@ -87,9 +92,11 @@ class InstructionData {
       const Tokenizer& tokenizer) const;  // bytes of their text, without special tokens
   InstructionCounts counts() const;
 
-  // The ids that end generation: the special token that ends a turn, if the template has one, and
+  // The ids that end generation: the special tokens that end turns, if the template has some, and
   // the end-of-text token.
   const std::vector<int32_t>& stops() const { return stops_; }
+  // The chat template of conversations; nullptr: none.
+  const ChatTemplate* chat_template() const { return spec_.chat.form.get(); }
   // Returns the file and line of an example, as "FILE:LINE".
   std::string place(int64_t example) const;
 
@@ -109,15 +116,16 @@ class InstructionData {
     int64_t file = 0, number = 0;
   };
   void find_ending(const Tokenizer& tokenizer);
-  void add_line(const Document& line, const Tokenizer& tokenizer);
+  void read_chat(ExampleStream& stream, const Tokenizer& tokenizer);
+  void add_line(const JsonExample& line, const Tokenizer& tokenizer);
   void end_example(Line line, const std::string& place);
   void end_pair(size_t response, Line line, const std::string& place);
   void read_pair(int64_t example, const SampleRow& row) const;
   void read_examples(std::span<const int32_t> examples, const SampleRow& row) const;
 
   InstructionSpec spec_;
-  InstructionTemplate form_;
-  std::vector<int32_t> ids_;  // tokens of all examples
+  std::optional<InstructionTemplate> form_;  // nothing: chat data
+  std::vector<int32_t> ids_;                 // tokens of all examples
   std::vector<char> learned_;
   std::vector<int64_t> starts_{0};
   std::string ending_;  // ending of every turn, without the name of the end-of-text token

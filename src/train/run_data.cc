@@ -11,6 +11,7 @@
 #include "data/encode_cache.h"
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
+#include "train/chat_spec.h"
 
 namespace tessera::train {
 
@@ -75,7 +76,8 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
   return spec;
 }
 
-data::InstructionSpec instruction_spec(const config::RunConfig& config) {
+data::InstructionSpec instruction_spec(const config::RunConfig& config,
+                                       const data::Tokenizer& tokenizer) {
   data::InstructionSpec spec;
   spec.files = config.data.instructions;
   spec.form = config.data.form;
@@ -83,6 +85,7 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config) {
   spec.seed = config.run.seed;
   spec.long_examples = config.data.long_examples;
   spec.intra_document_masking = config.data.intra_document_masking;
+  if (spec.form.empty()) spec.chat = chat_spec(config, tokenizer);
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }
@@ -94,7 +97,7 @@ TrainingRows::TrainingRows(const config::RunConfig& config, int64_t vocabulary,
     : tokens_(config.data.sequence_length) {
   if (config.model.encoder_layers > 0) data::require_padding(tokenizer, tokenizer_name(config));
   if (!config.data.instructions.empty()) {
-    const data::InstructionSpec spec = instruction_spec(config);
+    const data::InstructionSpec spec = instruction_spec(config, tokenizer);
     instructions_ = std::make_unique<data::InstructionData>(spec, tokenizer);
     start_.order = {spec.sequence_length, spec.seed, ""};
     start_.sources = {{fmt::format("{}", fmt::join(spec.files, ", ")), identity_of(*instructions_),
@@ -224,7 +227,7 @@ std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int6
     return out;
   }
   for (const config::ValidationSource& source : config.data.validation) {
-    data::InstructionSpec spec = instruction_spec(config);
+    data::InstructionSpec spec = instruction_spec(config, tokenizer);
     spec.files = {source.prefix};
     out.push_back({source.name, std::make_unique<data::ValidationData>(spec, tokenizer)});
   }

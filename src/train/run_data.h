@@ -21,7 +21,8 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary,
                                 const data::Tokenizer& tokenizer);
 
-data::InstructionSpec instruction_spec(const config::RunConfig& config);
+data::InstructionSpec instruction_spec(const config::RunConfig& config,
+                                       const data::Tokenizer& tokenizer);
 
 // The rows that a run trains on, from datasets or from instruction files. Only position() may be
 // called from several threads at once.

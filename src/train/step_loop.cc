@@ -305,8 +305,11 @@ void StepLoop::save_checkpoint(int64_t step, bool prunes) {
   header.model = tessera::to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = parts_.tokenizer_bytes;
-  if (const data::InstructionData* data = parts_.input->rows().instructions())
+  if (const data::InstructionData* data = parts_.input->rows().instructions()) {
     checkpoint::set_ends(data->stops(), header);
+    if (const data::ChatTemplate* form = data->chat_template())
+      checkpoint::set_chat_template(form->text(), header);
+  }
   parts_.saves->start(std::move(header), parts_.trainer->state(), prunes);
 }
 

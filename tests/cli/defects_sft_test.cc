@@ -308,7 +308,7 @@ TEST_F(Defects, C_HelpAndUsageErrors) {
   fails("generate run --prompt a --prompt b", {"--prompt is given 2 times, expected at most once"},
         2);
   fails("generate run --prompt", {"--prompt has no value"}, 2);
-  const ProgramResult r = run("finetune run.yaml");
+  const ProgramResult r = run("fine-tune run.yaml");
   EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(has(r.err, "checkpoint.from") && !has(r.err, "tessera tune")) << r.err;
 }

@@ -1,0 +1,167 @@
+// tessera finetune: writes a run file for chat data and a model, and trains it.
+//
+// The run file has what the two determine: the length of sequences from the model's context, the
+// number of steps from the number of packed rows. Everything else is a default that key=value
+// overrides, or that the next run changes in the file.
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/arguments.h"
+#include "cli/run_file.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+#include "config/run_config.h"
+#include "data/tokenizer.h"
+#include "train/load_run.h"
+#include "train/run_data.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int64_t kLongestRow = 2048, kMostRows = 16;  // tokens per row, rows per step
+
+struct FineTuning {
+  std::string from, out;
+  std::vector<std::string> data, validation;
+  double epochs = 3, learning_rate = 0;
+  int64_t lora = 0, sequence_length = 0;
+};
+
+Tree texts(const std::vector<std::string>& all) {
+  Tree list = Tree::list();
+  for (const std::string& s : all) list.push(Tree(s));
+  return list;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  gmtime_r(&now, &date);
+  return fmt::format("{:04}-{:02}-{:02}", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
+}
+
+// Returns the date that an earlier call wrote to the run file, so that the same command resumes;
+// otherwise that of today.
+std::string date_for(const Path& file) {
+  if (!std::filesystem::exists(file)) return today();
+  const Tree tree = parse_yaml(read_file(file), file.string());
+  const Tree* data = tree.as_members() != nullptr ? tree.find("data") : nullptr;
+  const Tree* date = data != nullptr ? data->find("template_date") : nullptr;
+  return date != nullptr && date->as_string() != nullptr ? *date->as_string() : today();
+}
+
+// Returns the run file with one step and one row per step.
+Tree run_file(const FineTuning& f, const Path& file) {
+  Tree run, data, checkpoint, optimizer, schedule, batch, root;
+  if (Path(f.out).has_filename()) run.set("name", Tree(Path(f.out).filename().string()));
+  run.set("directory", Tree(f.out));
+  checkpoint.set("from", Tree(f.from));
+  checkpoint.set("every_steps", Tree(int64_t{0}));
+  data.set("instructions", texts(f.data));
+  if (!f.validation.empty()) data.set("validation", texts(f.validation));
+  data.set("sequence_length", Tree(f.sequence_length));
+  data.set("long_examples", Tree(std::string("skip")));
+  data.set("template_date", Tree(date_for(file)));
+  batch.set("global", Tree(int64_t{1}));
+  batch.set("micro", Tree(int64_t{1}));
+  const double rate = f.lora > 0 ? 2e-4 : 2e-5;
+  optimizer.set("learning_rate", Tree(f.learning_rate > 0 ? f.learning_rate : rate));
+  optimizer.set("weight_decay", Tree(0.0));
+  schedule.set("kind", Tree(std::string("cosine")));
+  schedule.set("steps", Tree(int64_t{1}));
+  root.set("run", std::move(run));
+  root.set("checkpoint", std::move(checkpoint));
+  root.set("data", std::move(data));
+  root.set("batch", std::move(batch));
+  root.set("optimizer", std::move(optimizer));
+  if (f.lora > 0) {
+    Tree lora;
+    lora.set("rank", Tree(f.lora));
+    lora.set("alpha", Tree(2.0 * static_cast<double>(f.lora)));
+    root.set("lora", std::move(lora));
+  }
+  root.set("schedule", std::move(schedule));
+  return root;
+}
+
+void set_in(Tree& root, const char* section, const char* key, int64_t value) {
+  Tree own = *root.find(section);
+  own.set(key, Tree(value));
+  root.set(section, std::move(own));
+}
+
+// Sets rows per step and the number of steps: as many rows as give at least four steps per epoch.
+void set_steps(Tree& root, const FineTuning& f, int64_t rows) {
+  int64_t global = kMostRows;
+  while (global > 1 && 4 * global > rows) global /= 2;
+  const double all = f.epochs * static_cast<double>(rows) / static_cast<double>(global);
+  const int64_t steps = std::max<int64_t>(static_cast<int64_t>(all + 0.5), 1);
+  set_in(root, "batch", "global", global);
+  set_in(root, "batch", "micro", std::min<int64_t>(global, 4));
+  set_in(root, "schedule", "steps", steps);
+  set_in(root, "schedule", "warmup_steps", steps / 20);
+}
+
+// Writes the run file, or checks that it is the same as that of an earlier call, which is resumed.
+void put_run_file(const Path& file, const std::string& text) {
+  if (!std::filesystem::exists(file)) {
+    std::filesystem::create_directories(file.parent_path());
+    return write_file(file, text);
+  }
+  if (read_file(file) != text)
+    throw Error(
+        "{}: exists, with other settings than these. Resume it with `tessera train {}`, or choose "
+        "another --out.",
+        file.string(), file.string());
+}
+
+}  // namespace
+
+int verb_finetune(Args args) {
+  FineTuning f;
+  std::vector<std::string> overrides;
+  Arguments arguments(
+      "finetune",
+      "Fine-tune a model on conversations. Writes OUT/finetune.yaml, a run file, and "
+      "trains it; the same command resumes.",
+      "tessera finetune --from hf-folder --data chat.jsonl --out runs/tuned");
+  arguments.option(f.from, "--from", "FOLDER", "the model: a Hugging Face folder or a checkpoint",
+                   true);
+  arguments.option(f.data, "--data", "FILE", "conversations (repeat for more files)", true);
+  arguments.option(f.out, "--out", "DIR", "the run directory", true);
+  arguments.option(f.validation, "--validation", "FILE", "conversations to measure the loss on");
+  arguments.option(f.epochs, "--epochs", "N", "passes over the data");
+  arguments.option(f.lora, "--lora", "RANK", "train LoRA adapters of this rank; 0: all weights");
+  arguments.option(f.learning_rate, "--learning-rate", "X",
+                   "peak learning rate; default: 2e-5, with --lora 2e-4");
+  arguments.option(f.sequence_length, "--sequence-length", "T",
+                   "tokens per row; default: the model's context, at most 2048");
+  arguments.many(overrides, "key=value", "overrides of run-file keys");
+  if (!arguments.parse(args)) return 0;
+  if (!(f.epochs > 0)) throw UsageError("--epochs is {}, expected a number above 0", f.epochs);
+  const Path file = Path(f.out) / "finetune.yaml";
+  const std::string source = file.string();
+  if (f.sequence_length == 0)
+    f.sequence_length = std::min(
+        train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
+  Tree tree = run_file(f, file);
+  const config::RunConfig config = train::load_run({tree, source}, overrides);
+  config::validate(config);
+  const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
+  const train::TrainingRows rows(config, tokenizer->vocabulary_size(), *tokenizer);
+  if (rows.instructions() == nullptr)
+    throw UsageError("finetune: data.instructions is empty, expected the files of --data");
+  set_steps(tree, f, rows.instructions()->rows());
+  put_run_file(file,
+               "# Written by `tessera finetune`. `tessera train` with this file resumes it.\n" +
+                   to_yaml(tree));
+  show("run file  {}\n", source);
+  std::vector<std::string> train_args{source};
+  train_args.insert(train_args.end(), overrides.begin(), overrides.end());
+  return verb_train(train_args);
+}
+
+}  // namespace tessera::cli

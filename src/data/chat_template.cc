@@ -1,0 +1,296 @@
+// Locates the answers of a conversation in the text of its chat template, by comparing renderings:
+// of the messages before an answer, and of messages with marks. See the header for the rules.
+#include "data/chat_template.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "jinja/python_text.h"
+
+namespace tessera::data {
+namespace {
+
+constexpr std::array kTurnEnds{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
+                               "<|end|>",    "<|return|>", "<|call|>",   "<|end_of_turn|>",
+                               "<|eot|>",    "<turn|>"};
+
+// Mark i is a character of the private-use plane 15.
+constexpr size_t kMarkBytes = 4, kMostMarks = 0xfffd;
+std::string mark(size_t i) {
+  const auto low = static_cast<uint32_t>(i);
+  return {'\xf3', static_cast<char>(0xb0 | low >> 12), static_cast<char>(0x80 | (low >> 6 & 0x3f)),
+          static_cast<char>(0x80 | (low & 0x3f))};
+}
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(
+      std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin()).first -
+      a.begin());
+}
+
+bool is_assistant(const Tree& message) {
+  const Tree* role = message.find("role");
+  return role != nullptr && role->as_string() != nullptr && *role->as_string() == "assistant";
+}
+
+// Returns the messages with mark i at the end of the text of message i, in front of trailing
+// blanks.
+Tree::List with_marks(Tree::List messages) {
+  for (size_t i = 0; i < std::min(messages.size(), kMostMarks); ++i) {
+    const Tree* content = messages[i].find("content");
+    if (content == nullptr || content->as_string() == nullptr) continue;
+    std::string text = *content->as_string();
+    const size_t end = jinja::stripped(text, jinja::Side::kRight).size();
+    if (end == 0) continue;
+    text.insert(end, mark(i));
+    messages[i].set("content", Tree(std::move(text)));
+  }
+  return messages;
+}
+
+// Returns the end of the last of these texts in s[from, to), or npos.
+size_t last_end(std::string_view s, const std::vector<std::string>& texts, size_t from, size_t to) {
+  size_t best = s.npos;
+  const std::string_view part = s.substr(0, to);
+  for (const std::string& t : texts) {
+    const size_t at = part.rfind(t);
+    if (at == part.npos || at < from) continue;
+    if (best == s.npos || at + t.size() > best) best = at + t.size();
+  }
+  return best;
+}
+
+// Returns the end of the first of these texts at or after `from`, or npos. Of two that begin at the
+// same byte, the longer one counts.
+size_t first_end(std::string_view s, const std::vector<std::string>& texts, size_t from) {
+  size_t begin = s.npos, end = s.npos;
+  for (const std::string& t : texts) {
+    const size_t at = s.find(t, from);
+    if (at == s.npos || at > begin || (at == begin && at + t.size() < end)) continue;
+    begin = at;
+    end = at + t.size();
+  }
+  return end;
+}
+
+}  // namespace
+
+// The text of marked messages without the marks, and where they were.
+struct ChatTemplate::Marked {
+  std::string text;
+  std::vector<size_t> at;  // where mark i was; npos: it is missing, or there are several
+  Marked(std::string_view marked, size_t messages) : at(messages, marked.npos) {
+    std::vector<int> count(messages, 0);
+    for (size_t i = 0; i < marked.size();) {
+      const bool starts = marked.substr(i, 1) == "\xf3" && i + kMarkBytes <= marked.size();
+      size_t which = messages;
+      if (starts)
+        for (size_t m = 0; m < messages && which == messages; ++m)
+          if (marked.substr(i, kMarkBytes) == mark(m)) which = m;
+      if (which == messages) {
+        text += marked[i++];
+        continue;
+      }
+      at[which] = ++count[which] == 1 ? text.size() : marked.npos;
+      i += kMarkBytes;
+    }
+  }
+};
+
+// Finds the answers of one conversation.
+class ChatTemplate::Finder {
+ public:
+  Finder(const ChatTemplate& form, const Conversation& chat, const std::string& full)
+      : form_(form), chat_(chat), messages_(*chat.messages.as_list()), full_(full) {}
+
+  ByteSpan find(size_t i) {
+    const size_t begin = begin_of(i);
+    if (begin == npos) fail(i, "begins");
+    const size_t end = end_of(i, begin);
+    if (end == npos) fail(i, "ends");
+    return {begin, end};
+  }
+
+ private:
+  static constexpr size_t npos = std::string::npos;
+
+  [[noreturn]] void fail(size_t i, const char* what) const {
+    throw Error(
+        "{}: cannot decide where the answer messages[{}] {} in the text of the template. Use a "
+        "version of the template with {{% generation %}} blocks around the answers",
+        form_.source(), i, what);
+  }
+
+  // Renders the first `count` messages; nothing if the template rejects them.
+  std::optional<std::string> head(size_t count, bool prompt, bool marks) const {
+    const auto end = messages_.begin() + static_cast<std::ptrdiff_t>(count);
+    Tree::List some(messages_.begin(), end);
+    if (marks) some = with_marks(std::move(some));
+    try {
+      return form_.render(some, chat_.tools, prompt);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  const Marked& marked() {
+    if (!marked_) {
+      const auto text = head(messages_.size(), false, true);
+      marked_.emplace(text ? *text : std::string(), messages_.size());
+      // A template whose text depends on the marks shows nothing.
+      if (marked_->text != full_) marked_->at.assign(messages_.size(), npos);
+    }
+    return *marked_;
+  }
+
+  size_t begin_of(size_t i) {
+    const auto prompt = head(i, true, false);
+    if (prompt && full_.starts_with(*prompt)) return prompt->size();
+    if (prompt) {
+      const auto before = head(i, false, false);
+      if (before && full_.starts_with(*before)) {
+        const size_t common = common_prefix(*prompt, full_);
+        const size_t end = last_end(full_, form_.specials_, before->size(), common);
+        if (end != npos) return end;
+      }
+    }
+    return begin_after_mark(i);
+  }
+
+  // Compares what follows the mark of the message before with the prompt that follows it there.
+  size_t begin_after_mark(size_t i) {
+    if (i == 0 || marked().at[i - 1] == npos) return npos;
+    const auto text = head(i, true, true);
+    if (!text) return npos;
+    const Marked here(*text, i);
+    if (here.at[i - 1] == npos) return npos;
+    const std::string_view prompt = std::string_view(here.text).substr(here.at[i - 1]);
+    const size_t at = marked().at[i - 1];
+    const std::string_view rest = std::string_view(full_).substr(at);
+    if (!prompt.empty() && rest.starts_with(prompt)) return at + prompt.size();
+    return last_end(full_, form_.specials_, at, at + common_prefix(prompt, rest));
+  }
+
+  size_t end_of(size_t i, size_t begin) {
+    const auto& ends = form_.settings_.ends;
+    const size_t at = marked().at[i];
+    if (at != npos && at >= begin) return first_end(full_, ends, at);
+    const auto turn = head(i + 1, false, false);
+    if (!turn || !full_.starts_with(*turn) || turn->size() < begin) return npos;
+    return last_end(full_, ends, begin, turn->size());
+  }
+
+  const ChatTemplate& form_;
+  const Conversation& chat_;
+  const Tree::List& messages_;
+  const std::string& full_;
+  std::optional<Marked> marked_;
+};
+
+ChatTemplate::ChatTemplate(ChatSettings settings, const Tokenizer& tokenizer)
+    : settings_(std::move(settings)), template_(settings_.text, settings_.source) {
+  for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    if (tokenizer.is_special(id) && tokenizer.token_bytes(id).size() > 1)
+      specials_.emplace_back(tokenizer.token_bytes(id));
+}
+
+jinja::RenderedText ChatTemplate::rendered(const Tree::List& messages, const Tree& tools,
+                                           bool prompt) const {
+  // The variables of transformers' apply_chat_template.
+  Tree variables =
+      settings_.variables.as_members() != nullptr ? settings_.variables : Tree::object();
+  variables.set("messages", Tree(with_reasoning_names(messages)));
+  variables.set("tools", tools);
+  variables.set("documents", Tree());
+  variables.set("add_generation_prompt", Tree(prompt));
+  return template_.render(variables, settings_.now);
+}
+
+std::string ChatTemplate::render(const Tree::List& messages, const Tree& tools, bool prompt) const {
+  return rendered(messages, tools, prompt).text;
+}
+
+// Returns the texts of {% generation %} blocks, without those of messages that have no loss.
+std::vector<ByteSpan> ChatTemplate::generated(const Conversation& chat,
+                                              const jinja::RenderedText& text) const {
+  std::vector<char> flags;
+  const Tree::List& messages = *chat.messages.as_list();
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (is_assistant(messages[i])) flags.push_back(chat.learned[i]);
+  std::vector<ByteSpan> spans = text.generated;
+  if (std::find(flags.begin(), flags.end(), 0) != flags.end()) {
+    if (flags.size() != spans.size())
+      throw Error(
+          "{}: the template has {} generated texts for {} answers, so the answers that are not "
+          "trained cannot be found",
+          source(), spans.size(), flags.size());
+    for (size_t i = 0; i < spans.size(); ++i)
+      if (flags[i] == 0) spans[i].second = spans[i].first;
+  }
+  std::erase_if(spans, [](const ByteSpan& s) { return s.first == s.second; });
+  return spans;
+}
+
+ChatText ChatTemplate::apply(const Conversation& chat, Learned learned) const {
+  const Tree::List& messages = *chat.messages.as_list();
+  CHECK(chat.learned.size() == messages.size(), "{} flags for {} messages", chat.learned.size(),
+        messages.size());
+  jinja::RenderedText text = rendered(messages, chat.tools, false);
+  ChatText out;
+  if (learned == Learned::kEverything) {
+    out.learned = {{0, text.text.size()}};
+  } else if (template_.has_generation()) {
+    out.learned = generated(chat, text);
+  } else {
+    Finder finder(*this, chat, text.text);
+    for (size_t i = 0; i < messages.size(); ++i)
+      if (is_assistant(messages[i]) && chat.learned[i] != 0) out.learned.push_back(finder.find(i));
+    for (size_t i = 1; i < out.learned.size(); ++i)
+      if (out.learned[i].first < out.learned[i - 1].second)
+        throw Error("{}: the answers overlap in the text of the template", source());
+  }
+  if (learned == Learned::kLastAnswer && !out.learned.empty())
+    out.learned.erase(out.learned.begin(), out.learned.end() - 1);
+  out.text = std::move(text.text);
+  return out;
+}
+
+std::vector<std::string> known_turn_ends(const Tokenizer& tokenizer) {
+  std::vector<std::string> ends;
+  const auto end = tokenizer.end_of_text();
+  for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    if (!tokenizer.is_special(id) && id != end) continue;
+    const std::string_view name = tokenizer.token_bytes(id);
+    if (id == end || std::find(kTurnEnds.begin(), kTurnEnds.end(), name) != kTurnEnds.end())
+      ends.emplace_back(name);
+  }
+  std::erase(ends, std::string());
+  return ends;
+}
+
+void encode_chat(const Tokenizer& tokenizer, const ChatText& chat, std::vector<int32_t>& ids,
+                 std::vector<char>& learned, EncodeCache& cache) {
+  const size_t first = ids.size();
+  tokenizer.encode(chat.text, ids, cache);
+  const std::string_view text = chat.text;
+  size_t at = 0, span = 0;
+  for (size_t i = first; i < ids.size(); ++i) {
+    std::string_view bytes = tokenizer.token_bytes(ids[i]);
+    std::string_view rest = text.substr(at);
+    // Tokenizers such as LLaMA 2's put a blank in front of a text that is not in it.
+    if (!rest.starts_with(bytes) && bytes.starts_with(' ') && rest.starts_with(bytes.substr(1)))
+      bytes.remove_prefix(1);
+    if (!rest.starts_with(bytes))
+      throw Error(
+          "the tokenizer changes the text of the chat: token {} is '{}', but the text continues "
+          "with '{}'. Use data.template instead, which encodes prompts and answers separately",
+          ids[i], bytes, rest.substr(0, 20));
+    const size_t end = at + bytes.size();
+    while (span < chat.learned.size() && chat.learned[span].second <= at) ++span;
+    learned.push_back(span < chat.learned.size() && chat.learned[span].first < end && end > at);
+    at = end;
+  }
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,329 @@
+// Converts the forms of chat data to messages. The first key that only one form has decides.
+#include "data/conversation.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace tessera::data {
+namespace {
+
+// Roles that files use for those of chat templates.
+constexpr std::array kRoles{
+    std::pair{"human", "user"},        std::pair{"user", "user"},
+    std::pair{"gpt", "assistant"},     std::pair{"assistant", "assistant"},
+    std::pair{"model", "assistant"},   std::pair{"function_call", "assistant"},
+    std::pair{"system", "system"},     std::pair{"developer", "developer"},
+    std::pair{"observation", "tool"},  std::pair{"tool", "tool"},
+    std::pair{"function", "function"}, std::pair{"ipython", "ipython"}};
+constexpr std::array kTrainKeys{"train", "training", "weight"};
+
+const char* kind_of(const Tree& value) {
+  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
+                              "a text", "a list",        "an object"};
+  return kKinds[value.value.index()];
+}
+
+std::string keys_of(const Tree& object) {
+  std::string keys;
+  for (const auto& [key, value] : *object.as_members())
+    keys += (keys.empty() ? "'" : ", '") + key + "'";
+  return keys.empty() ? "nothing" : keys;
+}
+
+const Tree::List& list_of(const Tree& value, std::string_view key, const std::string& place) {
+  if (value.as_list() == nullptr)
+    throw Error("{}: '{}' is {}, expected a list", place, key, kind_of(value));
+  return *value.as_list();
+}
+
+// Returns a text, or the texts in a list of {"type": "text", "text": …}, joined.
+Tree joined_content(const Tree& content, const std::string& place) {
+  if (content.as_string() != nullptr || content.is_null()) return content;
+  std::string all;
+  for (const Tree& part : list_of(content, "content", place)) {
+    const Tree* text = part.as_members() != nullptr ? part.find("text") : nullptr;
+    if (text == nullptr || text->as_string() == nullptr) {
+      const Tree* type = part.as_members() != nullptr ? part.find("type") : nullptr;
+      throw Error("{}: 'content' has a part {}. Only texts are supported", place,
+                  type != nullptr ? "whose type is " + to_json(*type) : "without a text");
+    }
+    all += *text->as_string();
+  }
+  return Tree(std::move(all));
+}
+
+// Parses the arguments of tool calls that are the text of an object, as OpenAI's API returns them.
+Tree with_parsed_arguments(Tree calls, const std::string& place) {
+  auto* list = std::get_if<Tree::List>(&calls.value);
+  if (list == nullptr) return calls;
+  for (Tree& call : *list) {
+    if (call.as_members() == nullptr) continue;
+    const Tree* function = call.find("function");
+    Tree own = function != nullptr ? *function : call;
+    const Tree* arguments = own.as_members() != nullptr ? own.find("arguments") : nullptr;
+    if (arguments == nullptr || arguments->as_string() == nullptr) continue;
+    if (!arguments->as_string()->starts_with('{')) continue;
+    Tree parsed = parse_json(*arguments->as_string(), place + ": the arguments of a tool call");
+    own.set("arguments", std::move(parsed));
+    if (function != nullptr)
+      call.set("function", std::move(own));
+    else
+      call = std::move(own);
+  }
+  return calls;
+}
+
+bool is_off(const Tree& value) {
+  if (const bool* b = std::get_if<bool>(&value.value)) return !*b;
+  return number_in(value) == 0.0;
+}
+
+}  // namespace
+
+Tree::List with_reasoning_names(Tree::List messages) {
+  for (Tree& m : messages) {
+    const auto given = [&](const char* name) {
+      const Tree* value = m.as_members() != nullptr ? m.find(name) : nullptr;
+      return value != nullptr && !value->is_null() ? value : nullptr;
+    };
+    const Tree* reasoning = nullptr;
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"})
+      if (reasoning == nullptr) reasoning = given(name);
+    if (reasoning == nullptr) continue;
+    const Tree value = *reasoning;
+    Tree own = Tree::object();
+    own.set("thinking", value);
+    for (const auto& [name, member] : *m.as_members()) own.set(name, member);
+    own.set("reasoning_content", value);
+    m = std::move(own);
+  }
+  return messages;
+}
+
+std::string_view ConversationReader::key(std::string_view ours) const {
+  const auto found = names_.keys.find(std::string(ours));
+  return found == names_.keys.end() ? ours : std::string_view(found->second);
+}
+
+// Returns the member under one of our keys; nullptr: there is none, or it is null.
+const Tree* ConversationReader::find(const Tree& object, std::string_view ours) const {
+  const Tree* value = object.find(key(ours));
+  return value != nullptr && !value->is_null() ? value : nullptr;
+}
+
+const std::string& ConversationReader::text(const Tree& object, std::string_view ours,
+                                            const std::string& place) const {
+  const Tree* value = find(object, ours);
+  if (value == nullptr)
+    throw Error("{}: there is no '{}'; the object has {}", place, key(ours), keys_of(object));
+  if (value->as_string() == nullptr)
+    throw Error("{}: '{}' is {}, expected a text", place, key(ours), kind_of(*value));
+  return *value->as_string();
+}
+
+const std::string& ConversationReader::role_of(const std::string& theirs,
+                                               const std::string& place) const {
+  const auto named = names_.roles.find(theirs);
+  if (named != names_.roles.end()) return named->second;
+  static const std::map<std::string, std::string> known(kRoles.begin(), kRoles.end());
+  const auto found = known.find(theirs);
+  if (found == known.end())
+    throw Error(
+        "{}: the role '{}' is unknown. Name it in data.roles, for example {{assistant: ['{}']}}",
+        place, theirs, theirs);
+  return found->second;
+}
+
+ChatForm ConversationReader::form_of(const Tree& line, const std::string& place) const {
+  if (line.as_members() == nullptr)
+    throw Error("{}: found {}, expected one JSON object per example", place, kind_of(line));
+  const auto has = [&](std::string_view ours) { return find(line, ours) != nullptr; };
+  if (has("chosen") && has("rejected")) return ChatForm::kPreference;
+  if (has("messages")) return ChatForm::kMessages;
+  if (has("conversations")) return ChatForm::kShareGpt;
+  if (has("instruction") && has("output")) return ChatForm::kAlpaca;
+  if (has("prompt") && has("completion")) return ChatForm::kPromptCompletion;
+  if (has("text")) return ChatForm::kText;
+  throw Error(
+      "{}: the object has {}, which is not a known form. Expected 'messages', 'conversations', "
+      "'instruction' and 'output', 'prompt' and 'completion', 'chosen' and 'rejected', or 'text'. "
+      "Name other keys in data.keys, for example {{messages: dialogue}}",
+      place, keys_of(line));
+}
+
+void ConversationReader::add_turn(std::string_view role, const std::string& content,
+                                  Conversation& out) const {
+  Tree message;
+  message.set("role", Tree(std::string(role)));
+  message.set("content", Tree(content));
+  out.messages.push(std::move(message));
+  out.learned.push_back(1);
+}
+
+void ConversationReader::add_message(const Tree& message, bool learned, const std::string& place,
+                                     Conversation& out) const {
+  if (message.as_members() == nullptr)
+    throw Error("{}: found {}, expected an object with 'role' and 'content'", place,
+                kind_of(message));
+  Tree own;
+  own.set("role", Tree(role_of(text(message, "role", place), place)));
+  for (const auto& [name, value] : *message.as_members()) {
+    if (name == key("role")) continue;
+    if (std::find(kTrainKeys.begin(), kTrainKeys.end(), name) != kTrainKeys.end()) {
+      learned = learned && !is_off(value);
+    } else if (name == key("content")) {
+      own.set("content", joined_content(value, place));
+    } else if (name == "tool_calls") {
+      own.set(name, with_parsed_arguments(value, place));
+    } else {
+      own.set(name, value);
+    }
+  }
+  if (own.find("content") == nullptr && own.find("tool_calls") == nullptr)
+    throw Error("{}: there is no '{}'; the object has {}", place, key("content"), keys_of(message));
+  out.messages.push(std::move(own));
+  out.learned.push_back(learned ? 1 : 0);
+}
+
+void ConversationReader::add_messages(const Tree& list, bool learned, const std::string& place,
+                                      Conversation& out) const {
+  size_t at = 0;
+  for (const Tree& m : list_of(list, "messages", place))
+    add_message(m, learned, fmt::format("{}: messages[{}]", place, at++), out);
+}
+
+void ConversationReader::add_share_gpt(const Tree& turn, const std::string& place,
+                                       Conversation& out) const {
+  if (turn.as_members() == nullptr)
+    throw Error("{}: found {}, expected an object with 'from' and 'value'", place, kind_of(turn));
+  const std::string& from = text(turn, "from", place);
+  const std::string& value = text(turn, "value", place);
+  const std::string& role = role_of(from, place);
+  Tree message;
+  message.set("role", Tree(role));
+  if (from == "function_call") {
+    Tree call, calls = Tree::list();
+    call.set("type", Tree(std::string("function")));
+    call.set("function", parse_json(value, place + ": the function call"));
+    calls.push(std::move(call));
+    message.set("content", Tree(std::string()));
+    message.set("tool_calls", with_parsed_arguments(std::move(calls), place));
+  } else {
+    message.set("content", Tree(value));
+  }
+  bool learned = true;
+  for (const char* name : kTrainKeys)
+    if (const Tree* flag = turn.find(name)) learned = learned && !is_off(*flag);
+  out.messages.push(std::move(message));
+  out.learned.push_back(learned ? 1 : 0);
+}
+
+void ConversationReader::add_system(const Tree& line, const std::string& place,
+                                    Conversation& out) const {
+  if (find(line, "system") == nullptr) return;
+  if (const std::string& system = text(line, "system", place); !system.empty())
+    add_turn("system", system, out);
+}
+
+void ConversationReader::add_tools(const Tree& line, const std::string& place,
+                                   Conversation& out) const {
+  const Tree* tools = find(line, "tools");
+  if (tools == nullptr) return;
+  Tree list = *tools;
+  if (const std::string* s = tools->as_string()) {
+    if (s->empty()) return;
+    list = parse_json(*s, place + ": 'tools'");
+  }
+  if (!list_of(list, key("tools"), place).empty()) out.tools = std::move(list);
+}
+
+// Reads instruction, input and history, with the answer under the key `answer`.
+ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view answer,
+                                            const std::string& place) const {
+  ChatExample e;
+  add_system(line, place, e.chat);
+  add_tools(line, place, e.chat);
+  if (const Tree* history = find(line, "history")) {
+    for (const Tree& turn : list_of(*history, key("history"), place)) {
+      const Tree::List* two = turn.as_list();
+      if (two == nullptr || two->size() != 2 || (*two)[0].as_string() == nullptr ||
+          (*two)[1].as_string() == nullptr)
+        throw Error("{}: '{}' needs pairs [question, answer]", place, key("history"));
+      add_turn("user", *(*two)[0].as_string(), e.chat);
+      add_turn("assistant", *(*two)[1].as_string(), e.chat);
+    }
+  }
+  std::string question = text(line, "instruction", place);
+  if (find(line, "input") != nullptr) {
+    const std::string& input = text(line, "input", place);
+    if (!input.empty()) question += "\n" + input;
+  }
+  add_turn("user", question, e.chat);
+  add_turn("assistant", text(line, answer, place), e.chat);
+  return e;
+}
+
+// Reads a prompt and the answer under the key `answer`. Without a prompt, as some preference data
+// have it, the answer holds the whole conversation, and only its last message is learned.
+ChatExample ConversationReader::read_pair(const Tree& line, std::string_view answer,
+                                          const std::string& place) const {
+  ChatExample e;
+  const Tree* prompt = find(line, "prompt");
+  const Tree* completion = find(line, answer);
+  const bool messages = completion->as_list() != nullptr || completion->as_members() != nullptr;
+  if (!messages) {
+    e.is_plain = true;
+    e.completion = text(line, answer, place);
+    if (prompt != nullptr) e.prompt = text(line, "prompt", place);
+    return e;
+  }
+  add_tools(line, place, e.chat);
+  if (prompt != nullptr && prompt->as_string() != nullptr)
+    add_turn("user", *prompt->as_string(), e.chat);
+  else if (prompt != nullptr)
+    add_messages(*prompt, false, place, e.chat);
+  if (completion->as_members() != nullptr)
+    add_message(*completion, true, place, e.chat);
+  else
+    add_messages(*completion, true, place, e.chat);
+  if (prompt == nullptr && !e.chat.learned.empty())
+    std::fill(e.chat.learned.begin(), e.chat.learned.end() - 1, 0);
+  return e;
+}
+
+ChatExample ConversationReader::read(const Tree& line, ChatForm form,
+                                     const std::string& place) const {
+  ChatExample e;
+  switch (form) {
+    case ChatForm::kMessages:
+      add_tools(line, place, e.chat);
+      add_messages(*find(line, "messages"), true, place, e.chat);
+      break;
+    case ChatForm::kShareGpt: {
+      add_system(line, place, e.chat);
+      add_tools(line, place, e.chat);
+      size_t at = 0;
+      for (const Tree& turn : list_of(*find(line, "conversations"), key("conversations"), place))
+        add_share_gpt(turn, fmt::format("{}: conversations[{}]", place, at++), e.chat);
+      break;
+    }
+    case ChatForm::kAlpaca:
+      return read_alpaca(line, "output", place);
+    case ChatForm::kPromptCompletion:
+      return read_pair(line, "completion", place);
+    case ChatForm::kPreference:
+      return find(line, "instruction") != nullptr ? read_alpaca(line, "chosen", place)
+                                                  : read_pair(line, "chosen", place);
+    case ChatForm::kText:
+      e.is_plain = true;
+      e.completion = text(line, "text", place);
+      return e;
+  }
+  if (e.chat.messages.as_list()->empty())
+    throw Error("{}: the conversation is empty, expected messages of user and assistant", place);
+  return e;
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,136 @@
+// Chat data from a file to a model that ends its turns: training with a chat template, export,
+// `tessera finetune` from the exported folder, and what contradicts it.
+#include "tests/cli/program.h"
+
+namespace tessera::cli {
+namespace {
+
+// The byte tokenizer with ChatML's two tokens, 257 and 258.
+std::string chat_ml_tokenizer() {
+  std::string t = byte_tokenizer(), more;
+  int id = 257;
+  for (const char* name : {"<|im_start|>", "<|im_end|>"})
+    more += fmt::format(
+        R"(,{{"id":{},"content":"{}","single_word":false,"lstrip":false,"rstrip":false,)"
+        R"("normalized":false,"special":true}})",
+        id++, name);
+  return t.insert(t.find(R"(],"normalizer")"), more);
+}
+
+constexpr const char* kChatMl =
+    "{% for m in messages %}\n<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\n"
+    "{% if add_generation_prompt %}\n<|im_start|>assistant\n{% endif %}\n";
+
+class ChatProgram : public ProgramFolder {
+ protected:
+  ChatProgram() {
+    put("chat.json", chat_ml_tokenizer());
+    put("chatml.jinja", kChatMl);
+    std::string lines;
+    for (const auto& [question, answer] :
+         {std::pair{"one?", "uno"}, {"two?", "dos"}, {"six?", "seis"}})
+      lines += fmt::format(
+          R"({{"messages":[{{"role":"user","content":"{}"}},{{"role":"assistant","content":"{}"}}]}})"
+          "\n",
+          question, answer);
+    put("chat.jsonl", lines);
+    put("chat.yaml",
+        "model: { family: llama, rotary_pct: 1, layers: 2, hidden: 64, heads: 4, context: 64,\n"
+        "         vocabulary: 0 }\n"
+        "data: { tokenizer: chat.json, instructions: [chat.jsonl], chat_template: chatml.jinja,\n"
+        "        sequence_length: 64 }\n"
+        "batch: { global: 2, micro: 2 }\n"
+        "optimizer: { learning_rate: 5.0e-3 }\n"
+        "schedule: { kind: constant, steps: 2 }\n"
+        "run: { directory: chat, seed: 1, threads: 1 }\n");
+  }
+  std::string good(const std::string& arguments) const {
+    const ProgramResult r = run(arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.out << r.err;
+    return r.out + r.err;
+  }
+  void fails(const std::string& arguments, const std::vector<std::string>& parts) const {
+    const ProgramResult r = run(arguments);
+    EXPECT_EQ(r.code, 1) << arguments << "\n" << r.out << r.err;
+    for (const std::string& part : parts)
+      EXPECT_NE(r.err.find(part), std::string::npos) << arguments << "\n" << part << "\n" << r.err;
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+constexpr const char* kAsk =
+    "--prompt '<|im_start|>user\ntwo?<|im_end|>\n<|im_start|>assistant\n' --temperature 0 "
+    "--max-tokens 8 --json";
+
+TEST_F(ChatProgram, AModelTunedOnChatEndsItsTurnsAndKeepsItsTemplate) {
+  const std::string told = good("train chat.yaml schedule.steps=250");
+  EXPECT_TRUE(contains(told, "form: messages")) << told;
+  EXPECT_TRUE(contains(good(fmt::format("generate chat {}", kAsk)), "\"text\":\"dos\""));
+  good("checkpoint export chat --to hf");
+  EXPECT_EQ(get("hf/chat_template.jinja"), kChatMl);
+  const std::string generation = get("hf/generation_config.json");
+  EXPECT_TRUE(contains(generation, "258") && contains(generation, "256")) << generation;
+  const std::string shown = good("config print hf");
+  EXPECT_TRUE(contains(shown, "# tokenizer: tokenizer.json, 259 tokens")) << shown;
+  EXPECT_TRUE(contains(shown, "# end_tokens: <|im_end|> (258), <|endoftext|> (256)")) << shown;
+  EXPECT_TRUE(contains(shown, "<|im_start|>{{ m.role }}")) << shown;
+}
+
+TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
+  good("train chat.yaml schedule.steps=100");
+  good("checkpoint export chat --to hf");
+  put("more.json",
+      R"([{"conversations": [{"from": "human", "value": "two?"}, {"from": "gpt", "value": "zwei"}]}])");
+  const std::string command =
+      "finetune --from hf --data more.json --out tuned --epochs 120 --learning-rate 0.003 "
+      "run.threads=1";
+  const std::string told = good(command);
+  EXPECT_TRUE(contains(told, "run file  tuned/finetune.yaml") && contains(told, "form: sharegpt"))
+      << told;
+  EXPECT_TRUE(contains(get("tuned/finetune.yaml"), "from: hf"));
+  EXPECT_TRUE(contains(good(fmt::format("generate tuned {}", kAsk)), "\"text\":\"zwei\""));
+  good(command);  // the same command resumes
+  fails(command + " --lora 4", {"tuned/finetune.yaml: exists, with other settings"});
+  good("checkpoint export tuned --to hf2");
+  EXPECT_EQ(get("hf2/chat_template.jinja"), kChatMl);
+}
+
+TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
+  good("train chat.yaml");
+  good("checkpoint export chat --to hf");
+  put("other.jinja", std::string(kChatMl) + "x");
+  put("from.yaml",
+      "data: { instructions: [chat.jsonl], chat_template: other.jinja }\n"
+      "batch: { global: 2, micro: 2 }\n"
+      "schedule: { kind: constant, steps: 1 }\n"
+      "checkpoint: { from: hf }\n"
+      "run: { directory: other, seed: 1, threads: 1 }\n");
+  fails("train from.yaml", {"data.chat_template = other.jinja", "checkpoint.from = hf",
+                            "'{% endif %}'", "data.allow_other_template=true"});
+  put("other.jinja", "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}");
+  good("train from.yaml data.allow_other_template=true");
+  good("checkpoint export other --to hf2");
+  EXPECT_TRUE(contains(get("hf2/chat_template.jinja"), "<|im_start|>{{ m.content }}"));
+}
+
+TEST_F(ChatProgram, ExplainMarksWhatIsLearned) {
+  const std::string shown = good("data explain chat.yaml --ids");
+  EXPECT_TRUE(contains(shown, "<|im_start|>assistant\n[uno<|im_end|>]\n")) << shown;
+  EXPECT_TRUE(contains(shown, " [117 110 111 258] 10")) << shown;
+  EXPECT_TRUE(contains(good("data render chatml.jinja chat.jsonl --prompt"),
+                       "<|im_start|>user\ntwo?<|im_end|>\n<|im_start|>assistant\ndos<|im_end|>\n"
+                       "<|im_start|>assistant\n"));
+}
+
+TEST_F(ChatProgram, TemplatesThatAreNotSupportedAreRejectedBeforeTheRun) {
+  put("chatml.jinja", "{{ messages }}\n{% include 'x' %}");
+  fails("train chat.yaml", {"chatml.jinja:2:4: the statement 'include' is not supported"});
+  put("chatml.jinja", "{{ strftime_now('%Y') }}");
+  fails("train chat.yaml", {"chat.jsonl:1: chatml.jinja:1:", "data.template_date"});
+}
+
+}  // namespace
+}  // namespace tessera::cli
