@@ -1,6 +1,6 @@
 #!/bin/bash
 # Compares decoding with transformers' generate on the same CPU and weights (f32, greedy), at batches of
-# 1 and 8, and states the share of the memory bandwidth that reading the weights takes.
+# 1 and 8, and prints the rate at which the weights are read, next to the memory bandwidth.
 # usage: scripts/bench_decoding.sh [NEW_TOKENS] [THREADS]     (default: 64 tokens, all cores)
 # Needs build/tessera; makes a model of Pythia-70m's sizes with random weights.
 set -euo pipefail

@@ -1,5 +1,5 @@
-// tessera chat CHECKPOINT: a conversation in the terminal. Without a terminal, each line of standard
-// input is a message, and each answer is printed as it is.
+// tessera chat CHECKPOINT: a conversation in the terminal. Without a terminal, each line of
+// standard input is a message, and each answer is printed as it is.
 #include <unistd.h>
 
 #include <algorithm>
@@ -203,8 +203,8 @@ int verb_chat(Args args) {
   if (!system.empty()) talk.set_system(system);
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
-    print_to(stderr, fmt::format("chat template: {}. /help lists the commands.\n",
-                                 talk.description()));
+    print_to(stderr,
+             fmt::format("chat template: {}. /help lists the commands.\n", talk.description()));
   talk_until_end(talk, terminal);
   return 0;
 }

@@ -50,8 +50,8 @@ struct Settings {
 struct Output {
   const Prompt* prompt = nullptr;
   int64_t prompt_index = 0, sample = 0;
-  std::vector<int32_t> ids;     // of the prompt
-  std::vector<int32_t> tokens;  // of the output
+  std::vector<int32_t> ids;     // the prompt
+  std::vector<int32_t> tokens;  // the output
   Tree probabilities;
   std::string text;
   std::optional<eval::TextStream> stream;
@@ -84,8 +84,7 @@ Tree as_tree(const Output& o, const Settings& s, bool several) {
   for (const int32_t id : o.tokens) list.push(Tree(int64_t{id}));
   root.set("tokens", std::move(list));
   root.set("text", Tree(o.text));
-  root.set("finish_reason",
-           Tree(std::string(o.ending == eval::Ending::kStop ? "stop" : "length")));
+  root.set("finish_reason", Tree(std::string(o.ending == eval::Ending::kStop ? "stop" : "length")));
   if (!o.probabilities.is_null()) root.set("log_probabilities", o.probabilities);
   if (const auto* members = o.prompt->rest.as_members())
     for (const auto& [key, value] : *members)
@@ -151,11 +150,12 @@ void finish(Output& o, const Settings& s, bool several) {
 void say_speed(const eval::BatchDecoder& decoder, const eval::BatchCounts& c, size_t texts,
                double seconds) {
   const double read = static_cast<double>(c.steps) * static_cast<double>(decoder.weight_bytes());
-  print_to(stderr, fmt::format("{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: "
-                               "{:.1f} tokens/s; weights read at {}\n",
-                               texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
-                               static_cast<double>(c.output_tokens) / seconds,
-                               rate_text(read / seconds, "B/s")));
+  print_to(stderr,
+           fmt::format("{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: "
+                       "{:.1f} tokens/s; weights read at {}\n",
+                       texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
+                       static_cast<double>(c.output_tokens) / seconds,
+                       rate_text(read / seconds, "B/s")));
 }
 
 // Writes all texts, in batches of as many as the decoder has slots, and prints them in order.

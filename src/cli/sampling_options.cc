@@ -28,8 +28,7 @@ std::pair<int32_t, double> bias_of(const std::string& text) {
 
 SamplingArguments::SamplingArguments(Arguments& a) {
   kernels::Sampling& s = options_.choice;
-  a.option(s.temperature, "--temperature", "X",
-           "sampling temperature; 0: the most probable token");
+  a.option(s.temperature, "--temperature", "X", "sampling temperature; 0: the most probable token");
   a.option(s.top_k, "--top-k", "K", "sample from the K most probable; 0: all");
   a.option(s.top_p, "--top-p", "P",
            "sample from the most probable tokens whose probabilities sum to P");

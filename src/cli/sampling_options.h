@@ -29,7 +29,7 @@ class SamplingArguments {
 class DeviceArguments {
  public:
   explicit DeviceArguments(Arguments& a);
-  // Returns the options after parse(). Throws UsageError for unknown words.
+  // Returns the options after parse(). Throws UsageError for unknown values.
   eval::ModelOptions options() const;
 
  private:

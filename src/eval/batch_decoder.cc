@@ -49,9 +49,9 @@ BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const Model
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   const auto compiled = [&](int64_t rows, int64_t tokens) {
-    return compile_for(
-        checkpoint, request(model_, compile::Purpose::kDecode, rows, tokens, options.precision),
-        *kernels);
+    return compile_for(checkpoint,
+                       request(model_, compile::Purpose::kDecode, rows, tokens, options.precision),
+                       *kernels);
   };
   // The first program defines the state that the others share.
   programs.push_back(compiled(slots.slots, 1));
@@ -122,8 +122,8 @@ void BatchDecoder::step(std::span<const SlotToken> rows) {
     tokens[static_cast<size_t>(r.slot - range.first)] = r.token;
   }
   check_ids(tokens, model_);
-  // The text of a slot that is full and not part of the step is over: its last position is not read
-  // again.
+  // The text of a slot that is full and not part of the step is complete: its last position is not
+  // read again.
   for (int64_t s = range.first; s < range.first + range.rows; ++s)
     if (position(s) == context()) rewind(s, context() - 1);
   run(range, tokens);

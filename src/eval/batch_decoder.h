@@ -37,13 +37,13 @@ class BatchDecoder {
   int64_t vocabulary() const { return model_.padded_vocabulary(); }  // V
   // Returns the number of tokens that the slot's text has.
   int64_t position(int64_t slot) const { return positions_[static_cast<size_t>(slot)]; }
-  // Keeps only the first `tokens` tokens of a slot's text. REQUIRES: it has as many.
+  // Keeps only the first `tokens` tokens of a slot's text. REQUIRES: it has at least that number.
   void rewind(int64_t slot, int64_t tokens);
 
   // One step can read texts whose slots are in the same group. Slots are grouped by number.
   int64_t group_of(int64_t slot) const;
-  // Appends one token to each text, in ascending order of the slots, which are of one group and have
-  // room. Throws Error for ids outside the vocabulary.
+  // Appends one token to each text, in ascending order of the slots, which are of one group and
+  // have room. Throws Error for ids outside the vocabulary.
   void step(std::span<const SlotToken> rows);
   // Returns the logits [V] of the next token in a slot that the last step() read, valid until the
   // next call of step() or read().

@@ -27,8 +27,8 @@ std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
                                        const ModelOptions& options);
 
 // Compiles one program of the checkpoint's model, with its adapters.
-Program compile_for(const checkpoint::CheckpointReader& checkpoint,
-                    compile::CompileRequest request, const runtime::PreparedKernels& kernels);
+Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
+                    const runtime::PreparedKernels& kernels);
 // Makes a machine of compiled programs and loads the weights.
 std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
                                        std::vector<Program> programs,

@@ -33,10 +33,10 @@ void validate(const SamplingOptions& o) {
     throw Error("top_p = {}, expected a value in (0, 1]. 1 keeps all tokens.", s.top_p);
   require_in("min_p", s.min_p, 0, 1, "0 keeps all tokens.");
   if (!(o.repetition_penalty > 0 && o.repetition_penalty <= 100))
-    throw Error("repetition_penalty = {}, expected a value in (0, 100]. 1 is no penalty.",
+    throw Error("repetition_penalty = {}, expected a value in (0, 100]. 1: none.",
                 o.repetition_penalty);
-  require_in("frequency_penalty", o.frequency_penalty, -2, 2, "0 is no penalty.");
-  require_in("presence_penalty", o.presence_penalty, -2, 2, "0 is no penalty.");
+  require_in("frequency_penalty", o.frequency_penalty, -2, 2, "0: none.");
+  require_in("presence_penalty", o.presence_penalty, -2, 2, "0: none.");
   for (const auto& [token, bias] : o.logit_bias)
     require_in("logit_bias", bias, -100, 100, "It is added to the logit of its token.");
 }
@@ -95,8 +95,8 @@ void Sampler::apply_penalties(std::span<float> z) const {
     double x = z[static_cast<size_t>(token)];
     x = x > 0 ? x / options_.repetition_penalty : x * options_.repetition_penalty;
     if (uses.output > 0)
-      x -= static_cast<double>(uses.output) * options_.frequency_penalty +
-           options_.presence_penalty;
+      x -=
+          static_cast<double>(uses.output) * options_.frequency_penalty + options_.presence_penalty;
     z[static_cast<size_t>(token)] = static_cast<float>(x);
   }
   for (const auto& [token, bias] : options_.logit_bias)
@@ -114,7 +114,8 @@ int32_t Sampler::choose(std::span<const float> logits, double u,
     adjusted_.assign(z.begin(), z.end());
     apply_penalties(adjusted_);
     for (const int32_t id : forbidden)
-      if (id >= 0 && id < std::ssize(adjusted_)) adjusted_[id] = std::numeric_limits<float>::lowest();
+      if (id >= 0 && id < std::ssize(adjusted_))
+        adjusted_[id] = std::numeric_limits<float>::lowest();
     z = adjusted_;
   }
   workspace_.resize(static_cast<size_t>(kernels::sample_workspace_bytes(std::ssize(z))));

@@ -1,7 +1,7 @@
 // Continuous batching over slots. Each step() reads one chunk of some prompts, then decodes all
 // texts whose prompts are complete, by groups of slots.
 //
-// A slot keeps its cache after its text has ended. A new text takes the free slot whose tokens
+// A slot keeps its cache after its text has ended. A new text gets the free slot whose tokens
 // share the longest beginning with its prompt, and reads only the rest: the next turn of a chat
 // does not read the earlier ones again.
 #include "eval/text_batch.h"
@@ -137,8 +137,8 @@ void TextBatch::take(int64_t slot, std::span<const float> logits) {
   try {
     const bool may_stop = s.written >= r.min_tokens;
     const double u = sampling_uniform(r.seed, r.sequence, static_cast<uint64_t>(t.index));
-    t.token = s.sampler[0].choose(logits, u,
-                                  may_stop ? std::span<const int32_t>() : std::span(r.stops));
+    t.token =
+        s.sampler[0].choose(logits, u, may_stop ? std::span<const int32_t>() : std::span(r.stops));
   } catch (const NumericError&) {
     return end(slot, Ending::kError);
   }

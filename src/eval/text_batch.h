@@ -1,4 +1,4 @@
-// Continuous batching: generates many texts with the slots of one BatchDecoder. A text takes a slot
+// Continuous batching: generates many texts with the slots of one BatchDecoder. A text gets a slot
 // as soon as one is free and frees it as soon as it ends; prompts are read in chunks between the
 // steps of the texts that are being written, so no text waits for the end of another.
 //
@@ -27,16 +27,17 @@ constexpr size_t count_of(Ending) { return static_cast<size_t>(Ending::kError) +
 
 struct NewToken {
   int32_t token = 0;
-  int64_t index = 0;           // in prompt and output together
-  bool in_prompt = false;      // only if TextRequest::prompt_probabilities
-  double log_probability = 0;  // if probabilities were asked for; not of the first token of a prompt
+  int64_t index = 0;       // in prompt and output together
+  bool in_prompt = false;  // only if TextRequest::prompt_probabilities
+  double log_probability =
+      0;  // if probabilities were asked for; not of the first token of a prompt
   std::vector<TokenProbability> top;
 };
 
 struct TextRequest {
   std::vector<int32_t> prompt;  // not empty
   SamplingOptions sampling;
-  int64_t max_tokens = 16, min_tokens = 0;  // of the output; no stop id before min_tokens
+  int64_t max_tokens = 16, min_tokens = 0;  // new tokens; no stop id before min_tokens
   uint64_t seed = 0, sequence = 0;          // see sampling_uniform()
   std::vector<int32_t> stops;               // ids that end the text and are not part of it
   int64_t top_probabilities = -1;           // alternatives per token; 0: its own; −1: none

@@ -11,8 +11,8 @@
 namespace tessera::eval {
 namespace {
 
-constexpr size_t kBefore = 6;       // ids of the prompt that are decoded with the first token
-constexpr size_t kMostHeldBack = 8; // tokens after which bytes that are not UTF-8 are shown
+constexpr size_t kBefore = 6;        // ids of the prompt that are decoded with the first token
+constexpr size_t kMostHeldBack = 8;  // tokens after which bytes that are not UTF-8 are shown
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace

@@ -34,9 +34,9 @@ class TextStream {
   const data::Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
   bool special_, stopped_ = false;
-  std::vector<int32_t> ids_;        // the end of the text, from the first id that is decoded again
-  size_t shown_ = 0;                // the first ids of ids_ whose text was returned by decoded()
-  std::string pending_;             // complete characters that may begin a stop text
+  std::vector<int32_t> ids_;  // the end of the text, from the first id that is decoded again
+  size_t shown_ = 0;          // the first ids of ids_ whose text was returned by decoded()
+  std::string pending_;       // complete characters that may begin a stop text
 };
 
 // Returns `text` with each byte that is not part of a UTF-8 character replaced by U+FFFD.

@@ -62,8 +62,8 @@ void check_agreement(const Program& a, const Program& b) {
   for (const Frame& f : b.frames) {
     if (!is_cache(b, f)) continue;
     const auto there = caches.find({b.kind(f.kind).name, f.layer});
-    CHECK(there == caches.end() || (there->second.first <= f.offset &&
-                                    f.offset < there->second.second),
+    CHECK(there == caches.end() ||
+              (there->second.first <= f.offset && f.offset < there->second.second),
           "programs {} and {} disagree on {} of layer {}", a.name, b.name, b.kind(f.kind).name,
           f.layer);
   }

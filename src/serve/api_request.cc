@@ -72,8 +72,8 @@ void read_stop(ApiRequest& r, const std::string& key, const Tree& t, const ApiLi
     expected(key, t, "a string or a list of strings");
   }
   if (std::ssize(r.stops) > limits.stops)
-    refuse(key, fmt::format("'stop' has {} texts, expected at most {}.", r.stops.size(),
-                            limits.stops));
+    refuse(key,
+           fmt::format("'stop' has {} texts, expected at most {}.", r.stops.size(), limits.stops));
   for (const std::string& s : r.stops)
     if (s.empty()) refuse(key, "'stop' has an empty text.");
 }
@@ -121,14 +121,10 @@ const std::array kCommon{
         [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits&) {
           r.sampling.repetition_penalty = number(k, t);
         }},
-    Key{"frequency_penalty",
-        [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits&) {
-          r.sampling.frequency_penalty = number(k, t);
-        }},
-    Key{"presence_penalty",
-        [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits&) {
-          r.sampling.presence_penalty = number(k, t);
-        }},
+    Key{"frequency_penalty", [](ApiRequest& r, const std::string& k, const Tree& t,
+                                const ApiLimits&) { r.sampling.frequency_penalty = number(k, t); }},
+    Key{"presence_penalty", [](ApiRequest& r, const std::string& k, const Tree& t,
+                               const ApiLimits&) { r.sampling.presence_penalty = number(k, t); }},
     Key{"logit_bias", read_bias},
     Key{"max_tokens", [](ApiRequest& r, const std::string& k, const Tree& t,
                          const ApiLimits&) { r.max_tokens = integer(k, t, 0, INT32_MAX); }},
@@ -137,9 +133,8 @@ const std::array kCommon{
     Key{"n", [](ApiRequest& r, const std::string& k, const Tree& t,
                 const ApiLimits& limits) { r.n = integer(k, t, 1, limits.choices); }},
     Key{"seed",
-        [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits&) {
-          r.seed = static_cast<uint64_t>(integer(k, t, INT64_MIN, INT64_MAX));
-        }},
+        [](ApiRequest& r, const std::string& k, const Tree& t,
+           const ApiLimits&) { r.seed = static_cast<uint64_t>(integer(k, t, INT64_MIN, INT64_MAX)); }},
     Key{"stop", read_stop},
     Key{"stop_token_ids",
         [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits& limits) {
@@ -194,7 +189,8 @@ const std::array kCompletion{
         [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits& limits) {
           r.top_probabilities = integer(k, t, 0, limits.probabilities);
         }},
-    Key{"best_of", [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
+    Key{"best_of",
+        [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
           if (integer(k, t, 1, INT32_MAX) != 1)
             refuse(k, "'best_of' above 1 is not supported. Use 'n' and choose among the texts.");
         }},
@@ -211,7 +207,8 @@ std::string content_of(const std::string& key, const Tree& t) {
   for (const Tree& part : *parts) {
     const Tree *type = part.find("type"), *words = part.find("text");
     if (type == nullptr || words == nullptr || text(key, *type) != "text")
-      expected(key, part, "a part {\"type\": \"text\", \"text\": …}; other parts are not supported");
+      expected(key, part,
+               "a part {\"type\": \"text\", \"text\": …}; other parts are not supported");
     out += text(key, *words);
   }
   return out;
@@ -257,11 +254,13 @@ const std::array kChat{
           if (type == nullptr || text(k, *type) != "text")
             refuse(k, "'response_format' supports only {\"type\": \"text\"}.");
         }},
-    Key{"tools", [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
+    Key{"tools",
+        [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
           if (t.as_list() == nullptr || !t.as_list()->empty())
             refuse(k, "'tools' are not supported.");
         }},
-    Key{"tool_choice", [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
+    Key{"tool_choice",
+        [](ApiRequest&, const std::string& k, const Tree& t, const ApiLimits&) {
           if (text(k, t) != "none" && text(k, t) != "auto")
             refuse(k, "'tool_choice' is not supported.");
         }},

@@ -55,8 +55,9 @@ struct ApiRequest {
   bool stream = false, include_usage = false, echo = false, ignore_end = false;
 };
 
-// Read the body of POST /v1/completions and /v1/chat/completions. Throw ApiError with status 400 that
-// names the key for a body that is not JSON, an unknown key, a value of another type or out of range.
+// Read the body of POST /v1/completions and /v1/chat/completions. Throw ApiError with status 400
+// that names the key for a body that is not JSON, an unknown key, a value of another type or out of
+// range.
 ApiRequest read_completion(std::string_view body, const ApiLimits& limits = {});
 ApiRequest read_chat(std::string_view body, const ApiLimits& limits = {});
 

@@ -92,9 +92,7 @@ const char* object_of(const ResponseHeader& h, bool event) {
   return event ? "chat.completion.chunk" : "chat.completion";
 }
 
-Tree finish_of(const Choice& c) {
-  return c.finish_reason.empty() ? Tree() : text(c.finish_reason);
-}
+Tree finish_of(const Choice& c) { return c.finish_reason.empty() ? Tree() : text(c.finish_reason); }
 
 std::string with_choice(const ResponseHeader& h, Tree choice) {
   Tree out = base(h, object_of(h, true)), list = Tree::list();

@@ -12,7 +12,7 @@
 
 namespace tessera::serve {
 
-// What the responses of one request have in common.
+// The fields that all responses of one request have.
 struct ResponseHeader {
   std::string id, model;  // "cmpl-…" or "chatcmpl-…"
   int64_t created = 0;    // seconds since 1970
@@ -29,8 +29,8 @@ struct Choice {
   std::string text;
   std::vector<eval::NewToken> tokens;  // with probabilities, if they were asked for
   bool has_probabilities = false;
-  std::string finish_reason;      // "": not finished
-  int64_t first_character = 0;    // offset of `text` in the whole text, for completions
+  std::string finish_reason;    // "": not finished
+  int64_t first_character = 0;  // offset of `text` in the whole text, for completions
 };
 
 // Returns the whole response.

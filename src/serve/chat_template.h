@@ -23,7 +23,7 @@ class ChatTemplate {
                              bool add_generation_prompt) const = 0;
   // Texts that end the assistant's message, in addition to the stop ids of the checkpoint.
   virtual std::vector<std::string> stops() const = 0;
-  // Says which template this is, for the log: "ChatML".
+  // Returns the name of the template for the log: "ChatML".
   virtual std::string description() const = 0;
 };
 

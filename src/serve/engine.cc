@@ -1,4 +1,4 @@
-// One loop: take what arrived into free slots, drop what was abandoned or took too long, and make a
+// One loop: start what arrived in free slots, drop what was abandoned or took too long, and make a
 // step of the batch. The mutex is not held during a step.
 #include "serve/engine.h"
 
@@ -58,8 +58,7 @@ Engine::Admission Engine::submit(std::vector<TextJob> jobs,
     return Admission::kFull;
   }
   counts_.requests += count;
-  for (int64_t i = 0; i < count; ++i)
-    queue_.push_back({std::move(jobs[i]), i, channel, deadline});
+  for (int64_t i = 0; i < count; ++i) queue_.push_back({std::move(jobs[i]), i, channel, deadline});
   arrived_.notify_all();
   return Admission::kAccepted;
 }
@@ -84,8 +83,8 @@ void Engine::begin(Waiting w) {
   };
   r.end = [channel = w.channel, choice = w.choice, stream, ended, timed_out](eval::Ending how) {
     *ended = true;
-    channel->push({.choice = choice, .text = stream->finish(), .ending = how,
-                   .timed_out = *timed_out});
+    channel->push(
+        {.choice = choice, .text = stream->finish(), .ending = how, .timed_out = *timed_out});
   };
   const int64_t slot = batch_.add(std::move(r));
   if (!*ended) running_[slot] = Running{w.channel, w.deadline, ended, timed_out};
@@ -128,8 +127,7 @@ void Engine::run() {
       std::unique_lock lock(mutex_);
       counts_.active = batch_.active();
       counts_.batch = batch_.counts();
-      if (counts_.active == 0)
-        arrived_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+      if (counts_.active == 0) arrived_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
       if (stopping_) break;
       drop_waiting();
       while (!queue_.empty() && std::ssize(taken) + counts_.active < std::ssize(running_)) {

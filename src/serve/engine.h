@@ -1,5 +1,5 @@
-// The thread that generates: takes requests from a bounded queue into the slots of a TextBatch, and
-// gives what it writes to the threads that answer.
+// The thread that generates: moves requests from a bounded queue into the slots of a TextBatch, and
+// passes the new text to the threads that answer.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,11 @@
 namespace tessera::serve {
 
 struct EngineOptions {
-  int64_t queue = 256;     // texts that wait for a slot; more are refused
+  int64_t queue = 256;     // texts that wait for a slot; more are rejected
   double timeout_s = 600;  // time from the arrival of a request to the end of its texts
 };
 
-// What happened to one of the texts of a request.
+// A change of one of the texts of a request.
 struct TextEvent {
   int64_t choice = 0;
   std::string text;                     // final text, as TextStream returns it
@@ -38,7 +38,7 @@ class TextChannel {
   void push(TextEvent event);
   // Returns the events since the last call, after at most `wait` if there are none.
   std::vector<TextEvent> take(std::chrono::milliseconds wait);
-  // Tells the engine that nobody reads the texts any more. Their slots become free.
+  // Asks the engine to end the texts, because the client has left. Their slots become free.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
@@ -72,7 +72,7 @@ class Engine {
   // Adds all texts of a request to the queue, or none. Their choices are numbered from 0.
   // REQUIRES: eval::validate() passes for each.
   Admission submit(std::vector<TextJob> jobs, const std::shared_ptr<TextChannel>& channel);
-  // Refuses new requests; those that were accepted are completed.
+  // Rejects new requests; those that were accepted are completed.
   void drain() { draining_ = true; }
   bool draining() const { return draining_; }
   // Ends all texts, with Ending::kCancelled, and those that may still arrive.

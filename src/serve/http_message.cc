@@ -1,6 +1,6 @@
 // Parses HTTP/1.1 requests strictly: what two servers could read differently (both a length and a
-// transfer coding, folded lines, spaces before a colon) is refused, since such requests are used to
-// smuggle others.
+// transfer coding, folded lines, spaces before a colon) is rejected, since such requests are used
+// to smuggle others.
 #include "serve/http_message.h"
 
 #include <algorithm>
@@ -74,13 +74,25 @@ bool HttpReader::bad(int status, std::string problem) {
 void HttpReader::advance() {
   for (bool more = true; more;) {
     switch (part_) {
-      case Part::kHead: more = read_head(); break;
-      case Part::kBody: more = read_body(); break;
-      case Part::kChunkSize: more = read_chunk_size(); break;
-      case Part::kChunk: more = read_chunk(); break;
-      case Part::kTrailer: more = read_trailer(); break;
+      case Part::kHead:
+        more = read_head();
+        break;
+      case Part::kBody:
+        more = read_body();
+        break;
+      case Part::kChunkSize:
+        more = read_chunk_size();
+        break;
+      case Part::kChunk:
+        more = read_chunk();
+        break;
+      case Part::kTrailer:
+        more = read_trailer();
+        break;
       case Part::kComplete:
-      case Part::kBad: more = false; break;
+      case Part::kBad:
+        more = false;
+        break;
     }
   }
 }
@@ -92,8 +104,8 @@ bool HttpReader::read_head() {
   const size_t end = buffer_.find("\r\n\r\n", from);
   searched_ = buffer_.size();
   if (std::min(end, buffer_.size()) > limits_.header_bytes)
-    return bad(431, fmt::format("the request line and headers exceed {} bytes.",
-                                limits_.header_bytes));
+    return bad(431,
+               fmt::format("the request line and headers exceed {} bytes.", limits_.header_bytes));
   if (end == buffer_.npos) return false;
   const std::string head = buffer_.substr(0, end);
   buffer_.erase(0, end + 4);
@@ -219,8 +231,10 @@ bool HttpReader::read_trailer() {
     return bad(431, "the trailers are too long.");
   if (end == buffer_.npos) return false;
   buffer_.erase(0, end + 2);
-  if (end == 0) part_ = Part::kComplete;
-  else if (++searched_ > limits_.headers) return bad(431, "the request has too many trailers.");
+  if (end == 0)
+    part_ = Part::kComplete;
+  else if (++searched_ > limits_.headers)
+    return bad(431, "the request has too many trailers.");
   return true;
 }
 
@@ -240,22 +254,38 @@ bool HttpReader::take_expectation() {
 
 std::string_view reason_of(int status) {
   switch (status) {
-    case 100: return "Continue";
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 417: return "Expectation Failed";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Error";
+    case 100:
+      return "Continue";
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
+    case 417:
+      return "Expectation Failed";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Error";
   }
 }
 

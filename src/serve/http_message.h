@@ -17,7 +17,7 @@ struct HttpLimits {
 };
 
 struct HttpRequest {
-  std::string method, path;  // path without the query
+  std::string method, path;                                  // path without the query
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   bool keep_alive = true;
@@ -33,7 +33,7 @@ class HttpReader {
   explicit HttpReader(const HttpLimits& limits) : limits_(limits) {}
 
   enum class State : uint8_t { kIncomplete, kComplete, kBad };
-  // Adds bytes that were received, and returns the state of the first request that is not taken
+  // Adds bytes that were received, and returns the state of the first request that was not returned
   // yet. Bytes after that request are kept. After kBad, the connection must be closed.
   State add(std::string_view bytes);
   // Returns the complete request, and begins to read the next one.

@@ -1,5 +1,5 @@
 // Threads that block in poll() with a deadline: one accepts, and one per connection reads, answers
-// and writes. A generated text takes far longer than a context switch, so threads cost nothing that
+// and writes. A generated text needs far longer than a context switch, so threads cost nothing that
 // matters, and a blocked client delays only its own thread.
 #include "serve/http_server.h"
 
@@ -53,8 +53,8 @@ bool send_all(int socket, std::string_view bytes, double seconds) {
   return true;
 }
 
-// Reads what the client still sends, for a short time. Closing a socket with unread bytes resets the
-// connection, and the client would lose the response that explains why.
+// Reads what the client still sends, for a short time. Closing a socket with unread bytes resets
+// the connection, and the client would lose the response that explains why.
 void linger(int socket) {
   constexpr double kLinger_s = 2;
   ::shutdown(socket, SHUT_WR);
@@ -197,10 +197,10 @@ void HttpServer::serve(int socket, const HttpHandler& handler) {
   std::string bytes(16 << 10, '\0');
   const auto refuse = [&](int status, const std::string& why) {
     const std::string body = error_body(why);
-    send_all(socket,
-             response_head(status, "application/json", static_cast<int64_t>(body.size()), false) +
-                 body,
-             options_.write_s);
+    send_all(
+        socket,
+        response_head(status, "application/json", static_cast<int64_t>(body.size()), false) + body,
+        options_.write_s);
     linger(socket);
   };
   for (bool open = true; open;) {
@@ -236,8 +236,10 @@ void HttpServer::run(const HttpHandler& handler, const std::function<bool()>& st
   std::list<Worker> workers;
   const auto join_done = [&] {
     for (auto it = workers.begin(); it != workers.end();)
-      if (it->done) it->thread.join(), it = workers.erase(it);
-      else ++it;
+      if (it->done)
+        it->thread.join(), it = workers.erase(it);
+      else
+        ++it;
   };
   while (!stopping()) {
     join_done();
@@ -254,9 +256,8 @@ void HttpServer::run(const HttpHandler& handler, const std::function<bool()>& st
     if (connections_ >= options_.connections) {
       const std::string body = error_body("the server has too many connections. Retry later.");
       // Not read, and sent without waiting: a flood must not block the accepting thread.
-      const std::string head = response_head(503, "application/json",
-                                             static_cast<int64_t>(body.size()), false,
-                                             "Retry-After: 1\r\n");
+      const std::string head = response_head(
+          503, "application/json", static_cast<int64_t>(body.size()), false, "Retry-After: 1\r\n");
       send_all(socket, head + body, 0);
       ::close(socket);
       continue;

@@ -1,5 +1,5 @@
 // Serves HTTP/1.1 on a TCP port, with one thread per connection and limits on their number, on the
-// size of requests and on the time that a client may take to send one.
+// size of requests and on the time that a client has to send one.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct ServerOptions {
   int connections = 128;           // more get status 503
   double request_s = 30;           // time to receive a whole request
   double idle_s = 60;              // time that a connection may wait for its next request
-  double write_s = 30;             // time that a client may take to accept bytes
+  double write_s = 30;             // time that a client has to accept bytes
   HttpLimits limits;
 };
 

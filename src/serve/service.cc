@@ -16,9 +16,7 @@ namespace {
 constexpr const char* kJson = "application/json";
 constexpr std::chrono::milliseconds kWait{100};  // how often a thread looks whether the client left
 
-std::string finish_reason(eval::Ending e) {
-  return e == eval::Ending::kLength ? "length" : "stop";
-}
+std::string finish_reason(eval::Ending e) { return e == eval::Ending::kLength ? "length" : "stop"; }
 
 // Compares in a time that does not depend on where the texts differ.
 bool same_secret(std::string_view a, std::string_view b) {
@@ -115,13 +113,11 @@ void Service::route(const HttpRequest& r, Responder& responder) {
   constexpr std::string_view kModels = "/v1/models";
   if (r.path == kModels) {
     need(get, "GET");
-    return responder.respond(200, kJson,
-                             models_body(options_.model, created_, decoder_.context()));
+    return responder.respond(200, kJson, models_body(options_.model, created_, decoder_.context()));
   }
   if (r.path.starts_with(kModels) && r.path.substr(kModels.size()) == "/" + options_.model) {
     need(get, "GET");
-    return responder.respond(200, kJson,
-                             model_body(options_.model, created_, decoder_.context()));
+    return responder.respond(200, kJson, model_body(options_.model, created_, decoder_.context()));
   }
   const bool chat = r.path == "/v1/chat/completions";
   if (!chat && r.path != "/v1/completions")
@@ -172,14 +168,14 @@ std::vector<TextJob> Service::jobs_of(const ApiRequest& r, Task& task) {
     const int64_t room = decoder_.context() - std::ssize(ids);
     const int64_t most = options_.max_tokens > 0 ? std::min(room, options_.max_tokens) : room;
     task.usage.prompt_tokens += std::ssize(ids);
-    const bool too_long = room < 0 || r.max_tokens.value_or(0) > room ||
-                          (room == 0 && r.max_tokens != 0);
+    const bool too_long =
+        room < 0 || r.max_tokens.value_or(0) > room || (room == 0 && r.max_tokens != 0);
     if (too_long)
-      throw ApiError(400, r.chat ? "messages" : "prompt", "context_length_exceeded",
-                     fmt::format("the model's context is {} tokens, but the prompt has {} and {} "
-                                 "new ones were requested.",
-                                 decoder_.context(), ids.size(),
-                                 r.max_tokens.value_or(r.chat ? 1 : 16)));
+      throw ApiError(
+          400, r.chat ? "messages" : "prompt", "context_length_exceeded",
+          fmt::format("the model's context is {} tokens, but the prompt has {} and {} "
+                      "new ones were requested.",
+                      decoder_.context(), ids.size(), r.max_tokens.value_or(r.chat ? 1 : 16)));
     for (int64_t sample = 0; sample < r.n; ++sample) {
       TextJob job;
       job.request.prompt = ids;
@@ -226,13 +222,14 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
                              requests_.load() ^ (static_cast<uint64_t>(created_) << 24)),
                  options_.model, std::time(nullptr), r.chat};
   switch (engine_.submit(std::move(jobs), task.channel)) {
-    case Engine::Admission::kAccepted: break;
+    case Engine::Admission::kAccepted:
+      break;
     case Engine::Admission::kFull:
       throw ApiError(429, "", "queue_full", "too many requests are waiting. Retry later.");
     case Engine::Admission::kDraining:
       throw ApiError(503, "", "shutting_down", "the server is shutting down.");
   }
-  // Whatever happens, the engine must not generate for nobody.
+  // Whatever happens, the engine must not generate text that no client reads.
   struct Cancel {
     TextChannel& channel;
     ~Cancel() { channel.cancel(); }
@@ -291,7 +288,7 @@ std::string Service::metrics() const {
     append_metric(out, name, type, help, value);
   };
   add("tessera_serve_texts_total", "counter", "Texts that were accepted", c.requests);
-  add("tessera_serve_refused_texts_total", "counter", "Texts refused because the queue was full",
+  add("tessera_serve_refused_texts_total", "counter", "Texts rejected because the queue was full",
       c.refused);
   add("tessera_serve_cancelled_texts_total", "counter", "Texts whose client left", c.cancelled);
   add("tessera_serve_timed_out_texts_total", "counter", "Texts that took too long", c.timed_out);

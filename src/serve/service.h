@@ -23,10 +23,10 @@
 namespace tessera::serve {
 
 struct ServiceOptions {
-  std::string model;      // the name that requests use
-  std::string api_key;    // requests must have "Authorization: Bearer KEY"; "": all are accepted
-  int64_t max_tokens = 0; // most new tokens per text; 0: the context
-  uint64_t seed = 0;      // of requests without a seed, together with their number
+  std::string model;       // the name that requests use
+  std::string api_key;     // requests must have "Authorization: Bearer KEY"; "": all are accepted
+  int64_t max_tokens = 0;  // most new tokens per text; 0: the context
+  uint64_t seed = 0;       // for requests without a seed, together with their number
   ApiLimits limits;
 };
 

@@ -83,7 +83,8 @@ TEST_P(Batches, EveryTextIsWhatItIsAloneBitForBit) {
     for (int64_t step = 0; begun < all.size() || batch.active() > 0; ++step) {
       ASSERT_LT(step, 1000);
       // Texts arrive at different times.
-      for (int64_t n = 0; n < 1 + step % 3 && begun < all.size() && batch.has_room(); ++n, ++begun) {
+      for (int64_t n = 0; n < 1 + step % 3 && begun < all.size() && batch.has_room();
+           ++n, ++begun) {
         collect(all[begun], results[begun]);
         batch.add(std::move(all[begun]));
       }

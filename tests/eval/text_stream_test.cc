@@ -7,9 +7,7 @@
 namespace tessera::eval {
 namespace {
 
-std::unique_ptr<data::Tokenizer> bytes() {
-  return data::make_tokenizer(byte_tokenizer(), "test");
-}
+std::unique_ptr<data::Tokenizer> bytes() { return data::make_tokenizer(byte_tokenizer(), "test"); }
 
 std::vector<std::string> pieces(TextStream& s, const data::Tokenizer& t, std::string_view text) {
   std::vector<std::string> out;
@@ -53,8 +51,7 @@ TEST(TextStream, EndsBeforeAStopText) {
 TEST(TextStream, HoldsBackWhatMayBecomeAStopText) {
   const auto t = bytes();
   TextStream s(*t, {}, {"stop"});
-  EXPECT_EQ(pieces(s, *t, "astox"),
-            (std::vector<std::string>{"a", "", "", "", "stox", ""}));
+  EXPECT_EQ(pieces(s, *t, "astox"), (std::vector<std::string>{"a", "", "", "", "stox", ""}));
   TextStream last(*t, {}, {"stop"});
   EXPECT_EQ(joined(pieces(last, *t, "asto")), "asto");
   EXPECT_FALSE(last.stopped());

@@ -1,5 +1,5 @@
-// Any bytes as HTTP requests, and as the bodies of both kinds of completions. The first byte chooses
-// how many bytes arrive at a time: the answer must not depend on it.
+// Any bytes as HTTP requests, and as the bodies of both kinds of completions. The first byte
+// chooses how many bytes arrive at a time: the answer must not depend on it.
 #include "base/error.h"
 #include "serve/api_request.h"
 #include "serve/http_message.h"
@@ -62,8 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   const Outcome whole = read(bytes, bytes.size() + 1, true);
   const Outcome parts = read(bytes, 1 + data[0] % 64, false);
   // A header that is too long may be refused earlier if it arrives in parts, never otherwise.
-  CHECK(parts == whole || (whole.status != 0 && parts.status != 0 &&
-                           parts.requests == whole.requests),
+  CHECK(parts == whole ||
+            (whole.status != 0 && parts.status != 0 && parts.requests == whole.requests),
         "{} requests, then {}; in parts {}, then {}", whole.requests, whole.status, parts.requests,
         parts.status);
   read_body(std::string(bytes));

@@ -50,8 +50,7 @@ TEST(Sample, DrawsFromTheRestrictedSoftmax) {
       total += p.back();
     }
     size_t count = 0;
-    while (count < p.size() && (count == 0 || mass < s.top_p * total) &&
-           p[count] >= s.min_p * p[0])
+    while (count < p.size() && (count == 0 || mass < s.top_p * total) && p[count] >= s.min_p * p[0])
       mass += p[count++];
     for (size_t i = 0; i < count; ++i) kept += p[i];
     const std::vector<double> share = shares(logits, s);

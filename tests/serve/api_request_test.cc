@@ -28,8 +28,7 @@ TEST(ReadCompletion, ReadsEveryKey) {
   EXPECT_EQ(r.sampling.presence_penalty, 1);
   EXPECT_EQ(r.sampling.frequency_penalty, -1);
   EXPECT_EQ(r.sampling.repetition_penalty, 1.5);
-  EXPECT_EQ(r.sampling.logit_bias,
-            (std::vector<std::pair<int32_t, double>>{{7, -100}, {8, 1.5}}));
+  EXPECT_EQ(r.sampling.logit_bias, (std::vector<std::pair<int32_t, double>>{{7, -100}, {8, 1.5}}));
   EXPECT_EQ(r.min_tokens, 1);
   EXPECT_EQ(r.stop_ids, (std::vector<int32_t>{4}));
 }

@@ -23,7 +23,8 @@ HttpReader read(const std::string& bytes, State expected, const HttpLimits& limi
 
 TEST(HttpReader, ReadsABodyByItsLength) {
   HttpReader r = read(
-      "POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Two:  b \r\n\r\nhello",
+      "POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Two:  b "
+      "\r\n\r\nhello",
       State::kComplete);
   const HttpRequest q = r.take();
   EXPECT_EQ(q.method, "POST");
@@ -37,7 +38,8 @@ TEST(HttpReader, ReadsABodyByItsLength) {
 
 TEST(HttpReader, ReadsChunks) {
   HttpReader r = read(
-      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\n"
+      "POST / HTTP/1.1\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\n"
       "Trailer: x\r\n\r\n",
       State::kComplete);
   EXPECT_EQ(r.take().body, "abc0123456789");
@@ -58,9 +60,8 @@ TEST(HttpReader, KeepsTheNextRequest) {
 
 TEST(HttpReader, ClosesHttp10UnlessAsked) {
   EXPECT_FALSE(read("GET / HTTP/1.0\r\n\r\n", State::kComplete).take().keep_alive);
-  EXPECT_TRUE(read("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", State::kComplete)
-                  .take()
-                  .keep_alive);
+  EXPECT_TRUE(
+      read("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", State::kComplete).take().keep_alive);
 }
 
 TEST(HttpReader, SaysWhenTheClientWaitsForContinue) {

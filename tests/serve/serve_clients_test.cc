@@ -9,17 +9,19 @@ namespace tessera::serve {
 namespace {
 
 TEST_F(ServedRun, ThePackageOfOpenAi) {
-  const std::string python = std::getenv("OPENAI_PYTHON") ? std::getenv("OPENAI_PYTHON") : "python3";
+  const std::string python =
+      std::getenv("OPENAI_PYTHON") ? std::getenv("OPENAI_PYTHON") : "python3";
   const std::string script = std::string(TESSERA_SOURCE) + "/tests/serve/clients.py";
   if (std::system((python + " -c 'import openai' 2>/dev/null").c_str()) != 0)
-    GTEST_SKIP() << "the package openai is not installed; set OPENAI_PYTHON to a Python that has it";
+    GTEST_SKIP()
+        << "the package openai is not installed; set OPENAI_PYTHON to a Python that has it";
   serve();
   const cli::ProgramResult g =
       run("generate run --prompt 'the quick' --temperature 0 --max-tokens 24 --json");
   const std::string expected = *parse_json(g.out, "out").find("text")->as_string();
   put("expected", expected);
-  const std::string line = fmt::format("{} {} {} \"$(cat {})\"", python, script, port_,
-                                       (folder_ / "expected").string());
+  const std::string line =
+      fmt::format("{} {} {} \"$(cat {})\"", python, script, port_, (folder_ / "expected").string());
   EXPECT_EQ(std::system(line.c_str()), 0);
 }
 
@@ -45,18 +47,37 @@ class Mutations {
       R"({"messages":[{"role":"user","content":"hello"}],"max_tokens":2,"stream":true})",
       R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"}],"max_tokens":2,
           "stop":["x"],"logit_bias":{"5":-100},"top_logprobs":1,"logprobs":true})"};
-  static constexpr const char* kPieces[] = {"\"", "{", "[", "]", "}", "null", "1e309", "-1", "\\u0000",
-                                            "\xff", ":", ",", "99999999999999999999", "\r\n", "[[[["};
+  static constexpr const char* kPieces[] = {"\"",
+                                            "{",
+                                            "[",
+                                            "]",
+                                            "}",
+                                            "null",
+                                            "1e309",
+                                            "-1",
+                                            "\\u0000",
+                                            "\xff",
+                                            ":",
+                                            ",",
+                                            "99999999999999999999",
+                                            "\r\n",
+                                            "[[[["};
 
   void mutate(std::string& s) {
     const size_t at = s.empty() ? 0 : pick(s.size());
     switch (pick(4)) {
-      case 0: s.erase(at, 1 + pick(9)); break;
-      case 1: s.insert(at, kPieces[pick(std::size(kPieces))]); break;
+      case 0:
+        s.erase(at, 1 + pick(9));
+        break;
+      case 1:
+        s.insert(at, kPieces[pick(std::size(kPieces))]);
+        break;
       case 2:
         if (!s.empty()) s[at] = static_cast<char>(random_());
         break;
-      default: s.insert(at, s.substr(at, pick(20))); break;
+      default:
+        s.insert(at, s.substr(at, pick(20)));
+        break;
     }
   }
   std::mt19937 random_;
@@ -97,8 +118,8 @@ TEST_F(ServedRun, RandomRequestsDoNoHarm) {
   round(1000, count - count / 5);
   ASSERT_TRUE(running()) << read_file(log_);
   EXPECT_EQ(Client(port_).get("/health").status, 200);
-  const Answer a = Client(port_).post(
-      "/v1/completions", R"({"prompt":"the quick","max_tokens":4,"temperature":0})");
+  const Answer a = Client(port_).post("/v1/completions",
+                                      R"({"prompt":"the quick","max_tokens":4,"temperature":0})");
   EXPECT_EQ(a.status, 200);
   EXPECT_LT(resident_bytes() - before, 16 << 20);
   for (int i = 0; i < 200 && metric("tessera_serve_active_texts") > 0; ++i)

@@ -51,9 +51,9 @@ TEST_F(ServedRun, GreedyTextEqualsGenerate) {
 TEST_F(ServedRun, ChatsWithTemplateStopsAndChoices) {
   serve();
   Client c(port_);
-  const Tree t = tree(c.post(
-      "/v1/chat/completions",
-      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"the"}],"n":3,
+  const Tree t = tree(
+      c.post("/v1/chat/completions",
+             R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"the"}],"n":3,
           "max_tokens":12,"seed":5,"logprobs":true,"top_logprobs":2})"));
   ASSERT_EQ(t.find("choices")->as_list()->size(), 3u);
   EXPECT_EQ(*choice(t).find("message")->find("role")->as_string(), "assistant");
@@ -69,8 +69,8 @@ TEST_F(ServedRun, ChatsWithTemplateStopsAndChoices) {
 TEST_F(ServedRun, EchoesWithProbabilities) {
   serve();
   Client c(port_);
-  const Tree t = tree(c.post("/v1/completions",
-                             R"({"prompt":"abc","max_tokens":0,"echo":true,"logprobs":1})"));
+  const Tree t = tree(
+      c.post("/v1/completions", R"({"prompt":"abc","max_tokens":0,"echo":true,"logprobs":1})"));
   EXPECT_EQ(text(t), "abc");
   const Tree& p = *choice(t).find("logprobs");
   EXPECT_EQ(p.find("tokens")->as_list()->size(), 3u);
@@ -87,7 +87,8 @@ TEST_F(ServedRun, ManyAtOnceEqualEachAlone) {
                        4 + i % 13, i % 4 == 0 ? 0.0 : 0.9, i);
   };
   std::vector<std::string> alone, together(64);
-  for (int i = 0; i < 64; ++i) alone.push_back(text(tree(Client(port_).post("/v1/completions", body(i)))));
+  for (int i = 0; i < 64; ++i)
+    alone.push_back(text(tree(Client(port_).post("/v1/completions", body(i)))));
   std::vector<std::thread> threads;
   for (int i = 0; i < 64; ++i)
     threads.emplace_back([&, i] {
@@ -140,7 +141,8 @@ TEST_F(ServedRun, AClientThatLeavesFreesItsSlot) {
     Client c(port_);
     ASSERT_TRUE(c.send(Client::posted(
         "/v1/completions",
-        fmt::format(R"({{"prompt":"a","max_tokens":250,"ignore_eos":true,"stream":{}}})", stream))));
+        fmt::format(R"({{"prompt":"a","max_tokens":250,"ignore_eos":true,"stream":{}}})",
+                    stream))));
     c.close();
   }
   for (int i = 0; i < 200 && metric("tessera_serve_active_texts") > 0; ++i)
@@ -192,8 +194,8 @@ TEST_F(ServedRun, GenerateManyPrompts) {
   put("p.jsonl", "{\"prompt\":\"the quick\",\"id\":7}\n{\"text\":\"a lazy\"}\n");
   put("p.txt", "the quick\n\na lazy\n");
   const std::string options = " --temperature 0.8 --seed 3 --max-tokens 9";
-  const cli::ProgramResult lines = run("generate run --prompts " + (folder_ / "p.jsonl").string() +
-                                       " --samples 2" + options);
+  const cli::ProgramResult lines =
+      run("generate run --prompts " + (folder_ / "p.jsonl").string() + " --samples 2" + options);
   ASSERT_EQ(lines.code, 0) << lines.err;
   const std::vector<Tree> all = parse_json_lines(lines.out, "out");
   ASSERT_EQ(all.size(), 4u);

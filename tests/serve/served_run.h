@@ -31,8 +31,13 @@ class ServedRun : public cli::ProgramFolder {
   // Starts the server and waits until it listens.
   void serve(const std::vector<std::string>& options = {}) {
     log_ = (folder_ / "serve.log").string();
-    std::vector<std::string> words = {cli::tessera_program(), "serve", (folder_ / "run").string(),
-                                      "--port", "0", "--threads", "2"};
+    std::vector<std::string> words = {cli::tessera_program(),
+                                      "serve",
+                                      (folder_ / "run").string(),
+                                      "--port",
+                                      "0",
+                                      "--threads",
+                                      "2"};
     words.insert(words.end(), options.begin(), options.end());
     pid_ = ::fork();
     if (pid_ == 0) {

@@ -71,8 +71,7 @@ const float* cached_bias(const CachedAttentionArgs& a, const PackedHeads& p, int
   const Source bias(a.bias);
   for (int64_t x = 0; x < distances; ++x)
     b.bias[x] = bias[head * r.buckets + relative_bucket(r, x - (p.t - 1) - start)];
-  std::fill(b.bias + distances, b.bias + round_up(p.t, kTile) + round_up(start + p.t, kTile),
-            0.0f);
+  std::fill(b.bias + distances, b.bias + round_up(p.t, kTile) + round_up(start + p.t, kTile), 0.0f);
   return b.bias;
 }
 

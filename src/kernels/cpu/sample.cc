@@ -1,6 +1,6 @@
 // Samples the next token: temperature, top-k, top-p (nucleus sampling), min-p. Weights are
 // e^((z - max) / T) in double, so they do not overflow at any temperature. A full sort is avoided:
-// top-k uses selection in O(V), and only the front that the sample is drawn from is sorted.
+// top-k uses selection in O(V), and only the front that contains the sample is sorted.
 #include "kernels/sample.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool before(const Candidate& a, const Candidate& b) {
 }
 
 // The candidates in descending order, of which a growing front is sorted: it doubles, since a
-// sample is drawn near the front and the vocabulary is large.
+// sample is usually near the front and the vocabulary is large.
 class SortedFront {
  public:
   SortedFront(Candidate* c, int64_t count, double temperature)

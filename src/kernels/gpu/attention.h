@@ -54,7 +54,7 @@ struct AttentionWork {
   int64_t k_offset = 0, v_offset = 0;  // where a row of keys, values begins
   Numbers out;                         // [B, T, H, D]
   float* lse = nullptr;                // [B, H, T], or none
-  // With a cache: the positions [B, T] of the queries; as many keys precede each.
+  // With a cache: the positions [B, T] of the queries, each the number of keys before it.
   const int32_t* start = nullptr;
   int64_t first_query = 0;  // position of the first query if `start` is null
   // A query attends only to keys with its label: a document number, or 1 where ids are not 0.
