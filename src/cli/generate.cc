@@ -1,42 +1,27 @@
-// tessera generate CHECKPOINT: continues a prompt and prints each token as it is sampled.
+// tessera generate CHECKPOINT: continues prompts. One text is printed while it is written; several
+// texts, of several prompts or samples, are written in batches, one JSON line each.
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <deque>
+#include <optional>
 #include <utility>
 
+#include "base/count.h"
+#include "base/log.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
-#include "cli/rank.h"
+#include "cli/prompts_file.h"
+#include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
+#include "eval/text_batch.h"
 #include "eval/text_rules.h"
+#include "eval/text_stream.h"
 
 namespace tessera::cli {
 namespace {
-
-// Writes only complete UTF-8 characters: a byte-level token may end within a character. The
-// incomplete end of the text is kept until the next tokens complete it.
-class TokenStream {
- public:
-  void add(std::string_view bytes) {
-    pending_ += bytes;
-    size_t end = pending_.size();
-    size_t start = end;
-    // Skips back over continuation bytes (10xxxxxx) to the lead byte, whose high bits contain the
-    // length of the character. Bytes that are not UTF-8 are not held back.
-    while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
-    if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
-      const unsigned char lead = pending_[start - 1];
-      const size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-      if (end - (start - 1) < need) end = start - 1;
-    }
-    std::fwrite(pending_.data(), 1, end, stdout);
-    std::fflush(stdout);
-    pending_.erase(0, end);
-  }
-
- private:
-  std::string pending_;
-};
 
 std::string read_standard_input() {
   std::string text;
@@ -47,69 +32,249 @@ std::string read_standard_input() {
   return text;
 }
 
-Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
-  Tree list = Tree::list(), root;
-  for (const int32_t id : tokens) list.push(Tree(int64_t{id}));
+void print_piece(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+struct Settings {
+  eval::SamplingOptions sampling;
+  eval::SpecialTokenRules rules;
+  std::vector<std::string> stops;
+  int64_t max_tokens = 100, min_tokens = 0, samples = 1, probabilities = -1;
+  uint64_t seed = 0;
+  bool json = false;
+};
+
+// A text that is being written, or is complete.
+struct Output {
+  const Prompt* prompt = nullptr;
+  int64_t prompt_index = 0, sample = 0;
+  std::vector<int32_t> ids;     // the prompt
+  std::vector<int32_t> tokens;  // the output
+  Tree probabilities;
+  std::string text;
+  std::optional<eval::TextStream> stream;
+  eval::Ending ending = eval::Ending::kLength;
+  bool done = false;
+};
+
+Tree top_tree(const eval::NewToken& t) {
+  Tree out = Tree::object();
+  out.set("token", Tree(int64_t{t.token}));
+  out.set("log_probability", Tree(t.log_probability));
+  Tree top = Tree::list();
+  for (const eval::TokenProbability& p : t.top) {
+    Tree one = Tree::object();
+    one.set("token", Tree(int64_t{p.token}));
+    one.set("log_probability", Tree(p.log_probability));
+    top.push(std::move(one));
+  }
+  if (!t.top.empty()) out.set("top", std::move(top));
+  return out;
+}
+
+Tree as_tree(const Output& o, const Settings& s, bool several) {
+  Tree root = Tree::object(), list = Tree::list();
+  if (several) {
+    root.set("index", Tree(o.prompt_index));
+    if (s.samples > 1) root.set("sample", Tree(o.sample));
+    root.set("prompt", Tree(eval::as_utf8(o.prompt->text)));
+  }
+  for (const int32_t id : o.tokens) list.push(Tree(int64_t{id}));
   root.set("tokens", std::move(list));
-  root.set("text", Tree(text));
+  root.set("text", Tree(o.text));
+  root.set("finish_reason", Tree(std::string(o.ending == eval::Ending::kStop ? "stop" : "length")));
+  if (!o.probabilities.is_null()) root.set("log_probabilities", o.probabilities);
+  if (const auto* members = o.prompt->rest.as_members())
+    for (const auto& [key, value] : *members)
+      if (root.find(key) == nullptr) root.set(key, value);
   return root;
+}
+
+// The ids that the model reads of a prompt.
+std::vector<int32_t> read_ids(const Settings& s, const data::Tokenizer& tokenizer,
+                              const std::string& prompt) {
+  std::vector<int32_t> ids = eval::encode_text(s.rules, tokenizer, prompt);
+  // The prompt is empty: a text from its beginning.
+  if (ids.empty() && s.rules.alone) ids.push_back(*s.rules.alone);
+  return ids;
+}
+
+eval::TextRequest request_of(Output& o, const Settings& s) {
+  eval::TextRequest r;
+  r.prompt = o.ids;
+  r.sampling = s.sampling;
+  r.max_tokens = s.max_tokens;
+  r.min_tokens = s.min_tokens;
+  r.seed = s.seed;
+  r.sequence = static_cast<uint64_t>(o.sample);
+  r.stops = s.rules.stops;
+  r.top_probabilities = s.probabilities;
+  r.each = [&o, &s, live = false](const eval::NewToken& t) mutable {
+    o.tokens.push_back(t.token);
+    if (s.probabilities >= 0) o.probabilities.push(top_tree(t));
+    const std::string piece = o.stream->add(t.token);
+    o.text += piece;
+    if (!s.json) {
+      if (!std::exchange(live, true)) print_piece(o.prompt->text);
+      print_piece(piece);
+    }
+    return !o.stream->stopped();
+  };
+  r.end = [&o](eval::Ending how) {
+    o.ending = how;
+    o.done = true;
+  };
+  return r;
+}
+
+void finish(Output& o, const Settings& s, bool several) {
+  if (o.ending == eval::Ending::kError)
+    throw NumericError(
+        "the logits after {} tokens are not finite, although all weights are. Use another "
+        "checkpoint.",
+        o.ids.size() + o.tokens.size());
+  const std::string rest = o.stream->finish();
+  o.text += rest;
+  if (s.json) {
+    fmt::print("{}\n", to_json(as_tree(o, s, several)));
+  } else {
+    if (o.tokens.empty()) print_piece(o.prompt->text);
+    print_piece(rest + "\n");
+  }
+  std::fflush(stdout);
+}
+
+// A step reads all weights once.
+void say_speed(const eval::BatchDecoder& decoder, const eval::BatchCounts& c, size_t texts,
+               double seconds) {
+  const double read = static_cast<double>(c.steps) * static_cast<double>(decoder.weight_bytes());
+  print_to(stderr,
+           fmt::format("{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: "
+                       "{:.1f} tokens/s; weights read at {}\n",
+                       texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
+                       static_cast<double>(c.output_tokens) / seconds,
+                       rate_text(read / seconds, "B/s")));
+}
+
+// Writes all texts, in batches of as many as the decoder has slots, and prints them in order.
+void write_texts(eval::BatchDecoder& decoder, const data::Tokenizer& tokenizer, const Settings& s,
+                 std::span<const Prompt> prompts, bool several) {
+  std::deque<Output> outputs;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    for (int64_t sample = 0; sample < s.samples; ++sample) {
+      Output& o = outputs.emplace_back();
+      o.prompt = &prompts[i];
+      o.prompt_index = static_cast<int64_t>(i);
+      o.sample = sample;
+      o.ids = read_ids(s, tokenizer, prompts[i].text);
+      o.stream.emplace(tokenizer, o.ids, s.stops, true);
+      eval::validate(request_of(o, s), decoder);  // before anything is printed
+    }
+  eval::TextBatch batch(decoder, s.rules.vocabulary);
+  const auto start = std::chrono::steady_clock::now();
+  size_t begun = 0, printed = 0;
+  while (printed < outputs.size()) {
+    for (; begun < outputs.size() && batch.has_room(); ++begun)
+      batch.add(request_of(outputs[begun], s));
+    batch.step();
+    for (; printed < outputs.size() && outputs[printed].done; ++printed)
+      finish(outputs[printed], s, several);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (several) say_speed(decoder, batch.counts(), outputs.size(), seconds.count());
+}
+
+// A model with an encoder reads the prompt with it, and its decoder begins with padding.
+void answer(checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer,
+            const Settings& s, const Prompt& prompt, const eval::ModelOptions& where) {
+  const std::vector<int32_t> source = eval::encode_text(s.rules, tokenizer, prompt.text);
+  if (source.empty()) throw UsageError("--prompt is empty; an encoder–decoder model needs one");
+  eval::Decoder decoder(reader, where, source);
+  Output o;
+  o.prompt = &prompt;
+  o.stream.emplace(tokenizer, std::span<const int32_t>(), s.stops, true);
+  eval::GenerateOptions options;
+  options.sampling = s.sampling;
+  options.max_tokens = s.max_tokens;
+  options.vocabulary = s.rules.vocabulary;
+  options.seed = s.seed;
+  options.stops = s.rules.stops;
+  options.enough = [&](std::span<const int32_t>) { return o.stream->stopped(); };
+  o.tokens = eval::generate(decoder, std::vector<int32_t>{0}, options, [&](int32_t id) {
+    const std::string piece = o.stream->add(id);
+    o.text += piece;
+    if (!s.json) print_piece(piece);
+  });
+  if (std::ssize(o.tokens) < s.max_tokens) o.ending = eval::Ending::kStop;
+  const std::string rest = o.stream->finish();
+  o.text += rest;
+  if (s.json)
+    fmt::print("{}\n", to_json(as_tree(o, s, false)));
+  else
+    print_piece(rest + "\n");
+}
+
+void check_numbers(const Settings& s, int64_t batch) {
+  if (s.samples < 1 || s.samples > 1024)
+    throw UsageError("--samples is {}, expected 1 to 1024.", s.samples);
+  if (s.probabilities < -1 || s.probabilities > 100)
+    throw UsageError("--log-probabilities is {}, expected 0 to 100.", s.probabilities);
+  if (batch < 1 || batch > 1024) throw UsageError("--batch is {}, expected 1 to 1024.", batch);
 }
 
 }  // namespace
 
 int verb_generate(Args args) {
-  std::string checkpoint, prompt, device = "auto";
-  int64_t seed = 0, threads = 0;
-  bool json = false, ignore_end = false;
-  eval::GenerateOptions options;
-  Arguments a("generate", "Continue or answer a text with the model of a checkpoint.",
+  std::string checkpoint, prompt, file;
+  int64_t seed = 0, batch = 8;
+  bool ignore_end = false;
+  Settings s;
+  Arguments a("generate", "Continue or answer texts with the model of a checkpoint.",
               "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
-  a.option(prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input", true);
-  a.option(options.max_tokens, "--max-tokens", "N", "maximum number of new tokens");
-  a.option(options.sampling.temperature, "--temperature", "X",
-           "sampling temperature; 0: the most probable token");
-  a.option(options.sampling.top_k, "--top-k", "K", "sample from the K most probable; 0: all");
-  a.option(options.sampling.top_p, "--top-p", "P",
-           "sample from the most probable tokens whose probabilities sum to P");
+  a.option(prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input");
+  a.option(file, "--prompts", "FILE",
+           "a prompt per line: text, or JSON objects with \"prompt\"; prints JSON Lines");
+  a.option(s.max_tokens, "--max-tokens", "N", "maximum number of new tokens");
+  a.option(s.min_tokens, "--min-tokens", "N", "new tokens before which no end token is chosen");
+  a.option(s.samples, "--samples", "N", "texts per prompt; more than one prints JSON Lines");
+  SamplingArguments sampling(a);
   a.option(seed, "--seed", "N", "random seed");
-  a.option(threads, "--threads", "N", "threads; 0: all cores");
-  a.option(device, "--device", "D", "device: auto, cpu or cuda");
+  a.option(s.stops, "--stop", "TEXT", "end the output before this text; may be repeated");
+  a.option(s.probabilities, "--log-probabilities", "N",
+           "print the log-probability of each token and of the N most probable ones");
+  a.option(batch, "--batch", "N", "texts that are written at once");
+  DeviceArguments device(a);
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
-  a.json(json);
+  a.json(s.json);
   if (!a.parse(args)) return 0;
+  if (a.given("--prompt") == a.given("--prompts"))
+    throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
+  check_numbers(s, batch);
   if (prompt == "-") prompt = read_standard_input();
+  const std::vector<Prompt> prompts =
+      file.empty() ? std::vector<Prompt>{{prompt, {}}} : read_prompts(file);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
-  options.seed = seed;
-  const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);
-  options.vocabulary = rules.vocabulary;
-  if (!ignore_end) options.stops = rules.stops;
-  // With an encoder, the prompt is the encoder's input, and the decoder begins with padding.
-  std::vector<int32_t> ids = eval::encode_text(rules, *tokenizer, prompt), source;
-  if (rules.encodes) {
-    if (ids.empty()) throw UsageError("--prompt is empty; an encoder–decoder model needs one");
-    source = std::exchange(ids, {0});
-  } else if (ids.empty() && rules.alone) {
-    ids.push_back(*rules.alone);  // the prompt is empty: generate a text from its beginning
+  s.seed = static_cast<uint64_t>(seed);
+  s.rules = eval::text_rules(reader, *tokenizer);
+  if (ignore_end) s.rules.stops.clear();
+  s.sampling = sampling.options();
+  const int64_t texts = std::ssize(prompts) * s.samples;
+  const bool several = !file.empty() || texts > 1;
+  s.json = s.json || several || s.probabilities >= 0;
+  const eval::ModelOptions where = device.options();
+  if (s.rules.encodes) {
+    if (several)
+      throw UsageError(
+          "generate: an encoder–decoder model answers one --prompt with one text at a time.");
+    answer(reader, *tokenizer, s, prompts[0], where);
+    return 0;
   }
-  const eval::ModelOptions where = {.threads = threads_or_all(threads),
-                                    .gpu = gpu_named(device, *comm::self_world())};
-  eval::Decoder decoder(reader, where, source);
-  TokenStream stream;
-  bool begun = json || rules.encodes;  // otherwise the prompt is printed before the first token
-  const auto begin = [&] {
-    if (!std::exchange(begun, true)) stream.add(prompt);
-  };
-  const std::vector<int32_t> out = eval::generate(decoder, ids, options, [&](int32_t id) {
-    begin();
-    if (!json) stream.add(eval::written_text(*tokenizer, {&id, 1}));
-  });
-  begin();
-  if (json)
-    fmt::print("{}\n", to_json(as_tree(out, eval::written_text(*tokenizer, out))));
-  else
-    fmt::print("\n");
+  eval::BatchDecoder decoder(reader, where, {.slots = std::min(batch, texts)});
+  write_texts(decoder, *tokenizer, s, prompts, several);
   return 0;
 }
 

@@ -41,6 +41,8 @@ int verb_launch(Args args);
 int verb_submit(Args args);
 int verb_eval(Args args);
 int verb_generate(Args args);
+int verb_chat(Args args);
+int verb_serve(Args args);
 int verb_checkpoint(Args args);
 int checkpoint_average(Args args);  // subcommands of `checkpoint` with their own files
 int checkpoint_merge(Args args);

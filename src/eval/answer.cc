@@ -64,7 +64,7 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
         "Lower max_tokens in the task file, or evaluate a model with a longer context.",
         spec.max_tokens, context);
   GenerateOptions o;
-  o.sampling.temperature = 0;
+  o.sampling.choice.temperature = 0;
   o.max_tokens = spec.max_tokens;
   o.vocabulary = rules.vocabulary;
   o.stops = rules.stops;

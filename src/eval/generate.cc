@@ -3,11 +3,8 @@
 #include "eval/generate.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
-#include "base/philox.h"
-#include "checkpoint/finite.h"
 
 namespace tessera::eval {
 
@@ -26,22 +23,13 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                 room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
                          : "Shorten the prompt.");
   std::vector<int32_t> out;
-  std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
+  Sampler sampler(options.sampling,
+                  options.vocabulary > 0 ? options.vocabulary : std::ssize(logits));
+  sampler.read(prompt);
   while (std::ssize(out) < options.max_tokens) {
     const uint64_t position = decoder.position();
-    // Ids outside the vocabulary are padding of the embedding table and have no text.
-    auto vocabulary = std::ssize(logits);
-    if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
-    if (checkpoint::find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
-      throw NumericError(
-          "the logits after {} tokens are not finite, although all weights are. Use another "
-          "checkpoint.",
-          length + std::ssize(out));
-    workspace.resize(kernels::sample_workspace_bytes(vocabulary));
-    const int32_t token =
-        kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,
-                        sampling_uniform(options.seed, 0, position), workspace.data());
+    const int32_t token = sampler.choose(logits, sampling_uniform(options.seed, 0, position));
     if (std::ranges::find(options.stops, token) != options.stops.end()) break;
     out.push_back(token);
     if (each) each(token);
@@ -50,28 +38,6 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     if (std::ssize(out) < options.max_tokens) logits = decoder.read({&token, 1});
   }
   return out;
-}
-
-void validate(const kernels::Sampling& s) {
-  if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) {
-    throw Error(
-        "temperature = {}, expected a finite value >= 0. 0 selects the most probable token, 1 "
-        "samples from the model's own distribution.",
-        s.temperature);
-  }
-  if (s.top_k < 0)
-    throw Error("top_k = {}, expected 0 or more. 0 keeps all tokens, 1 only the most probable one.",
-                s.top_k);
-  if (!(s.top_p > 0 && s.top_p <= 1)) {
-    throw Error("top_p = {}, expected a value in (0, 1]. 1 keeps all tokens.", s.top_p);
-  }
-}
-
-double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position) {
-  const PhiloxBlock b = Philox{hash_name("sampling", seed)}.block(position, sequence);
-  // 53 random bits, as many as a double's fraction has.
-  const uint64_t word = (uint64_t{b[0]} << 32) | b[1];
-  return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
 }  // namespace tessera::eval

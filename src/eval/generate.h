@@ -1,4 +1,5 @@
-// Autoregressive generation: one token after another from a decoder.
+// Autoregressive generation of one text: one token after another from a decoder. text_batch.h
+// generates many texts at once, but only with models without an encoder.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +8,12 @@
 #include <vector>
 
 #include "eval/language_model.h"
-#include "kernels/sample.h"
+#include "eval/sampling.h"
 
 namespace tessera::eval {
 
 struct GenerateOptions {
-  kernels::Sampling sampling;
+  SamplingOptions sampling;
   int64_t max_tokens = 100;
   int64_t vocabulary = 0;  // only ids below it are generated, not padding of the table; 0: all
   uint64_t seed = 0;
@@ -27,15 +28,5 @@ struct GenerateOptions {
 std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
                               const GenerateOptions& options,
                               const std::function<void(int32_t)>& each = {});
-
-// ---- Sampling options and random numbers. kernels/sample.h selects the token.
-
-// Throws Error that names the option and its range if one is out of range: temperature ≥ 0,
-// top_k ≥ 0, 0 < top_p ≤ 1.
-void validate(const kernels::Sampling& sampling);
-
-// Returns the uniform random number in [0, 1) for the token at `position` of sequence `sequence`.
-// It depends on nothing else but the seed, so batching does not change a text.
-double sampling_uniform(uint64_t seed, uint64_t sequence, uint64_t position);
 
 }  // namespace tessera::eval

@@ -10,14 +10,11 @@
 #include <numbers>
 #include <numeric>
 
-#include "base/config.h"
 #include "base/error.h"
-#include "checkpoint/finite.h"
-#include "checkpoint/hf_folder.h"
-#include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
 #include "compile/compile.h"
 #include "data/batches.h"
+#include "eval/model_programs.h"
 #include "ir/state.h"
 
 namespace tessera::eval {
@@ -26,109 +23,6 @@ namespace {
 // A prompt is read in chunks of this many tokens; the remainder is read one token at a time.
 constexpr int64_t kPromptChunk = 16;
 constexpr int64_t kScoredSequences = 4;  // sequences per micro-batch when a dataset is scored
-
-compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
-                                int64_t sequences, int64_t tokens, compile::Precision precision,
-                                int64_t source = 0) {
-  compile::CompileRequest r;
-  r.source = source;
-  r.model = model;
-  r.purpose = purpose;
-  r.sequences = sequences;
-  r.tokens = tokens;
-  r.precision = precision;
-  return r;
-}
-
-// Names the fields of `lora` in a checkpoint's header, for read_fields().
-struct AdapterFields {
-  compile::AdapterPolicy* policy;
-  static void fields(auto& self, auto&& visit) {
-    visit("rank", self.policy->rank, "");
-    visit("alpha", self.policy->alpha, "");
-    visit("targets", self.policy->targets, "");
-  }
-};
-
-// Returns the LoRA adapters in a checkpoint. Throws Error if its header does not describe them.
-compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint) {
-  compile::AdapterPolicy policy;
-  if (!checkpoint::has_adapters(checkpoint)) return policy;
-  const std::string source = checkpoint.folder().string();
-  const Tree* lora = checkpoint.header().config.find("lora");
-  if (lora == nullptr)
-    throw Error(
-        "{}: contains adapters, but its header has no 'lora' configuration. Merge the adapters "
-        "first, or use another checkpoint.",
-        source);
-  AdapterFields fields{&policy};
-  Places places;
-  read_fields(fields_of(fields), *lora, source, places);
-  if (policy.rank < 1 || !(policy.alpha > 0))
-    throw Error(
-        "{}: contains adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
-        "both above 0. Merge the adapters first, or use another checkpoint.",
-        source, policy.rank, policy.alpha);
-  return policy;
-}
-
-std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& o) {
-  const CpuFeatures cpu = read_cpu_features();
-  return std::make_unique<runtime::PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
-}
-
-// Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
-// a larger tensor would be read.
-void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiece& piece) {
-  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
-  if (stored != nullptr && stored->shape != piece.shape)
-    throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
-                checkpoint.folder().string(), piece.name, to_string(stored->shape),
-                to_string(piece.shape));
-}
-
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<compile::CompileRequest> requests,
-                                       const ModelOptions& options) {
-  auto kernels = kernels_of(options);
-  std::vector<Program> programs;
-  for (compile::CompileRequest& r : requests) {
-    // Adapters are computed separately from the weights, as in training, so no merged copy is made.
-    r.adapters = adapters_of(checkpoint);
-    programs.push_back(compile::compile(r, kernels->target()));
-  }
-  auto machine = std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels));
-  for (const StatePiece& piece : pieces(machine->program())) {
-    const TensorView view = machine->view(piece);
-    check_shape(checkpoint, piece);
-    checkpoint.read(piece.name, piece.begin, piece.end, view);
-    checkpoint::require_finite(checkpoint, piece.name, view);
-    machine->written(view);
-  }
-  return machine;
-}
-
-template <class T>
-std::span<T> values(runtime::Executor& e, Role role) {
-  const TensorView v = e.bound().view(e.bound().only(role));
-  return {v.as<T>(), static_cast<size_t>(v.elements())};
-}
-
-void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {
-  for (const int32_t id : tokens)
-    if (id < 0 || id >= model.padded_vocabulary())
-      throw Error(
-          "token id {} is not in the model's vocabulary of {}. The text was encoded with "
-          "another tokenizer; use the checkpoint's own.",
-          id, model.padded_vocabulary());
-}
-
-// Longrope's frequencies change with the length, which a cache cannot follow: its keys are turned.
-model::ModelConfig within_first_context(model::ModelConfig model) {
-  if (model.rope_scaling.rope_type == model::RopeType::kLongrope)
-    model.context = std::min(model.context, model.rope_scaling.original_max_position_embeddings);
-  return model;
-}
 
 }  // namespace
 

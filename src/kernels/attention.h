@@ -88,12 +88,12 @@ void launch(Gpu, const Launch&, const AttentionGradArgs&);
 int64_t workspace_bytes(Cpu, const AttentionGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const AttentionGradArgs&, int threads);
 
-// Decoding: T tokens at positions start .. start+T-1 of each sequence. Writes their keys and
-// values into the cache, then attends to positions 0 .. own.
+// Decoding: T tokens of sequence b at positions start[b T] .. start[b T] + T - 1. Writes their keys
+// and values into the cache, then attends to positions 0 .. own.
 struct CachedAttentionArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
-  const int32_t* start = nullptr;  // where the kernel runs
+  const int32_t* start = nullptr;  // [B, T]: all positions; where the kernel runs
   TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
   TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]

@@ -302,10 +302,14 @@ TEST_F(CudaKernels, CastsOfAnyLength) {
 // Decoding reads keys that earlier calls wrote.
 TEST_F(CudaKernels, CachedAttention) {
   const int64_t tokens = 3, context = 40, groups = 2, d = 16;
-  Both qkv(DType::kF32, {1, tokens, groups, 4, d}), cache(DType::kF32, {1, context, 2, groups, d});
-  Both out(DType::kF32, {1, tokens, 2 * groups, d}), start(DType::kI32, {1});
+  Both qkv(DType::kF32, {2, tokens, groups, 4, d}), cache(DType::kF32, {2, context, 2, groups, d});
+  Both out(DType::kF32, {2, tokens, 2 * groups, d}), start(DType::kI32, {2, tokens});
   fill(qkv, 1.0), fill(cache, 1.0, 0.3), fill(out, 0.0);
-  start.set(0, 33);
+  // The two sequences are at different positions.
+  for (int64_t t = 0; t < tokens; ++t) {
+    start.set(t, static_cast<double>(33 + t));
+    start.set(tokens + t, static_cast<double>(t));
+  }
   start.send(stream());
   using Args = kernels::CachedAttentionArgs;
   const Args args = {.qkv = qkv.host(),

@@ -142,8 +142,8 @@ void compare_pieces(int64_t window) {
           piece.set(i, qkv.at(s * z.t * row + start * row + i % (n * row)));
         }
         const Array out({z.b, n, z.heads(), z.d}, t);
-        const auto first = static_cast<int32_t>(start);
-        CachedAttentionArgs args{piece, cache, &first, out, 0.25f};
+        const std::vector<int32_t> places(z.b * n, static_cast<int32_t>(start));
+        CachedAttentionArgs args{piece, cache, places.data(), out, 0.25f};
         args.window = window;
         args.soft_cap = static_cast<float>(limits.soft_cap);
         compute(args, 2);
@@ -165,6 +165,36 @@ void compare_pieces(int64_t window) {
 TEST(CachedAttention, InPiecesEqualsAllAtOnce) { compare_pieces(0); }
 TEST(CachedAttention, InPiecesEqualsAllAtOnceWithAWindowAndASoftCap) {
   for (const int64_t window : {1, 9, 70}) compare_pieces(window);
+}
+
+// Sequences of different lengths: each has the bits that it has alone.
+TEST(CachedAttention, AtDifferentPositionsEqualsEachSequenceAlone) {
+  for_every_target([] {
+    const int64_t heads = 2, group = 3, size = 24, capacity = 40;
+    const Array qkv = Array::random({3, 1, heads, group + 2, size}, 1);
+    const std::vector<int32_t> positions = {31, 0, 7};
+    const Array together = Array::random({3, capacity, 2, heads, size}, 2);
+    const Array out({3, 1, heads * group, size});
+    const auto part = [](const Array& of, int64_t b) {
+      Shape shape = of.shape();
+      shape[0] = 1;
+      Array one(shape);
+      for (int64_t i = 0; i < one.size(); ++i) one.set(i, of.at(b * one.size() + i));
+      return one;
+    };
+    std::vector<Array> caches;
+    for (int64_t b = 0; b < 3; ++b) caches.push_back(part(together, b));
+    CachedAttentionArgs all{qkv, together, positions.data(), out, 0.25f};
+    compute(all, 2);
+    for (int64_t b = 0; b < 3; ++b) {
+      const Array expected({1, 1, heads * group, size}), one = part(qkv, b);
+      const Array& cache = caches[static_cast<size_t>(b)];
+      CachedAttentionArgs a{one, cache, &positions[static_cast<size_t>(b)], expected, 0.25f};
+      compute(a);
+      EXPECT_TRUE(part(out, b).same_bits(expected)) << b;
+      EXPECT_TRUE(part(together, b).same_bits(cache)) << b;
+    }
+  });
 }
 
 // Keys and values of their own and a bias by distance, as T5's decoder has them.
@@ -190,8 +220,8 @@ TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
       };
       const Array pq = piece(q, heads * size), pkv = piece(kv, 2 * heads * size);
       const Array out({batch, n, heads, size});
-      const auto first = static_cast<int32_t>(start);
-      CachedAttentionArgs c{pq, cache, &first, out, 0.5f};
+      const std::vector<int32_t> places(batch * n, static_cast<int32_t>(start));
+      CachedAttentionArgs c{pq, cache, places.data(), out, 0.5f};
       c.kv = pkv;
       c.bias = bias;
       c.bias_distance = 40;

@@ -38,7 +38,10 @@ TEST(Sample, DrawsFromTheRestrictedSoftmax) {
   std::sort(order.begin(), order.end());
   for (const Sampling& s : {Sampling{.temperature = 0.7}, Sampling{.temperature = 1, .top_k = 5},
                             Sampling{.temperature = 2, .top_p = 0.6},
-                            Sampling{.temperature = 1, .top_k = 100, .top_p = 0.9}}) {
+                            Sampling{.temperature = 1, .top_k = 100, .top_p = 0.9},
+                            Sampling{.temperature = 1.5, .min_p = 0.05},
+                            Sampling{.temperature = 1, .top_k = 80, .top_p = 0.97, .min_p = 0.02},
+                            Sampling{.temperature = 1, .min_p = 1}}) {
     std::vector<double> p;
     double total = 0, kept = 0, mass = 0;
     const int64_t k = s.top_k > 0 ? s.top_k : kV;
@@ -47,7 +50,8 @@ TEST(Sample, DrawsFromTheRestrictedSoftmax) {
       total += p.back();
     }
     size_t count = 0;
-    while (count < p.size() && (count == 0 || mass < s.top_p * total)) mass += p[count++];
+    while (count < p.size() && (count == 0 || mass < s.top_p * total) && p[count] >= s.min_p * p[0])
+      mass += p[count++];
     for (size_t i = 0; i < count; ++i) kept += p[i];
     const std::vector<double> share = shares(logits, s);
     for (size_t i = 0; i < p.size(); ++i) {

@@ -64,15 +64,14 @@ namespace {
 
 // Returns a head's bias by distance (QueryHead::bias) if `start` keys precede the first query.
 const float* cached_bias(const CachedAttentionArgs& a, const PackedHeads& p, int64_t head,
-                         const HeadBuffers& b) {
+                         int64_t start, const HeadBuffers& b) {
   if (!a.bias) return nullptr;
   const RelativeBuckets r{a.bias.shape[1], a.bias_distance, true};
-  const int64_t distances = *a.start + 2 * p.t - 1;
+  const int64_t distances = start + 2 * p.t - 1;
   const Source bias(a.bias);
   for (int64_t x = 0; x < distances; ++x)
-    b.bias[x] = bias[head * r.buckets + relative_bucket(r, x - (p.t - 1) - *a.start)];
-  std::fill(b.bias + distances, b.bias + round_up(p.t, kTile) + round_up(*a.start + p.t, kTile),
-            0.0f);
+    b.bias[x] = bias[head * r.buckets + relative_bucket(r, x - (p.t - 1) - start)];
+  std::fill(b.bias + distances, b.bias + round_up(p.t, kTile) + round_up(start + p.t, kTile), 0.0f);
   return b.bias;
 }
 
@@ -92,14 +91,19 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
   CHECK(a.cache.shape.rank() == 5 && a.cache.shape[0] == p.b && a.cache.shape[2] == 2 &&
             a.cache.shape[3] == p.kv && a.cache.shape[4] == p.d,
         "attention of {} with a cache of {}", to_string(a.qkv.shape), to_string(a.cache.shape));
-  const int64_t capacity = a.cache.shape[1], start = *a.start, end = start + p.t;
-  CHECK(start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", start, end, capacity);
+  const int64_t capacity = a.cache.shape[1];
+  for (int64_t b = 0; b < p.b; ++b) {
+    const int64_t start = a.start[b * p.t];
+    CHECK(start >= 0 && start + p.t <= capacity, "positions {} to {} in a cache of {}", start,
+          start + p.t, capacity);
+  }
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
   // The new rows go into the cache first; then the queries read all keys, old and new, from it.
   parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
+    const int64_t start = a.start[b * p.t], end = start + p.t;
     const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};
     const Rows v{k.data + p.kv * p.d, row};
     copy(p.key(fresh, b, kv), p.t, p.d, {k.data + start * row, row});
@@ -121,7 +125,7 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
       QueryHead h;
       h.q = p.query(a.qkv, b, kv, g);
       h.out = p.out(a.out, b, kv * p.g + g);
-      h.bias = cached_bias(a, p, kv * p.g + g, buffers);
+      h.bias = cached_bias(a, p, kv * p.g + g, start, buffers);
       attend(keys, h, buffers);
     }
   });

@@ -205,9 +205,9 @@ class LibraryProduct {
 // oneDNN's blocked kernels need AVX-512 and dense operands of one type; for anything else it uses
 // kernels that allocate memory, or rejects the shape. TiledProduct computes those.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
-  // With one or two rows, our dot products read B once, at memory bandwidth; the library copies B.
-  constexpr int64_t kTwoRows = 2;
-  if (s.m <= kTwoRows && s.transpose_b && !s.transpose_a && !s.packed_b) return false;
+  // With few rows, our dot products read B once, at memory bandwidth; the library copies B. Their
+  // bits do not depend on the number of rows either.
+  if (has_few_rows(s)) return false;
   if (s.alpha != 1.0f) return false;  // its interface differs between versions of the library
   return cpu.avx512 && is_dense(s) && s.a == s.b && s.a != DType::kF16 && s.c != DType::kF16 &&
          (s.a == DType::kF32 || cpu.bf16_products());

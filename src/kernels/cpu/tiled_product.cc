@@ -52,17 +52,15 @@ std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
   return best;
 }
 
-// Returns true if A has only a few rows, as in generation: the time is that of reading B once, and
-// packing B would read it twice.
-bool is_few_rows(const MatmulShape& s) {
-  constexpr int64_t kFewRows = 4;
+}  // namespace
+
+bool has_few_rows(const MatmulShape& s) {
+  constexpr int64_t kFewRows = 16;
   return s.m <= kFewRows && !s.transpose_a && s.transpose_b && !s.packed_b;
 }
 
-}  // namespace
-
 TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
-    : shape_(shape), threads_(threads), few_rows_(is_few_rows(shape)) {
+    : shape_(shape), threads_(threads), few_rows_(has_few_rows(shape)) {
   const RegisterTile tile = HWY_DYNAMIC_DISPATCH(register_tile)();
   rows_ = tile.rows;
   columns_ = tile.columns;

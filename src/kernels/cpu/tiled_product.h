@@ -15,6 +15,12 @@
 
 namespace tessera::kernels {
 
+// Returns true if A has so few rows, as in generation, that the time is that of reading B once, and
+// packing B would read it twice. TiledProduct then computes dot products of rows: the bits of a row
+// of C do not depend on the other rows, nor on their number, so a generated text does not depend on
+// the texts that are generated with it.
+bool has_few_rows(const MatmulShape& shape);
+
 class TiledProduct {
  public:
   // All leading dimensions and strides of `shape` are given (none is 0).

@@ -1,6 +1,7 @@
 // The inner loops of TiledProduct. Compiled once per instruction set, so it has no include guard.
 #include <algorithm>
 
+#include "kernels/cpu/few_rows_simd.h"
 #include "kernels/cpu/tiled_panels_simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -129,38 +130,6 @@ inline void run_part(const PartOfProduct& part) {
         const V sum = LoadSome(from, j, columns - j);
         StoreSome(part.add ? hn::Add(sum, LoadSome(to, j, columns - j)) : sum, to, j, columns - j);
       }
-    }
-  }
-}
-
-HWY_INLINE float dot(Source x, Source y, int64_t n) {
-  const F f;
-  // Four independent sums hide the latency of the multiply-add.
-  V sum0 = hn::Zero(f), sum1 = hn::Zero(f), sum2 = hn::Zero(f), sum3 = hn::Zero(f);
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    sum0 = hn::MulAdd(Load(f, x, i), Load(f, y, i), sum0);
-    sum1 = hn::MulAdd(Load(f, x, i + kLanes), Load(f, y, i + kLanes), sum1);
-    sum2 = hn::MulAdd(Load(f, x, i + 2 * kLanes), Load(f, y, i + 2 * kLanes), sum2);
-    sum3 = hn::MulAdd(Load(f, x, i + 3 * kLanes), Load(f, y, i + 3 * kLanes), sum3);
-  }
-  for (; i < n; i += kLanes) {
-    sum0 = hn::MulAdd(LoadSome(x, i, n - i), LoadSome(y, i, n - i), sum0);
-  }
-  return SumLanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
-}
-
-// Computes one thread's part of C if rows of B are contiguous in k and A has few rows: c[m, n] =
-// a row · b row.
-inline void multiply_few_rows(const PartOfProduct& part) {
-  const MatmulShape& s = *part.shape;
-  const Source a(part.a, s.a), b(part.b, s.b);
-  const Sink c(part.c, s.c);
-  for (int64_t n = part.n_begin; n < part.n_end; ++n) {
-    for (int64_t m = part.m_begin; m < part.m_end; ++m) {
-      const float product = s.alpha * dot(a + m * s.lda, b + n * s.ldb, s.k);
-      const int64_t at = m * s.ldc + n;
-      c.set(at, product + (part.add ? Source(c)[at] : 0.0f));
     }
   }
 }

@@ -27,7 +27,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   const SharedRows own = {memory, a.d}, k_tile = {memory + kOwn * a.d, a.d + 1},
                    v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
   load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
-  const int64_t start = a.first_position(), keys = a.key_count();
+  const int64_t start = a.first_position(b), keys = a.key_count(b);
   // Causal: keys after the last query of the block are never loaded.
   const int64_t last = start + first + kOwn;
   const int64_t end = a.causal && last < keys ? last : keys;
@@ -84,7 +84,8 @@ struct CacheRows {
     const int64_t k = i % a.d, which = i / a.d % 2, kv = i / (2 * a.d) % a.kv;
     const int64_t t = i / (2 * a.d * a.kv) % a.t, b = i / (2 * a.d * a.kv * a.t);
     const float x = read(fresh.data, fresh.at.at(b, t, kv, fresh.slots - 2 + which) + k);
-    write(a.keys, a.k_at.at(b, *a.start + t, kv, 0) + (which ? a.v_offset : a.k_offset) + k, x);
+    const int64_t to = a.k_at.at(b, a.first_position(b) + t, kv, 0);
+    write(a.keys, to + (which ? a.v_offset : a.k_offset) + k, x);
   }
 };
 

@@ -54,8 +54,9 @@ struct AttentionWork {
   int64_t k_offset = 0, v_offset = 0;  // where a row of keys, values begins
   Numbers out;                         // [B, T, H, D]
   float* lse = nullptr;                // [B, H, T], or none
-  const int32_t* start = nullptr;      // position of the first query = number of keys before it
-  int64_t first_query = 0;             // the same where `start` is null
+  // With a cache: the positions [B, T] of the queries, each the number of keys before it.
+  const int32_t* start = nullptr;
+  int64_t first_query = 0;  // position of the first query if `start` is null
   // A query attends only to keys with its label: a document number, or 1 where ids are not 0.
   const int32_t *labels = nullptr, *ids = nullptr;
   Numbers bias;  // [H, N]
@@ -73,10 +74,14 @@ struct AttentionWork {
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }
-  __device__ int64_t first_position() const { return start == nullptr ? first_query : *start; }
-  __device__ int64_t key_count() const { return start == nullptr ? s : *start + t; }
+  __device__ int64_t first_position(int64_t sample) const {
+    return start == nullptr ? first_query : start[sample * t];
+  }
+  __device__ int64_t key_count(int64_t sample) const {
+    return start == nullptr ? s : start[sample * t] + t;
+  }
   // The end of the keys that queries before `position` see, and the first of the tiles of queries
-  // that see one of the keys from `key` on. In the gradient, where `start` is none.
+  // that see one of the keys from `key` on. In the gradient, which has no cache.
   __device__ int64_t end_key(int64_t position) const {
     return causal && position < s ? position : s;
   }
@@ -104,7 +109,7 @@ struct AttentionWork {
 AttentionWork work_of(const AttentionArgs& a);
 AttentionWork work_of(const AttentionGradArgs& a);
 
-// On tensor cores: see AttentionWork::on_tensor_cores; without a start.
+// On tensor cores: see AttentionWork::on_tensor_cores; without a cache.
 void launch_attention_halves(const AttentionWork& a, Stream s);
 void launch_attention_halves_grad(const AttentionWork& a, Stream s);
 

@@ -90,7 +90,7 @@ struct Pair {
 
 __device__ inline Pair pair_of(const AttentionWork& a, int64_t b, int64_t head, int64_t i,
                                int64_t j) {
-  const int64_t start = a.first_position(), keys = a.key_count();
+  const int64_t start = a.first_position(b), keys = a.key_count(b);
   const bool within = a.window == 0 || j > start + i - a.window;
   return {b, head, i, j, i < a.t && j < keys && within && (!a.causal || j <= start + i)};
 }
@@ -106,7 +106,7 @@ __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) 
   if (is_hidden(a, p)) return kHidden;
   if (a.soft_cap > 0) return a.soft_cap * tanhf(dot / a.soft_cap);
   if (a.bias.data == nullptr) return dot;
-  const int64_t query = p.i + a.first_position();
+  const int64_t query = p.i + a.first_position(p.b);
   return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
 }
 

@@ -1,0 +1,212 @@
+// tessera chat CHECKPOINT: a conversation in the terminal. Without a terminal, each line of
+// standard input is a message, and each answer is printed as it is.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "cli/checkpoint_file.h"
+#include "cli/sampling_options.h"
+#include "cli/verbs.h"
+#include "eval/text_batch.h"
+#include "eval/text_rules.h"
+#include "eval/text_stream.h"
+#include "serve/chat_template.h"
+#include "train/signals.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "/reset          forget the conversation\n"
+    "/system TEXT    set the system message and forget the conversation; without TEXT: none\n"
+    "/undo           forget the last message and its answer\n"
+    "/help           show this list\n"
+    "/quit           leave (also Ctrl-D); Ctrl-C stops an answer\n";
+
+class Conversation {
+ public:
+  Conversation(checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer,
+               const eval::ModelOptions& device, int64_t context)
+      : tokenizer_(tokenizer),
+        rules_(eval::text_rules(reader, tokenizer)),
+        template_(serve::chat_template_of(reader, tokenizer)),
+        decoder_(reader, device, {.slots = 1, .context = context}),
+        batch_(decoder_, rules_.vocabulary) {}
+
+  eval::SamplingOptions sampling;
+  int64_t max_tokens = 0;  // 0: what the context has left
+  uint64_t seed = 0;
+
+  std::string description() const { return template_->description(); }
+  void set_system(std::string text) {
+    system_ = std::move(text);
+    reset();
+  }
+  void reset() { messages_.clear(); }
+  void undo() {
+    while (!messages_.empty() && messages_.back().role != "user") messages_.pop_back();
+    if (!messages_.empty()) messages_.pop_back();
+  }
+
+  // Prints the answer to a message while it is generated, and keeps both. Throws Error, and keeps
+  // nothing, if the conversation does not fit in the context.
+  void answer(const std::string& message);
+
+ private:
+  eval::TextRequest request() const;
+
+  const data::Tokenizer& tokenizer_;
+  eval::SpecialTokenRules rules_;
+  std::unique_ptr<serve::ChatTemplate> template_;
+  eval::BatchDecoder decoder_;
+  eval::TextBatch batch_;
+  std::string system_;
+  std::vector<serve::ChatMessage> messages_;
+};
+
+// Returns the request for the answer to the messages so far.
+eval::TextRequest Conversation::request() const {
+  std::vector<serve::ChatMessage> all;
+  if (!system_.empty()) all.push_back({"system", system_});
+  all.insert(all.end(), messages_.begin(), messages_.end());
+  eval::TextRequest r;
+  r.prompt = eval::encode_text(rules_, tokenizer_, template_->render(all, true));
+  const int64_t room = decoder_.context() - std::ssize(r.prompt);
+  if (room < 1)
+    throw Error(
+        "the conversation has {} tokens, but the model's context is {}. Forget it with /reset, or "
+        "the last message with /undo.",
+        r.prompt.size(), decoder_.context());
+  r.max_tokens = max_tokens > 0 ? std::min(max_tokens, room) : room;
+  r.sampling = sampling;
+  r.seed = seed;
+  r.sequence = messages_.size();
+  r.stops = rules_.stops;
+  return r;
+}
+
+void Conversation::answer(const std::string& message) {
+  messages_.push_back({"user", message});
+  std::string text;
+  try {
+    eval::TextRequest r = request();
+    std::vector<std::string> stops;
+    for (const std::string& stop : template_->stops()) {
+      const std::vector<int32_t> ids = tokenizer_.encode(stop);
+      if (ids.size() == 1 && tokenizer_.is_special(ids[0]))
+        r.stops.push_back(ids[0]);
+      else
+        stops.push_back(stop);
+    }
+    eval::TextStream stream(tokenizer_, r.prompt, stops);
+    const train::StopSignals signals(train::SecondSignal::kIsCounted);
+    const auto print = [&](const std::string& piece) {
+      text += piece;
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    };
+    eval::Ending ending = eval::Ending::kStop;
+    bool ended = false;
+    r.each = [&](const eval::NewToken& t) {
+      print(stream.add(t.token));
+      return !stream.stopped() && !signals.requested();
+    };
+    r.end = [&](eval::Ending how) {
+      ending = how;
+      ended = true;
+    };
+    eval::validate(r, decoder_);
+    batch_.add(std::move(r));
+    while (!ended) batch_.step();
+    if (ending == eval::Ending::kError)
+      throw NumericError("the logits are not finite. Use another checkpoint.");
+    print(stream.finish());
+  } catch (const Error&) {
+    messages_.pop_back();
+    throw;
+  }
+  const size_t first = text.find_first_not_of(" \n");
+  messages_.push_back({"assistant", first == text.npos ? "" : text.substr(first)});
+}
+
+// Runs a line that begins with '/'. Returns false for /quit.
+bool run_command(Conversation& talk, const std::string& line) {
+  const size_t space = line.find(' ');
+  const std::string name = line.substr(0, space);
+  if (name == "/quit" || name == "/exit") return false;
+  if (name == "/reset")
+    talk.reset();
+  else if (name == "/undo")
+    talk.undo();
+  else if (name == "/system")
+    talk.set_system(space == line.npos ? "" : line.substr(space + 1));
+  else if (name == "/help")
+    print_to(stderr, kHelp);
+  else
+    print_to(stderr, fmt::format("unknown command {}. Commands:\n{}", name, kHelp));
+  return true;
+}
+
+void talk_until_end(Conversation& talk, bool terminal) {
+  std::string line;
+  while (true) {
+    if (terminal) print_to(stdout, "> ");
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) break;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (line.starts_with('/')) {
+      if (!run_command(talk, line)) return;
+      continue;
+    }
+    try {
+      talk.answer(line);
+    } catch (const NumericError&) {
+      throw;
+    } catch (const Error& e) {
+      if (!terminal) throw;
+      print_to(stderr, fmt::format("error: {}", e.what()));
+    }
+    print_to(stdout, "\n");
+  }
+  if (terminal) print_to(stdout, "\n");
+}
+
+}  // namespace
+
+int verb_chat(Args args) {
+  std::string checkpoint, system;
+  int64_t seed = 0, context = 0, max_tokens = 0;
+  Arguments a("chat", "Talk to the model of a checkpoint in the terminal.",
+              "tessera chat runs/tuned --system 'Answer briefly.'");
+  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.option(system, "--system", "TEXT", "the system message");
+  a.option(max_tokens, "--max-tokens", "N", "most new tokens per answer; 0: the context");
+  a.option(context, "--context", "N", "tokens of the conversation; 0: the model's context");
+  SamplingArguments sampling(a);
+  a.option(seed, "--seed", "N", "random seed");
+  DeviceArguments device(a);
+  if (!a.parse(args)) return 0;
+  if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
+  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  const auto tokenizer = tokenizer_of(reader);
+  Conversation talk(reader, *tokenizer, device.options(), context);
+  talk.sampling = sampling.options();
+  talk.max_tokens = max_tokens;
+  talk.seed = static_cast<uint64_t>(seed);
+  if (!system.empty()) talk.set_system(system);
+  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  if (terminal)
+    print_to(stderr,
+             fmt::format("chat template: {}. /help lists the commands.\n", talk.description()));
+  talk_until_end(talk, terminal);
+  return 0;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,51 @@
+// Compiles programs of a checkpoint's model and loads its weights: what LogitsModel, Decoder and
+// BatchDecoder have in common. Internal to the module.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "compile/request.h"
+#include "eval/language_model.h"
+#include "runtime/machine.h"
+
+namespace tessera::eval {
+
+// Returns the request of a program for `sequences` rows of `tokens` tokens on one rank.
+compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
+                                int64_t sequences, int64_t tokens, compile::Precision precision,
+                                int64_t source = 0);
+
+std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& options);
+
+// Compiles the programs and loads the weights, and the adapters if there are any. Throws Error if a
+// tensor is missing, has another shape, or is not finite.
+std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
+                                       std::vector<compile::CompileRequest> requests,
+                                       const ModelOptions& options);
+
+// Compiles one program of the checkpoint's model, with its adapters.
+Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
+                    const runtime::PreparedKernels& kernels);
+// Makes a machine of compiled programs and loads the weights.
+std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
+                                       std::vector<Program> programs,
+                                       std::unique_ptr<runtime::PreparedKernels> kernels);
+
+// Returns the elements of the program's only value with that role, in the host's memory.
+template <class T>
+std::span<T> values(runtime::Executor& e, Role role) {
+  const TensorView v = e.bound().view(e.bound().only(role));
+  return {v.as<T>(), static_cast<size_t>(v.elements())};
+}
+
+// Throws Error for an id outside the model's vocabulary.
+void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model);
+
+// Returns the model with the context that a cache can hold: longrope's frequencies change with the
+// length, which a cache cannot follow, since its keys are turned.
+model::ModelConfig within_first_context(model::ModelConfig model);
+
+}  // namespace tessera::eval

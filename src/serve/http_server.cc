@@ -1,0 +1,278 @@
+// Threads that block in poll() with a deadline: one accepts, and one per connection reads, answers
+// and writes. A generated text needs far longer than a context switch, so threads cost nothing that
+// matters, and a blocked client delays only its own thread.
+#include "serve/http_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace tessera::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollMs = 100;  // how often a waiting thread looks whether the server stops
+
+double seconds_since(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+// Waits until the socket has one of the events, for at most kPollMs. Returns the events.
+int wait_for(int socket, int events) {
+  pollfd p = {socket, static_cast<short>(events), 0};
+  return ::poll(&p, 1, kPollMs) > 0 ? p.revents : 0;
+}
+
+// Sends all bytes within the time. Returns false if the client has gone or is too slow.
+bool send_all(int socket, std::string_view bytes, double seconds) {
+  const Clock::time_point begin = Clock::now();
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<size_t>(n));
+      continue;
+    }
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
+    if (seconds_since(begin) > seconds) return false;
+    wait_for(socket, POLLOUT);
+  }
+  return true;
+}
+
+// Reads what the client still sends, for a short time. Closing a socket with unread bytes resets
+// the connection, and the client would lose the response that explains why.
+void linger(int socket) {
+  constexpr double kLinger_s = 2;
+  ::shutdown(socket, SHUT_WR);
+  char bytes[16 << 10];
+  for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < kLinger_s;) {
+    if (wait_for(socket, POLLIN) == 0) continue;
+    const ssize_t n = ::recv(socket, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
+  }
+}
+
+std::string error_body(std::string_view message) {
+  std::string escaped;
+  for (const char c : message) {
+    if (c == '"' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return fmt::format(
+      R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
+      escaped);
+}
+
+class SocketResponder final : public Responder {
+ public:
+  SocketResponder(int socket, const HttpRequest& request, double write_s)
+      : socket_(socket),
+        write_s_(write_s),
+        keep_alive_(request.keep_alive),
+        may_chunk_(!request.is_http_1_0),
+        head_only_(request.method == "HEAD") {}
+
+  void respond(int status, std::string_view content_type, std::string_view body,
+               std::string_view extra) override {
+    const auto length = static_cast<int64_t>(body.size());
+    std::string out = response_head(status, content_type, length, keep_alive_, extra);
+    if (!head_only_) out += body;
+    open_ = send_all(socket_, out, write_s_) && keep_alive_;
+    begun_ = true;
+  }
+
+  // Without chunks (HTTP/1.0), the end of the connection ends the body.
+  bool begin(int status, std::string_view content_type) override {
+    begun_ = true;
+    if (!may_chunk_) keep_alive_ = false;
+    chunked_ = may_chunk_;
+    const std::string head =
+        may_chunk_ ? response_head(status, content_type, -1, keep_alive_)
+                   : fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nConnection: close\r\n\r\n",
+                                 status, reason_of(status), content_type);
+    return open_ = send_all(socket_, head, write_s_);
+  }
+
+  bool send(std::string_view data) override {
+    if (!open_ || data.empty()) return open_;
+    return open_ = chunked_ ? send_all(socket_, chunk_of(data), write_s_)
+                            : send_all(socket_, data, write_s_);
+  }
+
+  bool client_gone() override {
+    pollfd p = {socket_, POLLIN | POLLRDHUP, 0};
+    if (::poll(&p, 1, 0) <= 0) return false;
+    if ((p.revents & (POLLERR | POLLHUP)) != 0) return true;
+    // A client that has closed its side reads nothing more: an answer has no receiver.
+    return (p.revents & POLLRDHUP) != 0;
+  }
+
+  // Ends the response. Returns whether another request may follow on the connection.
+  bool finish() {
+    if (chunked_ && open_) open_ = send_all(socket_, kLastChunk, write_s_);
+    return open_ && keep_alive_;
+  }
+  bool begun() const { return begun_; }
+
+ private:
+  int socket_;
+  double write_s_;
+  bool keep_alive_, may_chunk_, head_only_;
+  bool begun_ = false, chunked_ = false, open_ = true;
+};
+
+int listen_at(const ServerOptions& o, int& port) {
+  sockaddr_storage address = {};
+  socklen_t length = 0;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&address);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address);
+  const auto net_port = htons(static_cast<uint16_t>(o.port));
+  if (::inet_pton(AF_INET, o.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = net_port;
+    length = sizeof(sockaddr_in);
+  } else if (::inet_pton(AF_INET6, o.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = net_port;
+    length = sizeof(sockaddr_in6);
+  } else {
+    throw Error("--host is '{}', expected a numeric address such as 127.0.0.1 or 0.0.0.0.", o.host);
+  }
+  const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::listen(fd, 128) != 0) {
+    const std::string why = std::strerror(errno);
+    if (fd >= 0) ::close(fd);
+    throw Error("cannot listen on {} port {}: {}. Choose another with --port, or 0 for any.",
+                o.host, o.port, why);
+  }
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+  return fd;
+}
+
+}  // namespace
+
+HttpServer::HttpServer(const ServerOptions& options)
+    : options_(options), listener_(listen_at(options, port_)) {}
+
+HttpServer::~HttpServer() {
+  if (listener_ >= 0) ::close(listener_);
+}
+
+// Answers one complete request. Sets `open` to whether another may follow.
+void HttpServer::answer(int socket, HttpReader& reader, const HttpHandler& handler, bool& open) {
+  HttpRequest request = reader.take();
+  if (closing_) request.keep_alive = false;
+  SocketResponder responder(socket, request, options_.write_s);
+  try {
+    handler(request, responder);
+  } catch (const std::exception& e) {
+    print_to(stderr, fmt::format("error: {} {}: {}\n", request.method, request.path, e.what()));
+    if (!responder.begun())
+      responder.respond(500, "application/json", error_body("internal error"), "");
+  }
+  open = responder.finish() && !closing_;
+}
+
+void HttpServer::serve(int socket, const HttpHandler& handler) {
+  HttpReader reader(options_.limits);
+  Clock::time_point begin = Clock::now();
+  std::string bytes(16 << 10, '\0');
+  const auto refuse = [&](int status, const std::string& why) {
+    const std::string body = error_body(why);
+    send_all(
+        socket,
+        response_head(status, "application/json", static_cast<int64_t>(body.size()), false) + body,
+        options_.write_s);
+    linger(socket);
+  };
+  for (bool open = true; open;) {
+    HttpReader::State state = reader.add("");
+    while (state == HttpReader::State::kIncomplete) {
+      const bool begun = reader.begun();
+      if (closing_ && !begun) return;
+      if (seconds_since(begin) > (begun ? options_.request_s : options_.idle_s)) {
+        if (begun) refuse(408, "the request was not complete in time.");
+        return;
+      }
+      if (wait_for(socket, POLLIN) == 0) continue;
+      const ssize_t n = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
+      if (n < 0) continue;
+      if (!begun) begin = Clock::now();
+      state = reader.add(std::string_view(bytes).substr(0, static_cast<size_t>(n)));
+      if (reader.take_expectation() &&
+          !send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", options_.write_s))
+        return;
+    }
+    if (state == HttpReader::State::kBad) return refuse(reader.status(), reader.problem());
+    answer(socket, reader, handler, open);
+    begin = Clock::now();
+  }
+}
+
+void HttpServer::run(const HttpHandler& handler, const std::function<bool()>& stopping) {
+  struct Worker {
+    std::thread thread;
+    std::atomic<bool> done = false;
+  };
+  std::list<Worker> workers;
+  const auto join_done = [&] {
+    for (auto it = workers.begin(); it != workers.end();)
+      if (it->done)
+        it->thread.join(), it = workers.erase(it);
+      else
+        ++it;
+  };
+  while (!stopping()) {
+    join_done();
+    if (wait_for(listener_, POLLIN) == 0) continue;
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket < 0) {
+      // Without a free descriptor the connection stays in the backlog: wait for one to be freed.
+      if (errno == EMFILE || errno == ENFILE)
+        std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
+      continue;
+    }
+    const int on = 1;
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connections_ >= options_.connections) {
+      const std::string body = error_body("the server has too many connections. Retry later.");
+      // Not read, and sent without waiting: a flood must not block the accepting thread.
+      const std::string head = response_head(
+          503, "application/json", static_cast<int64_t>(body.size()), false, "Retry-After: 1\r\n");
+      send_all(socket, head + body, 0);
+      ::close(socket);
+      continue;
+    }
+    ++connections_;
+    Worker& w = workers.emplace_back();
+    w.thread = std::thread([this, socket, &handler, &w] {
+      serve(socket, handler);
+      ::close(socket);
+      --connections_;
+      w.done = true;
+    });
+  }
+  closing_ = true;
+  for (Worker& w : workers) w.thread.join();
+}
+
+}  // namespace tessera::serve

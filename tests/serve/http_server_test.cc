@@ -1,0 +1,168 @@
+#include "serve/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "tests/serve/client.h"
+
+namespace tessera::serve {
+namespace {
+
+// A server in a thread of the test.
+class Running {
+ public:
+  explicit Running(ServerOptions options, HttpHandler handler)
+      : server_(with_any_port(options)), thread_([this, handler = std::move(handler)] {
+          server_.run(handler, [this] { return stop_.load(); });
+        }) {}
+  ~Running() { stop(); }
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  int port() const { return server_.port(); }
+
+ private:
+  static ServerOptions with_any_port(ServerOptions o) {
+    o.port = 0;
+    return o;
+  }
+  HttpServer server_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+void echo(const HttpRequest& r, Responder& s) { s.respond(200, "text/plain", r.path + r.body); }
+
+TEST(HttpServer, AnswersSeveralRequestsOnOneConnection) {
+  Running server({}, echo);
+  Client c(server.port());
+  for (int i = 0; i < 3; ++i) {
+    const Answer a = c.post("/p", std::to_string(i));
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(a.body, "/p" + std::to_string(i));
+  }
+  // Two at once: both are answered, in order.
+  ASSERT_TRUE(c.send(Client::posted("/q", "1") + Client::posted("/q", "2")));
+  EXPECT_EQ(c.answer().body, "/q1");
+  EXPECT_EQ(c.answer().body, "/q2");
+  const Answer last = c.ask("GET /z HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(last.body, "/z");
+  EXPECT_FALSE(c.receive());
+}
+
+TEST(HttpServer, StreamsInChunks) {
+  Running server({}, [](const HttpRequest&, Responder& s) {
+    ASSERT_TRUE(s.begin(200, "text/event-stream"));
+    for (const char* part : {"one", "two", "three"}) EXPECT_TRUE(s.send(part));
+  });
+  Client c(server.port());
+  const Answer a = c.get("/");
+  EXPECT_TRUE(a.complete);
+  EXPECT_EQ(a.body, "onetwothree");
+  EXPECT_NE(a.head.find("text/event-stream"), a.head.npos);
+  // HTTP/1.0 has no chunks: the end of the connection ends the body.
+  Client old(server.port());
+  ASSERT_TRUE(old.send("GET / HTTP/1.0\r\n\r\n"));
+  while (old.receive()) {
+  }
+  EXPECT_TRUE(old.received().ends_with("\r\n\r\nonetwothree")) << old.received();
+}
+
+TEST(HttpServer, RefusesTooManyConnections) {
+  ServerOptions o;
+  o.connections = 2;
+  Running server(o, echo);
+  Client a(server.port()), b(server.port());
+  EXPECT_EQ(a.get("/").status, 200);
+  EXPECT_EQ(b.get("/").status, 200);
+  Client c(server.port());
+  EXPECT_EQ(c.answer().status, 503);
+  a.close();
+  for (int i = 0; i < 100; ++i) {
+    Client again(server.port());
+    if (again.get("/").status == 200) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ADD_FAILURE() << "the connection was not freed";
+}
+
+TEST(HttpServer, DropsSlowClients) {
+  ServerOptions o;
+  o.request_s = 0.3;
+  o.idle_s = 0.3;
+  Running server(o, echo);
+  Client slow(server.port());
+  ASSERT_TRUE(slow.send("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\n123"));
+  EXPECT_EQ(slow.answer().status, 408);
+  Client idle(server.port());
+  EXPECT_FALSE(idle.receive());
+}
+
+// The client is still sending when it is refused, and reads why.
+TEST(HttpServer, ExplainsWhyALargeBodyIsRefused) {
+  ServerOptions o;
+  o.limits.body_bytes = 1000;
+  Running server(o, echo);
+  Client c(server.port());
+  const std::string body(1 << 20, 'x');
+  const Answer a = c.post("/", body);
+  EXPECT_EQ(a.status, 413);
+  EXPECT_NE(a.body.find("expected at most 1000"), a.body.npos) << a.body;
+}
+
+TEST(HttpServer, NoticesThatTheClientLeft) {
+  std::atomic<int> left = 0;
+  Running server({}, [&](const HttpRequest&, Responder& s) {
+    for (int i = 0; i < 500 && left == 0; ++i) {
+      if (s.client_gone()) left = 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    s.respond(200, "text/plain", "");
+  });
+  Client c(server.port());
+  ASSERT_TRUE(c.send("GET / HTTP/1.1\r\n\r\n"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(left, 0);
+  c.close();
+  for (int i = 0; i < 500 && left == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(left, 1);
+}
+
+TEST(HttpServer, AnswersExceptionsWithStatus500) {
+  Running server({}, [](const HttpRequest&, Responder&) { throw Error("on purpose"); });
+  Client c(server.port());
+  EXPECT_EQ(c.get("/").status, 500);
+}
+
+TEST(HttpServer, CompletesWhatItReceivedWhenItStops) {
+  std::atomic<bool> begun = false;
+  Running server({}, [&](const HttpRequest&, Responder& s) {
+    begun = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    s.respond(200, "text/plain", "done");
+  });
+  Client waiting(server.port()), idle(server.port());
+  ASSERT_TRUE(waiting.send("GET / HTTP/1.1\r\n\r\n"));
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  server.stop();
+  const Answer a = waiting.answer();
+  EXPECT_EQ(a.body, "done");
+  EXPECT_NE(a.head.find("Connection: close"), a.head.npos);
+  EXPECT_FALSE(idle.receive());
+}
+
+TEST(HttpServer, RefusesAPortInUseAndANameAsAddress) {
+  Running server({}, echo);
+  ServerOptions o;
+  o.port = server.port();
+  EXPECT_THROW(HttpServer{o}, Error);
+  o.host = "localhost";
+  EXPECT_THROW(HttpServer{o}, Error);
+}
+
+}  // namespace
+}  // namespace tessera::serve
