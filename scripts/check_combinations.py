@@ -115,6 +115,9 @@ def frozen_but_head(chosen):
     return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
 
 
+LATENT = {"latent.query_rank": 12, "latent.key_value_rank": 16, "latent.nope_width": 8,
+          "latent.rope_width": 4, "latent.value_width": 6}
+
 FACTORS = {
     "model": {
         "neox": model("neox"),
@@ -129,6 +132,8 @@ FACTORS = {
         "qwen3": model("qwen3", head_width=8),
         "qwen3_moe": model("qwen3_moe", experts=4, experts_per_token=2, head_width=8,
                            expert_feed_forward=24),
+        "deepseek_v3": model("deepseek_v3", **LATENT, experts=4, experts_per_token=2,
+                             expert_feed_forward=24, shared_feed_forward=16),
         "olmo2": model("olmo2"),
         "gemma2": model("gemma2", attention_soft_cap=2, logit_soft_cap=3),
         "gemma3": model("gemma3", window=9, window_layers="[0]", window_rope_theta=100),
@@ -400,7 +405,7 @@ def best_layout(case):
 
 def verify(case):
     # Rounding a score to 16 bits may choose another expert, so values of experts are compared in fp32.
-    precision = ["precision=fp32"] if case.chosen["model"] in ("mixtral", "qwen3_moe") else []
+    precision = ["precision=fp32"] if case.chosen["model"] in ("mixtral", "qwen3_moe", "deepseek_v3") else []
     said = case.say("verify", "run.yaml", *case.keys, *precision, "--steps", 2, "run.directory=verified")
     if "all values agree" not in said.stdout:
         raise Broken(f"verify prints {said.stdout[-300:]}")

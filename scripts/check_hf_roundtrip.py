@@ -63,6 +63,9 @@ def decoder(kind):
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0, 2.5],
             "long_factor": [2.0, 3.0, 4.0, 5.0]}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+DEEPSEEK = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=4,
+                v_head_dim=6, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=3,
+                n_shared_experts=1, moe_intermediate_size=24)
 GEMMA3_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0}}
 def mixtral(**given):
@@ -121,6 +124,16 @@ CASES = {
     "qwen3_moe bf16, dense layers, weights divided by their sum": (decoder("Qwen3Moe"), dict(
         num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
         decoder_sparse_step=2, mlp_only_layers=[1]), "bf16"),
+    "deepseek_v2": (decoder("DeepseekV2"), dict(DEEPSEEK, q_lora_rank=None), "f32"),
+    "deepseek_v2 bf16, groups of experts, yarn": (decoder("DeepseekV2"), dict(
+        DEEPSEEK, q_lora_rank=12, topk_method="group_limited_greedy", n_group=3, topk_group=2,
+        routed_scaling_factor=4.0, n_shared_experts=2,
+        rope_scaling=dict(YARN, mscale=0.707, mscale_all_dim=0.707)), "bf16"),
+    "deepseek_v3": (decoder("DeepseekV3"), dict(
+        DEEPSEEK, q_lora_rank=12, n_group=3, topk_group=2), "f32"),
+    "deepseek_v3 in many files, yarn, weights not divided by their sum": (decoder("DeepseekV3"), dict(
+        DEEPSEEK, q_lora_rank=None, n_group=1, topk_group=1, norm_topk_prob=False, qk_nope_head_dim=4,
+        rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=0.5)), "f32"),
     "olmo2": (decoder("Olmo2"), {}, "f32"),
     "olmo2 in many files": (decoder("Olmo2"), dict(num_key_value_heads=4), "f32"),
     "gemma2": (decoder("Gemma2"), dict(head_dim=12, sliding_window=5, query_pre_attn_scalar=9),

@@ -70,7 +70,8 @@ CONTINUED_LOSS = 3e-5
 # The others may use the sign of the noise.
 EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
-            "qwen3_moe", "olmo2", "gemma2", "gemma3"]
+            "qwen3_moe", "olmo2", "gemma2", "gemma3", "deepseek_v2", "deepseek_v3"]
+LATENT = ("deepseek_v2", "deepseek_v3")
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
 RUN_SECONDS = 300  # longer counts as a hang: a run needs 2 s on free cores, up to 100 s on busy ones
@@ -97,7 +98,7 @@ def draw_model(rng, tensor, chunks, family=None):
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
-    if family not in ("gpt2", "neox", "t5"):
+    if family not in ("gpt2", "neox", "t5", *LATENT):
         # So that each is on several ranks, which a norm over all heads does not work with.
         few = [n for n in (1, 2) if n < tensor and family != "olmo2"]
         model["kv_heads"] = rng.choice(few) if few and rng.random() < 0.4 else kv_heads
@@ -107,8 +108,10 @@ def draw_model(rng, tensor, chunks, family=None):
                      vocabulary=311)
     if family == "neox":
         model.update(rotary_pct=0.5, parallel_residual=rng.random() < 0.5)
-    if family in ("mixtral", "qwen3_moe"):
+    if family in ("mixtral", "qwen3_moe", *LATENT):
         model.update(draw_experts(rng, model))
+    if family in LATENT:
+        model.update(draw_latent(rng))
     model.update(FEATURES.get(family, {}))
     if family in POST_NORMS:
         # This is as large as in a model of the published widths: 0.02 at 2500.
@@ -132,6 +135,16 @@ def draw_experts(rng, model):
             **{f"router.{key}": value for key, value in router.items()}}
 
 
+def draw_latent(rng):
+    """Widths of latent attention, with a shared MLP next to the experts."""
+    nope, rope = rng.choice([0, 4, 8]), rng.choice([2, 4, 8])
+    return {"latent.query_rank": rng.choice([0, 12]), "latent.key_value_rank": 16,
+            "latent.nope_width": nope, "latent.rope_width": rope,
+            "latent.value_width": rng.randint(1, nope + rope),
+            "shared_feed_forward": 24 * rng.randint(0, 2), "router.group_score":
+            rng.choice(["top_two", "maximum"])}
+
+
 # Features of the families that are off by default, with sizes that change the results.
 FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_pct": 0.5},
             "gemma2": {"attention_soft_cap": 0.5, "logit_soft_cap": 2, "attention_scalar": 3},
@@ -145,7 +158,7 @@ def draw_kinds(rng, model):
     some = [layer for layer in range(model["layers"]) if rng.random() < 0.4]
     if not some or model["family"] == "t5" or rng.random() < 0.6:
         return {}
-    if model["family"] != "gpt2" and rng.random() < 0.5:
+    if model["family"] not in ("gpt2", *LATENT) and rng.random() < 0.5:
         return {"no_rope_layers": some}
     if rng.random() < 0.5:
         return {"window": rng.randint(1, 20), "window_layers": some}

@@ -4,8 +4,8 @@
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
 
-For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, eleven of the
-families Mistral, SmolLM3, Phi-3, Qwen3, Qwen3-MoE, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, fourteen of the
+families Mistral, SmolLM3, Phi-3, Qwen3, Qwen3-MoE, DeepSeek-V2 and V3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
 (where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
@@ -40,6 +40,13 @@ import parity_reference as reference
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
+
+
+def deepseek_yarn(mscale, mscale_all_dim):
+    return (f"{{ rope_type: yarn, factor: 8, original_max_position_embeddings: {TOKENS // 8}, "
+            f"mscale: {mscale}, mscale_all_dim: {mscale_all_dim} }}")
+
+
 # The keys of a run file for reference.DECODERS.
 LIKE_LLAMA, WINDOW = "feed_forward: 336, norm_epsilon: 1.0e-5", TOKENS // 4
 DECODERS = {
@@ -59,6 +66,19 @@ DECODERS = {
     "qwen3-moe": f"family: qwen3_moe, {LIKE_LLAMA}, kv_heads: 4, head_width: 32, rope_theta: 10000, "
                  "experts: 4, experts_per_token: 2, expert_feed_forward: 96, dense_layers: [0], "
                  "router: { renormalize: false }",
+    "deepseek-v2": f"family: deepseek_v2, {LIKE_LLAMA}, latent: {{ key_value_rank: 32, nope_width: 16, "
+                   "rope_width: 8, value_width: 16 }, experts: 4, experts_per_token: 2, "
+                   "expert_feed_forward: 96, shared_feed_forward: 192, dense_layers: [0]",
+    "deepseek-v2-groups": f"family: deepseek_v2, {LIKE_LLAMA}, latent: {{ query_rank: 48, "
+                          "key_value_rank: 32, nope_width: 8, rope_width: 16, value_width: 24 }, "
+                          "experts: 6, experts_per_token: 3, expert_feed_forward: 96, "
+                          "shared_feed_forward: 96, dense_layers: [0], router: { groups: 3, "
+                          f"groups_chosen: 2, scale: 4 }}, rope_scaling: {deepseek_yarn(0.707, 0.707)}",
+    "deepseek-v3": f"family: deepseek_v3, {LIKE_LLAMA}, latent: {{ query_rank: 48, key_value_rank: 32, "
+                   "nope_width: 24, rope_width: 8, value_width: 16 }, experts: 8, experts_per_token: 3, "
+                   "expert_feed_forward: 96, shared_feed_forward: 96, dense_layers: [0], "
+                   "router: { groups: 4, groups_chosen: 2, scale: 2.5, bias_rate: 0 }, "
+                   f"rope_scaling: {deepseek_yarn(1, 0.5)}",
     "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rope_theta: 10000",
     "gemma2": f"family: gemma2, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
               f"window: {WINDOW}, window_layers: [0, 2], attention_soft_cap: 0.5, logit_soft_cap: 2",

@@ -17,6 +17,7 @@ from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXFor
                           LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, MT5Config,
                           MT5ForConditionalGeneration, Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.deepseek_v2 import modeling_deepseek_v2 as deepseek_v2
 from transformers.optimization import Adafactor
 from transformers.utils import logging
 
@@ -49,6 +50,11 @@ class Sizes:
     context: int
 
 
+def deepseek_yarn(z, mscale, mscale_all_dim):
+    return {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": z.context // 8,
+            "mscale": mscale, "mscale_all_dim": mscale_all_dim}
+
+
 # Families built like LLaMA: the name of transformers' classes, and the keys that a config has
 # in addition to the sizes. Sizes are such that each feature changes the result: windows shorter
 # than the text, a first context that it exceeds, caps that bend scores.
@@ -75,6 +81,23 @@ DECODERS = {
     "qwen3-moe": ("Qwen3Moe", lambda z: dict(
         num_key_value_heads=z.heads // 2, head_dim=32, num_experts=4, num_experts_per_tok=2,
         moe_intermediate_size=96, mlp_only_layers=[0], experts_implementation="eager")),
+    # Lite: no query rank, all experts compared; the 236B model: groups, a factor, YaRN.
+    "deepseek-v2": ("DeepseekV2", lambda z: dict(
+        q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+        first_k_dense_replace=1, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2,
+        moe_intermediate_size=96, experts_implementation="eager")),
+    "deepseek-v2-groups": ("DeepseekV2", lambda z: dict(
+        q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=8, qk_rope_head_dim=16, v_head_dim=24,
+        first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=1,
+        moe_intermediate_size=96, topk_method="group_limited_greedy", n_group=3, topk_group=2,
+        routed_scaling_factor=4.0, rope_scaling=deepseek_yarn(z, 0.707, 0.707),
+        experts_implementation="eager")),
+    "deepseek-v3": ("DeepseekV3", lambda z: dict(
+        num_key_value_heads=z.heads, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=24,
+        qk_rope_head_dim=8, v_head_dim=16, first_k_dense_replace=1, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=96, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, rope_scaling=deepseek_yarn(z, 1.0, 0.5),
+        experts_implementation="eager")),
     "olmo2": ("Olmo2", lambda z: dict(num_key_value_heads=z.heads // 2)),
     "gemma2": ("Gemma2", lambda z: dict(
         num_key_value_heads=z.heads // 2, head_dim=24, query_pre_attn_scalar=20,
@@ -169,6 +192,9 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             num_attention_heads=heads, intermediate_size=8 * hidden // 3 // 8 * 8,
             max_position_embeddings=context, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
             pad_token_id=None, **more(Sizes(layers, heads, hidden // heads, context))))
+        for name, bias in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):  # not trained; zero would change no choice
+                bias.copy_(0.05 * torch.randn_like(bias))
     elif family in T5S:
         model = make_t5(family, layers, hidden, heads, vocabulary)
     else:
@@ -243,6 +269,43 @@ def _route_in_double(self, hidden):
     return logits, value, index
 
 
+def _route_deepseek_in_double(self, hidden):
+    logits = F.linear(hidden.reshape(-1, self.hidden_dim), self.weight)
+    bias = getattr(self, "e_score_correction_bias", None)  # V3 has it
+    scores = logits.softmax(-1) if bias is None else logits.sigmoid()
+    value = scores if bias is None else scores + bias
+    if bias is not None or self.topk_method == "group_limited_greedy":
+        groups = value.view(len(value), self.num_group, -1)
+        best = groups.max(-1).values if bias is None else groups.topk(2, dim=-1).values.sum(-1)
+        chosen = torch.zeros_like(best).scatter(1, best.topk(self.topk_group, dim=-1).indices, 1)
+        value = groups.masked_fill(chosen[..., None] == 0, -math.inf).view_as(value)
+    index = value.topk(self.top_k, dim=-1).indices
+    weights = scores.gather(1, index)
+    if bias is not None and self.norm_topk_prob:
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    return logits, weights * self.routed_scaling_factor, index
+
+
+def _complex_rotary_in_double(self, x, position_ids):
+    angles = position_ids[..., None].double() * self.inv_freq.double()
+    return torch.polar(torch.full_like(angles, self.attention_scaling), angles)
+
+
+_turn = deepseek_v2.apply_rotary_emb
+
+
+def _turn_in_its_type(q, k, angles):
+    """DeepSeek-V2's rotation in float64 where queries are; transformers computes it in float32."""
+    if q.dtype != torch.float64:
+        return _turn(q, k, angles)
+    angles = angles.unsqueeze(1)
+    return tuple(torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * angles)
+                 .flatten(3) for x in (q, k))
+
+
+deepseek_v2.apply_rotary_emb = _turn_in_its_type
+
+
 def double_copy(model):
     """The same weights, computed in float64 throughout."""
     twin = copy.deepcopy(model).double()
@@ -252,7 +315,8 @@ def double_copy(model):
             module.forward = _rotary_in_double.__get__(module)
         name = type(module).__name__
         if name.removesuffix("RotaryEmbedding") in ("Mistral", "SmolLM3", "Phi3", "Qwen3",
-                                                    "Qwen3Moe", "Olmo2", "Gemma2", "Gemma3"):
+                                                    "Qwen3Moe", "DeepseekV3", "Olmo2", "Gemma2",
+                                                    "Gemma3"):
             module.forward = _kept_rotary_in_double.__get__(module)
         if name.startswith("Gemma") and name.endswith("RMSNorm"):
             module.forward = _rms_norm_around_one_in_double.__get__(module)
@@ -260,6 +324,10 @@ def double_copy(model):
             module.forward = _rms_norm_in_double.__get__(module)
         if name in ("MixtralTopKRouter", "Qwen3MoeTopKRouter"):
             module.forward = _route_in_double.__get__(module)
+        if name in ("DeepseekV2TopkRouter", "DeepseekV3TopkRouter"):
+            module.forward = _route_deepseek_in_double.__get__(module)
+        if name == "DeepseekV2RotaryEmbedding":
+            module.forward = _complex_rotary_in_double.__get__(module)
     return twin
 
 

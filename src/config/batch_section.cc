@@ -25,7 +25,7 @@ void check_activations(const RunConfig& run, KeyErrors& errors) {
   const auto width =
       static_cast<double>(std::max({m.feed_forward, m.wide_feed_forward, m.expert_feed_forward}));
   const double inner = std::max(1.0, static_cast<double>(m.experts_per_token)) * width +
-                       static_cast<double>(m.experts);
+                       static_cast<double>(m.shared_feed_forward) + static_cast<double>(m.experts);
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const auto vocabulary = static_cast<double>(m.vocabulary + m.vocabulary_multiple);
   // Twice the sequence: an encoder and a decoder may both have this length.

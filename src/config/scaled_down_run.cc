@@ -39,6 +39,12 @@ void set_model(const RunConfig& run, std::vector<std::string>& keys) {
   set("model.kv_heads", std::max<int64_t>(1, kHeads * m.kv_heads / m.heads));
   set("model.head_width", 0);
   set("model.feed_forward", kInner);
+  if (m.latent.exists()) {
+    set("model.latent.query_rank", m.latent.query_rank > 0 ? kHidden / 2 : 0);
+    set("model.latent.key_value_rank", kHidden / 4);
+    for (const char* width : {"nope_width", "rope_width", "value_width"})
+      keys.push_back(fmt::format("model.latent.{}={}", width, kHidden / kHeads / 2));
+  }
   if (!m.dense_layers.empty()) set("model.dense_layers", "[0]");
   if (!m.no_rope_layers.empty()) set("model.no_rope_layers", "[1]");
   if (m.window > 0) set("model.window", kTokens / 4);
@@ -55,6 +61,7 @@ void set_model(const RunConfig& run, std::vector<std::string>& keys) {
     return std::max<int64_t>(1, kInner * inner / m.feed_forward);
   };
   if (m.expert_feed_forward > 0) set("model.expert_feed_forward", scaled(m.expert_feed_forward));
+  if (m.shared_feed_forward > 0) set("model.shared_feed_forward", scaled(m.shared_feed_forward));
   if (!m.wide_layers.empty()) {
     set("model.wide_layers", "[0]");
     set("model.wide_feed_forward", scaled(m.wide_feed_forward));

@@ -16,7 +16,7 @@ std::string_view name_of(ProductKind kind) {
 
 double ProductShape::flops() const { return 2 * real_product(batch, m, n, k); }
 
-double AttentionPairs::flops() const { return 2 * real_product(products, head_size) * pairs; }
+double AttentionPairs::flops() const { return 2 * static_cast<double>(widths) * pairs; }
 
 double bytes_of(ValueSpan values, ValueId v) { return static_cast<double>(values[v].bytes()); }
 

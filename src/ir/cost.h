@@ -32,8 +32,7 @@ struct ProductShape {
 // The query–key pairs that fused attention visits, summed over all sequences and heads.
 struct AttentionPairs {
   double pairs = 0;
-  int64_t head_size = 0;
-  int64_t products = 0;  // GEMMs per pair, `head_size` multiply-adds each
+  int64_t widths = 0;  // multiply-adds per pair: the width of keys or of values for each GEMM
   DType type = DType::kF32;
 
   double flops() const;

@@ -21,6 +21,7 @@
 #include "ir/ops/gelu.h"
 #include "ir/ops/head_norm.h"
 #include "ir/ops/heads.h"
+#include "ir/ops/latent_heads.h"
 #include "ir/ops/materialised_attention.h"
 #include "ir/ops/matmul.h"
 #include "ir/ops/muon.h"
@@ -66,6 +67,8 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          RepeatHeadsGrad,      //
                                          JoinHeads,            //
                                          SplitHeads,           //
+                                         LatentHeads,          //
+                                         LatentHeadsGrad,      //
                                          Attention,            //
                                          AttentionGrad,        //
                                          CachedAttention,      //

@@ -3,9 +3,10 @@
 // (G = 1: multi-head attention). H = KV * G.
 //   s[i,j] = cap(scale * q[i] . k[j]) + bias[i,j]  for each j that i sees (AttentionScope)
 //   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
-// Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do
-// not depend on the number of threads; work is shared out by (sample, key head), so more than B *
-// KV threads have nothing to do.
+// Values may be narrower than keys: V <= D numbers of their rows, of which the rest is not read,
+// and whose gradient is zero. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8
+// up to 256; any T. The bits do not depend on the number of threads; work is shared out by (sample,
+// key head), so more than B * KV threads have nothing to do.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +60,7 @@ struct AttentionDropout {
 
 struct AttentionArgs {
   TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
-  TensorView out;  // [B, T, H, D]  written
+  TensorView out;  // [B, T, H, V]  written
   TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not written
   float scale = 1;
   AttentionDropout dropout = {};
@@ -72,9 +73,9 @@ int64_t workspace_bytes(Cpu, const AttentionArgs&, int threads);
 
 struct AttentionGradArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
-  TensorView out;    // [B, T, H, D]
+  TensorView out;    // [B, T, H, V]
   TensorView lse;    // [B, H, T] f32
-  TensorView d_out;  // [B, T, H, D]
+  TensorView d_out;  // [B, T, H, V]
   TensorView d_qkv;  // [B, T, KV, G+2, D]  written
   float scale = 1;
   AttentionDropout dropout = {};  // as in the forward
@@ -94,7 +95,7 @@ struct CachedAttentionArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
   const int32_t* start = nullptr;  // [B, T]: all positions; where the kernel runs
-  TensorView out;                  // [B, T, H, D]  written
+  TensorView out;                  // [B, T, H, V]  written
   float scale = 1;
   TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]
   TensorView bias = {};  // as AttentionScope has it, also what follows

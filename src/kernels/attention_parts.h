@@ -1,7 +1,8 @@
 // Causal attention in its textbook parts, with the T x T scores in memory: what the compiler
 // option `attention: unfused` emits, and what tests compare the tiled one with.
-// Shapes: qkv [B, T, KV, G+2, D], scores and probabilities [B, H, T, T], out [B, T, H, D]; f32 or
-// bf16 each. Gradients of qkv go to their slice of d_qkv and leave the other slices alone.
+// Shapes: qkv [B, T, KV, G+2, D], scores and probabilities [B, H, T, T], out [B, T, H, V] of V <= D
+// numbers of each value; f32 or bf16 each. Gradients of qkv go to their slice of d_qkv and leave
+// the other slices alone.
 #pragma once
 
 #include <cstdint>

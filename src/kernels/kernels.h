@@ -14,6 +14,7 @@
 #include "kernels/gradient_norm.h"
 #include "kernels/head_norm.h"
 #include "kernels/kernel.h"
+#include "kernels/latent_heads.h"
 #include "kernels/muon.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -46,6 +47,8 @@ using AllArgs = ArgsList<ClearArgs,                //
                          HeadNormGradArgs,         //
                          HeadSquaresArgs,          //
                          HeadSquaresGradArgs,      //
+                         LatentHeadsArgs,          //
+                         LatentHeadsGradArgs,      //
                          RotaryArgs,               //
                          RouteArgs,                //
                          RouteGradArgs,            //

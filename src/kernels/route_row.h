@@ -12,6 +12,7 @@ struct RouteRow {
   const float* scores = nullptr;  // [experts]
   const float* bias = nullptr;    // [experts], or none
   int64_t experts = 0, groups = 1, groups_chosen = 1;
+  bool group_maximum = false;
 
   // Experts are ordered by this value. NaN is last, so that any row has a valid choice.
   constexpr float value(int64_t e) const {
@@ -20,7 +21,7 @@ struct RouteRow {
   }
   constexpr int64_t group_size() const { return experts / groups; }
 
-  // Returns the sum of the two largest values of a group.
+  // Returns the sum of the two largest values of a group, or the largest.
   constexpr float group_value(int64_t g) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     float first = kNone, second = kNone;
@@ -29,7 +30,7 @@ struct RouteRow {
       second = v > first ? first : (v > second ? v : second);
       first = v > first ? v : first;
     }
-    return group_size() > 1 ? first + second : first;
+    return group_size() > 1 && !group_maximum ? first + second : first;
   }
   // Returns true if a group is among the `groups_chosen` best. Of equal groups the first is better.
   constexpr bool takes_part(int64_t g) const {

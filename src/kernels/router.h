@@ -16,10 +16,12 @@ struct RouterForm {
   bool renormalize = true;  // weights are divided by their sum + 1e-20
   float scale = 1;          // factor of the weights
   int64_t groups = 1, groups_chosen = 1;
+  bool group_maximum = false;  // groups are compared by their best expert, not the two best
 };
 
 // s = softmax(z) or sigmoid(z). Chooses the K experts with the largest s + bias (of equal ones the
-// first) within the `groups_chosen` groups with the largest sums of their two largest s + bias.
+// first) within the `groups_chosen` groups with the largest sums of their two largest s + bias, or
+// with the largest s + bias.
 struct RouteArgs {
   RouterForm form;
   TensorView logits;   // [N, E] f32

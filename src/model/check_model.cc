@@ -38,7 +38,7 @@ void within(std::string_view key, double value, double least, double most) {
 
 void check_heads(const ModelConfig& m) {
   between("head_width", m.head_width, 0, kMostWidth);
-  if (m.head_width == 0 && m.hidden % m.heads != 0)
+  if (m.head_width == 0 && !m.latent.exists() && m.hidden % m.heads != 0)
     fail("heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
          fmt::join(divisors(m.hidden), ", "));
   if (rule_of(m.family).groups_heads) {
@@ -49,6 +49,34 @@ void check_heads(const ModelConfig& m) {
     fail("kv_heads", "= {}, but family {} requires kv_heads = heads = {}. Remove it.", m.kv_heads,
          name_of_entry(m.family), m.heads);
   }
+}
+
+void check_latent(const ModelConfig& m) {
+  const LatentConfig& a = m.latent;
+  between("latent.key_value_rank", a.key_value_rank, rule_of(m.family).latent ? 1 : 0, kMostWidth);
+  if (a.exists() && !rule_of(m.family).latent)
+    fail("latent.key_value_rank", "= {}, but family {} has no latent attention. Remove it.",
+         a.key_value_rank, name_of_entry(m.family));
+  if (!a.exists()) {
+    if (a != LatentConfig())
+      fail("latent", "has widths or a query_rank, but key_value_rank = 0. Remove them, or set it.");
+    return;
+  }
+  between("latent.query_rank", a.query_rank, 0, kMostWidth);
+  between("latent.nope_width", a.nope_width, 0, kMostWidth);
+  between("latent.rope_width", a.rope_width, 2, kMostWidth);
+  if (a.rope_width % 2 != 0)
+    fail("latent.rope_width", "= {}, expected an even number", a.rope_width);
+  between("latent.value_width", a.value_width, 1, a.key_width());
+  if (m.head_width != 0)
+    fail("head_width", "= {}, but latent attention has widths of its own. Remove it.",
+         m.head_width);
+  if (m.rotary_pct != 1)
+    fail("rotary_pct",
+         "= {}, but latent.rope_width has the dimensions that RoPE rotates. Remove it.",
+         m.rotary_pct);
+  if (!m.no_rope_layers.empty())
+    fail("no_rope_layers", "is given, but all layers of latent attention have RoPE. Remove it.");
 }
 
 void check_encoder(const ModelConfig& m) {
@@ -155,6 +183,7 @@ void check_experts(const ModelConfig& m) {
   const FamilyRule& family = rule_of(m.family);
   between("experts", m.experts, 0, kMostWidth);
   between("expert_feed_forward", m.expert_feed_forward, 0, kMostWidth);
+  between("shared_feed_forward", m.shared_feed_forward, 0, kMostWidth);
   check_numbers(m, "dense_layers", m.dense_layers);
   if (m.experts > 0 && !family.has_experts)
     fail("experts", "= {}, but family {} has no experts. Remove it.", m.experts,
@@ -163,11 +192,11 @@ void check_experts(const ModelConfig& m) {
     between("experts_per_token", m.experts_per_token, 1, m.experts);
     return check_router(m);
   }
-  if (m.experts_per_token != 0 || m.expert_feed_forward != 0 || !m.dense_layers.empty())
+  if (m.experts_per_token != 0 || m.expert_feed_forward != 0 || m.shared_feed_forward != 0 ||
+      !m.dense_layers.empty())
     fail("experts",
-         "= 0, but experts_per_token, expert_feed_forward or dense_layers is given. Remove these "
-         "keys, or "
-         "set experts.");
+         "= 0, but experts_per_token, expert_feed_forward, shared_feed_forward or dense_layers is "
+         "given. Remove these keys, or set experts.");
 }
 
 // Windows, soft caps and the scale of scores, which attention of an encoder does not have.
@@ -201,11 +230,15 @@ void check_weights(const ModelConfig& m) {
   const auto experts = static_cast<double>(m.experts);
   const auto wide = static_cast<double>(m.wide_feed_forward);
   const double inner = std::max(static_cast<double>(m.feed_forward), wide) +
+                       static_cast<double>(m.shared_feed_forward) +
                        experts * (std::max(static_cast<double>(expert_width(m)), wide) + 1);
   const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
   const double vocabulary =
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);
+  const LatentConfig& a = m.latent;
+  const auto ranks = static_cast<double>(a.query_rank + a.key_value_rank + a.rope_width);
   const double numbers = layers * hidden * (4 * heads + 3 * inner) +
+                         layers * ranks * (hidden + 2 * heads) +
                          (2 * vocabulary + static_cast<double>(m.context)) * hidden +
                          heads * static_cast<double>(m.relative_buckets);
   if (numbers > kMostNumbers)
@@ -224,6 +257,7 @@ void check_model(const ModelConfig& m) {
   at_least("vocabulary", m.vocabulary, 0);
   between("vocabulary_multiple", m.vocabulary_multiple, 1, kMostWidth);
   between("context", m.context, 1, kMostContext);
+  check_latent(m);
   check_heads(m);
   check_encoder(m);
   check_rotary(m);

@@ -21,6 +21,7 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner) 
                                           .scale = r.scale,
                                           .groups = r.groups,
                                           .groups_chosen = r.groups_chosen,
+                                          .group_score = r.group_score,
                                           .bias = r.bias},
                                     router, inputs);
   const ValueId choice = routed[Route::kChoice], scores = routed[Route::kScores];

@@ -31,6 +31,7 @@ struct FamilyRule {
   bool turns = false;         // has RoPE
   bool has_experts = false;   // its layers may have experts
   bool groups_heads = false;  // several queries may share a key/value head
+  bool latent = false;        // has multi-head latent attention
   bool copies_heads = true;   // KV heads may be replicated over tensor ranks
   bool chooses_gelu = true;   // model.gelu selects the activation
 
@@ -56,8 +57,8 @@ struct FamilyRule {
 std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
-extern const FamilyRule kGemma2Family, kGemma3Family, kGpt2Family, kLlamaFamily, kMistralFamily,
-    kMixtralFamily, kNeoxFamily, kOlmo2Family, kPhi3Family, kQwen2Family, kQwen3Family,
-    kQwen3MoeFamily, kSmollm3Family, kT5Family;
+extern const FamilyRule kDeepseekV2Family, kDeepseekV3Family, kGemma2Family, kGemma3Family,
+    kGpt2Family, kLlamaFamily, kMistralFamily, kMixtralFamily, kNeoxFamily, kOlmo2Family,
+    kPhi3Family, kQwen2Family, kQwen3Family, kQwen3MoeFamily, kSmollm3Family, kT5Family;
 
 }  // namespace tessera::model

@@ -45,12 +45,21 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
   CHECK(false, "initialiser {}", static_cast<int>(kind));
 }
 
+// YaRN's temperature g of a context that is `factor` times as long (Peng et al. 2023).
+double yarn_magnitude(double factor, double mscale = 1) {
+  return 0.1 * mscale * std::log(factor) + 1;
+}
+
 // The published factor of cosines and sines (DynamicRope of DeepSeek; LongRoPE's equation 9).
 double rotary_magnitude(const RopeScalingConfig& s) {
   if (s.rope_type != RopeType::kYarn && s.rope_type != RopeType::kLongrope) return 1;
   if (s.attention_factor > 0) return s.attention_factor;
   if (s.factor <= 1) return 1;
-  if (s.rope_type == RopeType::kYarn) return 0.1 * std::log(s.factor) + 1;
+  if (s.rope_type == RopeType::kYarn) {
+    const bool both = s.mscale > 0 && s.mscale_all_dim > 0;
+    return both ? yarn_magnitude(s.factor, s.mscale) / yarn_magnitude(s.factor, s.mscale_all_dim)
+                : yarn_magnitude(s.factor);
+  }
   return std::sqrt(1 + std::log(s.factor) /
                            std::log(static_cast<double>(s.original_max_position_embeddings)));
 }
@@ -93,7 +102,17 @@ void scale_rotary(const ModelConfig& m, int64_t tokens, Rotary& a) {
 }  // namespace
 
 int64_t rotated_dims(const ModelConfig& m) {
+  if (m.latent.exists()) return m.latent.rope_width;
   return static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_pct);
+}
+
+double attention_scale(const ModelConfig& m) {
+  const double scalar = m.attention_scalar, size = static_cast<double>(m.head_size());
+  const double scale = 1 / std::sqrt(scalar > 0 ? scalar : size);
+  const RopeScalingConfig& s = m.rope_scaling;
+  if (!m.latent.exists() || s.rope_type != RopeType::kYarn || s.factor <= 1) return scale;
+  const double g = yarn_magnitude(s.factor, s.mscale_all_dim);
+  return scale * g * g;
 }
 
 std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
@@ -316,9 +335,9 @@ ValueId BlockWriter::rotary(ValueId qkv) {
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
-  const double scalar = model_.attention_scalar;
   AttentionForm form;
-  form.scale = 1 / std::sqrt(scalar > 0 ? scalar : static_cast<double>(model_.head_size()));
+  form.scale = attention_scale(model_);
+  form.value_width = model_.latent.value_width;
   form.window = kind_.window;
   form.soft_cap = model_.attention_soft_cap;
   return attention("attn", qkv, form);
@@ -327,6 +346,7 @@ ValueId BlockWriter::attention(ValueId qkv) {
 ValueId BlockWriter::attention(const std::string& name, ValueId queries,
                                const AttentionForm& form) {
   Attention a = {.scale = form.scale,
+                 .value_width = form.value_width,
                  .across = form.across != kNone,
                  .whole = form.whole,
                  .window = form.window,

@@ -25,6 +25,7 @@ struct BatchValues {
 // Variants of attention; the default is causal self-attention on packed queries, keys and values.
 struct AttentionForm {
   double scale = 1;
+  int64_t value_width = 0;  // 0: that of keys
   int64_t window = 0;
   double soft_cap = 0;
   ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
@@ -62,6 +63,8 @@ struct LayerKind {
 
 // The dimensions of a head that the rotary embedding turns.
 int64_t rotated_dims(const ModelConfig& model);
+// The factor of attention scores.
+double attention_scale(const ModelConfig& model);
 
 // Those of the stack "layer", in the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
@@ -109,6 +112,8 @@ class BlockWriter {
   // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
   // `separate`: published models store queries, keys and values in separate tensors.
   ValueId grouped_heads(const std::string& name, ValueId x, bool bias, bool separate = true);
+  // The same of latent attention, [B, T, H, 3, D]: values end in zeros (latent_attention.cc).
+  ValueId latent_heads(const std::string& name, ValueId x);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});

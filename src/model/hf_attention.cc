@@ -3,7 +3,6 @@
 #include "model/hf_attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "base/error.h"
@@ -75,10 +74,8 @@ void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
   // null counts as false here, unlike an absent key.
   s.truncate = !rope.is_null("truncate") && rope.get<bool>("truncate", true);
   s.attention_factor = read_attention(rope);
-  const double one = rope.number("mscale", 0, 0, kMaxFactor);
-  const double all = rope.number("mscale_all_dim", 0, 0, kMaxFactor);
-  if (s.attention_factor > 0 || one == 0 || all == 0 || s.factor <= 1) return;
-  s.attention_factor = (0.1 * one * std::log(s.factor) + 1) / (0.1 * all * std::log(s.factor) + 1);
+  s.mscale = rope.number("mscale", 0, 0, kMaxFactor);
+  s.mscale_all_dim = rope.number("mscale_all_dim", 0, 0, kMaxFactor);
 }
 
 std::vector<double> read_dividers(const HfReader& rope, const char* key, const ModelConfig& m) {
@@ -137,6 +134,8 @@ Tree rope_scaling_tree(const RopeScalingConfig& s) {
       out.set("beta_fast", Tree(s.beta_fast));
       out.set("original_max_position_embeddings", Tree(s.original_max_position_embeddings));
       out.set("truncate", Tree(s.truncate));
+      if (s.mscale > 0) out.set("mscale", Tree(s.mscale));
+      if (s.mscale_all_dim > 0) out.set("mscale_all_dim", Tree(s.mscale_all_dim));
       break;
     case RopeType::kLongrope:
       out.set("factor", Tree(s.factor));

@@ -111,7 +111,8 @@ int64_t key_value_heads(const ModelConfig& model) {
 std::string_view hf_prefix(Family family) { return rule_of(family).hf_prefix; }
 
 std::vector<HfTensor> hf_tensors(const ModelConfig& model) {
-  CHECK(model.heads > 0 && (model.head_width > 0 || model.hidden % model.heads == 0),
+  CHECK(model.heads > 0 &&
+            (model.latent.exists() || model.head_width > 0 || model.hidden % model.heads == 0),
         "hidden {} heads {}", model.hidden, model.heads);
   const FamilyRule& family = rule_of(model.family);
   HfTensorList list;

@@ -43,36 +43,45 @@ GateForm gate_of(const ModelConfig& m, const LlamaForm& form) {
   return m.gelu == GeluForm::kTanh ? GateForm::kTanh : GateForm::kErf;
 }
 
-// The MLP of a layer, with the norm before it.
-ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, int64_t inner) {
+// An MLP, or one that all tokens pass through next to their experts.
+ValueId feed_forward(BlockWriter& w, const LlamaForm& form, const std::string& name, ValueId x,
+                     int64_t inner) {
   const int64_t F = w.model().hidden;
-  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
+  const ValueId up = w.matrix(name + ".up.weight", {inner, 2, F}, w.std_in(), 0);
   if (!form.fused_files) w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
-  const ValueId pairs = w.product("mlp.up", norm_before(w, form, "norm2", x), up);
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
-  const ValueId gated = w.gated_activation("mlp.gate", pairs, gate_of(w.model(), form));
-  return w.product("mlp.down", gated, down);
+  const ValueId pairs = w.product(name + ".up", x, up);
+  const ValueId down = w.matrix(name + ".down.weight", {F, inner}, w.std_out(), 1);
+  const ValueId gated = w.gated_activation(name + ".gate", pairs, gate_of(w.model(), form));
+  return w.product(name + ".down", gated, down);
+}
+
+// The MLP of a layer, or its experts and the MLP that they share tokens with.
+ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, const LayerKind& kind) {
+  if (!kind.experts) return feed_forward(w, form, "mlp", x, kind.feed_forward);
+  const ValueId routed = w.experts("mlp", x, kind.feed_forward);
+  const int64_t shared = w.model().shared_feed_forward;
+  if (shared == 0) return routed;
+  return w.sum("mlp.sum", {routed, feed_forward(w, form, "mlp.shared", x, shared)});
 }
 
 void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LlamaForm& form,
            const LayerKind& kind) {
-  const int64_t F = m.hidden, H = m.heads, D = m.head_size();
+  const int64_t F = m.hidden, H = m.heads;
   CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
   BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
-  const ValueId packed = w.grouped_heads("attn.qkv", norm_before(w, form, "norm1", x),
-                                         form.head_biases, !form.fused_files);
+  const ValueId normed = norm_before(w, form, "norm1", x);
+  const ValueId packed =
+      form.latent ? w.latent_heads("attn", normed)
+                  : w.grouped_heads("attn.qkv", normed, form.head_biases, !form.fused_files);
   const ValueId qkv = w.rotary(w.head_norm("attn", packed, form.head_norm, form.gains));
-  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
+  const ValueId out = w.matrix("attn.out.weight", {F, H, m.value_size()}, w.std_out(), 1);
   const ValueId mixed = w.product("attn.out", w.attention(qkv), out, 2);
   const ValueId attended = norm_after(w, form, "norm1", mixed);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const int64_t width = kind.feed_forward;
-  const ValueId inner = kind.experts
-                            ? w.experts("mlp", norm_before(w, form, "norm2", middle), width)
-                            : feed_forward(w, form, middle, width);
+  const ValueId inner = feed_forward(w, form, norm_before(w, form, "norm2", middle), kind);
   const ValueId fed = norm_after(w, form, "norm2", inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
@@ -198,18 +207,6 @@ void add_heads(const LayerNames& n, const std::string& ours, const char* suffix,
   }
 }
 
-void add_mlp(const LayerNames& n, bool fused, HfTensorList& list) {
-  const std::string up = n.ours + "mlp.up.weight", mlp = n.theirs + "mlp.";
-  const Shape pairs{n.M, 2, n.F};
-  if (fused) {
-    list.moved(up, mlp + "gate_up_proj.weight", {2 * n.M, n.F}, {2, n.M, n.F}, {1, 0, 2});
-  } else {
-    list.part(up, pairs, {0, 0, 0}, mlp + "gate_proj.weight", {n.M, n.F}, {n.M, 1, n.F});
-    list.part(up, pairs, {0, 1, 0}, mlp + "up_proj.weight", {n.M, n.F}, {n.M, 1, n.F});
-  }
-  list.same(n.ours + "mlp.down.weight", mlp + "down_proj.weight", {n.F, n.M});
-}
-
 void add_head_norms(const LayerNames& n, HeadNormForm form, HfTensorList& list) {
   if (form == HeadNormForm::kAbsent) return;
   const std::string ours = n.ours + "attn.", theirs = n.theirs + "self_attn.";
@@ -233,15 +230,30 @@ void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTen
                         inner_width(m, layer)};
   const std::string qkv = n.ours + "attn.qkv";
   add_norms(n, form.norms, list);
+  if (!has_experts(m, layer))
+    add_gated_mlp(m, n.ours + "mlp", n.theirs + "mlp", n.M, form.fused_files, list);
+  if (form.latent) return;
   add_heads(n, qkv + ".weight", ".weight", form.fused_files, false, list);
   if (form.head_biases) add_heads(n, qkv + ".bias", ".bias", form.fused_files, true, list);
   add_head_norms(n, form.head_norm, list);
   list.flat(n.ours + "attn.out.weight", n.theirs + "self_attn.o_proj.weight", {n.F, n.H, n.D},
             {n.F, n.H * n.D});
-  if (!has_experts(m, layer)) add_mlp(n, form.fused_files, list);
 }
 
 }  // namespace
+
+void add_gated_mlp(const ModelConfig& m, const std::string& ours, const std::string& theirs,
+                   int64_t inner, bool fused, HfTensorList& list) {
+  const int64_t F = m.hidden, M = inner;
+  const std::string up = ours + ".up.weight";
+  if (fused) {
+    list.moved(up, theirs + ".gate_up_proj.weight", {2 * M, F}, {2, M, F}, {1, 0, 2});
+  } else {
+    list.part(up, {M, 2, F}, {0, 0, 0}, theirs + ".gate_proj.weight", {M, F}, {M, 1, F});
+    list.part(up, {M, 2, F}, {0, 1, 0}, theirs + ".up_proj.weight", {M, F}, {M, 1, F});
+  }
+  list.same(ours + ".down.weight", theirs + ".down_proj.weight", {F, M});
+}
 
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list) {
   list.same("embed.weight", "model.embed_tokens.weight", {m.padded_vocabulary(), m.hidden});

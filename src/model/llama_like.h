@@ -17,6 +17,7 @@ struct LlamaForm {
   HeadNormForm head_norm = HeadNormForm::kAbsent;
   bool gelu_gate = false;         // model.gelu in place of silu
   bool scaled_embedding = false;  // times the root of the width
+  bool latent = false;            // multi-head latent attention
   bool fused_files = false;       // one tensor for queries, keys and values, one for gate and up
 };
 
@@ -29,6 +30,7 @@ void read_llama(const HfReader& in, ModelConfig& m);
 void read_silu(const HfReader& in);  // rejects other activations
 void write_llama(const ModelConfig& m, Tree& out);
 
+// Latent attention has names that its family adds.
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list);
 
 // The names in a folder of Hugging Face of the router and the experts of a layer: below
@@ -37,8 +39,12 @@ void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList
 struct ExpertNames {
   const char *module, *gate, *value, *down;
 };
-// The tensors of all layers with experts.
+// The tensors of all layers with experts, but not of shared MLPs.
 void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensorList& list);
+// The tensors of a gated MLP: ours.up.weight and ours.down.weight, theirs.gate_proj.weight,
+// theirs.up_proj.weight (or one of both) and theirs.down_proj.weight.
+void add_gated_mlp(const ModelConfig& m, const std::string& ours, const std::string& theirs,
+                   int64_t inner, bool fused, HfTensorList& list);
 // Throws Error unless the router is a softmax over all experts, without groups, biases or a factor.
 void check_softmax_router(const RouterConfig& router, const char* architecture);
 
@@ -53,9 +59,10 @@ constexpr FamilyRule llama_like(Family family) {
   };
   rule.defaults = llama_defaults;
   rule.turns = true;
-  rule.groups_heads = true;
+  rule.groups_heads = !kForm.latent;
+  rule.latent = kForm.latent;
   rule.chooses_gelu = kForm.gelu_gate;
-  rule.copies_heads = kForm.head_norm != HeadNormForm::kWhole;
+  rule.copies_heads = kForm.head_norm != HeadNormForm::kWhole && !kForm.latent;
   rule.hf_prefix = "model.";
   rule.hf_head = "lm_head.weight";
   rule.hf_tensors = [](const ModelConfig& m, HfTensorList& list) {

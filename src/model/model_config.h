@@ -25,7 +25,9 @@ enum class Family : uint8_t {
   kOlmo2,
   kGemma2,
   kGemma3,
-  kQwen3Moe
+  kQwen3Moe,
+  kDeepseekV2,
+  kDeepseekV3
 };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -35,15 +37,17 @@ struct ModelConfig {
   int64_t layers = 0, hidden = 0, heads = 0;
   int64_t encoder_layers = 0;  // 0: no encoder
   int64_t kv_heads = 0;        // 0: as many as heads
-  int64_t head_width = 0;      // 0: hidden / heads
-  int64_t feed_forward = 0;    // 0: 4 × hidden
+  int64_t head_width = 0;      // 0: hidden / heads; latent attention has its own widths
+  LatentConfig latent;
+  int64_t feed_forward = 0;  // 0: 4 × hidden
   // Layers of another kind, by number, rising. Layers that are listed alike are of one kind.
   std::vector<int64_t> no_rope_layers;  // without rotary embedding
   std::vector<int64_t> wide_layers;     // with wide_feed_forward in place of feed_forward
   int64_t wide_feed_forward = 0;
   // Experts per layer (0: none), per token, and their inner width (0: feed_forward). Layers in
-  // dense_layers have one MLP of feed_forward instead.
+  // dense_layers have one MLP of feed_forward instead. All tokens also pass through a shared MLP.
   int64_t experts = 0, experts_per_token = 0, expert_feed_forward = 0;
+  int64_t shared_feed_forward = 0;  // its inner width; 0: none
   std::vector<int64_t> dense_layers;
   RouterConfig router;
   int64_t window = 0;                  // keys that a query in a sliding layer sees; 0: all
@@ -67,7 +71,12 @@ struct ModelConfig {
   Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
   double init_std = 0.02;                        // for normal and scaled_normal
 
-  int64_t head_size() const { return head_width > 0 ? head_width : hidden / heads; }
+  // Dimensions of a query and of a key; and of a value.
+  int64_t head_size() const {
+    if (latent.exists()) return latent.key_width();
+    return head_width > 0 ? head_width : hidden / heads;
+  }
+  int64_t value_size() const { return latent.exists() ? latent.value_width : head_size(); }
   double dropout_of_embeddings() const {
     return embedding_dropout < 0 ? dropout : embedding_dropout;
   }
@@ -91,6 +100,7 @@ struct ModelConfig {
     visit("heads", self.heads, "attention heads");
     visit("kv_heads", self.kv_heads, "key/value heads; 0: equal to heads");
     visit("head_width", self.head_width, "dimensions of a head; 0: hidden / heads");
+    visit("latent", self.latent, "multi-head latent attention");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
     visit("no_rope_layers", self.no_rope_layers,
           "numbers of the layers without rotary embedding, from 0: [3, 7] (NoPE)");
@@ -102,6 +112,9 @@ struct ModelConfig {
     visit("experts_per_token", self.experts_per_token, "experts per token");
     visit("expert_feed_forward", self.expert_feed_forward,
           "inner width of an expert; 0: feed_forward");
+    visit("shared_feed_forward", self.shared_feed_forward,
+          "inner width of the MLP that all tokens pass through in addition to their experts; 0: "
+          "none");
     visit("dense_layers", self.dense_layers,
           "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
     visit("router", self.router, "the router of each layer");
@@ -156,7 +169,7 @@ struct ModelConfig {
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) {
   return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|"
-         "qwen3_moe";
+         "qwen3_moe|deepseek_v2|deepseek_v3";
 }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

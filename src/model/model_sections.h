@@ -1,4 +1,5 @@
-// Nested sections of a model's configuration: RoPE scaling and the router of experts.
+// Nested sections of a model's configuration: RoPE scaling, latent attention and the router of
+// experts.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct RopeScalingConfig {
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_slow = 1, beta_fast = 32;              // yarn
   int64_t original_max_position_embeddings = 8192;
-  double attention_factor = 0;  // 0: by the type
+  double attention_factor = 0;            // 0: by the type
+  double mscale = 0, mscale_all_dim = 0;  // yarn; 0: not given
   bool truncate = true;
   std::vector<double> short_factor, long_factor;
 
@@ -44,10 +46,40 @@ struct RopeScalingConfig {
     visit("attention_factor", self.attention_factor,
           "yarn, longrope: factor of cosines and sines; 0: that of the type",
           zero_or_between(1e-6, 1e6));
+    visit(
+        "mscale", self.mscale,
+        "yarn: the factor of cosines and sines is g(mscale) / g(mscale_all_dim), with g(m) = 0.1 * "
+        "m * ln(factor) + 1; 0: g(1)",
+        zero_or_between(1e-6, 1e6));
+    visit("mscale_all_dim", self.mscale_all_dim,
+          "yarn: with latent attention, scores are also multiplied by g(mscale_all_dim)^2",
+          zero_or_between(1e-6, 1e6));
     visit("truncate", self.truncate, "yarn: round the bounds of dimensions to integers");
     visit("short_factor", self.short_factor,
           "longrope: divisors of the frequencies up to the original context, one per pair");
     visit("long_factor", self.long_factor, "longrope: the same in longer sequences");
+  }
+};
+
+// Multi-head latent attention (DeepSeek-AI 2024): keys and values are projections of a latent
+// vector per token. A head's query and key have a part that RoPE rotates, which all heads share in
+// keys, and a part without position.
+struct LatentConfig {
+  int64_t query_rank = 0, key_value_rank = 0;
+  int64_t nope_width = 0, rope_width = 0, value_width = 0;
+
+  bool exists() const { return key_value_rank > 0; }
+  int64_t key_width() const { return nope_width + rope_width; }
+  bool operator==(const LatentConfig&) const = default;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("key_value_rank", self.key_value_rank,
+          "width of the latent vector of keys and values; 0: no latent attention");
+    visit("query_rank", self.query_rank,
+          "width of the latent vector of queries; 0: queries are projected from the hidden states");
+    visit("nope_width", self.nope_width, "dimensions of a head's query and key without RoPE");
+    visit("rope_width", self.rope_width, "dimensions of a head's query and key with RoPE");
+    visit("value_width", self.value_width, "dimensions of a head's value");
   }
 };
 
@@ -57,6 +89,7 @@ struct RouterConfig {
   bool renormalize = true;
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
+  GroupScore group_score = GroupScore::kTopTwo;
   double balance_loss = 0, z_loss = 0;
   bool bias = false;
   double bias_rate = 1e-3;
@@ -68,6 +101,9 @@ struct RouterConfig {
     visit("groups", self.groups, "groups that the experts form");
     visit("groups_chosen", self.groups_chosen,
           "best groups per token, which all its experts belong to");
+    visit("group_score", self.group_score,
+          "top_two | maximum: groups are compared by the sum of their two best experts or by the "
+          "best");
     visit("balance_loss", self.balance_loss,
           "coefficient of the load-balancing loss per sequence and layer; 0: none",
           between(0, kHuge));

@@ -47,7 +47,8 @@ namespace {
 void fit_lists(ModelConfig& config) {
   ModelConfig preset;
   if (config.preset.empty() || !apply_preset(config.preset, preset)) return;
-  for (const auto list : {&ModelConfig::no_rope_layers, &ModelConfig::window_layers})
+  for (const auto list :
+       {&ModelConfig::no_rope_layers, &ModelConfig::window_layers, &ModelConfig::dense_layers})
     if (config.*list == preset.*list)
       std::erase_if(config.*list, [&](int64_t l) { return l >= config.layers; });
 }

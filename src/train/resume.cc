@@ -48,15 +48,23 @@ bool is_housekeeping(const std::string& path) {
 // Returns true if the weights of a checkpoint cannot be loaded after this change. The first rows of
 // a table fit a smaller vocabulary or context, and the first layers a model with fewer of them.
 bool changes_shapes(const Change& c) {
-  constexpr std::array<std::string_view, 10> kShapes = {
-      "family",       "hidden",          "heads",   "kv_heads",
-      "head_width",   "feed_forward",    "experts", "expert_feed_forward",
-      "dense_layers", "relative_buckets"};
+  constexpr std::array<std::string_view, 11> kShapes = {"family",
+                                                        "hidden",
+                                                        "heads",
+                                                        "kv_heads",
+                                                        "head_width",
+                                                        "feed_forward",
+                                                        "experts",
+                                                        "expert_feed_forward",
+                                                        "dense_layers",
+                                                        "relative_buckets",
+                                                        "shared_feed_forward"};
   constexpr std::array<std::string_view, 4> kCounts = {"vocabulary", "context", "layers",
                                                        "encoder_layers"};
   if (!c.path.starts_with("model.")) return false;
   const std::string_view key = std::string_view(c.path).substr(6);
-  if (std::find(kShapes.begin(), kShapes.end(), key) != kShapes.end()) return true;
+  if (key.starts_with("latent.") || std::find(kShapes.begin(), kShapes.end(), key) != kShapes.end())
+    return true;
   // Decimal numbers without leading zeros: a longer one is larger.
   const bool grows = std::pair(c.before.size(), c.before) < std::pair(c.after.size(), c.after);
   return grows && std::find(kCounts.begin(), kCounts.end(), key) != kCounts.end();

@@ -265,7 +265,8 @@ constexpr Answer kAnswers[] = {
     {"model.router.aux_loss", "use model.router.balance_loss"},
     {"first_k_dense_replace",
      "list the dense layers in model.dense_layers: 0 to first_k_dense_replace - 1"},
-    {"n_shared_experts", "shared experts are not supported"},
+    {"n_shared_experts",
+     "use model.shared_feed_forward = n_shared_experts x moe_intermediate_size"},
     {"Gradient_Accumulation_Steps",
      "set batch.global: gradient accumulation steps = batch.global / (batch.micro x data-parallel "
      "ranks)"},

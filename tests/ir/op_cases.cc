@@ -110,6 +110,10 @@ std::vector<Case> experts() {
              .bias = true},
        {x(z), weight({4})},
        {x(chosen), choice, x(z)}},
+      {"route with groups by their best expert",
+       Route{.chosen = 2, .groups = 2, .groups_chosen = 1, .group_score = GroupScore::kMaximum},
+       {x(z)},
+       {x(chosen), choice, x(z)}},
       {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
       {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
       {"balance_update", BalanceUpdate{.rate = 0.001}, {x({32}), report()}, {x({32})}},
@@ -143,7 +147,7 @@ std::vector<Case> experts() {
 
 std::vector<Case> attentions() {
   const double causal = 2 * 3 * (1 + 2 + 3 + 4);  // pairs of a query and a key before it
-  const double all = 2 * 3 * 4 * 4, product = 2 * 5;
+  const double all = 2 * 3 * 4 * 4, product = 2 * 5, narrow = 2 * 2;
   const double window = 2 * 3 * (1 + 2 + 2 + 2);  // of the pairs, those in a window of two keys
   return {
       {"head_norm",
@@ -221,7 +225,25 @@ std::vector<Case> attentions() {
        {x({2, 4, 3, 2, 5})}},
       {"join_heads", JoinHeads{}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}, {x(kQkv)}},
       {"split_heads", SplitHeads{}, {x(kQkv)}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}},
+      {"latent_heads",
+       LatentHeads{},
+       {x({2, 4, 3, 6}, kHalf), x({2, 4, 3, 7}, kHalf), x({2, 4, 2}, kHalf)},
+       {x({2, 4, 3, 3, 6}, kHalf)}},
+      {"latent_heads_grad",
+       LatentHeadsGrad{2, 3},
+       {x({2, 4, 3, 3, 6})},
+       {x({2, 4, 3, 6}), x({2, 4, 3, 7}), x({2, 4, 2})}},
       {"attention", Attention{}, {x(kQkv)}, {x(kOut), x(kLse)}, 2 * product * causal},
+      {"attention with narrow values",
+       Attention{.value_width = 2},
+       {x(kQkv)},
+       {x({2, 4, 3, 2}), x(kLse)},
+       (product + narrow) * causal},
+      {"attention_grad with narrow values",
+       AttentionGrad{{.value_width = 2}},
+       {x(kQkv), x({2, 4, 3, 2}), x(kLse), x({2, 4, 3, 2})},
+       {x(kQkv)},
+       (3 * product + 2 * narrow) * causal},
       {"attention with dropout",
        Attention{.dropout = 0.1},
        {x(kQkv, kHalf), samples(), step()},
@@ -257,6 +279,11 @@ std::vector<Case> attentions() {
        {x({2, 1, 3, 3, 5}), ids({2, 1})},
        {x({2, 1, 3, 5}), x({2, 8, 2, 3, 5})},
        2 * product * 2 * 3 * 8},
+      {"cached_attention with narrow values",
+       CachedAttention{.value_width = 2, .context = 8},
+       {x({2, 1, 3, 3, 5}), ids({2, 1})},
+       {x({2, 1, 3, 2}), x({2, 8, 2, 3, 5})},
+       (product + narrow) * 2 * 3 * 8},
       {"cached_attention across",
        CachedAttention{.context = 8, .across = true, .bias_distance = 128},
        {x({2, 1, 3, 1, 5}), ids({2, 1}), x({2, 1, 3, 2, 5}), weight({3, 8})},
@@ -280,6 +307,16 @@ std::vector<Case> attentions() {
        {x(kPairs), x(kQkv), x(kOut)},
        {x(kPairs), x(kQkv)},
        2 * product * all},
+      {"attention_mix with narrow values",
+       AttentionMix{2},
+       {x(kPairs), x(kQkv)},
+       {x({2, 4, 3, 2})},
+       narrow * all},
+      {"attention_mix_grad with narrow values",
+       AttentionMixGrad{{2}},
+       {x(kPairs), x(kQkv), x({2, 4, 3, 2})},
+       {x(kPairs), x(kQkv)},
+       2 * narrow * all},
   };
 }
 

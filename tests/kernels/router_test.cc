@@ -24,7 +24,8 @@ Row scores_of(RouterScoreKind kind, const Row& z) {
   return s;
 }
 
-// Sorts the groups by the sum of their two best experts, then the experts of the best groups.
+// Sorts the groups by their best expert or the sum of the two best, then the experts of the best
+// groups.
 std::vector<int64_t> chosen_of(const RouterForm& form, const Row& value, int64_t k) {
   const auto size = value.size() / static_cast<size_t>(form.groups);
   std::vector<std::pair<double, int64_t>> groups;
@@ -32,7 +33,8 @@ std::vector<int64_t> chosen_of(const RouterForm& form, const Row& value, int64_t
     const auto first = value.begin() + static_cast<std::ptrdiff_t>(size) * g;
     Row own(first, first + static_cast<std::ptrdiff_t>(size));
     std::sort(own.rbegin(), own.rend());
-    groups.emplace_back(-(own[0] + (size > 1 ? own[1] : 0)), g);
+    const bool two = size > 1 && !form.group_maximum;
+    groups.emplace_back(-(own[0] + (two ? own[1] : 0)), g);
   }
   std::sort(groups.begin(), groups.end());
   std::vector<std::pair<double, int64_t>> experts;
@@ -69,7 +71,8 @@ std::vector<RouterForm> forms() {
           {.renormalize = false, .scale = 2.5f},
           {.score = RouterScoreKind::kSigmoid, .scale = 2.5f},
           {.score = RouterScoreKind::kSigmoid, .renormalize = false},
-          {.score = RouterScoreKind::kSigmoid, .groups = 4, .groups_chosen = 2}};
+          {.score = RouterScoreKind::kSigmoid, .groups = 4, .groups_chosen = 2},
+          {.groups = 4, .groups_chosen = 2, .group_maximum = true}};
 }
 
 TEST(Router, ChoosesAndWeighs) {

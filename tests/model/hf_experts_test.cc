@@ -1,7 +1,10 @@
 // The config.json files of families with experts.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "tests/model/read_hf_config.h"
 
@@ -44,6 +47,102 @@ TEST(HfExperts, MixtralIsWrittenWithWhatItsClassCanHave) {
   m.router.bias = false;
   m.router.renormalize = false;
   EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
+// As transformers writes it; `more` adds, or replaces keys.
+std::string deepseek(const std::string& version, const std::string& more) {
+  std::string text = R"({"model_type": "deepseek_)" + version + '"';
+  const std::pair<const char*, int> sizes[] = {
+      {"hidden_size", 64},       {"num_hidden_layers", 4},   {"num_attention_heads", 8},
+      {"intermediate_size", 96}, {"vocab_size", 300},        {"max_position_embeddings", 256},
+      {"n_routed_experts", 8},   {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24},
+      {"kv_lora_rank", 20},      {"qk_nope_head_dim", 12},   {"qk_rope_head_dim", 4},
+      {"v_head_dim", 10},        {"num_key_value_heads", 8}, {"head_dim", 4}};
+  for (const auto& [key, value] : sizes)
+    if (more.find(fmt::format("\"{}\"", key)) == more.npos)
+      text += fmt::format(", \"{}\": {}", key, value);
+  return text + more + "}";
+}
+
+TEST(HfExperts, ReadsDeepseekV2) {
+  const ModelConfig m = read(deepseek("v2", R"(, "q_lora_rank": null)"));
+  EXPECT_EQ(m.latent, (LatentConfig{.query_rank = 0,
+                                    .key_value_rank = 20,
+                                    .nope_width = 12,
+                                    .rope_width = 4,
+                                    .value_width = 10}));
+  EXPECT_EQ(m.head_size(), 16);
+  EXPECT_EQ(m.shared_feed_forward, 48);
+  EXPECT_TRUE(m.dense_layers.empty());
+  EXPECT_FALSE(m.router.renormalize);
+  EXPECT_EQ(m.router.groups, 1);
+  const ModelConfig grouped = read(deepseek("v2", R"(, "topk_method": "group_limited_greedy",
+      "n_group": 4, "topk_group": 2, "routed_scaling_factor": 16.0, "first_k_dense_replace": 1)"));
+  EXPECT_EQ(grouped.latent.query_rank, 1536);
+  EXPECT_EQ(grouped.router.groups, 4);
+  EXPECT_EQ(grouped.router.group_score, GroupScore::kMaximum);
+  EXPECT_EQ(grouped.router.scale, 16);
+  EXPECT_EQ(grouped.dense_layers, std::vector<int64_t>{0});
+  EXPECT_EQ(read(deepseek("v2", R"(, "n_group": 4, "topk_group": 2)")).router.groups, 1);
+}
+
+TEST(HfExperts, ReadsDeepseekV3) {
+  const ModelConfig m = read(deepseek("v3", R"(, "rope_scaling": {"type": "yarn", "factor": 40,
+      "original_max_position_embeddings": 64, "mscale": 1.0, "mscale_all_dim": 1.0})"));
+  EXPECT_EQ(m.router.score, RouterScore::kSigmoid);
+  EXPECT_TRUE(m.router.bias && m.router.renormalize);
+  EXPECT_EQ(m.router.groups, 8);
+  EXPECT_EQ(m.router.scale, 2.5);
+  EXPECT_EQ(m.dense_layers, (std::vector<int64_t>{0, 1, 2}));
+  const double g = 0.1 * std::log(40.0) + 1;
+  EXPECT_NEAR(attention_scale(m), g * g / 4, 1e-12);
+  ModelConfig published;
+  ASSERT_TRUE(apply_preset("deepseek-v3", published));
+  EXPECT_NEAR(attention_scale(published), 0.135233779, 1e-9);
+}
+
+TEST(HfExperts, DeepseekIsRefusedByTheKeyThatDiffers) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"v2", R"(, "num_key_value_heads": 4)"},
+      {"v2", R"(, "topk_method": "noaux_tc")"},
+      {"v2", R"(, "norm_topk_prob": true)"},
+      {"v2", R"(, "scoring_func": "sigmoid")"},
+      {"v2", R"(, "moe_layer_freq": 2)"},
+      {"v2", R"(, "n_shared_experts": 0)"},
+      {"v3", R"(, "rope_interleave": false)"},
+      {"v3", R"(, "v_head_dim": 17)"},
+      {"v3", R"(, "qk_rope_head_dim": 3)"},
+      {"v3", R"(, "attention_bias": true)"},
+      {"v3", R"(, "scoring_func": "softmax")"},
+      {"v3", R"(, "rope_scaling": {"rope_type": "linear",
+      "factor": 2.0, "mscale_all_dim": 1.0})"}};
+  for (const auto& [version, more] : refused) {
+    const std::string_view keys = more;
+    const std::string key(keys.substr(3, keys.find('"', 3) - 3));
+    try {
+      read(deepseek(version, more));
+      ADD_FAILURE() << "it is read: " << more;
+    } catch (const Error& e) {
+      const std::string_view why = e.what();
+      EXPECT_TRUE(why.find(key) != why.npos || why.find("mscale_all_dim") != why.npos) << why;
+    }
+  }
+}
+
+TEST(HfExperts, DeepseekIsWrittenAsItIsRead) {
+  for (const char* version : {"v2", "v3"}) {
+    ModelConfig m = read(deepseek(version, R"(, "rope_scaling": {"type": "yarn", "factor": 4,
+      "original_max_position_embeddings": 64, "mscale": 0.7, "mscale_all_dim": 0.5})"));
+    const ModelConfig back = read(to_json(hf_config_of_model(m, {}, DType::kF32)));
+    EXPECT_EQ(back.latent, m.latent);
+    EXPECT_EQ(back.rope_scaling.mscale_all_dim, 0.5);
+    EXPECT_EQ(back.shared_feed_forward, m.shared_feed_forward);
+    m.dense_layers = {2};
+    EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+    m.dense_layers = {};
+    m.shared_feed_forward = 25;
+    EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+  }
 }
 
 // An error of an export names the keys of the router that the format cannot express.

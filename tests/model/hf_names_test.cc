@@ -254,6 +254,32 @@ TEST(HfNames, Qwen3MoeNamesExpertsLikeMlps) {
   EXPECT_EQ(theirs.count("model.layers.0.mlp.gate.weight"), 0u);
 }
 
+TEST(HfNames, DeepseekHasLatentsAndSharedExperts) {
+  ModelConfig m = small(Family::kDeepseekV3);
+  m.dense_layers = {0};
+  m.shared_feed_forward = 10;
+  m.latent = {
+      .query_rank = 6, .key_value_rank = 5, .nope_width = 4, .rope_width = 2, .value_width = 3};
+  std::map<std::string, std::vector<HfTensor>> theirs;
+  for (HfTensor& t : hf_tensors(m)) theirs[t.theirs].push_back(t);
+  const std::string layer = "model.layers.1.", attention = layer + "self_attn.";
+  EXPECT_EQ(theirs.at(attention + "q_b_proj.weight")[0].shape, Shape({3, 6, 6}));
+  EXPECT_EQ(theirs.at(attention + "kv_b_proj.weight")[0].shape, Shape({3, 7, 5}));
+  EXPECT_EQ(theirs.at(attention + "o_proj.weight")[0].their_shape, Shape({12, 9}));
+  const std::vector<HfTensor>& down = theirs.at(attention + "kv_a_proj_with_mqa.weight");
+  ASSERT_EQ(down.size(), 2u);
+  EXPECT_EQ(down[0].ours, "layer1.attn.kv_down.weight");
+  EXPECT_EQ(down[1].ours, "layer1.attn.k_rope.weight");
+  EXPECT_EQ(down[1].their_row, 5);
+  EXPECT_EQ(theirs.at(layer + "mlp.shared_experts.up_proj.weight")[0].ours,
+            "layer1.mlp.shared.up.weight");
+  EXPECT_EQ(theirs.at(layer + "mlp.gate.e_score_correction_bias")[0].ours,
+            "layer1.mlp.router.bias");
+  EXPECT_EQ(theirs.count("model.layers.0.mlp.gate.weight"), 0u);
+  m.latent.query_rank = 0;
+  EXPECT_EQ(by_name(m).at("layer0.attn.q.weight").theirs, "model.layers.0.self_attn.q_proj.weight");
+}
+
 TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
   const ModelConfig m = small(Family::kT5);
   std::map<std::string, HfTensor> theirs;

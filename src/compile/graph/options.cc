@@ -42,7 +42,7 @@ void materialise_attention(Graph& graph, bool half) {
     if (fused.dropout > 0)
       p = b.emit_one(Dropout{.p = fused.dropout, .key = fused.key}, op.origin + ".dropout",
                      {p, input(op, Attention::kSamples), input(op, Attention::kStep)});
-    b.emit(AttentionMix{}, op.origin, {p, qkv}, {op.outputs[0]});
+    b.emit(AttentionMix{fused.value_width}, op.origin, {p, qkv}, {op.outputs[0]});
   });
 }
 
@@ -143,7 +143,8 @@ void decode(Graph& graph, int64_t context, bool encoded) {
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
     std::vector<ValueId> in = op.inputs;  // after the queries, only the keys and the bias
     in.insert(in.begin() + 1, positions);
-    b.emit(CachedAttention{a.scale, context, a.across, a.window, a.soft_cap, a.bias_distance},
+    b.emit(CachedAttention{a.scale, a.value_width, context, a.across, a.window, a.soft_cap,
+                           a.bias_distance},
            op.origin, in, {op.outputs[0], cache});
   });
   if (!encoded) return;

@@ -1,7 +1,7 @@
 // Rules of fused attention, its gradient, and attention to a cache. Dimensions: b samples, t
 // queries, s keys, k key/value heads, g query heads per key/value head (with key and value as two
-// more slots), d head size. b and k can be split, and t if the keys are an operand of their own:
-// softmax needs all keys of a query.
+// more slots), d head size, v width of values. b and k can be split, and t if the keys are an
+// operand of their own: softmax needs all keys of a query.
 #include <algorithm>
 
 #include "base/error.h"
@@ -12,12 +12,17 @@
 namespace tessera {
 namespace {
 
-Shape out_shape(const Shape& qkv, int64_t slots = 2) {
-  return {qkv[0], qkv[1], qkv[2] * (qkv[3] - slots), qkv[4]};
-}
 // Slots of a group after its queries: a key and a value, unless these come from another sequence.
 int64_t slots(bool across) { return across ? 0 : 2; }
 
+// A is one of the ops that compute the output.
+template <class A>
+Shape out_shape(const A& a, const Shape& qkv) {
+  CHECK(a.value_width >= 0 && a.value_width <= qkv[4], "values of {} in rows of {}", a.value_width,
+        qkv[4]);
+  const int64_t values = a.value_width > 0 ? a.value_width : qkv[4];
+  return {qkv[0], qkv[1], qkv[2] * (qkv[3] - slots(a.across)), values};
+}
 Shape lse_shape(const Shape& out) { return {out[0], out[2], out[1]}; }
 
 // CHECKs the operands that A, one of the three ops, has only by its attributes: keys and values of
@@ -44,7 +49,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
         "attention expects packed qkv and the operands of its attributes");
   CHECK(a.window == 0 || !a.whole, "a window of {} in attention to all keys", a.window);
   CHECK(a.soft_cap == 0 || a.bias_distance == 0, "attention with a soft cap and biases");
-  const Shape out = out_shape(in[0]->shape, slots(a.across));
+  const Shape out = out_shape(a, in[0]->shape);
   check_optional(a, a.bias_distance, in, out);
   return {{"", in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
 }
@@ -53,7 +58,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention_grad expects qkv, out, lse, d_out and the further operands of attention");
-  const Shape of = out_shape(in[0]->shape, slots(a.of.across));
+  const Shape of = out_shape(a.of, in[0]->shape);
   CHECK(in[1]->shape == of && in[2]->shape == lse_shape(of) && in[3]->shape == of,
         "attention_grad of {}, {}, {} and {}", to_string(in[0]->shape), to_string(in[1]->shape),
         to_string(in[2]->shape), to_string(in[3]->shape));
@@ -75,7 +80,7 @@ std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "cached_attention expects qkv, positions and the operands of its attributes");
   const Shape& s = in[0]->shape;
-  const Shape made = out_shape(s, slots(a.across));
+  const Shape made = out_shape(a, s);
   check_optional(a, a.bias_distance, in, made);
   return {{"", in[0]->dtype, made}, {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
 }
@@ -102,7 +107,7 @@ void add_labels(const A& a, bool across, ShardingRule& r) {
 
 ShardingRule sharding(const Op& op, ValueSpan) {
   const Attention& a = op.as<Attention>();
-  ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, split_labels(a), {}, false, false, "k"};
+  ShardingRule r{{"btkgd"}, {"btkv", "bkt"}, split_labels(a), {}, false, false, "k"};
   add_labels(a, a.across, r);
   return r;
 }
@@ -110,14 +115,14 @@ ShardingRule sharding(const Op& op, ValueSpan) {
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   ShardingRule r{
-      {"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, split_labels(a.of), {{3}}, false, false, "k"};
+      {"btkgd", "btkv", "bkt", "btkv"}, {"btkgd"}, split_labels(a.of), {{3}}, false, false, "k"};
   add_labels(a, a.of.across, r);
   if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back("bskpd");
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
   return r;
 }
 ShardingRule sharding_cached(const Op& op, ValueSpan) {
-  ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}, false, false, "k"};
+  ShardingRule r{{"btkgd", "bt"}, {"btkv", "bcpkd"}, "bk", {}, false, false, "k"};
   const CachedAttention& a = op.as<CachedAttention>();
   add_labels(a, a.across, r);
   return r;
@@ -137,12 +142,14 @@ void gradient(Gradients& g, const Op& op) {
   if (kv != kNone) g.add(kv, out[1]);
 }
 
-// Each GEMM does 2 D operations per visible pair of query and key.
-Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t products) {
+// Per visible pair of query and key, `by_keys` GEMMs do 2 D operations each, `by_values` 2 V each.
+Cost cost_of_pairs(const Op& op, ValueSpan values, int64_t value_width, double pairs,
+                   int64_t by_keys, int64_t by_values) {
   const Value& queries = values[op.inputs[0]];
   Cost c = sweep_cost(op, values);
   c.work = Work::kAttention;
-  c.attention = {pairs, queries.shape[4], products, queries.dtype};
+  const int64_t d = queries.shape[4], v = value_width > 0 ? value_width : d;
+  c.attention = {pairs, by_keys * d + by_values * v, queries.dtype};
   const double flops = c.attention.flops();
   c.flops = {flops, flops, flops};
   return c;
@@ -165,7 +172,7 @@ double last_causal_pairs(int64_t t, int64_t s, int64_t window) {
 // Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their
 // own.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
-  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
+  const Shape &q = values[op.inputs[0]].shape, out = out_shape(a, q);
   const int64_t t = out[1], s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
   const auto heads = static_cast<double>(out[0] * out[2]);
   if (!a.whole) return heads * last_causal_pairs(t, s, a.window);
@@ -188,17 +195,19 @@ void count_pairs(Flops& flops, const Op& op, ValueSpan values, const Attention& 
 Cost cost(const Op& op, ValueSpan values) {
   const ValueId kv = input(op, Attention::kKv);
   const Attention& a = op.as<Attention>();
-  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 2);
+  Cost c = cost_of_pairs(op, values, a.value_width, visited_pairs(op, values, a, kv), 1, 1);
   count_pairs(c.flops, op, values, a, kv);
   return c;
 }
 
-// Five GEMMs: scores, dv, dp, dq and dk. The scores are recomputed, so the model counts four.
+// Five GEMMs: scores, dq and dk with keys' widths, dv and dp with values'. The scores are
+// recomputed, so the model counts four.
 Cost cost_grad(const Op& op, ValueSpan values) {
   const ValueId kv = input(op, AttentionGrad::kKv);
   const Attention& a = op.as<AttentionGrad>().of;
-  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 5);
-  c.flops.model = 0.8 * c.flops.hardware;
+  Cost c = cost_of_pairs(op, values, a.value_width, visited_pairs(op, values, a, kv), 3, 2);
+  const auto d = static_cast<double>(values[op.inputs[0]].shape[4]);
+  c.flops.model = c.flops.hardware * (1 - d / static_cast<double>(c.attention.widths));
   count_pairs(c.flops, op, values, a, kv);
   return c;
 }
@@ -209,7 +218,8 @@ Cost cost_cached(const Op& op, ValueSpan values) {
   const int64_t window = op.as<CachedAttention>().window;
   const int64_t keys = window > 0 ? std::min(window + out[1] - 1, cache[1]) : cache[1];
   const auto queries = static_cast<double>(out.product(0, 3));
-  return cost_of_pairs(op, values, queries * static_cast<double>(keys), 2);
+  return cost_of_pairs(op, values, op.as<CachedAttention>().value_width,
+                       queries * static_cast<double>(keys), 1, 1);
 }
 
 }  // namespace

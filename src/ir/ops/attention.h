@@ -26,8 +26,10 @@ struct Attention {
     kSamples,
     kStep
   };
-  enum Out { kOut, kLse };  // [B, T, K·G, D]; the log of each row's sum [B, K·G, T], f32
+  enum Out { kOut, kLse };  // [B, T, K·G, V]; the log of each row's sum [B, K·G, T], f32
   double scale = 1;
+  // V, the width of values, the first of D numbers; the rest of their rows is zero. 0: D.
+  int64_t value_width = 0;
   // Keys and values are an operand of their own: with `whole` those of another sequence, else all
   // those of this one. A rank may have some of its queries, whose places follow from their
   // sharding.
@@ -41,6 +43,7 @@ struct Attention {
   int64_t key = 0;  // seed of the dropout mask
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
+    visit("value_width", self.value_width, Print::kUnlessDefault, at_least(0));
     visit("across", self.across);
     visit("whole", self.whole);
     visit("window", self.window, Print::kUnlessDefault, at_least(0));
@@ -95,13 +98,15 @@ struct CachedAttention {
   enum In { kQkv, kPositions, kKv, kBias };  // positions [B, T]: where the new tokens are
   enum Out { kOut, kCache };
   double scale = 1;
-  int64_t context = 0;  // C
-  bool across = false;  // keys and values of the new tokens are an input of their own
+  int64_t value_width = 0;  // as Attention has it
+  int64_t context = 0;      // C
+  bool across = false;      // keys and values of the new tokens are an input of their own
   int64_t window = 0;
   double soft_cap = 0;
   int64_t bias_distance = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
+    visit("value_width", self.value_width, Print::kUnlessDefault, at_least(0));
     visit("context", self.context, Print::kAlways, at_least(1));
     visit("across", self.across);
     visit("window", self.window, Print::kUnlessDefault, at_least(0));

@@ -9,13 +9,18 @@ namespace {
 
 //   scores = scale q k^T          [B, H, T, T], minus infinity above the diagonal
 //   p      = softmax(scores)      dropout, if any, applies to p
-//   out    = p v                  [B, T, H, D]
+//   out    = p v                  [B, T, H, V]
 // backward: dp = d_out v^T, dv = p^T d_out;  ds = p (dp - sum(p dp));
 //           dq = scale ds k, dk = scale ds^T q
 int64_t heads(const Shape& qkv) { return qkv[2] * (qkv[3] - 2); }
 // One number for each pair of tokens of a sequence.
 Shape pairs(const Shape& qkv) { return {qkv[0], heads(qkv), qkv[1], qkv[1]}; }
-Shape mixed(const Shape& qkv) { return {qkv[0], qkv[1], heads(qkv), qkv[4]}; }
+int64_t width_of(const AttentionMix& a, const Shape& qkv) {
+  return a.value_width > 0 ? a.value_width : qkv[4];
+}
+Shape mixed(const AttentionMix& a, const Shape& qkv) {
+  return {qkv[0], qkv[1], heads(qkv), width_of(a, qkv)};
+}
 
 std::vector<OutputSpec> infer_scores(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores expects packed qkv");
@@ -36,14 +41,14 @@ std::vector<OutputSpec> infer_softmax_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 2, "softmax_grad expects p and dp");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
-std::vector<OutputSpec> infer_mix(const Op&, const Inputs& in) {
+std::vector<OutputSpec> infer_mix(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape),
         "attention_mix expects p and qkv");
-  return {{"", in[1]->dtype, mixed(in[1]->shape)}};
+  return {{"", in[1]->dtype, mixed(op.as<AttentionMix>(), in[1]->shape)}};
 }
-std::vector<OutputSpec> infer_mix_grad(const Op&, const Inputs& in) {
+std::vector<OutputSpec> infer_mix_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 3 && in[1]->shape.rank() == 5 && in[0]->shape == pairs(in[1]->shape) &&
-            in[2]->shape == mixed(in[1]->shape),
+            in[2]->shape == mixed(op.as<AttentionMixGrad>().of, in[1]->shape),
         "attention_mix_grad expects p, qkv and d_out");
   return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
@@ -61,10 +66,10 @@ ShardingRule sharding_softmax_grad(const Op&, ValueSpan) {
   return {{"bkts", "bkts"}, {"bkts"}, "bkt", {{1}}};
 }
 ShardingRule sharding_mix(const Op&, ValueSpan) {
-  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {{0}, {1}}, false, false, "k"};
+  return {{"bkts", "bskgd"}, {"btkv"}, "bk", {{0}, {1}}, false, false, "k"};
 }
 ShardingRule sharding_mix_grad(const Op&, ValueSpan) {
-  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}, false, false, "k"};
+  return {{"bkts", "bskgd", "btkv"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}, false, false, "k"};
 }
 
 void gradient_scores(Gradients& g, const Op& op) {
@@ -85,8 +90,8 @@ void gradient_softmax(Gradients& g, const Op& op) {
 void gradient_mix(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto out =
-      g.builder().emit(AttentionMixGrad{}, op.origin, {op.inputs[0], op.inputs[1], dy});
+  const auto out = g.builder().emit(AttentionMixGrad{op.as<AttentionMix>()}, op.origin,
+                                    {op.inputs[0], op.inputs[1], dy});
   g.add(op.inputs[0], out[0]);
   g.add(op.inputs[1], out[1]);
 }
@@ -95,9 +100,9 @@ void gradient_mix(Gradients& g, const Op& op) {
 struct PairProducts {
   ProductShape wide, deep;
 };
-PairProducts pair_products(const Value& qkv) {
+PairProducts pair_products(const Value& qkv, int64_t D) {
   const Shape& s = qkv.shape;
-  const int64_t batch = s[0] * heads(s), T = s[1], D = s[4];
+  const int64_t batch = s[0] * heads(s), T = s[1];
   return {{batch, T, T, D, qkv.dtype, ProductKind::kForward},
           {batch, T, D, T, qkv.dtype, ProductKind::kInputGradient}};
 }
@@ -113,22 +118,23 @@ Cost scores_cost(const Op& op, ValueSpan values, const Value& qkv,
 
 Cost cost_scores(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[0]];
-  return scores_cost(op, values, qkv, {pair_products(qkv).wide});
+  return scores_cost(op, values, qkv, {pair_products(qkv, qkv.shape[4]).wide});
 }
 Cost cost_scores_grad(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[0]];
-  const PairProducts p = pair_products(qkv);
+  const PairProducts p = pair_products(qkv, qkv.shape[4]);
   std::vector<ProductShape> products = {p.deep, p.deep};
   if (op.as<AttentionScoresGrad>().of.soft_cap > 0) products.insert(products.begin(), p.wide);
   return scores_cost(op, values, qkv, std::move(products));
 }
 Cost cost_mix(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[1]];
-  return scores_cost(op, values, qkv, {pair_products(qkv).deep});
+  return scores_cost(op, values, qkv,
+                     {pair_products(qkv, width_of(op.as<AttentionMix>(), qkv.shape)).deep});
 }
 Cost cost_mix_grad(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[1]];
-  const PairProducts p = pair_products(qkv);
+  const PairProducts p = pair_products(qkv, width_of(op.as<AttentionMixGrad>().of, qkv.shape));
   return scores_cost(op, values, qkv, {p.wide, p.deep});
 }
 

@@ -57,12 +57,15 @@ struct SoftmaxGrad {
   bool operator==(const SoftmaxGrad&) const = default;
 };
 
-// out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h]
+// out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h], of the first `value_width` numbers of v (0: all)
 struct AttentionMix {
   static constexpr std::string_view kName = "attention_mix";
   enum In { kProbabilities, kQkv };
   enum Out { kOut };
-  static void fields(auto&, auto&&) {}
+  int64_t value_width = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("value_width", self.value_width, Print::kUnlessDefault, at_least(0));
+  }
   static const OpRule rule;
   bool operator==(const AttentionMix&) const = default;
 };
@@ -72,7 +75,8 @@ struct AttentionMixGrad {
   static constexpr std::string_view kName = "attention_mix_grad";
   enum In { kProbabilities, kQkv, kDOut };
   enum Out { kDProbabilities, kDQkv };
-  static void fields(auto&, auto&&) {}
+  AttentionMix of = {};
+  static void fields(auto& self, auto&& visit) { AttentionMix::fields(self.of, visit); }
   static const OpRule rule;
   bool operator==(const AttentionMixGrad&) const = default;
 };

@@ -10,10 +10,14 @@ namespace tessera {
 enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
 constexpr const char* enum_names(RouterScore) { return "softmax|sigmoid"; }
 
+// The score of a group of experts: the sum of its two best experts, or its best expert.
+enum class GroupScore : uint8_t { kTopTwo, kMaximum };
+constexpr const char* enum_names(GroupScore) { return "top_two|maximum"; }
+
 // s = softmax(z) or sigmoid(z) of the logits z [E]. A token chooses the `chosen` experts with the
 // largest s + bias; among equal ones, those with the lowest numbers. The experts form `groups`
-// groups of consecutive numbers. Only experts of the `groups_chosen` groups with the largest sums
-// of their two largest s + bias can be chosen. Choices are in ascending order, with
+// groups of consecutive numbers. Only experts of the `groups_chosen` groups with the largest
+// `group_score` of s + bias can be chosen. Choices are in ascending order, with
 //   weight_j = scale · s_j                               without `renormalize`
 //   weight_j = scale · s_j / (Σ over the chosen + 1e-20) with it
 struct Route {
@@ -25,6 +29,7 @@ struct Route {
   bool renormalize = true;
   double scale = 1;
   int64_t groups = 1, groups_chosen = 1;
+  GroupScore group_score = GroupScore::kTopTwo;
   bool bias = false;
   static void fields(auto& self, auto&& visit) {
     visit("chosen", self.chosen, Print::kAlways, at_least(1));
@@ -33,6 +38,7 @@ struct Route {
     visit("scale", self.scale, Print::kUnlessDefault, kFinite);
     visit("groups", self.groups, Print::kUnlessDefault, at_least(1));
     visit("groups_chosen", self.groups_chosen, Print::kUnlessDefault, at_least(1));
+    visit("group_score", self.group_score);
     visit("bias", self.bias);
   }
   static void inputs(const Route& a, auto&& slot) {

@@ -34,7 +34,7 @@ int64_t workspace_bytes(Cpu, const AttentionArgs& a, int threads) {
 }
 
 void launch(Cpu, const Launch& l, const AttentionArgs& a) {
-  const PackedHeads p(a.qkv, a.kv);
+  const PackedHeads p(a.qkv, a.kv, a.out.shape[-1]);
   check_attention(p, a.out, a.lse, a.dropout);
   const TensorView& keys_in = a.kv ? a.kv : a.qkv;
   const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kForward);
@@ -83,7 +83,7 @@ int64_t workspace_bytes(Cpu, const CachedAttentionArgs& a, int threads) {
 }
 
 void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
-  const PackedHeads p(a.qkv, a.kv);
+  const PackedHeads p(a.qkv, a.kv, a.out.shape[-1]);
   const TensorView& fresh = a.kv ? a.kv : a.qkv;
   check_attention(p, a.out, {}, {});
   CHECK(p.s == p.t && (!a.bias || (a.bias.shape.rank() == 2 && a.bias.shape[0] == p.heads())),
@@ -113,6 +113,7 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
     KeyHead keys;
     keys.t = end;
     keys.d = p.d;
+    keys.values = p.values;
     keys.queries = p.t;
     keys.first_query = start;
     keys.scale = a.scale;

@@ -28,7 +28,7 @@ int64_t workspace_bytes(Cpu, const AttentionGradArgs& a, int threads) {
 }
 
 void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
-  const PackedHeads p(a.qkv, a.kv);
+  const PackedHeads p(a.qkv, a.kv, a.out.shape[-1]);
   check_attention(p, a.out, a.lse, a.dropout);
   CHECK(a.d_out.elements() == a.out.elements() && a.d_qkv.elements() == a.qkv.elements() &&
             (!a.kv || a.d_kv.elements() == a.kv.elements()),

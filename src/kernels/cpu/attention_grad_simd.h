@@ -23,31 +23,31 @@ HWY_NOINLINE inline void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers&
   for (int64_t j = 0; j < h.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, h.t - j);
     // b.k serves as scratch: v is only needed transposed, for d_out · v.
-    PackRows(h.v, j, n, h.d, 1.0f, b.k + j * width);
-    TransposeTile(b.k + j * width, n, h.d, b.v_transposed + j * h.d);
+    PackRows(h.v, j, n, h.values, 1.0f, b.k + j * width);
+    TransposeTile(b.k + j * width, n, h.values, b.v_transposed + j * h.values);
     PackRows(h.k, j, n, h.d, 1.0f, b.k + j * width);
     TransposeTile(b.k + j * width, n, h.d, b.k_transposed + j * h.d);
   }
   ZeroRows(b.dk, h.t, h.d);
-  ZeroRows(b.dv, h.t, h.d);
+  ZeroRows(b.dv, h.t, h.values);
 }
 
 // Packs a query head, zeroes dq and computes delta[t] = out[t] · d_out[t].
 HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
                                      const HeadBuffers& b) {
   const F f;
-  const int64_t d = keys.d, width = round_up(d, kPad);
-  PackRows(h.q, 0, keys.queries, d, keys.scale, b.q);
-  PackRows(h.d_out, 0, keys.queries, d, 1.0f, b.d_out);
+  const int64_t values = keys.values, width = round_up(values, kPad);
+  PackRows(h.q, 0, keys.queries, keys.d, keys.scale, b.q);
+  PackRows(h.d_out, 0, keys.queries, values, 1.0f, b.d_out);
   for (int64_t t = 0; t < keys.queries; ++t) {
     const Source out = h.out.data + t * h.out.stride;
     V sum = hn::Zero(f);
-    for (int64_t c = 0; c < d; c += kLanes) {
-      sum = hn::MulAdd(hn::LoadU(f, b.d_out + t * width + c), LoadSome(out, c, d - c), sum);
+    for (int64_t c = 0; c < values; c += kLanes) {
+      sum = hn::MulAdd(hn::LoadU(f, b.d_out + t * width + c), LoadSome(out, c, values - c), sum);
     }
     b.delta[t] = SumLanes(sum);
   }
-  ZeroRows(b.dq, keys.queries, d);
+  ZeroRows(b.dq, keys.queries, keys.d);
 }
 
 // scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
@@ -80,6 +80,7 @@ HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* 
 HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h,
                                            const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
+  const int64_t values = keys.values, value_width = round_up(values, kPad);
   const bool masked = h.dropout.threshold > 0;
   PackQueryHeadForGrad(keys, h, b);
   for (int64_t j = 0; j < keys.t; j += kTile) {
@@ -94,11 +95,12 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
       CapScores(keys, m, b.scores);
       AddBias(keys, h, i, j, m, b.scores);
       HideKeys(keys, i, j, m, b.scores);
-      DotTile(b.d_out + i * width, b.v_transposed + j * d, m, d, diagonal, b.d_scores);
+      const float* const d_out = b.d_out + i * value_width;
+      DotTile(d_out, b.v_transposed + j * values, m, values, diagonal, b.d_scores);
       if (masked) FillMask(h.dropout, i, j, m, b.mask);
       ScoresGrad(b, h.lse + i, b.delta + i, m, sight, masked, keys.soft_cap);
       AddBiasGrad(keys, h, i, j, m, b.d_scores);
-      MixTransposedTile(b.scores, b.d_out + i * width, m, n, d, diagonal, b.dv + j * width);
+      MixTransposedTile(b.scores, d_out, m, n, values, diagonal, b.dv + j * value_width);
       MixTransposedTile(b.d_scores, b.q + i * width, m, n, d, diagonal, b.dk + j * width);
       MixTile(b.d_scores, b.k + j * width, m, n, d, diagonal, true, b.dq + i * width);
     }
@@ -108,7 +110,8 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
 
 HWY_NOINLINE inline void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
   StoreRows(b.dk, h.t, h.d, 1.0f, h.dk);
-  StoreRows(b.dv, h.t, h.d, 1.0f, h.dv);
+  StoreRows(b.dv, h.t, h.values, 1.0f, h.dv);
+  ZeroColumns(h.t, h.values, h.d, h.dv);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

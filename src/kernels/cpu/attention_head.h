@@ -48,7 +48,7 @@ struct Sight {
 };
 
 struct KeyHead {
-  int64_t t = 0, d = 0;                  // keys
+  int64_t t = 0, d = 0, values = 0;      // keys, and widths of keys and of values
   int64_t queries = 0, first_query = 0;  // number, and position of the first
   float scale = 1;
   ConstRows k, v;

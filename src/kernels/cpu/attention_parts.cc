@@ -85,14 +85,14 @@ void launch(Cpu, const Launch& l, const AttentionScoresGradArgs& a) {
   for_key_heads(p, a.qkv, a.scale, l,
                 [&](KeyHead keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
                   keys.soft_cap = a.soft_cap;
-                  zero(keys, buffers.dk);
+                  zero(keys, keys.d, buffers.dk);
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;
                     h.q = p.query(a.qkv, b, kv, g);
                     h.dq = p.query(a.d_qkv, b, kv, g);
                     run(keys, h, square(a.d_scores, p, b, kv * p.g + g), buffers);
                   }
-                  store(keys, buffers.dk, p.key(a.d_qkv, b, kv));
+                  store(keys, keys.d, buffers.dk, p.key(a.d_qkv, b, kv));
                 });
 }
 
@@ -122,7 +122,7 @@ void launch(Cpu, const Launch& l, const SoftmaxGradArgs& a) {
 }
 
 void launch(Cpu, const Launch& l, const AttentionMixArgs& a) {
-  const PackedHeads p(a.qkv);
+  const PackedHeads p(a.qkv, {}, a.out.shape[-1]);
   check_attention(p, a.out, {}, {});
   const auto run = &HWY_DYNAMIC_DISPATCH(MixOfHead);
   for_key_heads(p, a.qkv, 1.0f, l,
@@ -136,21 +136,21 @@ void launch(Cpu, const Launch& l, const AttentionMixArgs& a) {
 }
 
 void launch(Cpu, const Launch& l, const AttentionMixGradArgs& a) {
-  const PackedHeads p(a.qkv);
+  const PackedHeads p(a.qkv, {}, a.d_out.shape[-1]);
   check_attention(p, a.d_out, {}, {});
   const auto zero = &HWY_DYNAMIC_DISPATCH(ZeroKeyGrads);
   const auto run = &HWY_DYNAMIC_DISPATCH(MixGradOfHead);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrad);
   for_key_heads(p, a.qkv, 1.0f, l,
                 [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
-                  zero(keys, buffers.dv);
+                  zero(keys, keys.values, buffers.dv);
                   for (int64_t head = kv * p.g; head < (kv + 1) * p.g; ++head) {
                     QueryHead h;
                     h.d_out = p.out(a.d_out, b, head);
                     run(keys, h, square(a.probabilities, p, b, head),
                         square(a.d_probabilities, p, b, head), buffers);
                   }
-                  store(keys, buffers.dv, p.value(a.d_qkv, b, kv));
+                  store(keys, keys.values, buffers.dv, p.value(a.d_qkv, b, kv));
                 });
 }
 

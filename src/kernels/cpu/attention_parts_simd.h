@@ -38,21 +38,21 @@ HWY_INLINE void LoadTile(const ConstRows& from, const SquareTile& at, float* til
   }
 }
 
-// Packs rows, and their transposed tiles if `transposed` is given.
-HWY_INLINE void PackHead(const ConstRows& from, const KeyHead& h, float scale, float* rows,
+// Packs t rows of d numbers, and their transposed tiles if `transposed` is given.
+HWY_INLINE void PackHead(const ConstRows& from, int64_t t, int64_t d, float scale, float* rows,
                          float* transposed) {
-  const int64_t width = round_up(h.d, kPad);
-  PackRows(from, 0, h.t, h.d, scale, rows);
-  for (int64_t j = 0; transposed != nullptr && j < h.t; j += kTile) {
-    TransposeTile(rows + j * width, HWY_MIN(kTile, h.t - j), h.d, transposed + j * h.d);
+  const int64_t width = round_up(d, kPad);
+  PackRows(from, 0, t, d, scale, rows);
+  for (int64_t j = 0; transposed != nullptr && j < t; j += kTile) {
+    TransposeTile(rows + j * width, HWY_MIN(kTile, t - j), d, transposed + j * d);
   }
 }
 
 HWY_NOINLINE inline void ScoresOfHead(const KeyHead& keys, const QueryHead& h, const Rows& scores,
                                       const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
-  PackHead(keys.k, keys, 1.0f, b.k, b.k_transposed);
-  PackHead(h.q, keys, keys.scale, b.q, nullptr);
+  PackHead(keys.k, keys.t, d, 1.0f, b.k, b.k_transposed);
+  PackHead(h.q, keys.t, d, keys.scale, b.q, nullptr);
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (at.visible()) {
       DotTile(b.q + at.i * width, b.k_transposed + at.j * d, at.m, d, at.diagonal(), b.scores);
@@ -84,8 +84,8 @@ HWY_INLINE void MultiplyByCapSlopes(const KeyHead& keys, const SquareTile& at,
 HWY_NOINLINE inline void ScoresGradOfHead(const KeyHead& keys, const QueryHead& h,
                                           const ConstRows& d_scores, const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
-  PackHead(keys.k, keys, 1.0f, b.k, keys.soft_cap > 0 ? b.k_transposed : nullptr);
-  PackHead(h.q, keys, keys.scale, b.q, nullptr);
+  PackHead(keys.k, keys.t, d, 1.0f, b.k, keys.soft_cap > 0 ? b.k_transposed : nullptr);
+  PackHead(h.q, keys.t, d, keys.scale, b.q, nullptr);
   ZeroRows(b.dq, keys.t, d);
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (!at.visible()) continue;
@@ -101,8 +101,8 @@ HWY_NOINLINE inline void ScoresGradOfHead(const KeyHead& keys, const QueryHead& 
 
 HWY_NOINLINE inline void MixOfHead(const KeyHead& keys, const QueryHead& h,
                                    const ConstRows& probabilities, const HeadBuffers& b) {
-  const int64_t d = keys.d, width = round_up(d, kPad);
-  PackHead(keys.v, keys, 1.0f, b.k, nullptr);
+  const int64_t d = keys.values, width = round_up(d, kPad);
+  PackHead(keys.v, keys.t, d, 1.0f, b.k, nullptr);
   ZeroRows(b.dq, keys.t, d);
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (!at.visible()) continue;
@@ -117,9 +117,9 @@ HWY_NOINLINE inline void MixOfHead(const KeyHead& keys, const QueryHead& h,
 HWY_NOINLINE inline void MixGradOfHead(const KeyHead& keys, const QueryHead& h,
                                        const ConstRows& probabilities, const Rows& d_probabilities,
                                        const HeadBuffers& b) {
-  const int64_t d = keys.d, width = round_up(d, kPad);
-  PackHead(keys.v, keys, 1.0f, b.k, b.v_transposed);
-  PackHead(h.d_out, keys, 1.0f, b.d_out, nullptr);
+  const int64_t d = keys.values, width = round_up(d, kPad);
+  PackHead(keys.v, keys.t, d, 1.0f, b.k, b.v_transposed);
+  PackHead(h.d_out, keys.t, d, 1.0f, b.d_out, nullptr);
   for (SquareTile at(keys.t); at.more(); at.next()) {
     if (at.visible()) {
       LoadTile(probabilities, at, b.scores);
@@ -132,12 +132,15 @@ HWY_NOINLINE inline void MixGradOfHead(const KeyHead& keys, const QueryHead& h,
   }
 }
 
-HWY_NOINLINE inline void ZeroKeyGrads(const KeyHead& keys, float* rows) {
-  ZeroRows(rows, keys.t, keys.d);
+// The gradient of keys or of values, `d` numbers each; the rest of a row is zero.
+HWY_NOINLINE inline void ZeroKeyGrads(const KeyHead& keys, int64_t d, float* rows) {
+  ZeroRows(rows, keys.t, d);
 }
 
-HWY_NOINLINE inline void StoreKeyGrad(const KeyHead& keys, const float* rows, const Rows& to) {
-  StoreRows(rows, keys.t, keys.d, 1.0f, to);
+HWY_NOINLINE inline void StoreKeyGrad(const KeyHead& keys, int64_t d, const float* rows,
+                                      const Rows& to) {
+  StoreRows(rows, keys.t, d, 1.0f, to);
+  ZeroColumns(keys.t, d, keys.d, to);
 }
 
 // Three passes over a row that stays in cache: maximum, sum, quotient. e^x is computed twice

@@ -17,12 +17,12 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 HWY_NOINLINE inline void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
-  const int64_t width = round_up(h.d, kPad);
+  const int64_t width = round_up(h.values, kPad);
   for (int64_t j = 0; j < h.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, h.t - j);
     PackRows(h.k, j, n, h.d, 1.0f, b.k);
     TransposeTile(b.k, n, h.d, b.k_transposed + j * h.d);
-    PackRows(h.v, j, n, h.d, 1.0f, b.v + j * width);
+    PackRows(h.v, j, n, h.values, 1.0f, b.v + j * width);
   }
 }
 
@@ -114,7 +114,7 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
 HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
                                        const HeadBuffers& b) {
   const F f;
-  const int64_t d = keys.d, width = round_up(d, kPad);
+  const int64_t d = keys.d, values = keys.values, width = round_up(values, kPad);
   alignas(64) float alpha[kTile] = {};
   for (int64_t i = 0; i < keys.queries; i += kTile) {
     const int64_t m = HWY_MIN(kTile, keys.queries - i);
@@ -139,10 +139,11 @@ HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
         MultiplyTile(b.mask, m, b.scores);
       }
       if (!first) ScaleRows(alpha, m, width, b.dq);
-      MixTile(b.scores, b.v + j * width, m, HWY_MIN(kTile, keys.t - j), d, diagonal, !first, b.dq);
+      const int64_t n = HWY_MIN(kTile, keys.t - j);
+      MixTile(b.scores, b.v + j * width, m, n, values, diagonal, !first, b.dq);
       first = false;
     }
-    StoreQueries(h, i, m, d, b);
+    StoreQueries(h, i, m, values, b);
   }
 }
 

@@ -40,6 +40,14 @@ HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, floa
   }
 }
 
+// to[i, begin : end] = 0 for i < t: what narrow values leave of their rows.
+HWY_INLINE void ZeroColumns(int64_t t, int64_t begin, int64_t end, const Rows& to) {
+  const F f;
+  for (int64_t i = 0; begin < end && i < t; ++i)
+    for (int64_t c = begin; c < end; c += kLanes)
+      StoreSome(hn::Zero(f), to.data + i * to.stride, c, end - c);
+}
+
 // to[c, i] = rows[i, c] for a tile of `count` rows; missing rows are zero.
 HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
                                        float* HWY_RESTRICT to) {

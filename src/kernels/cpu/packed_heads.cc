@@ -54,16 +54,18 @@ HeadBuffers carve(Carver& c, int64_t t, int64_t s, int64_t d, bool grad) {
 
 }  // namespace
 
-PackedHeads::PackedHeads(const TensorView& qkv, const TensorView& apart)
+PackedHeads::PackedHeads(const TensorView& qkv, const TensorView& apart, int64_t width)
     : b(qkv.shape[0]),
       t(qkv.shape[1]),
       s(apart ? apart.shape[1] : qkv.shape[1]),
       kv(qkv.shape[2]),
       g(qkv.shape[3] - (apart ? 0 : 2)),
       d(qkv.shape[4]),
+      values(width > 0 ? width : d),
       query_slots_(qkv.shape[3]),
       key_slots_(apart ? 2 : qkv.shape[3]) {
-  CHECK(qkv.shape.rank() == 5 && g >= 1, "attention: qkv {}", to_string(qkv.shape));
+  CHECK(qkv.shape.rank() == 5 && g >= 1 && values <= d, "attention: qkv {}, values of {}",
+        to_string(qkv.shape), values);
   CHECK(!apart || apart.shape == Shape({b, s, kv, 2, d}), "attention: qkv {}, kv {}",
         to_string(qkv.shape), to_string(apart.shape));
 }
@@ -72,6 +74,7 @@ KeyHead PackedHeads::keys(const TensorView& v, int64_t sample, int64_t group, fl
   KeyHead keys;
   keys.t = s;
   keys.d = d;
+  keys.values = values;
   keys.queries = t;
   keys.scale = scale;
   keys.k = key(v, sample, group);
@@ -108,8 +111,8 @@ HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_
 
 void check_attention(const PackedHeads& p, const TensorView& out, const TensorView& lse,
                      const AttentionDropout& drop) {
-  CHECK(out.elements() == p.b * p.t * p.heads() * p.d, "attention of {} heads of {} into {}",
-        p.heads(), p.d, to_string(out.shape));
+  CHECK(out.elements() == p.b * p.t * p.heads() * p.values, "attention of {} heads of {} into {}",
+        p.heads(), p.values, to_string(out.shape));
   CHECK(!lse || lse.elements() == p.b * p.heads() * p.t, "attention: log-sum-exp {}",
         to_string(lse.shape));
   CHECK(drop.dropout.probability <= 0 ||

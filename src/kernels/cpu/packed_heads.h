@@ -1,4 +1,4 @@
-// Computes the addresses of heads in [B, T, KV, G+2, D], [B, S, KV, 2, D] and [B, T, H, D].
+// Computes the addresses of heads in [B, T, KV, G+2, D], [B, S, KV, 2, D] and [B, T, H, V].
 #pragma once
 
 #include "kernels/cpu/attention_head.h"
@@ -6,9 +6,10 @@
 namespace tessera::kernels {
 
 struct PackedHeads {
-  int64_t b, t, s, kv, g, d;
+  int64_t b, t, s, kv, g, d, values;
 
-  explicit PackedHeads(const TensorView& qkv, const TensorView& apart = {});
+  // `width`: V, the width of values and outputs; 0: D.
+  explicit PackedHeads(const TensorView& qkv, const TensorView& apart = {}, int64_t width = 0);
   int64_t heads() const { return kv * g; }
 
   // `v` has the shape of qkv.
@@ -25,7 +26,7 @@ struct PackedHeads {
   // Returns all keys and values of a group, without a mask; `scale` is that of the scores.
   KeyHead keys(const TensorView& v, int64_t sample, int64_t group, float scale) const;
   Rows out(const TensorView& v, int64_t sample, int64_t head) const {
-    return {Sink(v) + (sample * t * heads() + head) * d, heads() * d};
+    return {Sink(v) + (sample * t * heads() + head) * values, heads() * values};
   }
 
  private:

@@ -142,7 +142,8 @@ void launch(Cpu, const Launch& l, const RouteArgs& a) {
       int32_t* const choice = a.choice.as<int32_t>() + n * K;
       float* const w = a.weights.f32() + n * K;
       score_row(a.form.score, a.logits.f32() + n * E, E, s);
-      choose_experts({s, bias, E, a.form.groups, a.form.groups_chosen}, K, choice);
+      choose_experts({s, bias, E, a.form.groups, a.form.groups_chosen, a.form.group_maximum}, K,
+                     choice);
       const float sum = chosen_sum(a.form, s, choice, K);
       for (int64_t j = 0; j < K; ++j) w[j] = s[choice[j]] / sum * a.form.scale;
     }

@@ -38,7 +38,7 @@ __global__ void attention_kernel(const AttentionWork a) {
   for (int64_t j = a.first_key(start + first, kTile); j < end; j += kTile) {
     __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, keys, kTile, a.d, 1, k_tile);
-    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.d, 1, v_tile);
+    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.values, 1, v_tile);
     __syncthreads();
     float p[kOwnOfWarp];
     dots(own, k_tile, a.d, p);
@@ -57,12 +57,12 @@ __global__ void attention_kernel(const AttentionWork a) {
       for (int e = 0; e < kPer; ++e) sum[r][e] *= shrink;
       most[r] = raised;
     }
-    add_weighted(p, v_tile, a.d, sum);
+    add_weighted(p, v_tile, a.values, sum);
   }
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t i = first + warp_index() * kOwnOfWarp + r;
     if (i >= a.t) continue;
-    store_row(a.out, ((b * a.t + i) * a.heads() + head) * a.d, a.d, sum[r], 1.0f / total[r]);
+    store_row(a.out, a.out_at(b, i, head), a.values, sum[r], 1.0f / total[r]);
     if (a.lse != nullptr && lane_index() == 0)
       a.lse[(b * a.heads() + head) * a.t + i] = most[r] + logf(total[r]);
   }
@@ -158,8 +158,9 @@ AttentionWork common_work(const Kernel& a) {
   w.kv = q[2];
   w.g = q[3] - (apart ? 0 : 2);
   w.d = static_cast<int>(q[4]);
-  require(w.d <= 256 && w.g >= 1 && w.b <= 65535,
-          "attention needs D <= 256, a query head per group and at most 65,535 samples");
+  w.values = static_cast<int>(a.out.shape[-1]);
+  require(w.d <= 256 && w.values <= w.d && w.g >= 1 && w.b <= 65535,
+          "attention needs V <= D <= 256, a query head per group and at most 65,535 samples");
   w.scale = a.scale;
   w.q = numbers(a.qkv);
   w.q_at = row_places(a.qkv);

@@ -44,7 +44,7 @@ inline RowPlaces row_places(View v) {
 
 struct AttentionWork {
   int64_t b = 0, t = 0, s = 0, kv = 0, g = 0;
-  int d = 0;
+  int d = 0, values = 0;  // widths of keys and of values, which are the first of d numbers
   float scale = 1;
   bool causal = true;
   int64_t window = 0;  // 0: none
@@ -52,7 +52,7 @@ struct AttentionWork {
   Numbers q, keys;     // keys and values in one array
   RowPlaces q_at, k_at;
   int64_t k_offset = 0, v_offset = 0;  // where a row of keys, values begins
-  Numbers out;                         // [B, T, H, D]
+  Numbers out;                         // [B, T, H, V]
   float* lse = nullptr;                // [B, H, T], or none
   // With a cache: the positions [B, T] of the queries, each the number of keys before it.
   const int32_t* start = nullptr;
@@ -98,10 +98,15 @@ struct AttentionWork {
     const int64_t end = key - 1 + window - first_query;
     return window == 0 || end > t ? t : end;
   }
+  // Where the row of query i begins in [B, T, H, V].
+  __host__ __device__ int64_t out_at(int64_t b, int64_t i, int64_t head) const {
+    return ((b * t + i) * heads() + head) * values;
+  }
   int64_t delta_floats() const { return b * heads() * t; }
   // GEMMs of 16-bit operands, if there is no bias (its gradient needs sums over rows).
   bool on_tensor_cores() const {
-    return size_of(q.type) == 2 && d <= 128 && d % kGroup == 0 && bias.data == nullptr;
+    return size_of(q.type) == 2 && d <= 128 && d % kGroup == 0 && values % kGroup == 0 &&
+           bias.data == nullptr;
   }
 };
 

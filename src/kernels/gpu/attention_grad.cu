@@ -47,9 +47,9 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   const SharedRows own = {memory, a.d}, d_out = {memory + kOwn * a.d, a.d},
                    k_tile = {memory + 2 * kOwn * a.d, a.d + 1},
                    v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
-  const int64_t out_row = a.heads() * a.d, out_at = (b * a.t * a.heads() + head) * a.d;
+  const int64_t out_row = a.heads() * a.values, out_at = a.out_at(b, 0, head);
   load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
-  load_rows(a.d_out, out_at, out_row, first, a.t, kOwn, a.d, 1, d_out);
+  load_rows(a.d_out, out_at, out_row, first, a.t, kOwn, a.values, 1, d_out);
   __syncthreads();
   const int mine = warp_index() * kOwnOfWarp;
   const int64_t rows = (b * a.heads() + head) * a.t;
@@ -60,7 +60,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     if (i >= a.t) continue;  // the whole warp
     // delta of each query of this warp: a dot product over 32 lanes, which the key kernel reads
     // later.
-    for (int k = lane_index(); k < a.d; k += kWarp)
+    for (int k = lane_index(); k < a.values; k += kWarp)
       delta[r] += d_out.at(mine + r, k) * read(a.out, out_at + i * out_row + k);
     delta[r] = warp_sum(delta[r]);
     lse[r] = a.lse[rows + i];
@@ -72,11 +72,11 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   for (int64_t j = a.first_key(position, kTile); j < end; j += kTile) {
     __syncthreads();
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kTile, a.d, 1, k_tile);
-    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.d, 1, v_tile);
+    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.values, 1, v_tile);
     __syncthreads();
     float dot[kOwnOfWarp], ds[kOwnOfWarp];
     dots(own, k_tile, a.d, dot);
-    dots(d_out, v_tile, a.d, ds);
+    dots(d_out, v_tile, a.values, ds);
 #pragma unroll
     for (int r = 0; r < kOwnOfWarp; ++r) {
       const Pair pair = pair_of(a, b, head, first + mine + r, j + lane_index());
@@ -103,7 +103,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
                    d_out = {q_tile.data + kTile * (a.d + 1), a.d + 1};
   const int64_t place = a.k_at.at(b, 0, kv, 0);
   load_rows(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kOwn, a.d, 1, k_own);
-  load_rows(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kOwn, a.d, 1, v_own);
+  load_rows(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kOwn, a.values, 1, v_own);
   const int mine = warp_index() * kOwnOfWarp;
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
   float dk[kOwnOfWarp][kPer] = {}, dv[kOwnOfWarp][kPer] = {};
@@ -114,7 +114,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
     for (int64_t i = a.first_row(first, kTile); i < end; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
-      load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d, 1,
+      load_rows(a.d_out, a.out_at(b, 0, head), a.heads() * a.values, i, a.t, kTile, a.values, 1,
                 d_out);
       __syncthreads();
       const int64_t query = i + lane_index();
@@ -122,7 +122,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
       const float delta = query < a.t ? a.delta[rows + query] : 0.0f;
       float ds[kOwnOfWarp], p[kOwnOfWarp];
       dots(k_own, q_tile, a.d, ds);
-      dots(v_own, d_out, a.d, p);
+      dots(v_own, d_out, a.values, p);
 #pragma unroll
       for (int r = 0; r < kOwnOfWarp; ++r) {
         const Pair pair = pair_of(a, b, head, query, first + mine + r);
@@ -130,7 +130,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
         p[r] = s.p;
         ds[r] = s.ds;
       }
-      add_weighted(p, d_out, a.d, dv);
+      add_weighted(p, d_out, a.values, dv);
       add_weighted(ds, q_tile, a.d, dk);
     }
   }

@@ -75,7 +75,7 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
   for (int64_t j = a.first_key(position, kKeys); j < end; j += kKeys) {
     __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kKeys, a.d, k_tile);
-    load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kKeys, a.d, v_tile);
+    load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kKeys, a.values, v_tile);
     __syncthreads();
     float s[kKeys / 8][4], shrink[2];
     rows_by_rows<kType>(rows, k_tile, s);
@@ -91,8 +91,7 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
   for (int h = 0; h < 2; ++h) {
     const int64_t i = query + score_row(2 * h);
     if (i >= a.t) continue;
-    store_halves<kType, kD>(a.out, ((b * a.t + i) * a.heads() + head) * a.d, a.d, sum, h,
-                            1.0f / total[h]);
+    store_halves<kType, kD>(a.out, a.out_at(b, i, head), a.values, sum, h, 1.0f / total[h]);
     if (a.lse != nullptr && lane_index() % 4 == 0)
       a.lse[(b * a.heads() + head) * a.t + i] = most[h] + logf(total[h]);
   }

@@ -48,9 +48,8 @@ __device__ void find_delta(const AttentionWork& a, int64_t b, int64_t head, int6
     const int64_t i = query + r;
     if (i >= a.t) break;  // the whole warp
     float sum = 0;
-    for (int k = lane_index(); k < a.d; k += kWarp)
-      sum += widen(*d_out.at(r, k), a.d_out.type) *
-             read(a.out, ((b * a.t + i) * a.heads() + head) * a.d + k);
+    for (int k = lane_index(); k < a.values; k += kWarp)
+      sum += widen(*d_out.at(r, k), a.d_out.type) * read(a.out, a.out_at(b, i, head) + k);
     sum = warp_sum(sum);
     if (lane_index() == 0) a.delta[rows + i] = sum;
 #pragma unroll
@@ -70,8 +69,8 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
                      q_rows = q_own.from(warp_index() * kHalvesOfWarp),
                      d_rows = d_own.from(warp_index() * kHalvesOfWarp);
   load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kHalvesOwn, a.d, q_own);
-  load_halves(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, first, a.t, kHalvesOwn,
-              a.d, d_own);
+  load_halves(a.d_out, a.out_at(b, 0, head), a.heads() * a.values, first, a.t, kHalvesOwn, a.values,
+              d_own);
   __syncthreads();
   const int64_t query = first + warp_index() * kHalvesOfWarp;
   float delta[2] = {}, sum[kD / 8][4] = {};
@@ -88,7 +87,7 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
   for (int64_t j = a.first_key(position, kOthers); j < end; j += kOthers) {
     __syncthreads();
     load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kOthers, a.d, k_tile);
-    load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kOthers, a.d, v_tile);
+    load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kOthers, a.values, v_tile);
     __syncthreads();
     float s[kColumns][4], ds[kColumns][4];
     rows_by_rows<kType>(q_rows, k_tile, s);
@@ -120,7 +119,7 @@ __global__ void key_grad_halves_kernel(const AttentionWork a) {
                      v_rows = v_own.from(warp_index() * kHalvesOfWarp);
   const int64_t place = a.k_at.at(b, 0, kv, 0), key = first + warp_index() * kHalvesOfWarp;
   load_halves(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kHalvesOwn, a.d, k_own);
-  load_halves(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kHalvesOwn, a.d, v_own);
+  load_halves(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kHalvesOwn, a.values, v_own);
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
   for (int64_t g = 0; g < a.g; ++g) {
@@ -130,8 +129,8 @@ __global__ void key_grad_halves_kernel(const AttentionWork a) {
     for (int64_t i = a.first_row(first, kOthers); i < end; i += kOthers) {
       __syncthreads();
       load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kOthers, a.d, q_tile);
-      load_halves(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kOthers,
-                  a.d, d_tile);
+      load_halves(a.d_out, a.out_at(b, 0, head), a.heads() * a.values, i, a.t, kOthers, a.values,
+                  d_tile);
       __syncthreads();
       float p[kColumns][4], ds[kColumns][4];
       rows_by_rows<kType>(k_rows, q_tile, p);

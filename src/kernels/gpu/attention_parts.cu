@@ -15,14 +15,14 @@ namespace tessera::kernels::gpu {
 namespace {
 
 struct PartsWork {
-  int64_t b = 0, t = 0, kv = 0, g = 0, d = 0;
+  int64_t b = 0, t = 0, kv = 0, g = 0, d = 0, values = 0;
   float scale = 1;
   int64_t window = 0;
   float soft_cap = 0;
   Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
   RowPlaces at;              // positions of their rows
   Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
-  Numbers out;               // [B, T, H, D]; or its gradient
+  Numbers out;               // [B, T, H, V]; or its gradient
 
   __host__ __device__ int64_t heads() const { return kv * g; }
 };
@@ -39,7 +39,7 @@ __device__ int64_t square_at(const PartsWork& a, int64_t b, int64_t head, int64_
   return ((b * a.heads() + head) * a.t + i) * a.t + j;
 }
 __device__ int64_t out_at(const PartsWork& a, int64_t b, int64_t i, int64_t head) {
-  return ((b * a.t + i) * a.heads() + head) * a.d;
+  return ((b * a.t + i) * a.heads() + head) * a.values;
 }
 __device__ int64_t key_at(const PartsWork& a, int64_t b, int64_t j, int64_t kv) {
   return a.at.at(b, j, kv, a.g);
@@ -90,20 +90,22 @@ struct ProbabilityGrads {
     const Cell c = cell_of(a, n);
     const float dp = c.j > c.i ? 0.0f
                                : dot(a.out, out_at(a, c.b, c.i, c.head), a.qkv,
-                                     value_at(a, c.b, c.j, c.kv), a.d);
+                                     value_at(a, c.b, c.j, c.kv), a.values);
     write(a.d_square, n, dp);
   }
 };
 
-// Computes an element of [B, T, H, D] as a sum over the keys that its query sees: out, or the
-// gradient of q.
+// Computes an element of [B, T, H, V] or [B, T, H, D] as a sum over the keys that its query sees:
+// out, or the gradient of q.
 template <bool kGradient>
 struct OverKeys {
   PartsWork a;
-  __host__ __device__ int64_t count() const { return a.b * a.t * a.heads() * a.d; }
+  __host__ __device__ int64_t width() const { return kGradient ? a.d : a.values; }
+  __host__ __device__ int64_t count() const { return a.b * a.t * a.heads() * width(); }
   __device__ void operator()(int64_t n) const {
-    const int64_t k = n % a.d, head = n / a.d % a.heads(), i = n / (a.d * a.heads()) % a.t;
-    const int64_t b = n / (a.d * a.heads() * a.t), kv = head / a.g;
+    const int64_t k = n % width(), head = n / width() % a.heads();
+    const int64_t i = n / (width() * a.heads()) % a.t;
+    const int64_t b = n / (width() * a.heads() * a.t), kv = head / a.g;
     float sum = 0;
     for (int64_t j = 0; j <= i; ++j)
       sum += read(kGradient ? a.d_square : a.square, square_at(a, b, head, i, j)) *
@@ -125,7 +127,8 @@ struct OverQueries {
     const int64_t k = n % a.d, kv = n / a.d % a.kv, j = n / (a.d * a.kv) % a.t;
     const int64_t b = n / (a.d * a.kv * a.t);
     float sum = 0;
-    for (int64_t g = 0; g < a.g; ++g)
+    const int64_t groups = kOfKeys || k < a.values ? a.g : 0;  // the rest of a value's row is zero
+    for (int64_t g = 0; g < groups; ++g)
       for (int64_t i = j; i < a.t; ++i) {
         const int64_t head = kv * a.g + g, at = square_at(a, b, head, i, j);
         sum += kOfKeys ? read(a.d_square, at) * read(a.qkv, a.at.at(b, i, kv, g) + k)
@@ -179,7 +182,7 @@ Grid rows_grid(const SoftmaxWork& a) {
   return {.x = blocks_for(a.rows, kRowsOfBlock), .threads = kRowsOfBlock * kWarp};
 }
 
-PartsWork work_of(View qkv) {
+PartsWork work_of(View qkv, int64_t values = 0) {
   const Shape& q = qkv.shape;
   PartsWork w;
   w.b = q[0];
@@ -187,6 +190,7 @@ PartsWork work_of(View qkv) {
   w.kv = q[2];
   w.g = q[3] - 2;
   w.d = q[4];
+  w.values = values > 0 ? values : w.d;
   w.qkv = numbers(qkv);
   w.at = row_places(qkv);
   return w;
@@ -229,14 +233,14 @@ void launch(Gpu, const Launch& l, const AttentionScoresGradArgs& a) {
 }
 
 void launch(Gpu, const Launch& l, const AttentionMixArgs& a) {
-  PartsWork w = work_of(a.qkv);
+  PartsWork w = work_of(a.qkv, a.out.shape[-1]);
   w.square = numbers(a.probabilities);
   w.out = numbers(a.out);
   launch_map("attention_mix", l.stream, OverKeys<false>{w});
 }
 
 void launch(Gpu, const Launch& l, const AttentionMixGradArgs& a) {
-  PartsWork w = work_of(a.qkv);
+  PartsWork w = work_of(a.qkv, a.d_out.shape[-1]);
   w.square = numbers(a.probabilities);
   w.d_square = numbers(a.d_probabilities);
   w.out = numbers(a.d_out);

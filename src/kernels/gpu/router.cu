@@ -45,7 +45,8 @@ struct RouteWork {
     float* const s = scores + n * experts;
     int32_t* const own = choice + n * chosen;
     score_row(form.score, logits + n * experts, experts, s);
-    choose_experts({s, bias, experts, form.groups, form.groups_chosen}, chosen, own);
+    choose_experts({s, bias, experts, form.groups, form.groups_chosen, form.group_maximum}, chosen,
+                   own);
     const float sum = chosen_sum(form, s, own, chosen);
     for (int64_t j = 0; j < chosen; ++j) weights[n * chosen + j] = s[own[j]] / sum * form.scale;
   }

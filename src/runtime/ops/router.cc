@@ -14,7 +14,7 @@ kernels::RouterScoreKind kind_of_score(RouterScore s) {
 kernels::RouteArgs args(const BoundOp& b) {
   const Route& a = b.op->as<Route>();
   return {{kind_of_score(a.score), a.renormalize, static_cast<float>(a.scale), a.groups,
-           a.groups_chosen},
+           a.groups_chosen, a.group_score == GroupScore::kMaximum},
           b.in(Route::kLogits),
           b.in(Route::kBias),
           b.out(Route::kChoice),
