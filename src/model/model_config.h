@@ -25,7 +25,8 @@ enum class Family : uint8_t {
   kOlmo2,
   kGemma2,
   kGemma3,
-  kQwen3Moe
+  kQwen3Moe,
+  kGptOss
 };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -156,7 +157,7 @@ struct ModelConfig {
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) {
   return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|"
-         "qwen3_moe";
+         "qwen3_moe|gpt_oss";
 }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
