@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 struct Match {
   model::HfTensor names;
   SafetensorsFolder::Found found;
-  std::span<const std::byte> scales = {};  // of MXFP4 numbers, whose blocks are `found`
+  std::span<const std::byte> scales = {};  // the scales of MXFP4 blocks `found`; or none
 };
 
 // Returns the name of a tensor in the files: the full name, or the name without `prefix`, which
@@ -207,12 +207,12 @@ bool HfPiece::moves() const { return !std::is_sorted(axes.begin(), axes.end()); 
 
 FillPiece HfPiece::filled(DType from, DType to) const {
   if (!is_encoded()) return transposed(bytes, from, view, axes, to);
-  return [blocks = bytes, factors = scales, from, to](int64_t first, int64_t count,
-                                                      std::byte* out) {
-    std::vector<std::byte> decoded(count * size_of(from));
-    decode_mxfp4(blocks, factors, first, count, decoded.data());
-    convert(decoded.data(), from, out, to, count);
-  };
+  return
+      [blocks = bytes, factors = scales, from, to](int64_t first, int64_t count, std::byte* out) {
+        std::vector<std::byte> decoded(count * size_of(from));
+        decode_mxfp4(blocks, factors, first, count, decoded.data());
+        convert(decoded.data(), from, out, to, count);
+      };
 }
 
 bool is_hf_folder(const Path& folder) {
@@ -244,7 +244,8 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
               std::byte* to, int64_t element_bytes) {
   if (!from.moves() && !from.is_encoded())
     return tessera::copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
-  // Transposed and encoded pieces are gathered run by run along the last dimension of Tessera's tensor.
+  // Transposed and encoded pieces are gathered run by run along the last dimension of Tessera's
+  // tensor.
   const size_t rank = common.begin.size();
   const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
   const Shape from_extents = from_box.extents(), to_extents = to_box.extents();

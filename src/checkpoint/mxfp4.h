@@ -1,5 +1,5 @@
-// The MXFP4 format (OCP Microscaling Formats 1.0), in which gpt-oss publishes its experts: blocks of
-// 32 numbers with one scale.
+// The MXFP4 format (OCP Microscaling Formats 1.0), in which gpt-oss publishes its experts: blocks
+// of 32 numbers with one scale.
 //
 //   a byte of a block   two numbers of 4 bits, the first in the lower half: sign, then
 //                       0, 0.5, 1, 1.5, 2, 3, 4, 6 (E2M1)

@@ -16,7 +16,7 @@
 namespace tessera::kernels {
 
 enum class GateKind : uint8_t { kSilu, kErf, kTanh, kClamped };
-constexpr float kGateLimit = 7, kGateSlope = 1.702f;  // of the clamped kind
+constexpr float kGateLimit = 7, kGateSlope = 1.702f;  // numbers of the clamped kind
 
 struct GatedActivationArgs {
   GateKind kind = GateKind::kSilu;

@@ -45,8 +45,8 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner,
   const ValueId up_bias = divided(vector(own + ".up.bias", {E, M, 2}, 0, 1));
   const ValueId down_bias = divided(vector(own + ".down.bias", {E, F}, 0));
   const ValueId y = builder_.emit_one(experts, own, {x, choice, weights, up, down, up_bias});
-  const ValueId biases = builder_.emit_one(ExpertBias{.experts = E}, own + ".down_bias",
-                                           {choice, weights, down_bias});
+  const ValueId biases =
+      builder_.emit_one(ExpertBias{.experts = E}, own + ".down_bias", {choice, weights, down_bias});
   return sum(own + ".sum", {y, biases});
 }
 

@@ -7,10 +7,10 @@
 namespace tessera::model {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2Family,   &kNeoxFamily,    &kLlamaFamily,   &kT5Family,
-                                  &kQwen2Family,  &kMixtralFamily, &kMistralFamily, &kSmollm3Family,
-                                  &kPhi3Family,   &kQwen3Family,   &kOlmo2Family,   &kGemma2Family,
-                                  &kGemma3Family, &kQwen3MoeFamily, &kGptOssFamily};
+constexpr std::array kFamilies = {
+    &kGpt2Family,    &kNeoxFamily,    &kLlamaFamily,   &kT5Family,       &kQwen2Family,
+    &kMixtralFamily, &kMistralFamily, &kSmollm3Family, &kPhi3Family,     &kQwen3Family,
+    &kOlmo2Family,   &kGemma2Family,  &kGemma3Family,  &kQwen3MoeFamily, &kGptOssFamily};
 
 }  // namespace
 

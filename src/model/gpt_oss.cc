@@ -1,11 +1,12 @@
 // gpt-oss (OpenAI 2025): LLaMA with experts in place of every MLP, a sink per head in attention,
-// windows in every second layer, and biases on all matrices of a layer. The router takes the
+// windows in every second layer, and biases on all matrices of a layer. The router computes the
 // softmax over the chosen logits, which is that over all of them divided by the sum of the chosen.
 //
 //   ours                                 Hugging Face: model.layers.I.…
 //   layerI.mlp.router.weight [E,F]       mlp.router.weight
 //   layerI.mlp.router.logit_bias [E]     mlp.router.bias
-//   layerI.mlp.experts.up.weight         mlp.experts.gate_up_proj [E,F,2M]: gate and value alternate
+//   layerI.mlp.experts.up.weight         mlp.experts.gate_up_proj [E,F,2M]: gate and value
+//   alternate
 //     [E,M,2,F]
 //   layerI.mlp.experts.up.bias [E,M,2]   mlp.experts.gate_up_proj_bias [E,2M]
 //   layerI.mlp.experts.down.weight       mlp.experts.down_proj [E,M,F]
@@ -125,7 +126,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("attention_bias", Tree(true));
   write_windows(m, out);
   write_rotary(m, out);
-  // Without this object, the class takes the published scaling.
+  // Without this object, the class has the published scaling.
   if (out.find("rope_scaling")->is_null()) {
     Tree unscaled = Tree::object();
     unscaled.set("rope_type", Tree(std::string("default")));

@@ -73,10 +73,9 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
   const int64_t width = kind.feed_forward;
-  const ValueId inner = kind.experts
-                            ? w.experts("mlp", norm_before(w, form, "norm2", middle), width,
-                                        form.experts)
-                            : feed_forward(w, form, middle, width);
+  const ValueId inner =
+      kind.experts ? w.experts("mlp", norm_before(w, form, "norm2", middle), width, form.experts)
+                   : feed_forward(w, form, middle, width);
   const ValueId fed = norm_after(w, form, "norm2", inner);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }

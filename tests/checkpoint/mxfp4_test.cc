@@ -76,8 +76,9 @@ void write_mxfp4(const Path& folder, const model::ModelConfig& m, bool short_sca
     }
     const int64_t in = t.their_shape[1], out = t.their_shape[2];
     plans.push_back({t.theirs + "_blocks", DType::kU8, {t.their_shape[0], out, in / 32, 16}});
-    plans.push_back(
-        {t.theirs + "_scales", DType::kU8, {t.their_shape[0], out, in / 32 + (short_scales ? 1 : 0)}});
+    plans.push_back({t.theirs + "_scales",
+                     DType::kU8,
+                     {t.their_shape[0], out, in / 32 + (short_scales ? 1 : 0)}});
   }
   write_safetensors(folder / "model.safetensors", plans, [&](size_t i) -> FillPiece {
     if (plans[i].dtype != DType::kU8) return pattern(i, DType::kBF16);
@@ -100,7 +101,8 @@ float number(int64_t row, int64_t column, int64_t width) {
   const int64_t i = row * width + column;
   const auto byte = std::to_integer<unsigned>(block_byte(i / 2));
   const unsigned bits = i % 2 == 0 ? byte % 16 : byte / 16;
-  const float x = kNumbers[bits % 8] * std::ldexp(1.0f, std::to_integer<int>(scale_byte(i / 32)) - 127);
+  const float x =
+      kNumbers[bits % 8] * std::ldexp(1.0f, std::to_integer<int>(scale_byte(i / 32)) - 127);
   return bits < 8 ? x : -x;
 }
 

@@ -30,7 +30,8 @@ struct Problem {
     for (int64_t token = 0; token < n; ++token)
       for (int64_t j = 0; j < k; ++j)
         choice.set(token * k + j, static_cast<double>(choose(token)[static_cast<size_t>(j)]));
-    // In f32, some gates and values are beyond their limits; in 16 bits, rounding would decide which.
+    // In f32, some gates and values are beyond their limits; in 16 bits, rounding would decide
+    // which.
     up_bias = Array::random({e, i, 2}, 6, t, t == DType::kF32 ? 8 : 3);
   }
   // As in gpt-oss.

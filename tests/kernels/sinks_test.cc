@@ -27,8 +27,7 @@ void compare(const AttentionSizes& z, DType t, double level, const AttentionDrop
   compute(AttentionArgs{qkv, out, lse, 0.3f, drop, {}, scope, sinks}, 2);
   compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.3f, drop, {}, {}, scope}, 2);
   compute(SinksGradArgs{sinks, out, d_out, lse, d_sinks}, 2);
-  AttentionAnswer a =
-      attention_reference(z, qkv, d_out, static_cast<double>(0.3f), drop, limits);
+  AttentionAnswer a = attention_reference(z, qkv, d_out, static_cast<double>(0.3f), drop, limits);
   for (double& x : a.d_sinks) x += 0.5;
   EXPECT_LT(distance(out, a.out), tolerance(t));
   EXPECT_LT(distance(lse, a.lse), 1e-6);
@@ -66,8 +65,7 @@ TEST(AttentionSinks, TheGradientIsThatOfTheFormula) {
     for (size_t i = 0; i < out.size(); ++i) sum += out[i] * d_out.at(static_cast<int64_t>(i));
     return sum;
   };
-  const std::vector<double> gradient =
-      attention_reference(z, qkv, d_out, 0.4, {}, limits).d_sinks;
+  const std::vector<double> gradient = attention_reference(z, qkv, d_out, 0.4, {}, limits).d_sinks;
   for (size_t h = 0; h < limits.sinks.size(); ++h) {
     const double at = limits.sinks[h], step = 1e-5;
     limits.sinks[h] = at + step;

@@ -143,9 +143,9 @@ void decode(Graph& graph, int64_t context, bool encoded) {
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
     std::vector<ValueId> in = op.inputs;  // after the queries, only the keys, the bias and sinks
     in.insert(in.begin() + 1, positions);
-    b.emit(CachedAttention{a.scale, context, a.across, a.window, a.soft_cap, a.bias_distance,
-                           a.sinks},
-           op.origin, in, {op.outputs[0], cache});
+    b.emit(
+        CachedAttention{a.scale, context, a.across, a.window, a.soft_cap, a.bias_distance, a.sinks},
+        op.origin, in, {op.outputs[0], cache});
   });
   if (!encoded) return;
   graph[graph.memory].role = Role::kActivation;

@@ -15,13 +15,13 @@ enum class Mask : uint8_t {
 constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
 
 // softmax(cap(scale · q kᵀ) + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads,
-// one key and one value. cap(s) = soft_cap · tanh(s / soft_cap), or s where soft_cap is 0. A sink is
-// one more score of a head in the sum of the softmax, without a value.
+// one key and one value. cap(s) = soft_cap · tanh(s / soft_cap), or s where soft_cap is 0. A sink
+// is one more score of a head in the sum of the softmax, without a value.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
     kQkv,
-    kKv,    // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
+    kKv,     // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
     kBias,   // a table of biases by distance [K·G, N]
     kSinks,  // [K·G]
     kSeen,   // operand of the mask, i32; for documents with kKv those of the keys

@@ -14,8 +14,8 @@ void check(int64_t experts, const Inputs& in) {
   const Shape &choice = in[0]->shape, &bias = in[2]->shape;
   CHECK(choice.rank() == 3 && in[1]->shape == choice && in[0]->dtype == DType::kI32 &&
             in[1]->dtype == DType::kF32 && bias.rank() == 2 && bias[0] <= experts,
-        "expert_bias of choice {}, weights {}, bias {}", to_string(choice),
-        to_string(in[1]->shape), to_string(bias));
+        "expert_bias of choice {}, weights {}, bias {}", to_string(choice), to_string(in[1]->shape),
+        to_string(bias));
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {

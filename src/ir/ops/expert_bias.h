@@ -7,7 +7,7 @@
 namespace tessera {
 
 // y_t = Σ_j weights_tj · bias[choice_tj]. It is an op of its own because it is added once, while
-// the products of the experts are partial sums where their inner width is split. If split over
+// the outputs of the experts are partial sums where their inner width is split. If split over
 // experts, a rank adds the terms of its own experts.
 struct ExpertBias {
   static constexpr std::string_view kName = "expert_bias";

@@ -40,8 +40,8 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
-// Writes dx and the gradient of `weights`, and adds to dup, ddown and dup_bias. `saved`: reads the pairs of
-// the forward; otherwise recomputes them.
+// Writes dx and the gradient of `weights`, and adds to dup, ddown and dup_bias. `saved`: reads the
+// pairs of the forward; otherwise recomputes them.
 struct ExpertsGrad {
   static constexpr std::string_view kName = "experts_grad";
   enum In { kX, kChoice, kWeights, kUp, kDown, kDy, kPairs, kUpBias };

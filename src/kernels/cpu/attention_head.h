@@ -84,7 +84,7 @@ struct QueryHead {
   Rows out;  // read in the gradient
   float* lse = nullptr;
   float sink = -HUGE_VALF;  // score more in the sum of each row; -infinity: none
-  ConstRows d_out;  // gradient only
+  ConstRows d_out;          // gradient only
   Rows dq;
   HeadDropout dropout;
   // By distance: element j - i + queries - 1 belongs to query i and key j.

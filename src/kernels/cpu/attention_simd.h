@@ -4,7 +4,8 @@
 //   m' = max(m, max_j s_j),   alpha = e^(m - m')
 //   l' = alpha l + sum_j e^(s_j - m'),   o' = alpha o + sum_j e^(s_j - m') v_j
 // At the end out = o / l and the log-sum-exp is m + ln l, from which the gradient regenerates the
-// probabilities; a sink s is one more such tile, with the sum 1 relative to s and no output. Dropout applies to the terms of o only, not to those of l.
+// probabilities; a sink s is one more such tile, with the sum 1 relative to s and no output.
+// Dropout applies to the terms of o only, not to those of l.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h

@@ -23,8 +23,8 @@ namespace {
 template <class A>
 ExpertBiasRows bias_rows(const A& a, const TensorView& rows) {
   const int64_t H = columns_of(rows), N = rows_of(rows);
-  CHECK(columns_of(a.bias) == H && a.choice.dtype == DType::kI32 &&
-            rows_of(a.choice) == N && a.weights.elements() == a.choice.elements(),
+  CHECK(columns_of(a.bias) == H && a.choice.dtype == DType::kI32 && rows_of(a.choice) == N &&
+            a.weights.elements() == a.choice.elements(),
         "expert biases {} of {} for choice {}", to_string(a.bias.shape), to_string(rows.shape),
         to_string(a.choice.shape));
   return {a.choice.template as<int32_t>(),
@@ -55,9 +55,8 @@ void launch(Cpu, const Launch& l, const ExpertBiasGradArgs& a) {
   const int64_t N = rows_of(a.dy), n = a.bias.elements();
   const Source dy = a.dy;
   const auto dots = &HWY_DYNAMIC_DISPATCH(BiasDots);
-  parallel_rows(N, r.hidden * r.chosen, l.threads, [&](int64_t begin, int64_t end) {
-    dots(r, dy, a.d_weights.f32(), begin, end);
-  });
+  parallel_rows(N, r.hidden * r.chosen, l.threads,
+                [&](int64_t begin, int64_t end) { dots(r, dy, a.d_weights.f32(), begin, end); });
   if (!a.d_bias) return;
   auto* const sums = l.room<float>();
   std::fill_n(sums, n, 0.0f);

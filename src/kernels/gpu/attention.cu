@@ -64,8 +64,7 @@ __global__ void attention_kernel(const AttentionWork a) {
     if (i >= a.t) continue;
     const RowEnd ends = row_end(a, head, most[r], total[r]);
     store_row(a.out, ((b * a.t + i) * a.heads() + head) * a.d, a.d, sum[r], ends.factor);
-    if (a.lse != nullptr && lane_index() == 0)
-      a.lse[(b * a.heads() + head) * a.t + i] = ends.lse;
+    if (a.lse != nullptr && lane_index() == 0) a.lse[(b * a.heads() + head) * a.t + i] = ends.lse;
   }
 }
 

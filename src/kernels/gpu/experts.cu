@@ -203,8 +203,7 @@ struct Run {
     if (o.d_down != nullptr)
       launch_expert_product({r.wave, of(o.dy), r.h, sum(o.d_down), true, false, s.hidden, s.inner},
                             stream);
-    if (o.d_up_bias != nullptr)
-      launch_map("experts_bias", stream, AddToBias{r, sum(o.d_up_bias)});
+    if (o.d_up_bias != nullptr) launch_map("experts_bias", stream, AddToBias{r, sum(o.d_up_bias)});
     if (o.d_up != nullptr)
       launch_expert_product(
           {r.wave, r.pairs, of(o.x), sum(o.d_up), false, true, 2 * s.inner, s.hidden}, stream);

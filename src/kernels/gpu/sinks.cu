@@ -19,7 +19,7 @@ struct SinkWork {
   int64_t samples = 0, rows = 0, heads = 0, d = 0;
 };
 
-// A warp takes every eighth row, its lanes the elements of the row.
+// A warp sums every eighth row; its lanes divide the elements of the row.
 __global__ void sinks_grad_kernel(const SinkWork a) {
   const int64_t head = block_x();
   const float sink = read(a.sinks, head);

@@ -10,12 +10,9 @@ kernels::ExpertBiasArgs args(const BoundOp& b) {
 }
 
 kernels::ExpertBiasGradArgs grad_args(const BoundOp& b) {
-  return {b.in(ExpertBiasGrad::kChoice),
-          b.in(ExpertBiasGrad::kWeights),
-          b.in(ExpertBiasGrad::kBias),
-          b.extents(b.op->inputs[ExpertBiasGrad::kBias]).begin[0],
-          b.in(ExpertBiasGrad::kDy),
-          b.out(ExpertBiasGrad::kDWeights),
+  return {b.in(ExpertBiasGrad::kChoice), b.in(ExpertBiasGrad::kWeights),
+          b.in(ExpertBiasGrad::kBias),   b.extents(b.op->inputs[ExpertBiasGrad::kBias]).begin[0],
+          b.in(ExpertBiasGrad::kDy),     b.out(ExpertBiasGrad::kDWeights),
           b.out(ExpertBiasGrad::kDBias)};
 }
 
