@@ -134,6 +134,8 @@ FACTORS = {
                            expert_feed_forward=24),
         "deepseek_v3": model("deepseek_v3", **LATENT, experts=4, experts_per_token=2,
                              expert_feed_forward=24, shared_feed_forward=16),
+        "gpt_oss": model("gpt_oss", experts=4, experts_per_token=2, head_width=8, window=9,
+                         window_layers="[0]"),
         "olmo2": model("olmo2"),
         "gemma2": model("gemma2", attention_soft_cap=2, logit_soft_cap=3),
         "gemma3": model("gemma3", window=9, window_layers="[0]", window_rope_theta=100),
@@ -405,7 +407,8 @@ def best_layout(case):
 
 def verify(case):
     # Rounding a score to 16 bits may choose another expert, so values of experts are compared in fp32.
-    precision = ["precision=fp32"] if case.chosen["model"] in ("mixtral", "qwen3_moe", "deepseek_v3") else []
+    routed = case.chosen["model"] in ("mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss")
+    precision = ["precision=fp32"] if routed else []
     said = case.say("verify", "run.yaml", *case.keys, *precision, "--steps", 2, "run.directory=verified")
     if "all values agree" not in said.stdout:
         raise Broken(f"verify prints {said.stdout[-300:]}")

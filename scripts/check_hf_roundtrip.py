@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random tiny models of all families of decoders, saved by transformers, through `tessera checkpoint import`
 and `export`: every tensor must keep its bytes, and transformers must load the result and compute
-the same logits.
+the same logits. Experts in MXFP4 must be imported as the numbers that transformers decodes.
 
 usage: check_hf_roundtrip.py [build/tessera]      (needs torch, transformers, safetensors)
 """
@@ -14,9 +14,11 @@ import tempfile
 import torch
 import transformers
 from safetensors import safe_open
+from safetensors.torch import save_file
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
                           GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
                           MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -134,6 +136,11 @@ CASES = {
     "deepseek_v3 in many files, yarn, weights not divided by their sum": (decoder("DeepseekV3"), dict(
         DEEPSEEK, q_lora_rank=None, n_group=1, topk_group=1, norm_topk_prob=False, qk_nope_head_dim=4,
         rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=0.5)), "f32"),
+    "gpt_oss": (decoder("GptOss"), dict(
+        head_dim=12, num_local_experts=4, num_experts_per_tok=2, sliding_window=5), "f32"),
+    "gpt_oss bf16 in many files, all seen, no yarn": (decoder("GptOss"), dict(
+        head_dim=8, num_local_experts=3, num_experts_per_tok=3, layer_types=["full_attention"] * 3,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), "bf16"),
     "olmo2": (decoder("Olmo2"), {}, "f32"),
     "olmo2 in many files": (decoder("Olmo2"), dict(num_key_value_heads=4), "f32"),
     "gemma2": (decoder("Gemma2"), dict(head_dim=12, sliding_window=5, query_pre_attn_scalar=9),
@@ -208,12 +215,45 @@ def check(case, make, given, dtype, work):
     return not faults
 
 
+def check_mxfp4(work):
+    """The experts of a small gpt-oss as published files have them, with all scales near 1."""
+    torch.manual_seed(7)
+    model = decoder("GptOss")(hidden_size=64, intermediate_size=32, head_dim=8, num_local_experts=3,
+                              num_experts_per_tok=2).bfloat16()
+    before, after, checkpoint = work / "before", work / "after", work / "checkpoint"
+    model.save_pretrained(before)
+    kept, decoded = {}, {}
+    for name, t in tensors(before).items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            kept[name] = t
+            continue
+        experts, inputs, outputs = t.shape
+        blocks = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(115, 130, (experts, outputs, inputs // 32), dtype=torch.uint8)
+        kept |= {name + "_blocks": blocks, name + "_scales": scales}
+        decoded[name] = convert_moe_packed_tensors(blocks, scales)
+    save_file(kept, before / "model.safetensors", {"format": "pt"})
+    config = json.loads((before / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4"}
+    (before / "config.json").write_text(json.dumps(config))
+    run("checkpoint", "import", "--from", before, "--out", checkpoint)
+    run("checkpoint", "export", checkpoint, "--to", after, "--dtype", "bf16")
+    new = tensors(after)
+    faults = [n for n, t in decoded.items() if not same(t.contiguous(), new[n])]
+    faults += [n for n, t in kept.items() if t.dtype != torch.uint8 and not same(t, new[n])]
+    print(f"gpt_oss in MXFP4: {len(new)} tensors, "
+          f"{'equal' if not faults else 'DIFFER: ' + ', '.join(faults)}")
+    return not faults
+
+
 def main():
     failed = 0
+    with tempfile.TemporaryDirectory() as work:
+        failed += not check_mxfp4(pathlib.Path(work))
     for case, (make, given, dtype) in CASES.items():
         with tempfile.TemporaryDirectory() as work:
             failed += not check(case, make, given, dtype, pathlib.Path(work))
-    print(f"{failed} of {len(CASES)} models differ after import and export")
+    print(f"{failed} of {len(CASES) + 1} models differ after import and export")
     return failed > 0
 
 

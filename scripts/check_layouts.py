@@ -70,7 +70,7 @@ CONTINUED_LOSS = 3e-5
 # The others may use the sign of the noise.
 EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
-            "qwen3_moe", "olmo2", "gemma2", "gemma3", "deepseek_v2", "deepseek_v3"]
+            "qwen3_moe", "gpt_oss", "olmo2", "gemma2", "gemma3", "deepseek_v2", "deepseek_v3"]
 LATENT = ("deepseek_v2", "deepseek_v3")
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
@@ -108,7 +108,7 @@ def draw_model(rng, tensor, chunks, family=None):
                      vocabulary=311)
     if family == "neox":
         model.update(rotary_pct=0.5, parallel_residual=rng.random() < 0.5)
-    if family in ("mixtral", "qwen3_moe", *LATENT):
+    if family in ("mixtral", "qwen3_moe", "gpt_oss", *LATENT):
         model.update(draw_experts(rng, model))
     if family in LATENT:
         model.update(draw_latent(rng))
@@ -147,6 +147,7 @@ def draw_latent(rng):
 
 # Features of the families that are off by default, with sizes that change the results.
 FEATURES = {"mistral": {"window": 5}, "phi3": {"rotary_pct": 0.5},
+            "gpt_oss": {"window": 7, "window_layers": [0]},
             "gemma2": {"attention_soft_cap": 0.5, "logit_soft_cap": 2, "attention_scalar": 3},
             "gemma3": {"window": 7, "window_layers": [0], "window_rope_theta": 100,
                        "rope_scaling.rope_type": "linear", "rope_scaling.factor": 4}}

@@ -4,8 +4,8 @@
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
                       [--adafactor] [--threads N]
 
-For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, fourteen of the
-families Mistral, SmolLM3, Phi-3, Qwen3, Qwen3-MoE, DeepSeek-V2 and V3, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type, a Mixtral-type, fifteen of the
+families Mistral, SmolLM3, Phi-3, Qwen3, Qwen3-MoE, DeepSeek-V2 and V3, gpt-oss, OLMo 2, Gemma 2 and Gemma 3, and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
 and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
 (where PyTorch has no bf16 GEMMs, they are summed in fp32, after one row that shows how
@@ -79,6 +79,10 @@ DECODERS = {
                    "expert_feed_forward: 96, shared_feed_forward: 96, dense_layers: [0], "
                    "router: { groups: 4, groups_chosen: 2, scale: 2.5, bias_rate: 0 }, "
                    f"rope_scaling: {deepseek_yarn(1, 0.5)}",
+    "gpt-oss": f"family: gpt_oss, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, rope_theta: 10000, "
+               f"experts: 6, experts_per_token: 2, window: {WINDOW}, window_layers: [0, 2], "
+               "rope_scaling: { rope_type: yarn, factor: 4, truncate: false, "
+               f"original_max_position_embeddings: {TOKENS // 4} }}",
     "olmo2": f"family: olmo2, {LIKE_LLAMA}, kv_heads: 4, rope_theta: 10000",
     "gemma2": f"family: gemma2, {LIKE_LLAMA}, kv_heads: 4, head_width: 24, attention_scalar: 20, "
               f"window: {WINDOW}, window_layers: [0, 2], attention_soft_cap: 0.5, logit_soft_cap: 2",

@@ -286,7 +286,7 @@ def optimizers(cases):
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)
 MIXTRAL = dict(layers=2, hidden=32, heads=4, vocabulary=281, context=32)
 DECODERS = ("mistral", "smollm3-window", "phi3-longrope", "qwen3", "qwen3-moe", "deepseek-v2-groups",
-            "deepseek-v3", "olmo2", "gemma2", "gemma3")
+            "deepseek-v3", "gpt-oss", "olmo2", "gemma2", "gemma3")
 
 
 def model_files(folder, family, sizes):

@@ -98,6 +98,12 @@ DECODERS = {
         num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=96, n_group=4,
         topk_group=2, routed_scaling_factor=2.5, rope_scaling=deepseek_yarn(z, 1.0, 0.5),
         experts_implementation="eager")),
+    "gpt-oss": ("GptOss", lambda z: dict(
+        num_key_value_heads=z.heads // 2, head_dim=24, num_local_experts=6, num_experts_per_tok=2,
+        sliding_window=z.context // 4, experts_implementation="eager",
+        rope_parameters={"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                         "truncate": False, "rope_theta": 10000.0,
+                         "original_max_position_embeddings": z.context // 4})),
     "olmo2": ("Olmo2", lambda z: dict(num_key_value_heads=z.heads // 2)),
     "gemma2": ("Gemma2", lambda z: dict(
         num_key_value_heads=z.heads // 2, head_dim=24, query_pre_attn_scalar=20,
@@ -238,7 +244,8 @@ def _kept_rotary_in_double(self, x, position_ids, layer_type=None):
         frequencies, scale = ROPE_INIT_FUNCTIONS["longrope"](
             self.config, seq_len=int(position_ids.max()) + 1)
     angles = position_ids[..., None].double() * frequencies.double()
-    angles = torch.cat((angles, angles), dim=-1)
+    if not type(self).__name__.startswith("GptOss"):  # which keeps one half of the angles
+        angles = torch.cat((angles, angles), dim=-1)
     return (angles.cos() * scale).to(x.dtype), (angles.sin() * scale).to(x.dtype)
 
 
@@ -315,8 +322,8 @@ def double_copy(model):
             module.forward = _rotary_in_double.__get__(module)
         name = type(module).__name__
         if name.removesuffix("RotaryEmbedding") in ("Mistral", "SmolLM3", "Phi3", "Qwen3",
-                                                    "Qwen3Moe", "DeepseekV3", "Olmo2", "Gemma2",
-                                                    "Gemma3"):
+                                                    "Qwen3Moe", "DeepseekV3", "GptOss", "Olmo2",
+                                                    "Gemma2", "Gemma3"):
             module.forward = _kept_rotary_in_double.__get__(module)
         if name.startswith("Gemma") and name.endswith("RMSNorm"):
             module.forward = _rms_norm_around_one_in_double.__get__(module)
@@ -343,6 +350,8 @@ def as_saved(tensors):
     """Tensors of a model's parameters under the names of a saved checkpoint, which has one matrix per
     expert: in memory those of all experts are one, and gates are followed by values. Mixtral's MLPs,
     and only its, are all experts, and have names of their own."""
+    if any(n.endswith("self_attn.sinks") for n in tensors):  # gpt-oss is saved as it is in memory
+        return dict(tensors)
     mixtral = not any("norm.weight" in n and "self_attn" in n for n in tensors)
     module, gate, value, down = (("block_sparse_moe", "w1", "w3", "w2") if mixtral
                                  else ("mlp", "gate_proj", "up_proj", "down_proj"))

@@ -54,8 +54,9 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
       t.shape = stored.shape;
       t.begin = stored.pieces[p].begin;
       t.end = stored.pieces[p].end;
-      add(t, transposed(piece.bytes, stored.dtype, piece.view, piece.axes, DType::kF32));
+      add(t, piece.filled(stored.dtype, DType::kF32));
       release_pages(piece.bytes);
+      release_pages(piece.scales);
       result.parameters += piece.view.elements();
       ++result.tensors;
     }

@@ -13,6 +13,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
+#include "checkpoint/mxfp4.h"
 #include "checkpoint/stored_model.h"
 #include "model/family.h"
 #include "model/hf_config.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 struct Match {
   model::HfTensor names;
   SafetensorsFolder::Found found;
+  std::span<const std::byte> scales = {};  // the scales of MXFP4 blocks `found`; or none
 };
 
 // Returns the name of a tensor in the files: the full name, or the name without `prefix`, which
@@ -49,6 +51,30 @@ void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
         fmt::format("{}: is stored as {}, expected F32, BF16 or F16", entry.name, entry.type));
 }
 
+// Returns a matrix of experts that the files have in MXFP4 as `name`_blocks and `name`_scales, if
+// they do. `used` gets these names.
+std::optional<Match> match_mxfp4(const SafetensorsFolder& files, const std::string& name,
+                                 const model::HfTensor& tensor, std::set<std::string>& used,
+                                 std::vector<std::string>& faults) {
+  const auto blocks = files.find(name + "_blocks"), scales = files.find(name + "_scales");
+  if (!blocks || !scales) return std::nullopt;
+  used.insert({name + "_blocks", name + "_scales"});
+  const Shape& ours = tensor.shape;
+  const int64_t rows = ours.product(1, ours.rank() - 1), columns = ours[-1] / kMxfp4Block;
+  const auto check = [&](const SafetensorsFolder::Found& found, const Shape& wanted) {
+    if (found.entry->dtype != DType::kU8 || found.entry->shape != wanted)
+      faults.push_back(fmt::format("{}: is {} {}, expected U8 {}", found.entry->name,
+                                   found.entry->type, to_string(found.entry->shape),
+                                   to_string(wanted)));
+  };
+  check(*blocks, {ours[0], rows, columns, kMxfp4Block / 2});
+  check(*scales, {ours[0], rows, columns});
+  if (ours[-1] % kMxfp4Block != 0)
+    faults.push_back(fmt::format("{}: has MXFP4 rows of {}, expected a multiple of {}", name,
+                                 ours[-1], kMxfp4Block));
+  return Match{tensor, *blocks, scales->bytes};
+}
+
 // Checks a stored copy of tied embeddings: versions of transformers differ in which of the two they
 // use, so different contents would give different models.
 void check_copy(const SafetensorsFolder::Found& copy, const std::vector<Match>& matches,
@@ -69,6 +95,11 @@ std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfi
   for (model::HfTensor& t : model::hf_tensors(model)) {
     const std::string name = name_in(files, t.theirs, model::hf_prefix(model.family));
     const auto found = files.find(name);
+    if (!found && model::rule_of(model.family).hf_mxfp4)
+      if (auto encoded = match_mxfp4(files, name, t, used, faults)) {
+        matches.push_back(std::move(*encoded));
+        continue;
+      }
     if (!found) {
       faults.push_back(fmt::format("{}: missing, expected {}", t.theirs, to_string(t.their_shape)));
       continue;
@@ -87,6 +118,8 @@ std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfi
     else
       faults.push_back(name + ": not a tensor of this model");
   }
+  // Entries of one tensor of theirs follow each other, and have the same faults.
+  faults.erase(std::unique(faults.begin(), faults.end()), faults.end());
   if (!faults.empty())
     throw Error(
         "{}: its tensors are not those of the model that config.json describes ({} layers, "
@@ -118,13 +151,29 @@ CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
   return header;
 }
 
+// Returns the part of a tensor of theirs that holds a part of ours.
+HfPiece piece_of(const Match& m, DType type) {
+  const model::HfTensor& names = m.names;
+  const int64_t n = names.view.elements();
+  if (m.scales.empty())
+    return {m.found.bytes.subspan(names.their_begin() * size_of(type), n * size_of(type)),
+            names.view, names.axes};
+  const Shape part = names.part();
+  std::vector<int> axes(part.rank());
+  std::iota(axes.begin(), axes.end(), 0);
+  const auto of_row = [&](std::span<const std::byte> all, int64_t bytes) {
+    return all.subspan(names.their_row * bytes, bytes);
+  };
+  return {of_row(m.found.bytes, n / 2), part, std::move(axes), of_row(m.scales, n / kMxfp4Block)};
+}
+
 // Lists Tessera's tensors by name. One may consist of several source tensors (query, key and value
 // in one), which become adjacent pieces of it; the sort is stable to keep their order.
 void add_tensors(std::vector<Match> matches, const std::string& source, HfSource& out) {
   std::stable_sort(matches.begin(), matches.end(),
                    [](const Match& a, const Match& b) { return a.names.ours < b.names.ours; });
   for (Match& m : matches) {
-    const DType type = *m.found.entry->dtype;
+    const DType type = m.scales.empty() ? *m.found.entry->dtype : DType::kBF16;
     if (out.tensors.empty() || out.tensors.back().name != m.names.ours) {
       out.tensors.push_back({m.names.ours, type, m.names.shape, {}});
       out.pieces.emplace_back();
@@ -138,10 +187,8 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
     StoredPiece& p = t.pieces.emplace_back();
     p.begin = m.names.begin;
     p.end = m.names.end();
-    const std::span<const std::byte> bytes = m.found.bytes.subspan(
-        m.names.their_begin() * size_of(type), m.names.view.elements() * size_of(type));
-    p.bytes = std::ssize(bytes);
-    out.pieces.back().push_back({bytes, m.names.view, std::move(m.names.axes)});
+    out.pieces.back().push_back(piece_of(m, type));
+    p.bytes = std::ssize(out.pieces.back().back().bytes);
   }
 }
 
@@ -157,6 +204,16 @@ void check_generation(const Path& folder, const model::FamilyRule& family) {
 }  // namespace
 
 bool HfPiece::moves() const { return !std::is_sorted(axes.begin(), axes.end()); }
+
+FillPiece HfPiece::filled(DType from, DType to) const {
+  if (!is_encoded()) return transposed(bytes, from, view, axes, to);
+  return
+      [blocks = bytes, factors = scales, from, to](int64_t first, int64_t count, std::byte* out) {
+        std::vector<std::byte> decoded(count * size_of(from));
+        decode_mxfp4(blocks, factors, first, count, decoded.data());
+        convert(decoded.data(), from, out, to, count);
+      };
+}
 
 bool is_hf_folder(const Path& folder) {
   std::error_code error;
@@ -185,9 +242,10 @@ HfSource open_hf(const Path& folder) {
 
 void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const Box& to_box,
               std::byte* to, int64_t element_bytes) {
-  if (!from.moves())
+  if (!from.moves() && !from.is_encoded())
     return tessera::copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
-  // Transposed pieces are gathered run by run along the last dimension of Tessera's tensor.
+  // Transposed and encoded pieces are gathered run by run along the last dimension of Tessera's
+  // tensor.
   const size_t rank = common.begin.size();
   const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
   const Shape from_extents = from_box.extents(), to_extents = to_box.extents();
@@ -197,9 +255,12 @@ void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const
     return n;
   };
   for (std::vector<int64_t> at = common.begin;;) {
-    copy_permuted(from.bytes.data(), from.view, from.axes, element_bytes,
-                  flat(at, from_box, from_extents), run,
-                  to + flat(at, to_box, to_extents) * element_bytes);
+    const int64_t first = flat(at, from_box, from_extents);
+    std::byte* const own = to + flat(at, to_box, to_extents) * element_bytes;
+    if (from.is_encoded())
+      decode_mxfp4(from.bytes, from.scales, first, run, own);
+    else
+      copy_permuted(from.bytes.data(), from.view, from.axes, element_bytes, first, run, own);
     size_t d = rank - 1;  // advance to the next run, which spans the last dimension
     while (d > 0 && ++at[d - 1] == common.end[d - 1]) {
       at[d - 1] = common.begin[d - 1];

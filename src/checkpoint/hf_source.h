@@ -16,13 +16,18 @@
 namespace tessera::checkpoint {
 
 // A piece as the file stores it. In NumPy's notation the piece is
-// bytes.reshape(view).transpose(axes).
+// bytes.reshape(view).transpose(axes). With scales, `bytes` are the blocks of MXFP4 numbers
+// (checkpoint/mxfp4.h) in the order of the piece, whose type is bf16.
 struct HfPiece {
   std::span<const std::byte> bytes;  // mapped by HfSource::files
   Shape view;
   std::vector<int> axes;
+  std::span<const std::byte> scales = {};
 
   bool moves() const;  // true if the file has the dimensions in another order
+  bool is_encoded() const { return !scales.empty(); }
+  // Returns a function that fills with elements of the piece, stored as `from`, converted to `to`.
+  FillPiece filled(DType from, DType to) const;
 };
 
 struct HfSource {

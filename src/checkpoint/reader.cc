@@ -181,7 +181,10 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
 
 std::span<const std::byte> CheckpointReader::whole(const StoredTensor& tensor) {
   if (tensor.pieces.size() != 1) return {};
-  if (hf_ && hf_->pieces[&tensor - tensors_.data()][0].moves()) return {};
+  if (hf_) {
+    const HfPiece& piece = hf_->pieces[&tensor - tensors_.data()][0];
+    if (piece.moves() || piece.is_encoded()) return {};
+  }
   return checked(tensor, 0);
 }
 

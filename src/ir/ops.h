@@ -16,6 +16,7 @@
 #include "ir/ops/divided_cross_entropy.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/embedding.h"
+#include "ir/ops/expert_bias.h"
 #include "ir/ops/experts.h"
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
@@ -71,6 +72,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          LatentHeadsGrad,      //
                                          Attention,            //
                                          AttentionGrad,        //
+                                         AttentionSinksGrad,   //
                                          CachedAttention,      //
                                          AttentionScores,      //
                                          AttentionScoresGrad,  //
@@ -90,6 +92,8 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          BalanceUpdate,        //
                                          Experts,              //
                                          ExpertsGrad,          //
+                                         ExpertBias,           //
+                                         ExpertBiasGrad,       //
                                          Sum,                  //
                                          Scale,                //
                                          SoftCap,              //

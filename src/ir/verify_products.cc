@@ -107,7 +107,10 @@ class CommonAttributes {
 
  private:
   void note(const Op& op) {
-    if (const Attention* const a = op.if_as<Attention>()) attentions_[op.origin].push_back(*a);
+    if (const Attention* const a = op.if_as<Attention>()) {
+      attentions_[op.origin].push_back(*a);
+      attentions_[op.origin].back().sinks = false;  // as in the gradient, which reads lse instead
+    }
     if (const AttentionScores* const a = op.if_as<AttentionScores>())
       scores_[op.origin].push_back(*a);
     if (const Gelu* const a = op.if_as<Gelu>()) gelus_[op.origin].push_back(*a);

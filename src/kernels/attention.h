@@ -4,9 +4,11 @@
 //   s[i,j] = cap(scale * q[i] . k[j]) + bias[i,j]  for each j that i sees (AttentionScope)
 //   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
 // Values may be narrower than keys: V <= D numbers of their rows, of which the rest is not read,
-// and whose gradient is zero. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8
-// up to 256; any T. The bits do not depend on the number of threads; work is shared out by (sample,
-// key head), so more than B * KV threads have nothing to do.
+// and whose gradient is zero. A head may have a sink: a learned score more in the sum of each row's
+// softmax, without a value (gpt-oss; Xiao et al. 2024). p and lse contain it, so the gradient of q,
+// k and v is as without. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8 up to
+// 256; any T. The bits do not depend on the number of threads; work is shared out by (sample, key
+// head), so more than B * KV threads have nothing to do.
 #pragma once
 
 #include <cstdint>
@@ -61,11 +63,12 @@ struct AttentionDropout {
 struct AttentionArgs {
   TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
   TensorView out;  // [B, T, H, V]  written
-  TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not written
+  TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s), sinks included; no data: not written
   float scale = 1;
   AttentionDropout dropout = {};
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
+  TensorView sinks = {};  // [H] f32, bf16 or f16; no data: none
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);
 void launch(Gpu, const Launch&, const AttentionArgs&);
@@ -89,6 +92,17 @@ void launch(Gpu, const Launch&, const AttentionGradArgs&);
 int64_t workspace_bytes(Cpu, const AttentionGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const AttentionGradArgs&, int threads);
 
+// d_sinks[h] -= sum over b and i of exp(sinks[h] - lse[b,h,i]) * <out[b,i,h], d_out[b,i,h]>: the
+// sink's probability times the derivative of its score, as it has no value.
+struct SinksGradArgs {
+  TensorView sinks;       // [H] f32, bf16 or f16
+  TensorView out, d_out;  // [B, T, H, V]
+  TensorView lse;         // [B, H, T] f32
+  TensorView d_sinks;     // [H] f32, bf16 or f16  added to
+};
+void launch(Cpu, const Launch&, const SinksGradArgs&);
+void launch(Gpu, const Launch&, const SinksGradArgs&);
+
 // Decoding: T tokens of sequence b at positions start[b T] .. start[b T] + T - 1. Writes their keys
 // and values into the cache, then attends to positions 0 .. own.
 struct CachedAttentionArgs {
@@ -102,6 +116,7 @@ struct CachedAttentionArgs {
   int64_t bias_distance = 128;
   int64_t window = 0;
   float soft_cap = 0;
+  TensorView sinks = {};
 };
 void launch(Cpu, const Launch&, const CachedAttentionArgs&);
 void launch(Gpu, const Launch&, const CachedAttentionArgs&);

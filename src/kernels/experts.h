@@ -2,7 +2,8 @@
 // passes through the experts that the router chose for it. No token is dropped, and the workspace
 // depends on shapes only, not on the choices.
 //
-//   p = x_t up_eᵀ [I, 2],   h = act(p[·, 0]) · p[·, 1] [I],   y_t = Σ_j weights_tj · h down_eᵀ
+//   p = x_t up_eᵀ (+ up_bias_e) [I, 2],   h = gate(p[·, 0], p[·, 1]) [I],
+//   y_t = Σ_j weights_tj · h down_eᵀ
 //
 // for each choice j of token t, with the weights of expert choice[t, j]. Experts of other ranks are
 // skipped.
@@ -41,6 +42,7 @@ struct ExpertsOperands {
   const void* up = nullptr;         // [E, I, 2, H]
   const void* down = nullptr;       // [E, H, I]
   int64_t first = 0;                // index of this rank's first expert
+  const void* up_bias = nullptr;    // [E, I, 2], or none
   void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not accessed
   void* y = nullptr;                // [N, H]  written
   // Only for the gradient, instead of y:
@@ -49,7 +51,8 @@ struct ExpertsOperands {
   float* d_weights = nullptr;  // [N, K]  written
   void* d_up = nullptr;        // [E, I, 2, H]  added to, or written if fresh; or none
   void* d_down = nullptr;      // [E, H, I]  likewise
-  bool fresh_up = false, fresh_down = false;
+  void* d_up_bias = nullptr;   // [E, I, 2]  likewise
+  bool fresh_up = false, fresh_down = false, fresh_up_bias = false;
 };
 
 // Experts of one shape, on either device. run() does not allocate memory. Runs must not overlap.

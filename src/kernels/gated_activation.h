@@ -3,6 +3,8 @@
 //   y[n,m] = act(g) * u,   g = x[n,m,0],  u = x[n,m,1]
 //   silu   act(g) = g / (1 + exp(-g)): SwiGLU, LLaMA
 //   erf, tanh: the two forms of kernels/gelu.h: GEGLU, T5 v1.1
+//   clamped: y[n,m] = act(min(g, 7)) * (clamp(u, -7, 7) + 1) with act(g) = g / (1 + exp(-1.702 g)):
+//     gpt-oss (OpenAI 2025). Beyond a limit, the gradient of that operand is 0
 // f32 arithmetic; y has a relative error below 3e-6 for |g| < 4.
 #pragma once
 
@@ -13,7 +15,8 @@
 
 namespace tessera::kernels {
 
-enum class GateKind : uint8_t { kSilu, kErf, kTanh };
+enum class GateKind : uint8_t { kSilu, kErf, kTanh, kClamped };
+constexpr float kGateLimit = 7, kGateSlope = 1.702f;  // numbers of the clamped kind
 
 struct GatedActivationArgs {
   GateKind kind = GateKind::kSilu;
@@ -27,7 +30,7 @@ struct GatedActivationGradArgs {
   GateKind kind = GateKind::kSilu;
   TensorView x;   // [N, M, 2], as given to the forward
   TensorView dy;  // [N, M]
-  TensorView dx;  // [N, M, 2]  written: (dy * u * act'(g), dy * act(g)); may alias x
+  TensorView dx;  // [N, M, 2]  written: dy times the derivatives by g and u; may alias x
 };
 void launch(Cpu, const Launch&, const GatedActivationGradArgs&);
 void launch(Gpu, const Launch&, const GatedActivationGradArgs&);

@@ -9,6 +9,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/expert_bias.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/gradient_norm.h"
@@ -56,8 +57,11 @@ using AllArgs = ArgsList<ClearArgs,                //
                          RouterLossGradArgs,       //
                          RouterLoadArgs,           //
                          BalanceUpdateArgs,        //
+                         ExpertBiasArgs,           //
+                         ExpertBiasGradArgs,       //
                          AttentionArgs,            //
                          AttentionGradArgs,        //
+                         SinksGradArgs,            //
                          CachedAttentionArgs,      //
                          AttentionScoresArgs,      //
                          AttentionScoresGradArgs,  //

@@ -1,15 +1,19 @@
 // Writes a router, whose logits are f32, and gated experts in place of an MLP. The weights of
-// experts are split over the expert axis, and over the tensor axis like those of an MLP.
+// experts are split over the expert axis, and over the tensor axis like those of an MLP. Biases of
+// expert outputs are an op of their own, since the outputs are partial sums over tensor ranks.
 #include "model/forward.h"
 
 namespace tessera::model {
 
-ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner) {
+ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner,
+                             const ExpertsForm& form) {
   const int64_t E = model_.experts, M = inner, F = model_.hidden;
   const RouterConfig& r = model_.router;
   const std::string router = name + ".router";
-  const ValueId logits = builder_.emit_one(Matmul{.out = DType::kF32}, router,
-                                           {x, matrix(router + ".weight", {E, F}, std_in())});
+  ValueId logits = builder_.emit_one(Matmul{.out = DType::kF32}, router,
+                                     {x, matrix(router + ".weight", {E, F}, std_in())});
+  if (form.biases)
+    logits = sum(router + ".sum", {logits}, {random_vector(router + ".logit_bias", {E}, std_in())});
   std::vector<ValueId> inputs = {logits};
   if (r.bias) {
     inputs.push_back(vector(router + ".bias", {E}, 0));
@@ -36,8 +40,15 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner) 
   const ValueId up = divided(matrix(own + ".up.weight", {E, M, 2, F}, std_in(), 1));
   name_parts(up, 2, {{"gate", 1}, {"up", 1}});
   const ValueId down = divided(matrix(own + ".down.weight", {E, F, M}, std_out(), 2));
-  return builder_.emit_one(Experts{.experts = E}, own,
-                           {x, choice, routed[Route::kWeights], up, down});
+  const ValueId weights = routed[Route::kWeights];
+  const Experts experts = {.experts = E, .form = form.gate, .biased = form.biases};
+  if (!form.biases) return builder_.emit_one(experts, own, {x, choice, weights, up, down});
+  const ValueId up_bias = divided(vector(own + ".up.bias", {E, M, 2}, 0, 1));
+  const ValueId down_bias = divided(vector(own + ".down.bias", {E, F}, 0));
+  const ValueId y = builder_.emit_one(experts, own, {x, choice, weights, up, down, up_bias});
+  const ValueId biases =
+      builder_.emit_one(ExpertBias{.experts = E}, own + ".down_bias", {choice, weights, down_bias});
+  return sum(own + ".sum", {y, biases});
 }
 
 }  // namespace tessera::model

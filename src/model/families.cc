@@ -11,7 +11,8 @@ constexpr std::array kFamilies = {
     &kGpt2Family,   &kNeoxFamily,     &kLlamaFamily,      &kT5Family,
     &kQwen2Family,  &kMixtralFamily,  &kMistralFamily,    &kSmollm3Family,
     &kPhi3Family,   &kQwen3Family,    &kOlmo2Family,      &kGemma2Family,
-    &kGemma3Family, &kQwen3MoeFamily, &kDeepseekV2Family, &kDeepseekV3Family};
+    &kGemma3Family, &kQwen3MoeFamily, &kDeepseekV2Family, &kDeepseekV3Family,
+    &kGptOssFamily};
 
 }  // namespace
 

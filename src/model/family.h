@@ -41,6 +41,9 @@ struct FamilyRule {
   std::string_view hf_head = {};  // the head's tensor, absent or a copy where embeddings are tied
   // If the folder has no LM head, it is tied and not scaled, even if config.json differs.
   bool hf_ties_missing_head = false;
+  // Matrices may be stored in MXFP4, [experts, outputs, inputs], as NAME_blocks and NAME_scales
+  // (checkpoint/mxfp4.h).
+  bool hf_mxfp4 = false;
   // Suffix of tensors that copy the embedding, in addition to hf_head.
   std::string_view hf_copies = {};
   void (*hf_read)(const HfReader&, ModelConfig&) = nullptr;
@@ -58,7 +61,8 @@ std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
 extern const FamilyRule kDeepseekV2Family, kDeepseekV3Family, kGemma2Family, kGemma3Family,
-    kGpt2Family, kLlamaFamily, kMistralFamily, kMixtralFamily, kNeoxFamily, kOlmo2Family,
-    kPhi3Family, kQwen2Family, kQwen3Family, kQwen3MoeFamily, kSmollm3Family, kT5Family;
+    kGpt2Family, kGptOssFamily, kLlamaFamily, kMistralFamily, kMixtralFamily, kNeoxFamily,
+    kOlmo2Family, kPhi3Family, kQwen2Family, kQwen3Family, kQwen3MoeFamily, kSmollm3Family,
+    kT5Family;
 
 }  // namespace tessera::model

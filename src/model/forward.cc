@@ -179,6 +179,12 @@ ValueId BlockWriter::vector(const std::string& name, Shape shape, double constan
   return v;
 }
 
+ValueId BlockWriter::random_vector(const std::string& name, Shape shape, double std, int divided) {
+  const ValueId v = vector(name, std::move(shape), 0, divided);
+  graph_[v].initial = {std, 0};
+  return v;
+}
+
 void BlockWriter::name_parts(ValueId weight, int64_t dim,
                              const std::vector<std::pair<const char*, int64_t>>& parts) {
   int64_t first = 0;
@@ -334,12 +340,13 @@ ValueId BlockWriter::rotary(ValueId qkv) {
   return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
 }
 
-ValueId BlockWriter::attention(ValueId qkv) {
+ValueId BlockWriter::attention(ValueId qkv, bool sinks) {
   AttentionForm form;
   form.scale = attention_scale(model_);
   form.value_width = model_.latent.value_width;
   form.window = kind_.window;
   form.soft_cap = model_.attention_soft_cap;
+  if (sinks) form.sinks = random_vector("attn.sinks", {model_.heads}, std_in(), 0);
   return attention("attn", qkv, form);
 }
 
@@ -350,13 +357,15 @@ ValueId BlockWriter::attention(const std::string& name, ValueId queries,
                  .across = form.across != kNone,
                  .whole = form.whole,
                  .window = form.window,
-                 .soft_cap = form.soft_cap};
+                 .soft_cap = form.soft_cap,
+                 .sinks = form.sinks != kNone};
   std::vector<ValueId> in = {queries};
   if (form.bias != kNone) a.bias_distance = model_.relative_distance;
   if (form.padding != kNone) a.seen = Mask::kPadding;
   const bool apart = form.padding == kNone && batch_.documents != kNone;
   if (apart) a.seen = Mask::kDocuments;
-  for (const ValueId v : {form.across, form.bias, form.padding, apart ? batch_.documents : kNone})
+  for (const ValueId v :
+       {form.across, form.bias, form.sinks, form.padding, apart ? batch_.documents : kNone})
     if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
     a.dropout = model_.attention_dropout;

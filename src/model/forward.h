@@ -31,6 +31,7 @@ struct AttentionForm {
   ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
   bool whole = false;       // not causal: also attends to later keys
   ValueId bias = kNone;     // [H, N] by distance
+  ValueId sinks = kNone;    // [H]
   ValueId padding = kNone;  // [B, S] ids of the keys, where 0 is padding
 };
 
@@ -61,6 +62,13 @@ struct LayerKind {
   std::string stack = kLayerStack;  // prefix of the names of values
 };
 
+// Variants of a router and experts; the default is that of Mixtral. Biases: of the router's logits
+// and of both matrices of an expert.
+struct ExpertsForm {
+  GateForm gate = GateForm::kSilu;
+  bool biases = false;
+};
+
 // The dimensions of a head that the rotary embedding turns.
 int64_t rotated_dims(const ModelConfig& model);
 // The factor of attention scores.
@@ -83,6 +91,8 @@ class BlockWriter {
   // it becomes the value's sharding on that axis.
   ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
   ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
+  // The same, normal with `std`: like other vectors it has no weight decay.
+  ValueId random_vector(const std::string& name, Shape shape, double std, int divided = kNone);
   // Names the parts of a packed weight, each with its number of consecutive indices of dimension
   // `dim`. They are the tensors that the published model keeps separately.
   void name_parts(ValueId weight, int64_t dim,
@@ -118,7 +128,8 @@ class BlockWriter {
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
   ValueId rotary(ValueId qkv);  // returns qkv in layers without RoPE
-  ValueId attention(ValueId qkv);
+  // `sinks`: with a sink per head, attn.sinks [H].
+  ValueId attention(ValueId qkv, bool sinks = false);
   ValueId attention(const std::string& name, ValueId queries, const AttentionForm& form);
   // `rounded`: the factor is rounded to the type of x first.
   ValueId scale(const std::string& name, ValueId x, double factor, bool rounded = false);
@@ -126,8 +137,9 @@ class BlockWriter {
   // x: pairs [.., inner, 2]. `form`: silu, or gelu as erf or tanh.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
   // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
-  // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M].
-  ValueId experts(const std::string& name, ValueId x, int64_t inner);
+  // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M]; with biases
+  // name.router.logit_bias [E], name.experts.up.bias [E, M, 2] and name.experts.down.bias [E, F].
+  ValueId experts(const std::string& name, ValueId x, int64_t inner, const ExpertsForm& form = {});
   // Dropout with the model's probability, or with the given one. Returns x if the probability
   // is 0.
   ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});

@@ -12,8 +12,11 @@
 namespace tessera::model {
 namespace {
 
-void check_common(const HfReader& in) {
-  if (in.find("quantization_config"))
+void check_common(const HfReader& in, const FamilyRule& family) {
+  const bool mxfp4 =
+      family.hf_mxfp4 && in.find("quantization_config") &&
+      in.object("quantization_config").get<std::string>("quant_method", "") == "mxfp4";
+  if (in.find("quantization_config") && !mxfp4)
     in.refuse("quantization_config", "given",
               "quantized weights cannot be trained. Export the model in f32, bf16 or f16 first");
   in.must_be("add_cross_attention", false, "cross attention in this family");
@@ -54,8 +57,8 @@ void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_t
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source) {
   if (!config.as_members()) throw Error("{}: not a JSON object, expected a config.json", source);
   const HfReader in(config, source);
-  check_common(in);
   const FamilyRule& rule = family_of(in);
+  check_common(in, rule);
   ModelConfig m;
   m.family = rule.family;
   if (rule.defaults != nullptr) rule.defaults(m);

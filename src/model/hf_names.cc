@@ -80,6 +80,14 @@ void HfTensorList::rows(std::string ours, const Shape& shape, std::vector<int64_
   all_.back().their_row = row;
 }
 
+void HfTensorList::moved_rows(std::string ours, const Shape& shape, std::vector<int64_t> begin,
+                              std::string theirs, Shape their_shape, int64_t row, Shape view,
+                              std::vector<int> axes) {
+  rows(std::move(ours), shape, std::move(begin), std::move(theirs), std::move(their_shape), row,
+       std::move(view));
+  all_.back().axes = std::move(axes);
+}
+
 void HfTensorList::norm(const std::string& ours, const std::string& theirs, int64_t width) {
   same(ours + ".gain", theirs + ".weight", {width});
   same(ours + ".bias", theirs + ".bias", {width});

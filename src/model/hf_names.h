@@ -47,6 +47,10 @@ class HfTensorList {
   // several parts of ours have their parts one after another.
   void rows(std::string ours, const Shape& shape, std::vector<int64_t> begin, std::string theirs,
             Shape their_shape, int64_t row, Shape view);
+  // ours[begin : …] = theirs[row : …].reshape(view).transpose(axes)
+  void moved_rows(std::string ours, const Shape& shape, std::vector<int64_t> begin,
+                  std::string theirs, Shape their_shape, int64_t row, Shape view,
+                  std::vector<int> axes);
   // ours.gain and ours.bias, theirs.weight and theirs.bias
   void norm(const std::string& ours, const std::string& theirs, int64_t width);
 

@@ -6,7 +6,9 @@
 //   layerI.attn.qkv.weight      layers.I.self_attn.q_proj.weight [K·G·D,F], k_proj [K·D,F], v_proj:
 //     [K,G+2,D,F]               a group of G queries, their key, their value;
 //                               or qkv_proj: all queries, all keys, all values
-//   layerI.attn.qkv.bias        q_proj.bias, k_proj.bias, v_proj.bias, where a family has them
+//   layerI.attn.qkv.bias        q_proj.bias, k_proj.bias, v_proj.bias, where a family has them;
+//                               likewise attn.out.bias [F], o_proj.bias
+//   layerI.attn.sinks [H]       layers.I.self_attn.sinks, where a family has them
 //   layerI.attn.out.weight      layers.I.self_attn.o_proj.weight [F,H·D]
 //   layerI.mlp.up.weight        layers.I.mlp.gate_proj.weight [M,F], up_proj.weight: a gate and a
 //     [M,2,F]                   value for each inner unit; or gate_up_proj: all gates, all values
@@ -39,7 +41,7 @@ ValueId norm_after(BlockWriter& w, const LlamaForm& form, const std::string& nam
 }
 
 GateForm gate_of(const ModelConfig& m, const LlamaForm& form) {
-  if (!form.gelu_gate) return GateForm::kSilu;
+  if (!form.gelu_gate) return form.experts.gate;
   return m.gelu == GeluForm::kTanh ? GateForm::kTanh : GateForm::kErf;
 }
 
@@ -58,7 +60,7 @@ ValueId feed_forward(BlockWriter& w, const LlamaForm& form, const std::string& n
 // The MLP of a layer, or its experts and the MLP that they share tokens with.
 ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, const LayerKind& kind) {
   if (!kind.experts) return feed_forward(w, form, "mlp", x, kind.feed_forward);
-  const ValueId routed = w.experts("mlp", x, kind.feed_forward);
+  const ValueId routed = w.experts("mlp", x, kind.feed_forward, form.experts);
   const int64_t shared = w.model().shared_feed_forward;
   if (shared == 0) return routed;
   return w.sum("mlp.sum", {routed, feed_forward(w, form, "mlp.shared", x, shared)});
@@ -77,7 +79,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
                   : w.grouped_heads("attn.qkv", normed, form.head_biases, !form.fused_files);
   const ValueId qkv = w.rotary(w.head_norm("attn", packed, form.head_norm, form.gains));
   const ValueId out = w.matrix("attn.out.weight", {F, H, m.value_size()}, w.std_out(), 1);
-  const ValueId mixed = w.product("attn.out", w.attention(qkv), out, 2);
+  ValueId mixed = w.product("attn.out", w.attention(qkv, form.sinks), out, 2);
+  if (form.out_bias) mixed = w.sum("attn.out.sum", {mixed}, {w.vector("attn.out.bias", {F}, 0)});
   const ValueId attended = norm_after(w, form, "norm1", mixed);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
@@ -120,7 +123,7 @@ void read_silu(const HfReader& in) {
     in.refuse("hidden_act", activation, "Tessera computes silu in this family");
 }
 
-void read_llama(const HfReader& in, ModelConfig& m) {
+void read_llama(const HfReader& in, ModelConfig& m, bool attention_bias) {
   m.vocabulary = in.size("vocab_size", m.vocabulary);
   m.hidden = in.size("hidden_size", m.hidden);
   m.layers = in.size("num_hidden_layers", m.layers);
@@ -146,7 +149,9 @@ void read_llama(const HfReader& in, ModelConfig& m) {
   if (m.heads % m.kv_heads != 0)
     in.refuse("num_key_value_heads", std::to_string(m.kv_heads),
               fmt::format("it does not divide num_attention_heads = {}", m.heads));
-  in.must_be("attention_bias", false, "attention with biases in this family");
+  in.must_be("attention_bias", attention_bias,
+             attention_bias ? "attention without biases in this family"
+                            : "attention with biases in this family");
   in.must_be("mlp_bias", false, "an MLP with biases in this family");
 }
 
@@ -238,6 +243,8 @@ void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTen
   add_head_norms(n, form.head_norm, list);
   list.flat(n.ours + "attn.out.weight", n.theirs + "self_attn.o_proj.weight", {n.F, n.H, n.D},
             {n.F, n.H * n.D});
+  if (form.out_bias) list.same(n.ours + "attn.out.bias", n.theirs + "self_attn.o_proj.bias", {n.F});
+  if (form.sinks) list.same(n.ours + "attn.sinks", n.theirs + "self_attn.sinks", {n.H});
 }
 
 }  // namespace

@@ -19,14 +19,18 @@ struct LlamaForm {
   bool scaled_embedding = false;  // times the root of the width
   bool latent = false;            // multi-head latent attention
   bool fused_files = false;       // one tensor for queries, keys and values, one for gate and up
+  bool out_bias = false;          // on the output of attention
+  bool sinks = false;             // a sink per head
+  ExpertsForm experts = {};
 };
 
 void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
                    const LlamaForm& form);
 void llama_defaults(ModelConfig& m);
 
-// Reads config.json. Members of `m` whose keys are absent keep their values.
-void read_llama(const HfReader& in, ModelConfig& m);
+// Reads config.json. Members of `m` whose keys are absent keep their values. `attention_bias`: the
+// value that this key must have.
+void read_llama(const HfReader& in, ModelConfig& m, bool attention_bias = false);
 void read_silu(const HfReader& in);  // rejects other activations
 void write_llama(const ModelConfig& m, Tree& out);
 

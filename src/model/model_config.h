@@ -27,7 +27,8 @@ enum class Family : uint8_t {
   kGemma3,
   kQwen3Moe,
   kDeepseekV2,
-  kDeepseekV3
+  kDeepseekV3,
+  kGptOss
 };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -169,7 +170,7 @@ struct ModelConfig {
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) {
   return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|"
-         "qwen3_moe|deepseek_v2|deepseek_v3";
+         "qwen3_moe|deepseek_v2|deepseek_v3|gpt_oss";
 }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

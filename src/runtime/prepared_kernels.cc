@@ -103,12 +103,13 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   return s;
 }
 
-// Attention with a bias, a window, a soft cap, narrow values or dropout is not prepared: our own
-// kernels compute it.
+// Attention with a bias, a window, a soft cap, sinks, narrow values or dropout is not prepared: our
+// own kernels compute it. The gradient with sinks is that without.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
   const Attention& a = gradient ? gradient->of : op.as<Attention>();
-  if (a.bias_distance > 0 || a.window > 0 || a.soft_cap > 0 || a.dropout > 0 || a.value_width > 0)
+  if (a.bias_distance > 0 || a.window > 0 || a.soft_cap > 0 || a.sinks || a.dropout > 0 ||
+      a.value_width > 0)
     return std::nullopt;
   const Value& q = values[op.inputs[0]];
   kernels::AttentionShape s;

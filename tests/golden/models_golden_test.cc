@@ -254,6 +254,12 @@ INSTANTIATE_TEST_SUITE_P(
                "{rope_type: yarn, factor: 8, original_max_position_embeddings: 4, mscale: 1, "
                "mscale_all_dim: 0.5}, " +
                    kLikeHeads},
+        Family{"gpt-oss",
+               "family: gpt_oss, head_width: 24, rope_theta: 10000, experts: 6, "
+               "experts_per_token: 2, window: 8, window_layers: [0], "
+               "rope_scaling: {rope_type: yarn, factor: 4, truncate: false, "
+               "original_max_position_embeddings: 8}, " +
+                   kLikeQwen2},
         Family{"olmo2", "family: olmo2, rope_theta: 10000, " + kLikeQwen2},
         Family{"gemma2",
                "family: gemma2, head_width: 24, attention_scalar: 20, window: 8, "

@@ -1,5 +1,6 @@
 // Causal attention and its gradient in double, element by element: with a window, a query sees the
-// last keys up to its place; with a soft cap, scores are capped.
+// last keys up to its place; with a soft cap, scores are capped; with sinks, a head's rows have one
+// more score without a value.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +26,11 @@ struct AttentionSizes {
 struct AttentionLimits {
   int64_t window = 0;
   double soft_cap = 0;
+  std::vector<double> sinks = {};  // one per head; or none
 };
 
 struct AttentionAnswer {
-  std::vector<double> out, lse, d_qkv;
+  std::vector<double> out, lse, d_qkv, d_sinks;
   std::vector<double> scores, probabilities, d_probabilities, d_scores;  // [B, H, T, T]
 };
 
@@ -67,6 +69,9 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
       if (j < first) x.back() = -HUGE_VAL;
       sum += std::exp(x.back());
     }
+    const auto own = static_cast<size_t>(head);
+    const double sink = limits.sinks.empty() ? 0 : std::exp(limits.sinks[own]);
+    sum += sink;
     a.lse[static_cast<size_t>((s * z.heads() + head) * z.t + i)] = std::log(sum);
     for (int64_t j = 0; j <= i; ++j) {
       const auto u = static_cast<size_t>(j);
@@ -80,6 +85,7 @@ inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array
       }
       delta += p[u] * dp[u];
     }
+    a.d_sinks[own] -= sink / sum * delta;
     for (int64_t j = 0; j <= i; ++j) {
       const auto u = static_cast<size_t>(j);
       const double share = cap > 0 && j >= first ? x[u] / cap : 0;
@@ -105,6 +111,7 @@ inline AttentionAnswer attention_reference(const AttentionSizes& z, const Array&
   a.out.resize(static_cast<size_t>(z.out().elements()));
   a.d_qkv.resize(static_cast<size_t>(z.qkv().elements()));
   a.lse.resize(heads);
+  a.d_sinks.resize(static_cast<size_t>(z.heads()));
   for (auto* v : {&a.scores, &a.probabilities, &a.d_probabilities, &a.d_scores}) {
     v->resize(heads * static_cast<size_t>(z.t));
   }

@@ -1,5 +1,6 @@
 #include "kernels/experts.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/kernels/array.h"
@@ -13,7 +14,9 @@ using Choice = std::function<std::vector<int64_t>(int64_t token)>;
 struct Problem {
   int64_t n, h, i, e, k;
   DType t = DType::kF32;
-  Array x, dy, up, down, weights, choice;
+  Array x, dy, up, down, weights, choice, up_bias;
+  GateKind gate = GateKind::kSilu;
+  bool biased = false;
 
   Problem(int64_t tokens, int64_t hidden, int64_t inner, int64_t experts, int64_t chosen,
           const Choice& choose, DType type = DType::kF32)
@@ -27,6 +30,15 @@ struct Problem {
     for (int64_t token = 0; token < n; ++token)
       for (int64_t j = 0; j < k; ++j)
         choice.set(token * k + j, static_cast<double>(choose(token)[static_cast<size_t>(j)]));
+    // In f32, some gates and values are beyond their limits; in 16 bits, rounding would decide
+    // which.
+    up_bias = Array::random({e, i, 2}, 6, t, t == DType::kF32 ? 8 : 3);
+  }
+  // As in gpt-oss.
+  Problem clamped_and_biased() && {
+    gate = GateKind::kClamped;
+    biased = true;
+    return std::move(*this);
   }
 };
 
@@ -44,15 +56,21 @@ Choice all_to(std::vector<int64_t> experts) {
 
 using Numbers = std::vector<double>;
 
-double silu(double g) { return g / (1 + std::exp(-g)); }
-double silu_slope(double g) {
-  const double s = 1 / (1 + std::exp(-g));
-  return s + g * s * (1 - s);
+struct Gated {
+  double y, by_gate, by_value;
+};
+Gated gated(GateKind kind, double gate, double value) {
+  const bool clamped = kind == GateKind::kClamped;
+  const double steep = clamped ? 1.702 : 1, g = clamped ? std::min(gate, 7.0) : gate;
+  const double factor = clamped ? std::clamp(value, -7.0, 7.0) + 1 : value;
+  const double s = 1 / (1 + std::exp(-steep * g)), slope = s + g * s * (1 - s) * steep;
+  return {g * s * factor, clamped && gate > 7 ? 0 : slope * factor,
+          clamped && std::abs(value) > 7 ? 0 : g * s};
 }
 
 // Computes in double, pair by pair, with the experts [first, last) only.
 struct Reference {
-  Numbers y, dx, dw, dup, ddown, pairs;
+  Numbers y, dx, dw, dup, ddown, pairs, dup_bias;
 
   Reference(const Problem& p, int64_t first, int64_t last)
       : y(size(p.n * p.h)),
@@ -60,7 +78,8 @@ struct Reference {
         dw(size(p.n * p.k)),
         dup(size((last - first) * p.i * 2 * p.h)),
         ddown(size((last - first) * p.h * p.i)),
-        pairs(size(p.n * p.k * p.i * 2)) {
+        pairs(size(p.n * p.k * p.i * 2)),
+        dup_bias(size((last - first) * p.i * 2)) {
     for (int64_t row = 0; row < p.n * p.k; ++row) {
       const auto e = static_cast<int64_t>(p.choice.at(row));
       if (e >= first && e < last) add(p, row, e, first);
@@ -74,7 +93,10 @@ struct Reference {
     const int64_t token = row / p.k;
     const double w = p.weights.at(row);
     for (int64_t m = 0; m < p.i; ++m) {
-      double gate = 0, value = 0, dh = 0;
+      const auto bias = [&](int64_t part) {
+        return p.biased ? p.up_bias.at((e * p.i + m) * 2 + part) : 0;
+      };
+      double gate = bias(0), value = bias(1), dh = 0;
       const int64_t pair = (e * p.i + m) * 2 * p.h;
       for (int64_t f = 0; f < p.h; ++f) {
         gate += p.x.at(token * p.h + f) * p.up.at(pair + f);
@@ -83,9 +105,12 @@ struct Reference {
       }
       pairs[size((row * p.i + m) * 2)] = gate;
       pairs[size((row * p.i + m) * 2 + 1)] = value;
-      const double h = silu(gate) * value;
+      const Gated gates = gated(p.gate, gate, value);
+      const double h = gates.y;
       dw[size(row)] += h * dh;
-      const double dgate = w * dh * value * silu_slope(gate), dvalue = w * dh * silu(gate);
+      const double dgate = w * dh * gates.by_gate, dvalue = w * dh * gates.by_value;
+      dup_bias[size(((e - first) * p.i + m) * 2)] += dgate;
+      dup_bias[size(((e - first) * p.i + m) * 2 + 1)] += dvalue;
       for (int64_t f = 0; f < p.h; ++f) {
         const int64_t at = token * p.h + f, own = (pair - first * p.i * 2 * p.h) + f;
         y[size(at)] += w * h * p.down.at((e * p.h + f) * p.i + m);
@@ -101,7 +126,7 @@ struct Reference {
 constexpr int64_t kGuard = 256;  // bytes after a workspace that must stay zero
 
 struct Results {
-  Array y, dx, dw, dup, ddown, pairs;
+  Array y, dx, dw, dup, ddown, pairs, dup_bias;
 };
 
 // Runs the experts [first, last) as a rank that has only these. `given`: the initial value of the
@@ -118,18 +143,21 @@ Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threa
   s.chosen = p.k;
   s.dtype = p.t;
   s.pairs = saves;
+  s.gate = p.gate;
   Results r = {Array({p.n, p.h}, p.t),
                Array({p.n, p.h}, p.t),
                Array::full({p.n, p.k}, 9),
                Array::full({own, p.i, 2, p.h}, given),
                Array::full({own, p.h, p.i}, given),
-               Array({p.n, p.k, p.i, 2}, p.t)};
+               Array({p.n, p.k, p.i, 2}, p.t),
+               Array::full({own, p.i, 2}, given)};
   ExpertsOperands o;
   o.x = p.x.data();
   o.choice = p.choice.as<int32_t>();
   o.weights = p.weights.as<float>();
   o.up = p.up.as<std::byte>() + first * p.i * 2 * p.h * size_of(p.t);
   o.down = p.down.as<std::byte>() + first * p.i * p.h * size_of(p.t);
+  if (p.biased) o.up_bias = p.up_bias.as<std::byte>() + first * p.i * 2 * size_of(p.t);
   o.first = first;
   o.pairs = r.pairs.data();
   o.y = r.y.data();
@@ -147,7 +175,8 @@ Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threa
   o.d_weights = r.dw.as<float>();
   o.d_up = r.dup.data();
   o.d_down = r.ddown.data();
-  o.fresh_up = o.fresh_down = given == 0;
+  if (p.biased) o.d_up_bias = r.dup_bias.data();
+  o.fresh_up = o.fresh_down = o.fresh_up_bias = given == 0;
   computes();
   return r;
 }
@@ -187,6 +216,34 @@ TEST(Experts, InHalves) {
     for (const bool saves : {false, true})
       expect_close(run(p, 0, p.e, saves, 2), wanted, 3 * tolerance(t));
   }
+}
+
+TEST(Experts, ClampedAndWithBiasesAreTheFormula) {
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    const Problem p = Problem(90, 32, 16, 4, 2, spread(4, 2), t).clamped_and_biased();
+    const Reference wanted(p, 0, p.e), part(p, 1, 3);
+    const double bound = t == DType::kF32 ? 2e-6 : 3 * tolerance(t);
+    for (const bool saves : {false, true}) {
+      const Results all = run(p, 0, p.e, saves, 2), own = run(p, 1, 3, saves, 2);
+      expect_close(all, wanted, bound);
+      EXPECT_LT(distance(all.dup_bias, wanted.dup_bias), bound);
+      expect_close(own, part, bound);
+      EXPECT_LT(distance(own.dup_bias, part.dup_bias), bound);
+      if (saves) {
+        EXPECT_LT(distance(all.pairs, wanted.pairs), bound);
+      }
+    }
+  }
+}
+
+TEST(Experts, GradientsOfBiasesAreAddedToAndThreadsDoNotChangeTheirBits) {
+  const Problem p = Problem(700, 16, 8, 4, 2, all_to({1, 3})).clamped_and_biased();
+  Reference wanted(p, 0, p.e);
+  for (double& x : wanted.dup_bias) x += 3;
+  EXPECT_LT(distance(run(p, 0, p.e, false, 1, 3).dup_bias, wanted.dup_bias), 1e-6);
+  const Results fresh = run(p, 0, p.e, false, 1);
+  for (int64_t i = 0; i < 2 * p.i; ++i) EXPECT_EQ(fresh.dup_bias.at(i), 0);
+  expect_same_for_any_threads([&](int threads) { return run(p, 0, 4, true, threads).dup_bias; });
 }
 
 TEST(Experts, GradientsOfWeightsAreAddedTo) {

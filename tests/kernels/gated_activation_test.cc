@@ -1,5 +1,6 @@
 #include "kernels/gated_activation.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "tests/kernels/array.h"
@@ -7,7 +8,8 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr GateKind kKinds[] = {GateKind::kSilu, GateKind::kErf, GateKind::kTanh};
+constexpr GateKind kKinds[] = {GateKind::kSilu, GateKind::kErf, GateKind::kTanh,
+                               GateKind::kClamped};
 
 double logistic(double u) { return 1 / (1 + std::exp(-u)); }
 
@@ -17,10 +19,19 @@ double act(GateKind kind, double g) {
   return g * logistic(2 * std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g));
 }
 
-// The slope by differences of a fine step: enough for every bound below.
-double slope(GateKind kind, double g) {
-  constexpr double kStep = 1e-5;
-  return (act(kind, g + kStep) - act(kind, g - kStep)) / (2 * kStep);
+double gated(GateKind kind, double g, double u) {
+  if (kind != GateKind::kClamped) return act(kind, g) * u;
+  const double gate = std::min(g, 7.0);
+  return gate * logistic(1.702 * gate) * (std::clamp(u, -7.0, 7.0) + 1);
+}
+
+// The slopes by differences of a fine step: enough for every bound below.
+constexpr double kStep = 1e-5;
+double slope_by_gate(GateKind kind, double g, double u) {
+  return (gated(kind, g + kStep, u) - gated(kind, g - kStep, u)) / (2 * kStep);
+}
+double slope_by_value(GateKind kind, double g, double u) {
+  return (gated(kind, g, u + kStep) - gated(kind, g, u - kStep)) / (2 * kStep);
 }
 
 TEST(GatedActivation, SiluIsExactInBothTails) {
@@ -54,15 +65,37 @@ TEST(GatedActivation, MatchesTheFormulaInAllSizesAndTypes) {
           std::vector<double> ys, dxs;
           for (int64_t i = 0; i < n * m; ++i) {
             const double g = x.at(2 * i), u = x.at(2 * i + 1);
-            ys.push_back(act(kind, g) * u);
-            dxs.push_back(dy.at(i) * u * slope(kind, g));
-            dxs.push_back(dy.at(i) * act(kind, g));
+            ys.push_back(gated(kind, g, u));
+            dxs.push_back(dy.at(i) * slope_by_gate(kind, g, u));
+            dxs.push_back(dy.at(i) * slope_by_value(kind, g, u));
           }
           compute(GatedActivationArgs{kind, x, y});
           compute(GatedActivationGradArgs{kind, x, dy, dx});
           EXPECT_LT(distance(y, ys), tolerance(t));
           EXPECT_LT(distance(dx, dxs), tolerance(t));
         }
+  });
+}
+
+// Of 20 pairs, some are beyond the limits of the gate, of the value, or of both.
+TEST(GatedActivation, TheClampedKindIsFlatBeyondItsLimits) {
+  for_every_target([] {
+    const int64_t n = 20;
+    Array x({1, n, 2}), y({1, n}), dx({1, n, 2});
+    const Array dy = Array::full({1, n}, 1);
+    const double gates[] = {-9, 6.5, 7.5, 100}, values[] = {-30, -6.5, 0, 7, 8};
+    for (int64_t i = 0; i < n; ++i) {
+      x.set(2 * i, gates[i % 4]);
+      x.set(2 * i + 1, values[i / 4]);
+    }
+    compute(GatedActivationArgs{GateKind::kClamped, x, y});
+    compute(GatedActivationGradArgs{GateKind::kClamped, x, dy, dx});
+    for (int64_t i = 0; i < n; ++i) {
+      const double g = gates[i % 4], u = values[i / 4], wanted = gated(GateKind::kClamped, g, u);
+      EXPECT_LE(std::abs(y.at(i) - wanted), 1e-6 * std::abs(wanted) + 1e-12) << g << " " << u;
+      EXPECT_EQ(dx.at(2 * i) == 0, g > 7) << g << " " << u;
+      EXPECT_EQ(dx.at(2 * i + 1) == 0, std::abs(u) > 7) << g << " " << u;
+    }
   });
 }
 

@@ -220,5 +220,58 @@ TEST(HfExperts, Qwen3MoeIsWrittenWithWhatItsClassCanHave) {
   EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
 }
 
+// As published, without the list of layers.
+constexpr const char* kGptOss = R"({"model_type": "gpt_oss", "attention_bias": true,
+  "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2880,
+  "initial_context_length": 4096, "intermediate_size": 2880, "max_position_embeddings": 131072,
+  "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+  "num_key_value_heads": 8, "num_local_experts": 32, "rms_norm_eps": 1e-05, "sliding_window": 128,
+  "quantization_config": {"quant_method": "mxfp4"},
+  "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+                   "original_max_position_embeddings": 4096, "rope_type": "yarn",
+                   "truncate": false},
+  "rope_theta": 150000, "swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088})";
+
+TEST(HfExperts, ThePublishedGptOssIsThePreset) {
+  ModelConfig preset;
+  ASSERT_TRUE(apply_preset("gpt-oss-20b", preset));
+  const auto text = [](const ModelConfig& m) { return to_json(to_tree(comparable(m))); };
+  EXPECT_EQ(text(read(kGptOss)), text(preset));
+  const ModelConfig again = read(to_json(hf_config_of_model(preset, {}, DType::kBF16)));
+  EXPECT_EQ(text(again), text(preset));
+}
+
+// A file without the keys of the rotary embedding has the published one; the default of windows is
+// every second layer.
+TEST(HfExperts, ReadsDefaultsOfGptOss) {
+  const ModelConfig m = read(R"({"model_type": "gpt_oss", "num_hidden_layers": 3})");
+  EXPECT_EQ(m.experts, 128);
+  EXPECT_EQ(m.head_size(), 64);
+  EXPECT_EQ(m.window, 128);
+  EXPECT_EQ(m.window_layers, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(m.rope_scaling.rope_type, RopeType::kYarn);
+  EXPECT_EQ(m.rope_scaling.factor, 32);
+  EXPECT_FALSE(m.rope_scaling.truncate);
+  EXPECT_EQ(m.rope_theta, 150000);
+  ModelConfig unscaled = m;
+  unscaled.rope_scaling = {};
+  const ModelConfig again = read(to_json(hf_config_of_model(unscaled, {}, DType::kF32)));
+  EXPECT_FALSE(again.rope_scaling.scales());
+}
+
+TEST(HfExperts, RejectsOtherGatesAndMissingBiasesOfGptOss) {
+  const auto why = [](const std::string& key) {
+    return error_of(R"({"model_type": "gpt_oss", )" + key + "}");
+  };
+  EXPECT_NE(why(R"("swiglu_limit": 5)").find("swiglu_limit"), std::string::npos);
+  EXPECT_NE(why(R"("swiglu_alpha": 1.5)").find("swiglu_alpha"), std::string::npos);
+  EXPECT_NE(why(R"("attention_bias": false)").find("attention_bias"), std::string::npos);
+  EXPECT_NE(why(R"("quantization_config": {"quant_method": "fp8"})").find("quantization_config"),
+            std::string::npos);
+  ModelConfig m = read(R"({"model_type": "gpt_oss"})");
+  m.dense_layers = {0};
+  EXPECT_THROW(hf_config_of_model(m, {}, DType::kF32), Error);
+}
+
 }  // namespace
 }  // namespace tessera::model

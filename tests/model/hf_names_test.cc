@@ -280,6 +280,35 @@ TEST(HfNames, DeepseekHasLatentsAndSharedExperts) {
   EXPECT_EQ(by_name(m).at("layer0.attn.q.weight").theirs, "model.layers.0.self_attn.q_proj.weight");
 }
 
+// All experts are in one tensor, [inputs, outputs], with gates and values in turn.
+TEST(HfNames, GptOssHasTheExpertsOfALayerInOneTensor) {
+  const ModelConfig m = small(Family::kGptOss);
+  int64_t ups = 0, downs = 0;
+  for (const HfTensor& t : hf_tensors(m)) {
+    const int64_t e = t.begin[0];
+    if (t.theirs == "model.layers.1.mlp.experts.gate_up_proj") {
+      ++ups;
+      EXPECT_EQ(t.ours, "layer1.mlp.experts.up.weight");
+      EXPECT_EQ(t.shape, (Shape{8, M, 2, F}));
+      EXPECT_EQ(t.their_shape, (Shape{8, F, 2 * M}));
+      EXPECT_EQ(t.part(), (Shape{1, M, 2, F}));
+      EXPECT_EQ(t.their_begin(), e * F * 2 * M);
+      EXPECT_EQ(place_in_theirs(t, {0, 3, 1, 5}), 5 * 2 * M + 2 * 3 + 1);
+    }
+    if (t.theirs == "model.layers.1.mlp.experts.down_proj") {
+      ++downs;
+      EXPECT_EQ(t.their_begin(), e * M * F);
+      EXPECT_EQ(place_in_theirs(t, {0, 3, 5}), 5 * F + 3);
+    }
+  }
+  EXPECT_EQ(ups, 8);
+  EXPECT_EQ(downs, 8);
+  const auto names = by_name(m);
+  EXPECT_EQ(names.at("layer0.attn.sinks").theirs, "model.layers.0.self_attn.sinks");
+  EXPECT_EQ(names.at("layer0.attn.out.bias").theirs, "model.layers.0.self_attn.o_proj.bias");
+  EXPECT_EQ(names.at("layer0.mlp.router.logit_bias").theirs, "model.layers.0.mlp.router.bias");
+}
+
 TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
   const ModelConfig m = small(Family::kT5);
   std::map<std::string, HfTensor> theirs;

@@ -45,7 +45,8 @@ TEST(Presets, HaveThePublishedNumbersOfParameters) {
       {"gemma2-9b", 9'241'705'984},         {"gemma2-27b", 27'227'128'320},
       {"gemma3-1b", 999'885'952},           {"mixtral-8x7b", 46'702'792'704},
       {"mixtral-8x22b", 140'620'634'112},   {"deepseek-v2-lite", 15'706'484'224},
-      {"deepseek-v2", 235'741'434'880},     {"deepseek-v3", 671'026'419'200}};
+      {"deepseek-v2", 235'741'434'880},     {"deepseek-v3", 671'026'419'200},
+      {"gpt-oss-20b", 20'914'757'184},      {"gpt-oss-120b", 116'829'156'672}};
   for (const auto& [name, number] : published) EXPECT_EQ(parameters(name), number) << name;
 }
 

@@ -25,9 +25,12 @@ bool is_adapter(const std::string& name) {
 // Returns the matrices of layers: weights of GEMMs and of experts, without routers.
 std::set<ValueId> hidden_matrices(const Graph& g) {
   std::set<ValueId> matrices, routed;
+  // The logits of a router are a GEMM's output, or its sum with a bias.
   for (const Block& b : g.blocks)
-    for (const Op& op : b.forward)
-      if (op.is<Route>()) routed.insert(op.inputs[Route::kLogits]);
+    for (auto op = b.forward.rbegin(); op != b.forward.rend(); ++op) {
+      if (op->is<Route>()) routed.insert(op->inputs[Route::kLogits]);
+      if (op->is<Sum>() && routed.contains(op->outputs[0])) routed.insert(op->inputs[0]);
+    }
   for (const Block& b : g.blocks) {
     if (!b.is_stack()) continue;
     for (const Op& op : b.forward) {

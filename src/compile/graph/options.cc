@@ -28,11 +28,11 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
 
 void materialise_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
-    if (fused.across || fused.seen != Mask::kNothing)
+    if (fused.across || fused.seen != Mask::kNothing || fused.sinks)
       throw Error(
           "compiler.attention = unfused is for causal attention within one text, not for an "
-          "encoder or data.intra_document_masking. Set it to fused, or data.intra_document_masking "
-          "to false.");
+          "encoder, attention sinks or data.intra_document_masking. Set it to fused, or "
+          "data.intra_document_masking to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
     const AttentionScores of = {
@@ -141,10 +141,10 @@ void decode(Graph& graph, int64_t context, bool encoded) {
     const Shape qkv = graph[op.inputs[0]].shape;
     const ValueId cache = b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
-    std::vector<ValueId> in = op.inputs;  // after the queries, only the keys and the bias
+    std::vector<ValueId> in = op.inputs;  // after the queries, only the keys, the bias and sinks
     in.insert(in.begin() + 1, positions);
     b.emit(CachedAttention{a.scale, a.value_width, context, a.across, a.window, a.soft_cap,
-                           a.bias_distance},
+                           a.bias_distance, a.sinks},
            op.origin, in, {op.outputs[0], cache});
   });
   if (!encoded) return;

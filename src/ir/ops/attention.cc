@@ -3,6 +3,7 @@
 // more slots), d head size, v width of values. b and k can be split, and t if the keys are an
 // operand of their own: softmax needs all keys of a query.
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "ir/builder.h"
@@ -41,6 +42,18 @@ void check_optional(const A& a, int64_t bias_distance, const Inputs& in, const S
     CHECK(bias->rank() == 2 && (*bias)[0] == out[2] && bias_distance > (*bias)[1] / 2,
           "{} of {} with biases {} of distances up to {}", A::kName, to_string(q), to_string(*bias),
           bias_distance);
+  if constexpr (requires { A::kSinks; }) {
+    const Shape* const sinks = operand(A::kSinks);
+    CHECK(sinks == nullptr || *sinks == Shape{out[2]}, "{} of {} with sinks {}", A::kName,
+          to_string(q), to_string(*sinks));
+  }
+}
+
+std::vector<OutputSpec> infer_sinks_grad(const Op& op, const Inputs& in) {
+  CHECK(in.size() == 4 && in[1]->shape.rank() == 4 && in[3]->shape == in[1]->shape &&
+            in[2]->shape == lse_shape(in[1]->shape) && in[0]->shape == Shape{in[1]->shape[2]},
+        "attention_sinks_grad has the inputs sinks, out, lse and d_out");
+  return {{".sinks.gradient", op.as<AttentionSinksGrad>().into, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
@@ -56,7 +69,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const AttentionGrad& a = op.as<AttentionGrad>();
-  CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
+  CHECK(!a.of.sinks && in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention_grad expects qkv, out, lse, d_out and the further operands of attention");
   const Shape of = out_shape(a.of, in[0]->shape);
   CHECK(in[1]->shape == of && in[2]->shape == lse_shape(of) && in[3]->shape == of,
@@ -97,6 +110,8 @@ void add_labels(const A& a, bool across, ShardingRule& r) {
     if (!has) return;
     if (slot == A::kKv) r.inputs.emplace_back("bskpd");
     if (slot == A::kBias) r.inputs.emplace_back("kn");
+    if constexpr (requires { A::kSinks; })
+      if (slot == A::kSinks) r.inputs.emplace_back("k");
     if constexpr (requires { A::kSeen; }) {
       if (slot == A::kSeen) r.inputs.emplace_back(across ? "bs" : "bt");
       if (slot == A::kSamples) r.inputs.emplace_back("b");
@@ -121,6 +136,9 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
   return r;
 }
+ShardingRule sharding_sinks_grad(const Op&, ValueSpan) {
+  return {{"k", "btkd", "bkt", "btkd"}, {"k"}, "btkd", {{1}, {3}}};
+}
 ShardingRule sharding_cached(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "bt"}, {"btkv", "bcpkd"}, "bk", {}, false, false, "k"};
   const CachedAttention& a = op.as<CachedAttention>();
@@ -133,13 +151,20 @@ void gradient(Gradients& g, const Op& op) {
   if (dy == kNone) return;
   // The backward regenerates probabilities from lse, so it reads out and lse instead of them.
   std::vector<ValueId> in = {op.inputs[0], op.outputs[0], op.outputs[1], dy};
-  in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
   const ValueId kv = input(op, Attention::kKv), bias = input(op, Attention::kBias);
+  const ValueId sinks = input(op, Attention::kSinks);
+  std::copy_if(op.inputs.begin() + 1, op.inputs.end(), std::back_inserter(in),
+               [&](ValueId v) { return sinks == kNone || v != sinks; });
   std::vector<ValueId> out(kv == kNone ? 1 : 2, kNone);
   if (bias != kNone) out.push_back(g.weight(bias));
-  out = g.builder().emit(AttentionGrad{op.as<Attention>()}, op.origin, in, out);
+  Attention of = op.as<Attention>();
+  of.sinks = false;
+  out = g.builder().emit(AttentionGrad{of}, op.origin, in, out);
   g.add(op.inputs[0], out[0]);
   if (kv != kNone) g.add(kv, out[1]);
+  if (sinks == kNone) return;
+  g.builder().emit(AttentionSinksGrad{}, op.origin, {sinks, op.outputs[0], op.outputs[1], dy},
+                   {g.weight(sinks)});
 }
 
 // Per visible pair of query and key, `by_keys` GEMMs do 2 D operations each, `by_values` 2 V each.
@@ -236,6 +261,8 @@ const OpRule AttentionGrad::rule = {.infer = infer_grad,
                                     .cost = cost_grad,
                                     .prepared = Prepared::kAttention,
                                     .time = TimeGroup::kAttention};
+const OpRule AttentionSinksGrad::rule = {
+    .infer = infer_sinks_grad, .sharding = sharding_sinks_grad, .time = TimeGroup::kAttention};
 const OpRule CachedAttention::rule = {.infer = infer_cached,
                                       .sharding = sharding_cached,
                                       .cost = cost_cached,

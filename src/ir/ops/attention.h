@@ -15,14 +15,16 @@ enum class Mask : uint8_t {
 constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
 
 // softmax(cap(scale · q kᵀ) + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads,
-// one key and one value. cap(s) = soft_cap · tanh(s / soft_cap), or s where soft_cap is 0.
+// one key and one value. cap(s) = soft_cap · tanh(s / soft_cap), or s where soft_cap is 0. A sink
+// is one more score of a head in the sum of the softmax, without a value.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
     kQkv,
-    kKv,    // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
-    kBias,  // a table of biases by distance [K·G, N]
-    kSeen,  // operand of the mask, i32; for documents with kKv those of the keys
+    kKv,     // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
+    kBias,   // a table of biases by distance [K·G, N]
+    kSinks,  // [K·G]
+    kSeen,   // operand of the mask, i32; for documents with kKv those of the keys
     kSamples,
     kStep
   };
@@ -38,6 +40,7 @@ struct Attention {
   int64_t window = 0;  // a query sees this many keys up to its own place; 0: all of them
   double soft_cap = 0;
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
+  bool sinks = false;
   Mask seen = Mask::kNothing;
   double dropout = 0;
   int64_t key = 0;  // seed of the dropout mask
@@ -49,6 +52,7 @@ struct Attention {
     visit("window", self.window, Print::kUnlessDefault, at_least(0));
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
+    visit("sinks", self.sinks);
     visit("seen", self.seen);
     visit("dropout", self.dropout, Print::kUnlessDefault, kFraction);
     visit("key", self.key, always_if(self.dropout > 0));
@@ -57,6 +61,7 @@ struct Attention {
     slot(kQkv, 1);
     slot(kKv, a.across);
     slot(kBias, a.bias_distance > 0);
+    slot(kSinks, a.sinks);
     slot(kSeen, a.seen != Mask::kNothing);
     slot(kSamples, a.dropout > 0);
     slot(kStep, a.dropout > 0);
@@ -65,6 +70,7 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
+// Reads out and lse instead of sinks: the attribute of `of` is false.
 struct AttentionGrad {
   static constexpr std::string_view kName = "attention_grad";
   enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kSeen, kSamples, kStep };
@@ -92,10 +98,21 @@ struct AttentionGrad {
   bool operator==(const AttentionGrad&) const = default;
 };
 
+// The gradient of sinks, added to: d_sinks[h] -= Σ exp(sinks[h] − lse[b,h,t]) · ⟨out, d_out⟩.
+struct AttentionSinksGrad {
+  static constexpr std::string_view kName = "attention_sinks_grad";
+  enum In { kSinks, kOut, kLse, kDOut };
+  enum Out { kDSinks };
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) { visit("into", self.into); }
+  static const OpRule rule;
+  bool operator==(const AttentionSinksGrad&) const = default;
+};
+
 // Attention of T new tokens to those in the cache [B, C, 2, K, D] before them, which it extends.
 struct CachedAttention {
   static constexpr std::string_view kName = "cached_attention";
-  enum In { kQkv, kPositions, kKv, kBias };  // positions [B, T]: where the new tokens are
+  enum In { kQkv, kPositions, kKv, kBias, kSinks };  // positions [B, T]: where the new tokens are
   enum Out { kOut, kCache };
   double scale = 1;
   int64_t value_width = 0;  // as Attention has it
@@ -104,6 +121,7 @@ struct CachedAttention {
   int64_t window = 0;
   double soft_cap = 0;
   int64_t bias_distance = 0;
+  bool sinks = false;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("value_width", self.value_width, Print::kUnlessDefault, at_least(0));
@@ -112,12 +130,14 @@ struct CachedAttention {
     visit("window", self.window, Print::kUnlessDefault, at_least(0));
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
+    visit("sinks", self.sinks);
   }
   static void inputs(const CachedAttention& a, auto&& slot) {
     slot(kQkv, 1);
     slot(kPositions, 1);
     slot(kKv, a.across);
     slot(kBias, a.bias_distance > 0);
+    slot(kSinks, a.sinks);
   }
   static const OpRule rule;
   bool operator==(const CachedAttention&) const = default;

@@ -14,7 +14,8 @@
 namespace tessera {
 namespace {
 
-void check(int64_t experts, const Inputs& in) {
+// `bias`: the place of the operand up_bias; kNone: there is none.
+void check(int64_t experts, const Inputs& in, int bias) {
   const Shape &x = in[0]->shape, &up = in[3]->shape, &down = in[4]->shape;
   CHECK(x.rank() == 3 && up.rank() == 4 && down.rank() == 3 && up[2] == 2 && up[3] == x[2] &&
             down[1] == x[2] && up[0] == down[0] && up[1] == down[2] && up[0] <= experts,
@@ -22,12 +23,14 @@ void check(int64_t experts, const Inputs& in) {
   CHECK(in[1]->dtype == DType::kI32 && in[2]->dtype == DType::kF32 &&
             in[1]->shape == in[2]->shape && in[1]->shape.rank() == 3,
         "experts with choice {} and weights {}", to_string(in[1]->shape), to_string(in[2]->shape));
+  CHECK(bias == kNone || in[bias]->shape == (Shape{up[0], up[1], 2}), "experts with up_bias {}",
+        to_string(in[bias]->shape));
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Experts& a = op.as<Experts>();
-  CHECK(in.size() == 5, "experts has the inputs x, choice, weights, up and down");
-  check(a.experts, in);
+  CHECK(in.size() == input_count(a), "experts has the inputs x, choice, weights, up and down");
+  check(a.experts, in, input_index(a, Experts::kUpBias));
   const Shape &x = in[0]->shape, &choice = in[1]->shape;
   std::vector<OutputSpec> out = {{"", in[0]->dtype, x}};
   if (a.saves) out.push_back({".pairs", in[0]->dtype, {x[0], x[1], choice[2], in[3]->shape[1], 2}});
@@ -38,33 +41,37 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   CHECK(in.size() == input_count(a) && in[5]->shape == in[0]->shape,
         "experts_grad has the inputs x, choice, weights, up, down and dy");
-  check(a.experts, in);
+  check(a.experts, in, input_index(a, ExpertsGrad::kUpBias));
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
                                  {".weights.gradient", DType::kF32, in[2]->shape}};
   if (a.frozen) return out;
   out.push_back({".up.gradient", a.into, in[3]->shape});
   out.push_back({".down.gradient", a.into, in[4]->shape});
+  if (a.biased) out.push_back({".up_bias.gradient", a.into, {in[3]->shape[0], in[3]->shape[1], 2}});
   return out;
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
-  const bool saves = op.as<Experts>().saves;
+  const Experts& a = op.as<Experts>();
   ShardingRule r{
-      {"bth", "btk", "btk", "eiph", "ehi"}, {"bth"}, saves ? "btki" : "btkei", {{2}, {4}}};
-  if (!saves) return r;
+      {"bth", "btk", "btk", "eiph", "ehi"}, {"bth"}, a.saves ? "btki" : "btkei", {{2}, {4}}};
+  if (a.biased) r.inputs.push_back("eip");
+  if (!a.saves) return r;
   r.outputs.push_back("btkip");
   r.linear.clear();  // the pairs are linear in no input
   return r;
 }
 
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  const bool saved = op.as<ExpertsGrad>().saved;
+  const ExpertsGrad& a = op.as<ExpertsGrad>();
   ShardingRule r{{"bth", "btk", "btk", "eiph", "ehi", "bth"},
                  {"bth", "btk", "eiph", "ehi"},
-                 saved ? "btki" : "btkei",
+                 a.saved ? "btki" : "btkei",
                  {{5}}};
-  if (saved) r.inputs.push_back("btkip");
-  if (op.as<ExpertsGrad>().frozen) r.outputs.resize(2);
+  if (a.saved) r.inputs.push_back("btkip");
+  if (a.biased) r.inputs.push_back("eip");
+  if (a.biased) r.outputs.push_back("eip");
+  if (a.frozen) r.outputs.resize(2);
   return r;
 }
 
@@ -72,15 +79,18 @@ void gradient(Gradients& g, const Op& op) {
   const Experts& a = op.as<Experts>();
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  std::vector<ValueId> in = op.inputs;
+  const ValueId up = input(op, Experts::kUp), down = input(op, Experts::kDown);
+  const ValueId bias = input(op, Experts::kUpBias);
+  std::vector<ValueId> in(op.inputs.begin(), op.inputs.begin() + Experts::kUpBias);
   in.push_back(dy);
   if (a.saves) in.push_back(output(op, Experts::kPairs));
-  const ValueId up = input(op, Experts::kUp), down = input(op, Experts::kDown);
-  const bool frozen = g[up].frozen && g[down].frozen;
+  if (a.biased) in.push_back(bias);
+  const bool frozen = g[up].frozen && g[down].frozen && (!a.biased || g[bias].frozen);
   std::vector<ValueId> given = {kNone, kNone};
   if (!frozen) given.insert(given.end(), {g.weight(up), g.weight(down)});
-  const auto out =
-      g.builder().emit(ExpertsGrad{a.experts, a.form, a.saves, frozen}, op.origin, in, given);
+  if (!frozen && a.biased) given.push_back(g.weight(bias));
+  const auto out = g.builder().emit(ExpertsGrad{a.experts, a.form, a.saves, frozen, a.biased},
+                                    op.origin, in, given);
   g.add(op.inputs[0], out[0]);
   g.add(input(op, Experts::kWeights), out[1]);
 }

@@ -1,14 +1,16 @@
-// Gated activations (Shazeer 2020).
+// Gated activations (Shazeer 2020). kernels/gated_activation.h has the formulas.
 #pragma once
 
 #include "ir/ops/fields.h"
 
 namespace tessera {
 
-enum class GateForm : uint8_t { kSilu, kErf, kTanh };  // kErf and kTanh: the forms of gelu
-constexpr const char* enum_names(GateForm) { return "silu|erf|tanh"; }
+// kErf and kTanh: the forms of gelu. kClamped: that of gpt-oss.
+enum class GateForm : uint8_t { kSilu, kErf, kTanh, kClamped };
+constexpr const char* enum_names(GateForm) { return "silu|erf|tanh|clamped"; }
 
-// y[…, m] = act(x[…, m, 0]) · x[…, m, 1]: x has a gate and a value for each inner unit.
+// y[…, m] = act(x[…, m, 0]) · x[…, m, 1]: x has a gate and a value for each inner unit. kClamped
+// limits both and adds 1 to the value.
 struct GatedActivation {
   static constexpr std::string_view kName = "gated_activation";
   enum In { kX };

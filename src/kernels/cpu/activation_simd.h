@@ -58,5 +58,15 @@ HWY_INLINE ValueAndSlope Silu(V u) {
   return {y, hn::MulAdd(y, rest, s)};
 }
 
+// y = u s, y' = s + u s (1 - s) slope, with s the logistic function of slope u.
+HWY_INLINE ValueAndSlope Swish(V u, float slope) {
+  const F f;
+  const V one = hn::Set(f, 1.0f), steep = hn::Set(f, slope);
+  const V e = Exp(f, hn::Neg(hn::Mul(steep, u)));
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // 1 - s without cancellation
+  const V y = hn::Mul(u, s);
+  return {y, hn::MulAdd(hn::Mul(y, rest), steep, s)};
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

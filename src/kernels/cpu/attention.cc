@@ -23,6 +23,13 @@ HWY_EXPORT(CopyRows);
 
 namespace {
 
+// Returns the sink of a head; -infinity if there are none.
+float sink_of(const TensorView& sinks, const PackedHeads& p, int64_t head) {
+  if (!sinks) return -HUGE_VALF;
+  CHECK(sinks.elements() == p.heads(), "sinks {} of {} heads", to_string(sinks.shape), p.heads());
+  return Source(sinks)[head];
+}
+
 int64_t forward_bytes(int64_t t, int64_t s, int64_t d, int threads) {
   return threads * head_buffers_bytes(t, s, d, HeadUse::kForward) + scope_bytes(t, s, 0);
 }
@@ -53,6 +60,7 @@ void launch(Cpu, const Launch& l, const AttentionArgs& a) {
       h.q = p.query(a.qkv, b, kv, g);
       h.out = p.out(a.out, b, head);
       h.lse = a.lse ? a.lse.f32() + (b * p.heads() + head) * p.t : nullptr;
+      h.sink = sink_of(a.sinks, p, head);
       h.dropout = head_dropout(a.dropout, p, b, head);
       scope.set(head, buffers, false, h);
       attend(keys, h, buffers);
@@ -126,6 +134,7 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
       QueryHead h;
       h.q = p.query(a.qkv, b, kv, g);
       h.out = p.out(a.out, b, kv * p.g + g);
+      h.sink = sink_of(a.sinks, p, kv * p.g + g);
       h.bias = cached_bias(a, p, kv * p.g + g, start, buffers);
       attend(keys, h, buffers);
     }

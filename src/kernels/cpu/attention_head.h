@@ -1,6 +1,7 @@
 // Operands of the vectorized attention kernels: one key head and the query heads that share it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/attention.h"
@@ -82,7 +83,8 @@ struct QueryHead {
   ConstRows q;
   Rows out;  // read in the gradient
   float* lse = nullptr;
-  ConstRows d_out;  // gradient only
+  float sink = -HUGE_VALF;  // score more in the sum of each row; -infinity: none
+  ConstRows d_out;          // gradient only
   Rows dq;
   HeadDropout dropout;
   // By distance: element j - i + queries - 1 belongs to query i and key j.

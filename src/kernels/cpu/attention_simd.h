@@ -4,7 +4,8 @@
 //   m' = max(m, max_j s_j),   alpha = e^(m - m')
 //   l' = alpha l + sum_j e^(s_j - m'),   o' = alpha o + sum_j e^(s_j - m') v_j
 // At the end out = o / l and the log-sum-exp is m + ln l, from which the gradient regenerates the
-// probabilities. Dropout applies to the terms of o only, not to those of l.
+// probabilities; a sink s is one more such tile, with the sum 1 relative to s and no output.
+// Dropout applies to the terms of o only, not to those of l.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h
@@ -95,6 +96,17 @@ HWY_INLINE void MultiplyTile(const float* mask, int64_t m, float* p) {
   }
 }
 
+// The end of a row: the factor of its output, and its log-sum-exp.
+struct RowEnd {
+  float factor, lse;
+};
+HWY_INLINE RowEnd EndOfRow(float most, float sum, float sink) {
+  if (sink == -HUGE_VALF) return {1.0f / sum, most + std::log(sum)};
+  const float top = HWY_MAX(most, sink), own = std::exp(most - top);
+  const float all = sum * own + std::exp(sink - top);
+  return {own / all, top + std::log(all)};
+}
+
 // Divides by the sums, and stores the outputs and log-sum-exps of queries i .. i + m - 1.
 HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d,
                              const HeadBuffers& b) {
@@ -102,12 +114,13 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
   const int64_t width = round_up(d, kPad);
   for (int64_t r = 0; r < m; ++r) {
     const float sum = SumLanes(hn::LoadU(f, b.row_sum + r * kPad));
-    const V inverse = hn::Set(f, 1.0f / sum);
+    const RowEnd end = EndOfRow(b.row_max[r], sum, h.sink);
+    const V factor = hn::Set(f, end.factor);
     const Sink out = h.out.data + (i + r) * h.out.stride;
     for (int64_t c = 0; c < d; c += kLanes) {
-      StoreSome(hn::Mul(hn::LoadU(f, b.dq + r * width + c), inverse), out, c, d - c);
+      StoreSome(hn::Mul(hn::LoadU(f, b.dq + r * width + c), factor), out, c, d - c);
     }
-    if (h.lse != nullptr) h.lse[i + r] = b.row_max[r] + std::log(sum);
+    if (h.lse != nullptr) h.lse[i + r] = end.lse;
   }
 }
 

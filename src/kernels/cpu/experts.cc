@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "kernels/sum.h"
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/experts_simd.h"
 #include "hwy/foreach_target.h"
@@ -123,10 +124,12 @@ struct CpuExperts::Plan {
   void gather(const Tile& t, const void* from, std::byte* to) const;
   void get_pairs(const ExpertsOperands& o, const Tile& t, std::byte* w) const;
   void move_pairs(const ExpertsOperands& o, const Tile& t, std::byte* rows, bool save) const;
+  void add_bias(const ExpertsOperands& o, const Tile& t, std::byte* w) const;
   void activate(const Tile& t, std::byte* w) const;
   void add_rows(const Tile& t, const float* factors, float* to, std::byte* w) const;
   void clear_unused(const ExpertsOperands& o, int64_t expert) const;
   TensorView view(std::byte* data, const Tile& t, int64_t columns, bool paired) const;
+  BiasGradArgs bias_gradient(std::byte* rows_of_pairs, int64_t rows, void* to) const;
 };
 
 CpuExperts::Plan::Plan(const ExpertsShape& s, const CpuFeatures& cpu, int team)
@@ -143,6 +146,9 @@ CpuExperts::Plan::Plan(const ExpertsShape& s, const CpuFeatures& cpu, int team)
     if (there) bytes += aligned(size);
   };
   const int64_t rows = sizes.back(), f32 = size_of(DType::kF32);
+  if (s.gradient)
+    scratch_bytes =
+        std::max(scratch_bytes, kernels::workspace_bytes(Cpu(), bias_gradient({}, rows, {}), team));
   region(starts, (s.experts + 1) * static_cast<int64_t>(sizeof(int64_t)));
   region(order, pair_count() * static_cast<int64_t>(sizeof(int64_t)));
   region(sums, s.tokens * s.hidden * f32, s.dtype != DType::kF32);
@@ -228,7 +234,27 @@ void CpuExperts::Plan::get_pairs(const ExpertsOperands& o, const Tile& t, std::b
   const auto* const up =
       static_cast<const std::byte*>(o.up) + t.expert * row_bytes(2 * shape.inner * shape.hidden);
   t.products->up->run({.workspace = scratch.in<void>(w)}, {x.in<void>(w), up, rows});
+  if (o.up_bias != nullptr) add_bias(o, t, w);
   if (shape.pairs) move_pairs(o, t, rows, true);
+}
+
+// Adds the expert's bias to the pairs, without the missing rows: those stay zero.
+void CpuExperts::Plan::add_bias(const ExpertsOperands& o, const Tile& t, std::byte* w) const {
+  const int64_t n = 2 * shape.inner;
+  const TensorView p = {pairs.in<std::byte>(w), shape.dtype, {t.rows, n}};
+  auto* const all = static_cast<std::byte*>(const_cast<void*>(o.up_bias));
+  const TensorView bias = {all + t.expert * row_bytes(n), shape.dtype, {n}};
+  SumArgs sum;
+  sum.terms.push_back(p);
+  sum.biases.push_back(bias);
+  sum.out = p;
+  launch(Cpu(), {.threads = threads}, sum);
+}
+
+BiasGradArgs CpuExperts::Plan::bias_gradient(std::byte* rows_of_pairs, int64_t rows,
+                                             void* to) const {
+  const int64_t n = 2 * shape.inner;
+  return {{rows_of_pairs, shape.dtype, {rows, n}}, {to, shape.sums, {n}}};
 }
 
 void CpuExperts::Plan::activate(const Tile& t, std::byte* w) const {
@@ -264,7 +290,7 @@ void CpuExperts::Plan::run_tile(const ExpertsOperands& o, const Tile& t, float* 
 }
 
 // With the rows D of dy: dh = D down, dw = <dh, h>; h and dh are then multiplied by w;
-// ddown += Dᵀ h, dp = gate'(p) dh, dup += dpᵀ x, dx = dp up.
+// ddown += Dᵀ h, dp = gate'(p) dh, dup_bias += Σ dp, dup += dpᵀ x, dx = dp up.
 void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t, float* to,
                                         std::byte* w) const {
   const Launch with_scratch = {.workspace = scratch.in<void>(w)};
@@ -291,6 +317,13 @@ void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t,
   const TensorView p = view(pairs.in<std::byte>(w), t, I, true);
   launch(Cpu(), {.threads = threads},
          GatedActivationGradArgs{shape.gate, p, view(dh.in<std::byte>(w), t, I, false), p});
+  if (o.d_up_bias != nullptr) {
+    auto* const to = static_cast<std::byte*>(o.d_up_bias) + t.expert * 2 * I * sum;
+    if (o.fresh_up_bias && t.first)
+      launch(Cpu(), {.threads = threads}, ClearArgs{{to, shape.sums, {2 * I}}});
+    launch(Cpu(), {.workspace = scratch.in<void>(w), .threads = threads},
+           bias_gradient(pairs.in<std::byte>(w), t.rows, to));
+  }
   if (o.d_up != nullptr)
     t.products->d_up->run(
         with_scratch,
@@ -309,6 +342,7 @@ void CpuExperts::Plan::clear_unused(const ExpertsOperands& o, int64_t expert) co
   };
   if (o.fresh_up) clear(o.d_up, up);
   if (o.fresh_down) clear(o.d_down, down);
+  if (o.fresh_up_bias) clear(o.d_up_bias, 2 * shape.inner);
 }
 
 CpuExperts::CpuExperts(const ExpertsShape& s, const CpuFeatures& cpu, int threads) {

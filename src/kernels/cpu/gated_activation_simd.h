@@ -63,7 +63,17 @@ HWY_INLINE void StoreSomePairs(Pairs p, Sink x, int64_t i, int64_t n) {
   for (int64_t k = 0; k < 2 * n; ++k) x.set(2 * i + k, buffer[k]);
 }
 
-HWY_INLINE V GatedValue(GateKind kind, Pairs p) { return hn::Mul(Gate(kind, p.gate).y, p.value); }
+// The operand that may be NaN is the second: x86's min and max return the second operand then.
+HWY_INLINE Pairs Clamped(Pairs p) {
+  const V most = hn::Set(F(), kGateLimit), least = hn::Set(F(), -kGateLimit);
+  return {hn::Min(most, p.gate), hn::Min(most, hn::Max(least, p.value))};
+}
+
+HWY_INLINE V GatedValue(GateKind kind, Pairs p) {
+  if (kind != GateKind::kClamped) return hn::Mul(Gate(kind, p.gate).y, p.value);
+  const Pairs c = Clamped(p);
+  return hn::Mul(Swish(c.gate, kGateSlope).y, hn::Add(c.value, hn::Set(F(), 1.0f)));
+}
 
 HWY_NOINLINE inline void GatedForward(const GatedRows& a, int64_t begin, int64_t end) {
   int64_t i = begin;
@@ -73,7 +83,17 @@ HWY_NOINLINE inline void GatedForward(const GatedRows& a, int64_t begin, int64_t
   if (i < end) StoreSome(GatedValue(a.kind, LoadSomePairs(a.x, i, end - i)), a.y, i, end - i);
 }
 
+HWY_INLINE Pairs ClampedSlopes(Pairs p, V dy) {
+  const V most = hn::Set(F(), kGateLimit);
+  const Pairs c = Clamped(p);
+  const ValueAndSlope g = Swish(c.gate, kGateSlope);
+  const V by_gate = hn::Mul(hn::Mul(dy, hn::Add(c.value, hn::Set(F(), 1.0f))), g.dy);
+  return {hn::IfThenZeroElse(hn::Gt(p.gate, most), by_gate),
+          hn::IfThenZeroElse(hn::Gt(hn::Abs(p.value), most), hn::Mul(dy, g.y))};
+}
+
 HWY_INLINE Pairs GatedSlopes(GateKind kind, Pairs p, V dy) {
+  if (kind == GateKind::kClamped) return ClampedSlopes(p, dy);
   const ValueAndSlope g = Gate(kind, p.gate);
   return {hn::Mul(hn::Mul(dy, p.value), g.dy), hn::Mul(dy, g.y)};
 }

@@ -62,9 +62,9 @@ __global__ void attention_kernel(const AttentionWork a) {
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t i = first + warp_index() * kOwnOfWarp + r;
     if (i >= a.t) continue;
-    store_row(a.out, a.out_at(b, i, head), a.values, sum[r], 1.0f / total[r]);
-    if (a.lse != nullptr && lane_index() == 0)
-      a.lse[(b * a.heads() + head) * a.t + i] = most[r] + logf(total[r]);
+    const RowEnd ends = row_end(a, head, most[r], total[r]);
+    store_row(a.out, a.out_at(b, i, head), a.values, sum[r], ends.factor);
+    if (a.lse != nullptr && lane_index() == 0) a.lse[(b * a.heads() + head) * a.t + i] = ends.lse;
   }
 }
 
@@ -177,7 +177,11 @@ AttentionWork common_work(const Kernel& a) {
 
 }  // namespace
 
-AttentionWork work_of(const AttentionArgs& a) { return common_work(a); }
+AttentionWork work_of(const AttentionArgs& a) {
+  AttentionWork w = common_work(a);
+  w.sinks = numbers(a.sinks);
+  return w;
+}
 AttentionWork work_of(const AttentionGradArgs& a) { return common_work(a); }
 
 }  // namespace tessera::kernels::gpu
@@ -202,6 +206,7 @@ void launch(Gpu, const Launch& l, const CachedAttentionArgs& a) {
   plain.kv = a.kv;
   plain.out = a.out;
   plain.scale = a.scale;
+  plain.sinks = a.sinks;
   AttentionWork w = work_of(plain);
   w.start = a.start;
   w.s = cache[1];

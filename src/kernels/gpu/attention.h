@@ -59,7 +59,8 @@ struct AttentionWork {
   int64_t first_query = 0;  // position of the first query if `start` is null
   // A query attends only to keys with its label: a document number, or 1 where ids are not 0.
   const int32_t *labels = nullptr, *ids = nullptr;
-  Numbers bias;  // [H, N]
+  Numbers sinks;  // [H], or none
+  Numbers bias;   // [H, N]
   int64_t buckets = 0;
   BucketSteps steps;
   float drop = 0, drop_scale = 1;

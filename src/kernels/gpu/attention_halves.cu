@@ -91,9 +91,10 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
   for (int h = 0; h < 2; ++h) {
     const int64_t i = query + score_row(2 * h);
     if (i >= a.t) continue;
-    store_halves<kType, kD>(a.out, a.out_at(b, i, head), a.values, sum, h, 1.0f / total[h]);
+    const RowEnd ends = row_end(a, head, most[h], total[h]);
+    store_halves<kType, kD>(a.out, a.out_at(b, i, head), a.values, sum, h, ends.factor);
     if (a.lse != nullptr && lane_index() % 4 == 0)
-      a.lse[(b * a.heads() + head) * a.t + i] = most[h] + logf(total[h]);
+      a.lse[(b * a.heads() + head) * a.t + i] = ends.lse;
   }
 }
 

@@ -110,6 +110,18 @@ __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) 
   return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
 }
 
+// The end of a row with maximum `most` and sum `total`: the factor of its output, and its
+// log-sum-exp, both with the sink of its head.
+struct RowEnd {
+  float factor, lse;
+};
+__device__ inline RowEnd row_end(const AttentionWork& a, int64_t head, float most, float total) {
+  if (a.sinks.data == nullptr) return {1.0f / total, most + logf(total)};
+  const float sink = read(a.sinks, head), top = fmaxf(most, sink), own = expf(most - top);
+  const float all = total * own + expf(sink - top);
+  return {own / all, top + logf(all)};
+}
+
 // Returns the derivative of the soft cap at the score of a visible pair.
 __device__ inline float cap_slope(const AttentionWork& a, float score) {
   const float share = a.soft_cap > 0 ? score / a.soft_cap : 0.0f;

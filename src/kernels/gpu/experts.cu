@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "kernels/gpu/experts.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
@@ -23,10 +24,11 @@ constexpr int kThreads = 256;
 // The rows of a wave that the kernels between the GEMMs read and write.
 struct WaveRows {
   Wave wave;
-  Activation gate = Activation::kSilu;
+  GateKind gate = GateKind::kSilu;
   int64_t tokens = 0, hidden = 0, inner = 0;
   const float* weights = nullptr;
   Numbers pairs, h, dh, saved;  // saved: [N, K, I, 2], or none
+  Numbers up_bias;              // [E, I, 2], or none
   const float* out = nullptr;
   float *sums = nullptr, *d_weights = nullptr;
 
@@ -35,9 +37,13 @@ struct WaveRows {
     const int64_t at = wave.first_tile * kTileRows + row;
     return at < wave.tiles.bound * kTileRows ? wave.tiles.rows[at] : -1;
   }
+  __device__ int64_t expert(int64_t row) const {
+    return wave.tiles.of_tile[wave.first_tile + row / kTileRows];
+  }
 };
 
-// Copies pairs to the saved pairs (`save`) or from them (`load`), and applies the activation.
+// Adds the bias to new pairs, copies them to the saved pairs (`save`) or from them (`load`), and
+// applies the activation.
 struct Activate {
   WaveRows a;
   bool save, load;
@@ -48,8 +54,13 @@ struct Activate {
     if (pair < 0) return;
     const int64_t at = 2 * (pair * a.inner + i % a.inner);
     for (int k = 0; load && k < 2; ++k) write(a.pairs, 2 * i + k, read(a.saved, at + k));
+    if (!load && a.up_bias.data != nullptr) {
+      const int64_t bias = 2 * (a.expert(row) * a.inner + i % a.inner);
+      for (int k = 0; k < 2; ++k)
+        write(a.pairs, 2 * i + k, read(a.pairs, 2 * i + k) + read(a.up_bias, bias + k));
+    }
     for (int k = 0; save && k < 2; ++k) write(a.saved, at + k, read(a.pairs, 2 * i + k));
-    write(a.h, i, activate(a.gate, read(a.pairs, 2 * i)).y * read(a.pairs, 2 * i + 1));
+    write(a.h, i, gated(a.gate, read(a.pairs, 2 * i), read(a.pairs, 2 * i + 1)).y);
   }
 };
 
@@ -65,10 +76,10 @@ __global__ void activation_grad_kernel(const WaveRows a) {
     const float h = read(a.h, i), dh = read(a.dh, i);
     dot[0] += h * dh;
     write(a.h, i, w * h);
-    const ValueAndSlope g = activate(a.gate, read(a.pairs, 2 * i));
-    const float value = read(a.pairs, 2 * i + 1), d = as_stored(w * dh, a.dh.type);
-    write(a.pairs, 2 * i, d * value * g.slope);
-    write(a.pairs, 2 * i + 1, d * g.y);
+    const GatedValue g = gated(a.gate, read(a.pairs, 2 * i), read(a.pairs, 2 * i + 1));
+    const float d = as_stored(w * dh, a.dh.type);
+    write(a.pairs, 2 * i, d * g.by_gate);
+    write(a.pairs, 2 * i + 1, d * g.by_value);
   }
   block_sums(dot, shared_floats());
   if (threadIdx.x == 0) a.d_weights[pair] = dot[0];
@@ -91,6 +102,25 @@ struct AddRows {
   }
 };
 
+// d_bias[e, c] += Σ over the rows of expert e in this wave of the gradient of pair column c, in the
+// order of rows.
+struct AddToBias {
+  WaveRows a;
+  Numbers d_bias;  // [E, I, 2]
+  __host__ __device__ int64_t count() const { return a.wave.tiles.experts * 2 * a.inner; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t expert = i / (2 * a.inner), first = a.wave.first_tile;
+    int64_t tile = a.wave.tiles.begin[expert], end = a.wave.tiles.begin[expert + 1];
+    tile = tile > first ? tile : first;
+    end = end < first + a.wave.count ? end : first + a.wave.count;
+    if (tile >= end) return;
+    float sum = 0;
+    for (int64_t row = (tile - first) * kTileRows; row < (end - first) * kTileRows; ++row)
+      if (a.pair(row) >= 0) sum += read(a.pairs, row * 2 * a.inner + i % (2 * a.inner));
+    write(d_bias, i, read(d_bias, i) + sum);
+  }
+};
+
 struct Round {
   const float* from;
   Numbers to;
@@ -98,11 +128,6 @@ struct Round {
   __host__ __device__ int64_t count() const { return n; }
   __device__ void operator()(int64_t i) const { write(to, i, from[i]); }
 };
-
-Activation activation(GateKind k) {
-  if (k == GateKind::kSilu) return Activation::kSilu;
-  return k == GateKind::kErf ? Activation::kErf : Activation::kTanh;
-}
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -178,6 +203,7 @@ struct Run {
     if (o.d_down != nullptr)
       launch_expert_product({r.wave, of(o.dy), r.h, sum(o.d_down), true, false, s.hidden, s.inner},
                             stream);
+    if (o.d_up_bias != nullptr) launch_map("experts_bias", stream, AddToBias{r, sum(o.d_up_bias)});
     if (o.d_up != nullptr)
       launch_expert_product(
           {r.wave, r.pairs, of(o.x), sum(o.d_up), false, true, 2 * s.inner, s.hidden}, stream);
@@ -207,7 +233,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   void* const result = s.gradient ? o.dx : o.y;
   const bool rounds = s.dtype != DType::kF32;
   WaveRows r;
-  r.gate = activation(s.gate);
+  r.gate = s.gate;
   r.tokens = s.tokens;
   r.hidden = s.hidden;
   r.inner = s.inner;
@@ -216,6 +242,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   r.h = w.h;
   r.dh = w.dh;
   r.saved = {o.pairs, s.dtype};
+  r.up_bias = {const_cast<void*>(o.up_bias), s.dtype};
   r.out = w.out;
   r.sums = rounds ? w.sums : static_cast<float*>(result);
   r.d_weights = o.d_weights;
@@ -225,6 +252,7 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   if (s.gradient) clear(o.d_weights, w.tiles.pairs * size_of(DType::kF32));
   if (o.fresh_up) clear(o.d_up, 2 * matrix);
   if (o.fresh_down) clear(o.d_down, matrix);
+  if (o.fresh_up_bias) clear(o.d_up_bias, s.experts * 2 * s.inner * size_of(s.sums));
   const Run run = {s, o, l.stream};
   for (int64_t tile = 0; tile < w.tiles.bound; tile += w.wave_tiles) {
     const int64_t left = w.tiles.bound - tile;

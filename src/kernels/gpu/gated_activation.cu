@@ -1,10 +1,10 @@
-// Gated activations and their gradients (kernels/gated_activation.h): dgate = dy value act'(gate),
-// dvalue = dy act(gate). Gate and value are adjacent in memory, so eight pairs are 16 numbers,
+// Gated activations and their gradients (kernels/gated_activation.h): dy times the derivatives by
+// the gate and by the value. Gate and value are adjacent in memory, so eight pairs are 16 numbers,
 // which are read as two groups:
 //
 //   x[0]  g0 v0 g1 v1 g2 v2 g3 v3      x[1]  g4 v4 g5 v5 g6 v6 g7 v7
 #include "kernels/gated_activation.h"
-#include "kernels/gpu/activation.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/views.h"
@@ -15,7 +15,7 @@ namespace {
 // The operands of n pairs.
 struct GatedPairs {
   Groups groups;  // one row of n
-  Activation kind = Activation::kSilu;
+  GateKind kind = GateKind::kSilu;
   Numbers x, y;
   Numbers dy, dx;  // only the gradient
 };
@@ -45,7 +45,7 @@ struct GatedWork {
     Pairs x;
     x.read(a.x, p, a.groups.vector);
     float y[kGroup];
-    for (int k = 0; k < kGroup; ++k) y[k] = activate(a.kind, x.gate(k)).y * x.value(k);
+    for (int k = 0; k < kGroup; ++k) y[k] = gated(a.kind, x.gate(k), x.value(k)).y;
     write_group(a.y, p.at, p.n, a.groups.vector, y);
   }
 };
@@ -60,18 +60,13 @@ struct GatedGradWork {
     float dy[kGroup];
     read_group(a.dy, p.at, p.n, a.groups.vector, dy);
     for (int k = 0; k < kGroup; ++k) {
-      const ValueAndSlope v = activate(a.kind, x.gate(k));
-      x.gate(k) = dy[k] * x.value(k) * v.slope;
-      x.value(k) = dy[k] * v.y;
+      const GatedValue v = gated(a.kind, x.gate(k), x.value(k));
+      x.gate(k) = dy[k] * v.by_gate;
+      x.value(k) = dy[k] * v.by_value;
     }
     x.write(a.dx, p, a.groups.vector);
   }
 };
-
-Activation activation(GateKind k) {
-  if (k == GateKind::kSilu) return Activation::kSilu;
-  return k == GateKind::kErf ? Activation::kErf : Activation::kTanh;
-}
 
 }  // namespace
 
@@ -84,7 +79,7 @@ using namespace gpu;
 void launch(Gpu, const Launch& l, const GatedActivationArgs& a) {
   launch_map("gated_activation", l.stream,
              GatedWork{{.groups = groups_of(1, a.y.elements(), a.x, a.y),
-                        .kind = activation(a.kind),
+                        .kind = a.kind,
                         .x = numbers(a.x),
                         .y = numbers(a.y),
                         .dy = {},
@@ -94,7 +89,7 @@ void launch(Gpu, const Launch& l, const GatedActivationArgs& a) {
 void launch(Gpu, const Launch& l, const GatedActivationGradArgs& a) {
   launch_map("gated_activation_grad", l.stream,
              GatedGradWork{{.groups = groups_of(1, a.dy.elements(), a.x, a.dy, a.dx),
-                            .kind = activation(a.kind),
+                            .kind = a.kind,
                             .x = numbers(a.x),
                             .y = {},
                             .dy = numbers(a.dy),

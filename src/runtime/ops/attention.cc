@@ -37,6 +37,7 @@ kernels::AttentionArgs args(const BoundOp& b) {
   bind<Attention>(b, b.op->as<Attention>(), a);
   a.out = b.out(Attention::kOut);
   a.lse = b.out(Attention::kLse);
+  a.sinks = b.in(Attention::kSinks);
   return a;
 }
 
@@ -51,6 +52,13 @@ kernels::AttentionGradArgs grad_args(const BoundOp& b) {
   a.d_bias = b.out(AttentionGrad::kDBias);
   a.fresh_bias = b.is_fresh(AttentionGrad::kDBias);
   return a;
+}
+
+void run_sinks_grad(const BoundOp& b) {
+  b.clear_if_fresh(AttentionSinksGrad::kDSinks);
+  b.run(kernels::SinksGradArgs{b.in(AttentionSinksGrad::kSinks), b.in(AttentionSinksGrad::kOut),
+                               b.in(AttentionSinksGrad::kDOut), b.in(AttentionSinksGrad::kLse),
+                               b.out(AttentionSinksGrad::kDSinks)});
 }
 
 template <auto kArgs>
@@ -71,6 +79,11 @@ int64_t workspace(const BoundOp& b) {
 template <>
 const Binding& binding_for<Attention>() {
   static constexpr Binding kBinding = {run<args>, workspace<args>};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AttentionSinksGrad>() {
+  static constexpr Binding kBinding = {run_sinks_grad};
   return kBinding;
 }
 template <>

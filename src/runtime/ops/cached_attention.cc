@@ -17,6 +17,7 @@ kernels::CachedAttentionArgs args(const BoundOp& b) {
   a.bias_distance = of.bias_distance;
   a.window = of.window;
   a.soft_cap = static_cast<float>(of.soft_cap);
+  a.sinks = b.in(CachedAttention::kSinks);
   return a;
 }
 

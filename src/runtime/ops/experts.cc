@@ -14,6 +14,7 @@ kernels::ExpertsOperands operands(const BoundOp& b) {
   o.weights = b.in(A::kWeights).template as<float>();
   o.up = b.in(A::kUp).data;
   o.down = b.in(A::kDown).data;
+  o.up_bias = b.in(A::kUpBias).data;
   o.first = b.extents(b.op->inputs[A::kUp]).begin[0];
   return o;
 }
@@ -33,8 +34,10 @@ void run_grad(const BoundOp& b) {
   o.d_weights = b.out(ExpertsGrad::kDWeights).as<float>();
   o.d_up = b.out(ExpertsGrad::kDUp).data;
   o.d_down = b.out(ExpertsGrad::kDDown).data;
+  o.d_up_bias = b.out(ExpertsGrad::kDUpBias).data;
   o.fresh_up = b.is_fresh(ExpertsGrad::kDUp);
   o.fresh_down = b.is_fresh(ExpertsGrad::kDDown);
+  o.fresh_up_bias = b.is_fresh(ExpertsGrad::kDUpBias);
   static_cast<const kernels::Experts*>(b.prepared)->run(b.launch, o);
 }
 

@@ -1,14 +1,24 @@
 // Converts the gate of an op to that of a kernel.
 #pragma once
 
+#include "base/error.h"
 #include "ir/ops/gated_activation.h"
 #include "kernels/gated_activation.h"
 
 namespace tessera::runtime {
 
 inline kernels::GateKind gate_of(GateForm form) {
-  if (form == GateForm::kSilu) return kernels::GateKind::kSilu;
-  return form == GateForm::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
+  switch (form) {
+    case GateForm::kSilu:
+      return kernels::GateKind::kSilu;
+    case GateForm::kErf:
+      return kernels::GateKind::kErf;
+    case GateForm::kTanh:
+      return kernels::GateKind::kTanh;
+    case GateForm::kClamped:
+      return kernels::GateKind::kClamped;
+  }
+  CHECK(false, "gate {}", static_cast<int>(form));
 }
 
 }  // namespace tessera::runtime

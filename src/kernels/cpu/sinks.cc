@@ -1,0 +1,36 @@
+// The gradient of attention sinks on the CPU. One thread sums a head, in the order of samples and
+// queries.
+#include <cmath>
+
+#include "kernels/attention.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/sinks_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/sinks_simd.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(SinkSum);
+
+void launch(Cpu, const Launch& l, const SinksGradArgs& a) {
+  const Shape& s = a.out.shape;
+  CHECK(s.rank() == 4 && a.d_out.elements() == a.out.elements() && a.sinks.elements() == s[2] &&
+            a.d_sinks.elements() == s[2] && a.lse.elements() == s[0] * s[1] * s[2],
+        "sinks {} of {} with lse {}", to_string(a.sinks.shape), to_string(s),
+        to_string(a.lse.shape));
+  const int64_t B = s[0], T = s[1], H = s[2], D = s[3];
+  const Source sinks = a.sinks, out = a.out, d_out = a.d_out;
+  const Sink to = a.d_sinks;
+  const auto sum = &HWY_DYNAMIC_DISPATCH(SinkSum);
+  parallel_tasks(H, l.threads, [&](int64_t h, int) {
+    double total = 0;
+    for (int64_t b = 0; b < B; ++b) {
+      const int64_t at = (b * T * H + h) * D;
+      total += sum({sinks[h], a.lse.f32() + (b * H + h) * T, out + at, d_out + at, T, D, H * D});
+    }
+    to.set(h, Source(to)[h] - rounded(total));
+  });
+}
+
+}  // namespace tessera::kernels
