@@ -525,8 +525,9 @@ class Trained:
     def __init__(self, place, folder, steps):
         self.place = place
         lines = metrics(folder)
-        # Routers add their losses to the training loss.
-        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0), line["grad_norm"])
+        # The losses of routers and the z-loss are added to the training loss.
+        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0) + line.get("z_loss", 0),
+                       line["grad_norm"])
                       for line in lines if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines
                            if line["step"] == steps and "validation_loss" in line]

@@ -189,6 +189,27 @@ def cross_entropy(cases):
               d_weight=weight.grad)
 
 
+def loss_terms(cases):
+    """PyTorch's label smoothing, and a z-loss, on logits with and without a soft cap."""
+    rows, width, vocabulary, smoothing, z = 11, 24, 57, 0.1, 0.02
+    for name, cap in (("plain", 0.0), ("capped", 3.0)):
+        hidden, weight = random(rows, width), random(vocabulary, width, scale=0.3)
+        labels = torch.randint(0, vocabulary, (rows,))
+        labels[[0, 7]] = reference.IGNORED
+        logits = hidden @ weight.T
+        logits.retain_grad()
+        bent = cap * torch.tanh(logits / cap) if cap else logits
+        squares = torch.logsumexp(bent, -1)[labels != reference.IGNORED].square().sum()
+        smoothed = F.cross_entropy(bent, labels, ignore_index=reference.IGNORED, reduction="sum",
+                                   label_smoothing=smoothing)
+        loss = F.cross_entropy(bent, labels, ignore_index=reference.IGNORED, reduction="sum")
+        (smoothed + z * squares).backward()
+        cases.put(f"loss_terms_{name}", {"soft_cap": cap, "label_smoothing": smoothing, "z_loss": z},
+                  hidden=hidden, weight=weight, labels=labels, logits=logits, loss_sum=loss.reshape(1),
+                  z_loss_sum=(z * squares).reshape(1), d_logits=logits.grad, d_hidden=hidden.grad,
+                  d_weight=weight.grad)
+
+
 def adamw(cases):
     settings = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
     for case, decay in (("adamw", 0.1), ("adamw_no_decay", 0.0)):
@@ -386,7 +407,7 @@ def main():
     torch.manual_seed(SEED)
     cases = Cases()
     for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm,
-                 gated_activation, attention_scopes):
+                 gated_activation, attention_scopes, loss_terms):
         make(cases)
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():

@@ -267,7 +267,7 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
 
 int verb_eval(Args args) {
   std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
-  std::string precision = "fp32", device = "auto";
+  std::string precision = "fp32", device = "auto", weights = "trained";
   std::vector<std::string> sets;
   SetOptions of_sets;
   eval::TaskChoice tasks;
@@ -291,6 +291,7 @@ int verb_eval(Args args) {
   a.option(source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
   a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
          "accept datasets that were built with another tokenizer");
+  add_weights(a, weights);
   a.option(threads, "--threads", "N", "threads; 0: all cores");
   a.option(precision, "--precision", "P", "compute precision: fp32 or bf16");
   a.option(device, "--device", "D", "device: auto, cpu or cuda");
@@ -314,6 +315,7 @@ int verb_eval(Args args) {
   const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),
                                       gpu_named(device, *world)};
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  if (is_average(weights)) reader.use_averages();
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   score_sets(sets, of_sets, reader, options, json, results);

@@ -58,7 +58,7 @@ Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
 }  // namespace
 
 int verb_generate(Args args) {
-  std::string checkpoint, prompt, device = "auto";
+  std::string checkpoint, prompt, device = "auto", weights = "trained";
   int64_t seed = 0, threads = 0;
   bool json = false, ignore_end = false;
   eval::GenerateOptions options;
@@ -73,6 +73,7 @@ int verb_generate(Args args) {
   a.option(options.sampling.top_p, "--top-p", "P",
            "sample from the most probable tokens whose probabilities sum to P");
   a.option(seed, "--seed", "N", "random seed");
+  add_weights(a, weights);
   a.option(threads, "--threads", "N", "threads; 0: all cores");
   a.option(device, "--device", "D", "device: auto, cpu or cuda");
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
@@ -80,6 +81,7 @@ int verb_generate(Args args) {
   if (!a.parse(args)) return 0;
   if (prompt == "-") prompt = read_standard_input();
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  if (is_average(weights)) reader.use_averages();
   const auto tokenizer = tokenizer_of(reader);
   options.seed = seed;
   const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);

@@ -23,6 +23,7 @@ struct RunConfig {
   model::ModelConfig model;
   DataSection data;
   BatchSection batch;
+  LossSection loss;
   OptimizerSection optimizer;
   LoraSection lora;
   ScheduleSection schedule;
@@ -44,6 +45,7 @@ struct RunConfig {
     visit("model", self.model, "");
     visit("data", self.data, "");
     visit("batch", self.batch, "");
+    visit("loss", self.loss, "");
     visit("optimizer", self.optimizer, "");
     visit("lora", self.lora, "");
     visit("schedule", self.schedule, "");

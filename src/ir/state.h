@@ -25,7 +25,8 @@ enum ReportSlot : int {
   kSkip = 5,        // 1: a value was not finite, or kSkipBefore is set; update must change nothing
   kRouterLoss = 6,  // router losses of all layers, times the loss tokens of the sequences
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
-  kReportSize = 8,
+  kZLoss = 8,          // z-loss of the logits, over the loss tokens
+  kReportSize = 9,
 };
 
 }  // namespace tessera

@@ -70,6 +70,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          FirstNonFiniteArgs,       //
                          ClipArgs,                 //
                          UpdateArgs,               //
+                         WeightAverageArgs,        //
                          FactorSumsArgs,           //
                          FactorMeansArgs,          //
                          FactorScalesArgs,         //

@@ -1,5 +1,5 @@
 // The update of flat ranges of weights by one-pass optimizers; base/optimizer_kind.h has the
-// formulas.
+// formulas. Also the exponential mean of weights.
 //
 // Arithmetic is in f32. Values that are stored in bf16 are rounded to nearest, ties to even, or
 // stochastically: x becomes one of its two neighbors, with probabilities that make the mean x,
@@ -59,5 +59,15 @@ struct UpdateArgs {
 };
 void launch(Cpu, const Launch&, const UpdateArgs&);
 void launch(Gpu, const Launch&, const UpdateArgs&);
+
+// average += rate * (weights - average)
+struct WeightAverageArgs {
+  float rate = 0;
+  TensorView weights;            // [n] f32, bf16 or f16
+  const double* skip = nullptr;  // if not 0, nothing is written
+  TensorView average;            // [n] f32  updated
+};
+void launch(Cpu, const Launch&, const WeightAverageArgs&);
+void launch(Gpu, const Launch&, const WeightAverageArgs&);
 
 }  // namespace tessera::kernels

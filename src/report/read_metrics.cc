@@ -29,6 +29,7 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "slowest_rank",
     "router_loss",
     "busiest_expert",
+    "z_loss",
 };
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -39,8 +39,9 @@ enum class Column : uint8_t {
   kSlowestRank,
   kRouterLoss,
   kBusiestExpert,
+  kZLoss,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kBusiestExpert) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kZLoss) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising

@@ -151,8 +151,10 @@ void Machine::initialise(uint64_t seed) {
   round_weights();
 }
 
-// Weights are sampled by (seed, name, global element); the rest of the state starts at zero.
-void Machine::initialise(const StatePiece& piece, uint64_t seed) {
+// Weights are sampled by (seed, name, global element), and so is state that starts as its weight;
+// the rest of the state starts at zero.
+void Machine::initialise(const StatePiece& of, uint64_t seed) {
+  const StatePiece piece = starts_as_weight(of.role) ? weight_piece(of) : of;
   const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
     kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});

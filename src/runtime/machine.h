@@ -50,7 +50,7 @@ class Machine {
   void written(const TensorView& view) const;
 
   // Initializes the weights from (seed, name, global element), with the same result for every
-  // layout, and sets the rest of the state to zero.
+  // layout, and the state that starts as its weight; sets the rest of the state to zero.
   void initialise(uint64_t seed);
   void initialise(const StatePiece& piece, uint64_t seed);
   // Rounds the master weights to the weights that GEMMs read. Must be called after the host has

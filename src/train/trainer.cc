@@ -41,6 +41,12 @@ std::optional<RouterResult> router_of(const model::ModelConfig& m, const double*
   return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers)};
 }
 
+// Returns the mean z-loss per loss token; nothing if the run has none.
+std::optional<double> z_loss_of(const config::LossSection& loss, const double* report) {
+  if (loss.z_loss == 0) return std::nullopt;
+  return report[kZLoss] / std::max(report[kLossTokens], 1.0);
+}
+
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
                                            const std::vector<StatePiece>& pieces, size_t program) {
@@ -97,7 +103,12 @@ int64_t Trainer::data_rank() const {
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
-  for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
+  for (const StatePiece& of : pieces(program(), machine_->position().at)) {
+    // State that starts as its weight does so in a run that starts from weights, and where the
+    // checkpoint does not have it, because optimizer.ema was set later.
+    const bool begins = starts_as_weight(of.role) &&
+                        (what == config::Load::kWeights || checkpoint.find(of.name) == nullptr);
+    const StatePiece piece = begins ? weight_piece(of) : of;
     const TensorView view = machine_->view(piece);
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
@@ -107,7 +118,7 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
                       kernels::ClearArgs{runtime::flat(view)});
     // Adapters that the checkpoint does not have start with their initial values.
     else if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr)
-      machine_->initialise(piece, config_.run.seed);
+      machine_->initialise(of, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
@@ -157,7 +168,8 @@ StepResult Trainer::result_of(const StepInput& input) {
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
           .data_s = input.data_s,
-          .router = router_of(config_.model, report)};
+          .router = router_of(config_.model, report),
+          .z_loss = z_loss_of(config_.loss, report)};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,

@@ -34,6 +34,8 @@ struct StepResult {
   double began_s = 0;                       // start of the step on the trainer's clock
   double data_s = 0;                        // seconds from then until the batch was read
   std::optional<RouterResult> router = {};  // nothing if the model has no experts
+  std::optional<double> z_loss = {};        // mean like `loss`, which is without it; nothing if
+                                            // the run has none
 };
 
 struct ValidationResult {

@@ -56,6 +56,7 @@ void optimizer_frames(Lowering& low, WeightGroup& g) {
   const OptimizerTraits& traits = traits_of(o.kind);
   if (traits.moment1 || o.beta1 > 0) keep("moment1", Role::kMoment1, kept);
   if (traits.moment2) keep("moment2", Role::kMoment2, kept);
+  if (low.context.request.average_decay > 0) keep("average", Role::kAverage, DType::kF32);
   if (traits.factored) factor_frames(low, g);
 }
 
@@ -119,7 +120,11 @@ void update_segment(Lowering& low, WeightGroup& g) {
   const bool rounds = (weights != DType::kF32 && !a.master) || o.bf16_moments;
   if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
   std::vector<Op> update;
-  Builder(low.graph, update, kOne, "").emit(update_of(o, a), g.name, inputs, outputs);
+  Builder b(low.graph, update, kOne, "");
+  b.emit(update_of(o, a), g.name, inputs, outputs);
+  if (const ValueId average = kept(low, g, Role::kAverage); average != kNone)
+    b.emit(WeightAverage{low.context.request.average_decay}, g.name,
+           {a.master ? outputs.back() : outputs[0], report}, {average});
   ask_target(low, update);
   g.update = segment(low, Phase::kUpdate, g.name, update);
 }

@@ -67,6 +67,8 @@ int64_t& line_of(MemoryPlan& m, Role role) {
     case Role::kMaster:
     case Role::kMoment1:
     case Role::kMoment2:
+    case Role::kIterate:
+    case Role::kAverage:
     case Role::kFactor:
       return m.optimizer;
     case Role::kGradient:

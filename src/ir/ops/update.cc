@@ -15,10 +15,10 @@ std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int
   return out;
 }
 
-// Moments and master weights are read as well as written.
+// Moments, means and master weights are read as well as written.
 Cost update_cost(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
-  for (size_t i = 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
+  for (size_t i = op.is<WeightAverage>() ? 0 : 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
   return c;
 }
 
@@ -34,6 +34,11 @@ std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
   const OptimizerTraits& o = traits_of(kind);
   CHECK(in.size() == 3, "{} has the inputs gradient, step and report", o.name);
   return updated_state(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
+}
+
+std::vector<OutputSpec> infer_average(const Op&, const Inputs& in) {
+  CHECK(in.size() == 2, "weight_average has the inputs weights and report");
+  return {{".average", DType::kF32, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
@@ -63,6 +68,11 @@ const OpRule kOnePassUpdateRule = {.infer = infer_one_pass,
                                    .members = MemberTables::kStretches,
                                    .time = TimeGroup::kOptimizer,
                                    .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule WeightAverage::rule = {.infer = infer_average,
+                                    .sharding = whole,
+                                    .cost = update_cost,
+                                    .time = TimeGroup::kOptimizer,
+                                    .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule AdafactorSums::rule = {.infer = infer_sums,
                                     .sharding = whole,
                                     .members = MemberTables::kFactors,

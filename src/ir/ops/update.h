@@ -63,6 +63,21 @@ struct OnePassUpdate {
 };
 using Adamw = OnePassUpdate<OptimizerKind::kAdamW>;
 
+// The exponential mean of weights over the steps, after their update (Polyak & Juditsky 1992):
+//   average += (1 − decay) · (weight − average)
+// The weights are the f32 masters where there are any. A skipped step changes nothing.
+struct WeightAverage {
+  static constexpr std::string_view kName = "weight_average";
+  enum In { kWeights, kReport };
+  enum Out { kAverage };
+  double decay = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("decay", self.decay, Print::kAlways, kFraction);
+  }
+  static const OpRule rule;
+  bool operator==(const WeightAverage&) const = default;
+};
+
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {
   FrameKindId members = kNone;

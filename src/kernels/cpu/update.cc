@@ -14,6 +14,7 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(SweepUpdate);
+HWY_EXPORT(SweepAverage);
 
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
   return {.beta1 = c.beta1,
@@ -103,6 +104,17 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   UpdateOperands operands = operands_of(u, step_of(a.constants, a.numbers), name.c_str());
   operands.rule = a.rule;
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
+}
+
+void launch(Cpu, const Launch& l, const WeightAverageArgs& a) {
+  const int64_t n = a.average.elements();
+  CHECK(a.weights.elements() == n && a.average.dtype == DType::kF32,
+        "weight_average: {} weights, a mean of {}", a.weights.elements(), n);
+  if (*a.skip != 0) return;
+  const auto run = HWY_DYNAMIC_DISPATCH(SweepAverage);
+  parallel_ranges(n, kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
+    run(Source(a.weights), Sink(a.average), a.rate, begin, end);
+  });
 }
 
 }  // namespace tessera::kernels

@@ -50,6 +50,18 @@ HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& 
   });
 }
 
+// average += rate * (weights - average) of elements [begin, end).
+HWY_NOINLINE inline void SweepAverage(Source weights, Sink average, float rate, int64_t begin,
+                                      int64_t end) {
+  const F f;
+  const V r = hn::Set(f, rate);
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const V e = LoadSome(average, i, end - i);
+    const V w = LoadSome(weights, i, end - i);
+    StoreSome(hn::MulAdd(r, hn::Sub(w, e), e), average, i, end - i);
+  }
+}
+
 HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretch& s) {
   switch (a.rule) {
     case OptimizerKind::kAdamW:

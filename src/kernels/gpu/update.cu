@@ -110,6 +110,19 @@ __global__ void update_kernel(const UpdateWork a) {
     update_group(a, c, span, i, group_size(span.end - i), vector);
 }
 
+struct AverageWork {
+  float rate;
+  Numbers weights;
+  const double* skip;
+  float* average;
+  int64_t n;
+  __host__ __device__ int64_t count() const { return n; }
+  __device__ void operator()(int64_t i) const {
+    if (*skip != 0) return;
+    average[i] += rate * (read(weights, i) - average[i]);
+  }
+};
+
 void launch_update(const UpdateWork& a, Stream s) {
   int64_t longest = 0;
   for (int i = 0; i < a.spans; ++i) {
@@ -163,6 +176,12 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
     }
     launch_update(a, l.stream);
   }
+}
+
+void launch(Gpu, const Launch& l, const WeightAverageArgs& a) {
+  launch_map("weight_average", l.stream,
+             AverageWork{a.rate, numbers(a.weights), a.skip, a.average.as<float>(),
+                         a.average.elements()});
 }
 
 }  // namespace tessera::kernels

@@ -107,6 +107,22 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
   return u;
 }
 
+namespace {
+
+kernels::WeightAverageArgs average_args(const BoundOp& b) {
+  return {static_cast<float>(1 - b.op->as<WeightAverage>().decay),
+          flat(b.in(WeightAverage::kWeights)), number_at(b.in(WeightAverage::kReport), kSkip),
+          flat(b.out(WeightAverage::kAverage))};
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<WeightAverage>() {
+  static constexpr Binding kBinding = kernel<average_args>();
+  return kBinding;
+}
+
 const Binding& one_pass_binding() {
   static constexpr Binding kBinding = {run};
   return kBinding;
