@@ -1,15 +1,22 @@
-# tessera_room(NAME MAY_INCLUDE room… [SOURCES file…] [FOLDERS folder…] [LINK library…])
+# tessera_room(NAME MAY_INCLUDE room… [SOURCES file…] [FOLDERS folder…] [ALONE file…] [LINK library…])
 #
 # A room is a folder of src/ and one static library. Of FOLDERS, which have a file for each op or
 # kernel, all sources are taken. These lines are the architecture:
 # scripts/check_rooms.py reads them and fails on any #include they do not allow.
+#
+# Most of a compilation is reading headers, so the compiler reads several SOURCES as one. Files of
+# FOLDERS are compiled alone: each defines the same functions for another op. So are those listed in
+# ALONE, for names or macros that another source of the module has too.
 function(tessera_room NAME)
-  cmake_parse_arguments(ROOM "" "" "MAY_INCLUDE;SOURCES;FOLDERS;LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "MAY_INCLUDE;SOURCES;FOLDERS;ALONE;LINK" ${ARGN})
   foreach(folder IN LISTS ROOM_FOLDERS)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
-    list(APPEND ROOM_SOURCES ${sources})
+    list(APPEND ROOM_ALONE ${sources})
   endforeach()
-  add_library(tessera_${NAME} STATIC ${ROOM_SOURCES})
+  add_library(tessera_${NAME} STATIC ${ROOM_SOURCES} ${ROOM_ALONE})
+  set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(tessera_${NAME} PROPERTIES
+    UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   target_link_libraries(tessera_${NAME} PUBLIC tessera_options)
   foreach(other IN LISTS ROOM_MAY_INCLUDE)
     # A room may name one that is only headers so far.

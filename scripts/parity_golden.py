@@ -259,6 +259,31 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
+class ScheduleFree(torch.optim.Optimizer):
+    """Defazio et al. 2024, which PyTorch has not, at a constant rate: the parameter is y, the weights
+    at which gradients are computed; `x` is the average."""
+
+    def __init__(self, weights, lr, betas, eps, weight_decay):
+        super().__init__(weights, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), rate = group["betas"], group["lr"]
+            for y in group["params"]:
+                s = self.state[y]
+                if not s:
+                    s.update(t=0, z=y.clone(), v=torch.zeros_like(y))
+                s["t"] += 1
+                share = 1 / s["t"]
+                s["v"].mul_(beta2).addcmul_(y.grad, y.grad, value=1 - beta2)
+                root = (s["v"] / (1 - beta2 ** s["t"])).sqrt()
+                update = y.grad / (root + group["eps"]) + group["weight_decay"] * y
+                y.lerp_(s["z"], share).add_(update, alpha=rate * (beta1 * (1 - share) - 1))
+                s["z"].sub_(update, alpha=rate)
+                s["x"] = y + (1 - 1 / beta1) * (s["z"] - y)
+
+
 def exact_newton_schulz(grad, coefficients, steps, eps):
     """PyTorch's iterations without the rounding to bf16."""
     a, b, c = coefficients
@@ -302,6 +327,9 @@ def optimizers(cases):
             w, lr=1e-2, eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, beta1=beta1,
             weight_decay=0.05, scale_parameter=scale, relative_step=False), numbers, shape, moments)
     muon(cases)
+    averaged = dict(learning_rate=3e-3, beta1=0.9, beta2=0.95, weight_decay=0.1)
+    optimizer_case(cases, "schedule_free", lambda w: ScheduleFree(w, 3e-3, (0.9, 0.95), 1e-8, 0.1),
+                   averaged, moments=[("iterate", "z"), ("new_x", "x"), ("moment2", "v")])
 
 
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)

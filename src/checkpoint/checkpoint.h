@@ -11,7 +11,8 @@
 //
 // Tensors have their global shapes, without padding; a piece is a box of one. Names: weights in f32
 // have the model's own names ("layer3.attn.qkv.weight"), optimizer state is "<name>|moment1" and
-// "<name>|moment2", exponential means of weights "<name>|average". The ranks that read may differ from those that saved.
+// "<name>|moment2", exponential means of weights "<name>|average". The ranks that read may differ
+// from those that saved.
 #pragma once
 
 #include <cstdint>

@@ -35,6 +35,14 @@ bool is_average(const std::string& weights) {
   return weights == "ema";
 }
 
+checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
+                                             const std::string& weights) {
+  const bool averages = is_average(weights);
+  checkpoint::CheckpointReader reader(choose_checkpoint(argument));
+  if (averages) reader.use_averages();
+  return reader;
+}
+
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint) {
   if (checkpoint.header().tokenizer.empty())
     throw Error(

@@ -19,6 +19,10 @@ void add_weights(Arguments& arguments, std::string& weights);
 // Returns true for the mean. Throws UsageError for another value than `trained` and `ema`.
 bool is_average(const std::string& weights);
 
+// Opens the checkpoint that choose_checkpoint() returns, to read these weights.
+checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
+                                             const std::string& weights);
+
 // Returns the tokenizer that the checkpoint contains. Throws Error if there is none.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint);
 

@@ -80,8 +80,7 @@ int verb_generate(Args args) {
   a.json(json);
   if (!a.parse(args)) return 0;
   if (prompt == "-") prompt = read_standard_input();
-  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
-  if (is_average(weights)) reader.use_averages();
+  checkpoint::CheckpointReader reader = open_checkpoint(checkpoint, weights);
   const auto tokenizer = tokenizer_of(reader);
   options.seed = seed;
   const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);

@@ -1,4 +1,5 @@
-// The sections `loss`, `optimizer`, `lora` and `loss_scale` of the run file: how weights are trained.
+// The sections `loss`, `optimizer`, `lora` and `loss_scale` of the run file: how weights are
+// trained.
 #pragma once
 
 #include <cstdint>

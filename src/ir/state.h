@@ -12,6 +12,7 @@ enum StepSlot : int {
   kSkipBefore = 4,    // 1: skip this step because the previous one was skipped (Executor::start)
   kUpdate = 5,        // t of the optimizer, from 1: the number of earlier updates that were not
                       // skipped, plus 1
+  kAverageShare = 6,  // schedule_free: the share of this step's z in x
   kStepSize = 8,
 };
 

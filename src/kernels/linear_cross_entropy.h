@@ -27,7 +27,7 @@ struct LinearCrossEntropyShape {
   bool gradient = true;                            // without: the loss only (validation)
   float soft_cap = 0;                              // soft cap of the logits; 0: none
   LossExtras extras = {};
-  int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
+  int64_t chunk = 0;  // tokens at a time; 0: chosen by measured rules
   bool operator==(const LinearCrossEntropyShape&) const = default;
 };
 

@@ -120,8 +120,8 @@ void require_same_optimizers(const config::RunConfig& config, const Path& checkp
   for (const auto& [weight, is] : compile::optimizers_of(request)) {
     const auto was = before.find(weight);
     if (was != before.end() && was->second != is)
-      changed += fmt::format("\n  {}: {} there, {} in this run", weight,
-                             name_of_entry(was->second), name_of_entry(is));
+      changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was->second),
+                             name_of_entry(is));
   }
   if (!changed.empty())
     throw Error(

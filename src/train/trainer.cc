@@ -112,17 +112,19 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
     const TensorView view = machine_->view(piece);
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
+    // Adapters that the checkpoint does not have start with their initial values.
+    if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr) {
+      machine_->initialise(of, config_.run.seed);
+      continue;
+    }
     // A run that starts from weights begins with zero moments.
     if (what == config::Load::kWeights && piece.role != Role::kWeight)
       kernels::launch(kernels::Cpu(), {.threads = machine_->kernels().backend().threads()},
                       kernels::ClearArgs{runtime::flat(view)});
-    // Adapters that the checkpoint does not have start with their initial values.
-    else if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr)
-      machine_->initialise(of, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
-    if (!(is_adapter && what == config::Load::kWeights)) machine_->written(view);
+    machine_->written(view);
   }
   machine_->round_weights();
   updates_ = what == config::Load::kAll ? updates_before(checkpoint.header()) : 0;
@@ -151,6 +153,7 @@ void Trainer::write(StepInput& input) {
   state[kLossScale] = input.loss_scale;
   state[kSkipBefore] = 0;
   state[kUpdate] = static_cast<double>(input.update);
+  state[kAverageShare] = config::average_share(config_.schedule, input.update);
 }
 
 StepResult Trainer::result_of(const StepInput& input) {
@@ -249,6 +252,7 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
   runtime::Executor& e = machine_->executor(kValidate);
   const data::BatchView view = batch_.view(e, 0);
   ValidationResult total;
+  if (machine_->keeps_iterates()) machine_->round_weights(runtime::WeightsRead::kMaster);
   // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
   for (int64_t first = 0; first < sequences; first += together) {
@@ -266,6 +270,7 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
     total.tokens += report[kLossTokens];
     on_progress(std::min(first + together, sequences));
   }
+  if (machine_->keeps_iterates()) machine_->round_weights();
   return total;
 }
 

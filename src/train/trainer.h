@@ -110,7 +110,8 @@ class Trainer {
 
   // Validates on the first `sequences` samples of a set. `on_progress` is called after each batch
   // with the number of samples done. A row that cannot be read is reported in
-  // ValidationResult::error instead of an exception.
+  // ValidationResult::error instead of an exception. A schedule-free optimizer is validated at its
+  // average.
   ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 

@@ -357,7 +357,7 @@ std::vector<Case> one_pass_updates() {
   for (const OptimizerKind kind : kOnePassOptimizers)
     for (const double beta1 : {0.0, 0.9}) {
       const OptimizerTraits& o = traits_of(kind);
-      const size_t moments = o.moment2 ? 2 : (o.moment1 || beta1 > 0 ? 1 : 0);
+      const size_t moments = o.moment2 ? 2 : (o.moment1 || beta1 > 0 ? 1 : 0);  // or an iterate
       cases.push_back({fmt::format("{} with beta1 {}", o.name, beta1),
                        one_pass_update(kind, {.beta1 = beta1}),
                        {x(s), step(), report()},

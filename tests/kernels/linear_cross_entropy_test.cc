@@ -47,7 +47,6 @@ struct Answer {
 };
 constexpr LossExtras kExtras[] = {{.z_loss = 0.02f}, {.label_smoothing = 0.1f}, {0.02f, 0.3f}};
 
-
 Answer reference(const Problem& p, double scale, double cap = 0, const LossExtras& extras = {}) {
   const double c = extras.z_loss, e = extras.label_smoothing;
   Answer a;

@@ -14,8 +14,8 @@ namespace tessera {
 enum class Rounding : uint8_t { kStochastic, kNearest };
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 
-// The attributes that all optimizers have. The outputs of their ops are weights, moments and
-// master, as far as they exist.
+// The attributes that all optimizers have. The outputs of their ops are weights, iterate, moments
+// and master, as far as they exist.
 struct WeightUpdate {
   FrameKindId members = kNone;  // its table maps elements to weights
   double beta1 = 0, beta2 = 0, epsilon = 0;

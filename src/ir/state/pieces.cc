@@ -1,7 +1,7 @@
 // Enumerates the state of a rank as boxes of named tensors, which checkpoints save and load. For
 // each weight there are the weight itself (or its f32 master), its moments and means, and
-// Adafactor's factors. If several ranks hold the same elements, one of them owns the box and saves it; all of
-// them load it.
+// Adafactor's factors. If several ranks hold the same elements, one of them owns the box and saves
+// it; all of them load it.
 #include "ir/state/pieces.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Kept {
 
 struct StateOfElements {
   Role role;
-  const char* suffix;  // of its name in checkpoints, after that of the weight
+  const char* suffix;  // follows the weight's name in checkpoints
 };
 constexpr StateOfElements kStateOfElements[] = {{Role::kMoment1, "|moment1"},
                                                 {Role::kMoment2, "|moment2"},

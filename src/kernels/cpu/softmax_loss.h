@@ -17,7 +17,7 @@ struct LossRows {
   bool gradient = false;
   float soft_cap = 0;  // 0: none
   LossExtras extras = {};
-  Sink rounded = {};   // [rows, columns]: the gradient; unset: it overwrites the logits
+  Sink rounded = {};  // [rows, columns]: the gradient; unset: it overwrites the logits
   float gradient_scale = 1.0f;
 };
 

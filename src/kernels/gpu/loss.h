@@ -21,7 +21,7 @@ struct LossWork {
   bool gradient = false;
   float soft_cap = 0;  // 0: none
   LossExtras extras = {};
-  Numbers dz;          // [rows, width]: z itself, or elsewhere
+  Numbers dz;  // [rows, width]: z itself, or elsewhere
   float scale = 1;
   const double* loss_scale = nullptr;  // times `scale`
   float* max = nullptr;                // [rows], divided alone

@@ -37,9 +37,8 @@ kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
   kernels::DividedCrossEntropyArgs a;
   const Loss& of = b.op->as<Loss>();
   a.gradient = of.gradient;
-  a.logits =
-      divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits),
-                     of.terms.soft_cap);
+  a.logits = divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits),
+                            of.terms.soft_cap);
   a.max = flat(b.in(Loss::kMax));
   a.sums = flat(b.in(Loss::kSums));
   a.labels = flat(b.in(Loss::kLabels));
