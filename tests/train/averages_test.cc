@@ -5,6 +5,7 @@
 
 #include "checkpoint/folders.h"
 #include "checkpoint/saving.h"
+#include "tests/checkpoint/sample_state.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/train/tiny_run.h"
 
@@ -61,13 +62,13 @@ struct Run {
   data::BatchSource source;
 };
 
-class Precisions : public testing::TestWithParam<compile::Precision> {};
-INSTANTIATE_TEST_SUITE_P(Averages, Precisions,
+class AveragesIn : public testing::TestWithParam<compile::Precision> {};
+INSTANTIATE_TEST_SUITE_P(Averages, AveragesIn,
                          testing::Values(compile::Precision::kFp32, compile::Precision::kBf16,
                                          compile::Precision::kBf16Sr));
 
 // With every optimizer, from the initial weights on; the weights themselves do not change.
-TEST_P(Precisions, TheMeanFollowsTheWeights) {
+TEST_P(AveragesIn, TheMeanFollowsTheWeights) {
   for (const OptimizerTraits& o : kOptimizers) {
     config::RunConfig c = tiny(model::Family::kLlama);
     c.optimizer = config::optimizer_defaults(o.kind);
@@ -79,8 +80,14 @@ TEST_P(Precisions, TheMeanFollowsTheWeights) {
     for (const auto& [name, x] : wanted) {
       if (name.find('|') != name.npos) continue;
       ASSERT_TRUE(run.state().contains(name + "|average")) << name;
-      EXPECT_EQ(run.state().at(name + "|average"), x) << name;
+      if (GetParam() != compile::Precision::kBf16Sr) {
+        EXPECT_EQ(run.state().at(name + "|average"), x) << name;
+      } else {  // whose initial weights are rounded
+        EXPECT_LT(distance(run.state().at(name + "|average"), x), 0x1p-8) << name;
+      }
     }
+    for (auto& [name, x] : wanted)
+      if (name.find('|') == name.npos) x = run.state().at(name + "|average");
     for (int64_t step = 1; step <= 4; ++step) {
       plain.trainer->step(step, 1e-2, plain.source);
       run.trainer->step(step, 1e-2, run.source);
@@ -180,9 +187,8 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
     const State state = run.state();
     EXPECT_TRUE(state == undisturbed.state()) << name_of_entry(precision);
     const double found = loss(*run.trainer);
-    checkpoint::CheckpointHeader header;
-    header.step = 4;
-    checkpoint::save(folder_ / name_of_entry(precision), header, run.trainer->state());
+    checkpoint::save(folder_ / name_of_entry(precision), checkpoint::sample_header(4),
+                     run.trainer->state());
     checkpoint::CheckpointReader reader(
         checkpoint::find_latest(folder_ / name_of_entry(precision)).found->path);
     // Another optimizer reads the same weights, and validates them as they are.
@@ -191,7 +197,7 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
     Run other(adamw);
     other.trainer->load(reader, config::Load::kWeights);
     EXPECT_EQ(loss(*other.trainer), found) << name_of_entry(precision);
-    EXPECT_NE(run.trainer->loss_on_last_batch(), other.trainer->loss_on_last_batch());
+    EXPECT_NE(state.at("embed.weight"), state.at("embed.weight|iterate"));
     Run resumed(c);
     resumed.trainer->load(reader, config::Load::kAll);
     const StepResult a = run.trainer->step(5, 1e-2, run.source);
@@ -209,8 +215,7 @@ TEST_F(Validated, MeansAreSavedAndResumed) {
   Run run(c);
   for (int64_t step = 1; step <= 2; ++step) run.trainer->step(step, 1e-2, run.source);
   const State saved = run.state();
-  checkpoint::CheckpointHeader header;
-  header.step = 2;
+  const checkpoint::CheckpointHeader header = checkpoint::sample_header(2);
   checkpoint::save(folder_ / "with", header, run.trainer->state());
   const Path path = checkpoint::find_latest(folder_ / "with").found->path;
   checkpoint::CheckpointReader reader(path);
