@@ -99,9 +99,14 @@ def optimizer(kind):
     """AdamW, which Muon has for vectors, adds its epsilon to a root, Adafactor to a square. Of the
     others, all but SGD may use the sign of a gradient, so their steps are small."""
     key = {"optimizer.kind": kind}
-    if kind in ("adamw", "adafactor", "muon"):
+    if kind in ("adamw", "adafactor", "muon", "schedule_free"):
         return lambda chosen: {**key, **epsilon(chosen, 2 if kind == "adafactor" else 1)}
     return key if kind == "sgd" else {**key, "optimizer.learning_rate": 1e-4}
+
+
+def with_ema(chosen):
+    """A schedule-free optimizer averages the weights itself."""
+    return {"optimizer.ema": 0 if chosen["optimizer"] == "schedule_free" else 0.9}
 
 
 def asked(chosen):
@@ -176,6 +181,8 @@ FACTORS = {
         **{kind: optimizer(kind) for kind in optimizer_kinds()},
         "groups": lambda chosen: {"optimizer.groups": GROUPS, **epsilon(chosen, 1)},
     },
+    "loss": {"plain": {}, "terms": {"loss.z_loss": 0.01, "loss.label_smoothing": 0.1}},
+    "ema": {"none": {}, "kept": with_ema},
     "data": {
         "text": {},
         "spans": {"data.objective": "span_corruption"},

@@ -68,7 +68,7 @@ EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 # Optimizers that make small steps from gradients that are rounding noise, if epsilon is large.
 # The others may use the sign of the noise.
-EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon")
+EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon", "schedule_free")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
             "qwen3_moe", "gpt_oss", "olmo2", "gemma2", "gemma3", "deepseek_v2", "deepseek_v3"]
 LATENT = ("deepseek_v2", "deepseek_v3")
@@ -253,7 +253,7 @@ def draw_without_context(rng, precision, family):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
+    return with_terms(with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
@@ -263,7 +263,7 @@ def draw_without_context(rng, precision, family):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])})))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))
 
 
 def without_overlap(case):
@@ -283,6 +283,17 @@ def with_matrices(case):
     return {**case, "optimizer.kind": "muon", "optimizer.nesterov": rng.random() < 0.5,
             "optimizer.update_scale": rng.choice(["spectral", "shape"]),
             "optimizer.newton_schulz_coefficients": rng.choice(["simple", "quintic", "polar_express"])}
+
+
+def with_terms(case):
+    """Terms of the loss in a third of the cases, and means of the weights in a third, sampled with the
+    case as seed."""
+    rng = random.Random("terms" + json.dumps(case))
+    if rng.random() < 1 / 3:
+        case = {**case, "loss.z_loss": rng.choice([0, 0.01]), "loss.label_smoothing": rng.choice([0, 0.2])}
+    if rng.random() < 1 / 3 and case["optimizer.kind"] != "schedule_free":
+        case = {**case, "optimizer.ema": 0.75}
+    return case
 
 
 def with_groups(case):
@@ -319,7 +330,7 @@ def draw_sums(rng, precision):
 def optimizer_of(kind, precision):
     """Keys of an optimizer, such that what is but a rounding of a gradient moves no weight."""
     keys = {"optimizer.kind": kind}
-    if kind in ("adamw", "adafactor", "muon"):  # one adds it to a square, the others to a root
+    if kind in ("adamw", "adafactor", "muon", "schedule_free"):  # one adds it to a square, the others to a root
         epsilon = EPSILON[precision]
         keys["optimizer.epsilon"] = epsilon ** 2 if kind == "adafactor" else epsilon
     if kind not in EXACT_SIZES:
@@ -539,8 +550,9 @@ class Trained:
     def __init__(self, place, folder, steps):
         self.place = place
         lines = metrics(folder)
-        # Routers add their losses to the training loss.
-        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0), line["grad_norm"])
+        # The losses of routers and the z-loss are added to the training loss.
+        self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0) + line.get("z_loss", 0),
+                       line["grad_norm"])
                       for line in lines if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines
                            if line["step"] == steps and "validation_loss" in line]

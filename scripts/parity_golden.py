@@ -189,6 +189,27 @@ def cross_entropy(cases):
               d_weight=weight.grad)
 
 
+def loss_terms(cases):
+    """PyTorch's label smoothing, and a z-loss, on logits with and without a soft cap."""
+    rows, width, vocabulary, smoothing, z = 11, 24, 57, 0.1, 0.02
+    for name, cap in (("plain", 0.0), ("capped", 3.0)):
+        hidden, weight = random(rows, width), random(vocabulary, width, scale=0.3)
+        labels = torch.randint(0, vocabulary, (rows,))
+        labels[[0, 7]] = reference.IGNORED
+        logits = hidden @ weight.T
+        logits.retain_grad()
+        bent = cap * torch.tanh(logits / cap) if cap else logits
+        squares = torch.logsumexp(bent, -1)[labels != reference.IGNORED].square().sum()
+        smoothed = F.cross_entropy(bent, labels, ignore_index=reference.IGNORED, reduction="sum",
+                                   label_smoothing=smoothing)
+        loss = F.cross_entropy(bent, labels, ignore_index=reference.IGNORED, reduction="sum")
+        (smoothed + z * squares).backward()
+        cases.put(f"loss_terms_{name}", {"soft_cap": cap, "label_smoothing": smoothing, "z_loss": z},
+                  hidden=hidden, weight=weight, labels=labels, logits=logits, loss_sum=loss.reshape(1),
+                  z_loss_sum=(z * squares).reshape(1), d_logits=logits.grad, d_hidden=hidden.grad,
+                  d_weight=weight.grad)
+
+
 def adamw(cases):
     settings = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
     for case, decay in (("adamw", 0.1), ("adamw_no_decay", 0.0)):
@@ -238,6 +259,31 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
+class ScheduleFree(torch.optim.Optimizer):
+    """Defazio et al. 2024, which PyTorch has not, at a constant rate: the parameter is y, the weights
+    at which gradients are computed; `x` is the average."""
+
+    def __init__(self, weights, lr, betas, eps, weight_decay):
+        super().__init__(weights, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), rate = group["betas"], group["lr"]
+            for y in group["params"]:
+                s = self.state[y]
+                if not s:
+                    s.update(t=0, z=y.clone(), v=torch.zeros_like(y))
+                s["t"] += 1
+                share = 1 / s["t"]
+                s["v"].mul_(beta2).addcmul_(y.grad, y.grad, value=1 - beta2)
+                root = (s["v"] / (1 - beta2 ** s["t"])).sqrt()
+                update = y.grad / (root + group["eps"]) + group["weight_decay"] * y
+                y.lerp_(s["z"], share).add_(update, alpha=rate * (beta1 * (1 - share) - 1))
+                s["z"].sub_(update, alpha=rate)
+                s["x"] = y + (1 - 1 / beta1) * (s["z"] - y)
+
+
 def exact_newton_schulz(grad, coefficients, steps, eps):
     """PyTorch's iterations without the rounding to bf16."""
     a, b, c = coefficients
@@ -281,6 +327,9 @@ def optimizers(cases):
             w, lr=1e-2, eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, beta1=beta1,
             weight_decay=0.05, scale_parameter=scale, relative_step=False), numbers, shape, moments)
     muon(cases)
+    averaged = dict(learning_rate=3e-3, beta1=0.9, beta2=0.95, weight_decay=0.1)
+    optimizer_case(cases, "schedule_free", lambda w: ScheduleFree(w, 3e-3, (0.9, 0.95), 1e-8, 0.1),
+                   averaged, moments=[("iterate", "z"), ("new_x", "x"), ("moment2", "v")])
 
 
 QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)
@@ -386,7 +435,7 @@ def main():
     torch.manual_seed(SEED)
     cases = Cases()
     for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm,
-                 gated_activation, attention_scopes):
+                 gated_activation, attention_scopes, loss_terms):
         make(cases)
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():

@@ -15,6 +15,7 @@ from typing import Any, Iterator
 TAGS = {
     "tokens": "train/tokens",
     "loss": "train/loss",
+    "z_loss": "train/z_loss",
     "grad_norm": "train/grad_norm",
     "learning_rate": "train/learning_rate",
     "loss_scale": "train/loss_scale",

@@ -3,7 +3,7 @@
 //
 // In all of them g = scale * gradient, and learning_rate is the step's learning rate times the
 // group's multiplier. If weight decay applies to a weight, w *= 1 - learning_rate * weight_decay
-// is computed first.
+// is computed first, unless stated otherwise.
 //
 //   adamw   m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
 //           w -= learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
@@ -12,6 +12,12 @@
 //           m = beta2 * m + (1 - beta2) * g                              (Chen et al. 2023)
 //   sgd     g += weight_decay * w instead of the decay above,  m = beta1 * m + g
 //           w -= learning_rate * m, or * g without m         (as in PyTorch, without dampening)
+//   schedule_free   keeps two sequences of weights, x and z; gradients are those at
+//           y = z + beta1 * (x - z), which GEMMs read;  v = beta2 * v + (1 - beta2) * g * g
+//           z -= learning_rate * (g / (sqrt(v) / sqrt(1 - beta2^t) + epsilon) + weight_decay * y)
+//           x += c * (z - x),   c = r^2 / (sum of r^2 up to this update) for the largest learning
+//           rate r so far (config::average_share)
+//           x is what is evaluated, saved and exported (Defazio et al. 2024, as their AdamW)
 //   adafactor: kernels/adafactor.h
 //   muon: kernels/muon.h
 #pragma once
@@ -25,8 +31,10 @@
 
 namespace tessera {
 
-enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd, kMuon };
-constexpr const char* enum_names(OptimizerKind) { return "adamw|adafactor|lion|sgd|muon"; }
+enum class OptimizerKind : uint8_t { kAdamW, kAdafactor, kLion, kSgd, kMuon, kScheduleFree };
+constexpr const char* enum_names(OptimizerKind) {
+  return "adamw|adafactor|lion|sgd|muon|schedule_free";
+}
 
 struct OptimizerTraits {
   OptimizerKind kind;
@@ -34,6 +42,7 @@ struct OptimizerTraits {
   bool moment1 = true;    // keeps a first moment even if beta1 = 0
   bool moment2 = false;   // keeps a second moment of each weight
   bool factored = false;  // keeps means of rows and columns, computed by separate ops
+  bool averages = false;  // keeps a mean of the weights as the master, and the iterate z
   bool matrices = false;  // updates whole matrices, by separate ops; other weights have AdamW
   bool by_sign = false;   // a rounding error in a zero gradient changes a weight by a full step
   // Defaults for a run file that sets only the kind.
@@ -54,6 +63,13 @@ inline constexpr OptimizerTraits kOptimizers[] = {
     {.kind = OptimizerKind::kLion, .name = "lion", .by_sign = true, .beta2 = 0.99},
     {.kind = OptimizerKind::kSgd, .name = "sgd", .moment1 = false, .weight_decay = 0},
     {.kind = OptimizerKind::kMuon, .name = "muon", .matrices = true},
+    {.kind = OptimizerKind::kScheduleFree,
+     .name = "schedule_free",
+     .moment1 = false,
+     .moment2 = true,
+     .averages = true,
+     .beta2 = 0.999,
+     .weight_decay = 0},
 };
 
 constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {

@@ -11,7 +11,8 @@
 //
 // Tensors have their global shapes, without padding; a piece is a box of one. Names: weights in f32
 // have the model's own names ("layer3.attn.qkv.weight"), optimizer state is "<name>|moment1" and
-// "<name>|moment2". The ranks that read may differ from those that saved.
+// "<name>|moment2", exponential means of weights "<name>|average". The ranks that read may differ
+// from those that saved.
 #pragma once
 
 #include <cstdint>
@@ -150,6 +151,11 @@ class CheckpointReader {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
   const StoredTensor* find(std::string_view name) const;                 // nullptr: not found
 
+  // From now on, finds and reads the exponential mean of a weight under the weight's name, if the
+  // checkpoint has one; weights that were not trained have none. Throws Error if there is none at
+  // all.
+  void use_averages();
+
   // Reads the box [begin, end) of the global value into `out`, a dense array of the box's shape.
   // Converts among f32, bf16, f16 and f64: widening is exact, narrowing rounds to nearest even.
   // Throws Error if there is no such tensor, the box exceeds its shape, or its bytes are damaged.
@@ -166,6 +172,7 @@ class CheckpointReader {
 
  private:
   std::span<const std::byte> checked(const StoredTensor& tensor, size_t piece);
+  const StoredTensor* stored(std::string_view name) const;
 
   Path folder_;
   CheckpointHeader header_;
@@ -173,6 +180,7 @@ class CheckpointReader {
   std::vector<MappedFile> files_;
   std::unique_ptr<HfSource> hf_;         // null unless this is a Hugging Face folder
   std::vector<std::vector<bool>> seen_;  // [tensor][piece]: its checksum has been checked
+  bool uses_averages_ = false;
 };
 
 }  // namespace tessera::checkpoint

@@ -263,6 +263,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   if (fs::exists(place, error) && !fs::is_empty(place, error))
     throw Error("{}: exists already. Choose another path, or remove it first.", place.string());
   CheckpointReader reader(checkpoint);
+  if (options.averages) reader.use_averages();
   if (has_adapters(reader))
     throw Error(
         "{}: contains adapters, which an export would lose. Merge them into the weights with   "

@@ -46,6 +46,7 @@ struct SentencePieceIds {
 struct HfExportOptions {
   DType dtype = DType::kF32;  // f32, bf16 or f16; narrowing rounds to nearest even
   int64_t max_file_bytes = 5'000'000'000;
+  bool averages = false;  // the exponential means of weights instead of the weights
   std::optional<SentencePieceIds> sentencepiece = {};  // given if the tokenizer is such a model
   // Number of entries of the tokenizer. Rows of the embedding and of the LM head from the larger of
   // this and model.vocabulary on are padding, and are not written.

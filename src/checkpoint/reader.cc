@@ -36,6 +36,8 @@ auto of_checkpoint(Read&& read) {
   }
 }
 
+constexpr const char* kAverageSuffix = "|average";
+
 bool is_there(const Path& path) {
   std::error_code error;
   const bool there = fs::exists(path, error);
@@ -109,7 +111,23 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 
+void CheckpointReader::use_averages() {
+  const auto is_average = [](const StoredTensor& t) { return t.name.ends_with(kAverageSuffix); };
+  if (std::none_of(tensors_.begin(), tensors_.end(), is_average))
+    throw Error(
+        "{}: has no exponential means of weights, because it was trained without optimizer.ema. "
+        "Use --weights trained, or another checkpoint.",
+        folder_.string());
+  uses_averages_ = true;
+}
+
 const StoredTensor* CheckpointReader::find(std::string_view name) const {
+  if (uses_averages_)
+    if (const StoredTensor* average = stored(std::string(name) + kAverageSuffix)) return average;
+  return stored(name);
+}
+
+const StoredTensor* CheckpointReader::stored(std::string_view name) const {
   // The index is sorted by name.
   const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                    [](const auto& t, std::string_view n) { return t.name < n; });

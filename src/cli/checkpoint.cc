@@ -398,7 +398,7 @@ bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& mode
 // config.json has no key, and a rule for splitting words that transformers' tokenizer class
 // ignores.
 int export_folder(Args args) {
-  std::string checkpoint, to, dtype = "f32";
+  std::string checkpoint, to, dtype = "f32", weights = "trained";
   int64_t max_file_bytes = checkpoint::HfExportOptions{}.max_file_bytes;
   bool json = false;
   Arguments arguments("checkpoint export",
@@ -407,6 +407,7 @@ int export_folder(Args args) {
   arguments.required(checkpoint, "CHECKPOINT", "a run directory or a checkpoint");
   arguments.option(to, "--to", "FOLDER", "folder to create", true);
   arguments.option(dtype, "--dtype", "TYPE", "dtype of the stored weights: f32, bf16 or f16");
+  add_weights(arguments, weights);
   arguments.option(max_file_bytes, "--max-file-bytes", "N", "maximum bytes per file");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -419,6 +420,7 @@ int export_folder(Args args) {
                      max_file_bytes);
   options.dtype = *known;
   options.max_file_bytes = max_file_bytes;
+  options.averages = is_average(weights);
   const Clock clock;
   const Path source = choose_checkpoint(checkpoint);
   describe_tokenizer(source, options);

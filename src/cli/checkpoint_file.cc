@@ -5,7 +5,6 @@
 #include "base/utf8.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
-#include "cli/arguments.h"
 #include "cli/rank.h"
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"
@@ -23,6 +22,25 @@ Path choose_checkpoint(const std::string& argument) {
     print_to(stderr, fmt::format("checkpoint {}, step {}\n", printable(path.string()),
                                  checkpoint::CheckpointReader(path).header().step));
   return path;
+}
+
+void add_weights(Arguments& arguments, std::string& weights) {
+  arguments.option(weights, "--weights", "W",
+                   "weights: trained, or ema for their exponential mean (optimizer.ema)");
+}
+
+bool is_average(const std::string& weights) {
+  if (weights != "trained" && weights != "ema")
+    throw UsageError("--weights is '{}', expected trained or ema", weights);
+  return weights == "ema";
+}
+
+checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
+                                             const std::string& weights) {
+  const bool averages = is_average(weights);
+  checkpoint::CheckpointReader reader(choose_checkpoint(argument));
+  if (averages) reader.use_averages();
+  return reader;
 }
 
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "checkpoint/checkpoint.h"
+#include "cli/arguments.h"
 #include "data/tokenizer.h"
 
 namespace tessera::cli {
@@ -12,6 +13,15 @@ namespace tessera::cli {
 // prints to standard error which one it is, and warnings about newer ones that are damaged. Throws
 // Error if there is none.
 Path choose_checkpoint(const std::string& argument);
+
+// Adds --weights, which chooses the trained weights or their exponential mean.
+void add_weights(Arguments& arguments, std::string& weights);
+// Returns true for the mean. Throws UsageError for another value than `trained` and `ema`.
+bool is_average(const std::string& weights);
+
+// Opens the checkpoint that choose_checkpoint() returns, to read these weights.
+checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
+                                             const std::string& weights);
 
 // Returns the tokenizer that the checkpoint contains. Throws Error if there is none.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint);

@@ -171,7 +171,9 @@ void require_dataset(const std::string& set) {
       set);
 }
 
-void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks) {
+void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks,
+                    const std::string& examples) {
+  if (tasks.empty() && !examples.empty()) throw UsageError("eval: --examples requires --task.");
   for (const std::string& set : sets) require_dataset(set);
   for (const std::string& file : tasks) require_task("--task", file);
 }
@@ -267,7 +269,7 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
 
 int verb_eval(Args args) {
   std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
-  std::string precision = "fp32", device = "auto";
+  std::string precision = "fp32", device = "auto", weights = "trained";
   std::vector<std::string> sets;
   SetOptions of_sets;
   eval::TaskChoice tasks;
@@ -291,6 +293,7 @@ int verb_eval(Args args) {
   a.option(source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
   a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
          "accept datasets that were built with another tokenizer");
+  add_weights(a, weights);
   a.option(threads, "--threads", "N", "threads; 0: all cores");
   a.option(precision, "--precision", "P", "compute precision: fp32 or bf16");
   a.option(device, "--device", "D", "device: auto, cpu or cuda");
@@ -305,15 +308,13 @@ int verb_eval(Args args) {
   at_least_0("--limit", tasks.examples);
   if (a.given("--shots")) at_least_0("--shots", tasks.shots);
   require_logits_files(logits_file, tokens_file, source_file, force);
-  if (tasks.files.empty() && !examples_file.empty())
-    throw UsageError("eval: --examples requires --task.");
-  require_inputs(sets, tasks.files);
+  require_inputs(sets, tasks.files, examples_file);
   // Only tasks are divided among the ranks; everything else uses one rank.
   const bool ranks = !tasks.files.empty() && read_rank_info().ranks > 1;
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),
                                       gpu_named(device, *world)};
-  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  checkpoint::CheckpointReader reader = open_checkpoint(checkpoint, weights);
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   score_sets(sets, of_sets, reader, options, json, results);

@@ -227,7 +227,7 @@ void check_numbers(const Settings& s, int64_t batch) {
 }  // namespace
 
 int verb_generate(Args args) {
-  std::string checkpoint, prompt, file;
+  std::string checkpoint, prompt, file, weights = "trained";
   int64_t seed = 0, batch = 8;
   bool ignore_end = false;
   Settings s;
@@ -246,6 +246,7 @@ int verb_generate(Args args) {
   a.option(s.probabilities, "--log-probabilities", "N",
            "print the log-probability of each token and of the N most probable ones");
   a.option(batch, "--batch", "N", "texts that are written at once");
+  add_weights(a, weights);
   DeviceArguments device(a);
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(s.json);
@@ -256,7 +257,7 @@ int verb_generate(Args args) {
   if (prompt == "-") prompt = read_standard_input();
   const std::vector<Prompt> prompts =
       file.empty() ? std::vector<Prompt>{{prompt, {}}} : read_prompts(file);
-  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  checkpoint::CheckpointReader reader = open_checkpoint(checkpoint, weights);
   const auto tokenizer = tokenizer_of(reader);
   s.seed = static_cast<uint64_t>(seed);
   s.rules = eval::text_rules(reader, *tokenizer);

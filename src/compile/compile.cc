@@ -1,6 +1,6 @@
 #include "compile/compile.h"
 
-#include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/real.h"
@@ -65,31 +65,32 @@ void check_weight_names(const CompileRequest& request) { trained_weights(request
 
 namespace {
 
-// Returns the names of the trained weights for which `chosen` returns true. Names and frozen
-// weights are final after assign_optimizers, before buffers get offsets.
-template <class F>
-std::vector<std::string> weights_of(const CompileRequest& request, const F& chosen) {
+// Returns the trained weights, each once. Their names, whether they are frozen, and their policies
+// are final after assign_optimizers, before buffers get offsets.
+std::vector<Value> trained_values(const CompileRequest& request) {
   State state;
   run_passes(state, context_of(request, {}), passes_through("assign_optimizers"));
-  std::vector<std::string> names;
+  std::vector<Value> trained;
+  std::set<std::string> names;
   for (const Value& v : state.graph.values)
-    if (v.role == Role::kWeight && !v.frozen && chosen(v) &&
-        std::find(names.begin(), names.end(), known_name(v)) == names.end())
-      names.push_back(known_name(v));
-  return names;
+    if (v.role == Role::kWeight && !v.frozen && names.insert(known_name(v)).second)
+      trained.push_back(v);
+  return trained;
 }
 
 }  // namespace
 
 std::vector<std::string> trained_weights(const CompileRequest& request) {
-  return weights_of(request, [](const Value&) { return true; });
+  std::vector<std::string> names;
+  for (const Value& v : trained_values(request)) names.push_back(known_name(v));
+  return names;
 }
 
-std::vector<std::string> matrix_weights(CompileRequest request, bool all) {
-  request.groups.clear();
-  request.optimizer.kind = OptimizerKind::kMuon;
-  request.optimizer.all_matrices = all;
-  return weights_of(request, [](const Value& v) { return v.policy == 0; });
+std::map<std::string, OptimizerKind> optimizers_of(const CompileRequest& request) {
+  std::map<std::string, OptimizerKind> optimizers;
+  for (const Value& v : trained_values(request))
+    if (v.policy != kBalancePolicy) optimizers[known_name(v)] = request.policy(v.policy).kind;
+  return optimizers;
 }
 
 PipelineShape pipeline_of(const CompileRequest& request) {

@@ -1,6 +1,8 @@
 // Compiles a model to the programs that its ranks run.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,9 +31,8 @@ void check_weight_names(const CompileRequest& request);
 // Returns the names of the weights that the run trains, each once, as checkpoints name them
 // ("layer.attn.qkv.weight" for all layers). Throws as check_weight_names() does.
 std::vector<std::string> trained_weights(const CompileRequest& request);
-// Returns the names of the trained weights that Muon updates if it is the run's only optimizer: the
-// matrices of layers or, with `all`, all matrices.
-std::vector<std::string> matrix_weights(CompileRequest request, bool all);
+// Returns the optimizer of each of these weights. Throws as check_weight_names() does.
+std::map<std::string, OptimizerKind> optimizers_of(const CompileRequest& request);
 
 // Returns the pipeline that compile() schedules: stages, chunks, micro-batches and costs.
 PipelineShape pipeline_of(const CompileRequest& request);

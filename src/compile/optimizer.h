@@ -36,6 +36,12 @@ struct OptimizerGroup {
   OptimizerPolicy policy;
 };
 
+// Terms of the training loss next to the cross-entropy (ir/ops/cross_entropy.h); 0: without.
+struct LossPolicy {
+  double z_loss = 0, label_smoothing = 0;
+  bool operator==(const LossPolicy&) const = default;
+};
+
 // Low-rank adapters (Hu et al. 2021): a weight W [out, in] is frozen and gets A [rank, in] and
 // B [out, rank]: y = W x + alpha / rank · B A x.
 struct AdapterPolicy {

@@ -83,6 +83,11 @@ constexpr Pass kPasses[] = {
        decode(s.graph, c.request.model.context, c.request.encoded);
      },
      Invariant::kTypes},
+    {"add_loss_terms", Level::kModel,
+     [](const Context& c) { return c.trains() && c.request.loss != LossPolicy(); },
+     "`loss.z_loss`, `loss.label_smoothing`",
+     [](State& s, const Context& c) { add_loss_terms(s.graph, c.request.loss); },
+     Invariant::kTypes},
     {"unfuse_cross_entropy", Level::kModel,
      [](const Context& c) {
        return c.request.options.cross_entropy == CrossEntropyKind::kUnfused && !c.generates();

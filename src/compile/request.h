@@ -26,8 +26,10 @@ struct CompileRequest {
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
+  LossPolicy loss;
   OptimizerPolicy optimizer;           // for weights that no group matches
   std::vector<OptimizerGroup> groups;  // the first group that matches a weight is used
+  double average_decay = 0;            // decay of the exponential mean of trained weights; 0: none
   double clip_norm = 1;                // largest norm of the gradients of all weights together
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained

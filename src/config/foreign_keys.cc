@@ -65,6 +65,14 @@ constexpr ForeignKey kKeys[] = {
     {"max_length", kHf, "data.sequence_length"},
     {"encoder_seq_length", kMegatron, "data.sequence_length"},
     {"decoder_seq_length", kMegatron, "data.target_length"},
+    // ---- Loss
+    {"label_smoothing_factor", kHf, "loss.label_smoothing"},
+    {"label_smoothing", "fairseq, T5X, common abbreviation", "loss.label_smoothing"},
+    {"z_loss", "T5X, common abbreviation", "loss.z_loss"},
+    {"z_loss_multiplier", "MaxText, OLMo-core", "loss.z_loss"},
+    {"auxiliary_loss_multiplier", "OLMo", "loss.z_loss"},
+    {"softmax_auxiliary_loss", "OLMo", "loss.z_loss",
+     "use `loss.z_loss`: its coefficient; 0: none"},
     // ---- Optimizer and schedule
     {"lr", "Megatron-LM, DeepSpeed, torchtitan", "optimizer.learning_rate"},
     {"learning_rate", kHfAndAxolotl, "optimizer.learning_rate"},
@@ -106,6 +114,8 @@ constexpr ForeignKey kKeys[] = {
     {"exp_avg_dtype", kMegatron, "optimizer.moment_dtype"},
     {"unfrozen_parameters", kAxolotl, "optimizer.freeze",
      "use `optimizer.freeze`, which lists the weights that are not trained"},
+    {"ema_decay", "NeMo, common abbreviation", "optimizer.ema"},
+    {"use_ema", kShort, "optimizer.ema", "use `optimizer.ema`: the decay; 0: no mean is kept"},
     // ---- Precision
     {"bf16", "Megatron-LM, DeepSpeed, Hugging Face Trainer, axolotl", "precision",
      "use `precision: bf16`"},

@@ -42,7 +42,28 @@ void check_layout(const RunConfig& run, KeyErrors& errors) {
   });
 }
 
+namespace {
+
+// Adds errors for keys that contradict an optimizer that averages the weights itself.
+void check_average(const RunConfig& run, KeyErrors& errors) {
+  if (!traits_of(run.optimizer.kind).averages) return;
+  const std::string kind = name_of_entry(run.optimizer.kind);
+  if (run.schedule.kind != ScheduleKind::kConstant)
+    errors.add("schedule.kind",
+               "= {}, but optimizer.kind is {}, whose average of the weights replaces the decay of "
+               "the learning rate. Set schedule.kind=constant (warm-up is supported).",
+               name_of_entry(run.schedule.kind), kind);
+  if (run.optimizer.ema > 0)
+    errors.add("optimizer.ema",
+               "= {}, but optimizer.kind is {}, which evaluates and exports an average of the "
+               "weights already. Set optimizer.ema=0.",
+               run.optimizer.ema, kind);
+}
+
+}  // namespace
+
 void check_policies(const RunConfig& run, KeyErrors& errors) {
+  check_average(run, errors);
   const compile::Layout& l = run.layout;
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(

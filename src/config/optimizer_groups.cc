@@ -10,7 +10,7 @@ namespace tessera::config {
 namespace {
 
 // Keys of the section that hold for the whole run.
-constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "moment_dtype",
+constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "ema",   "moment_dtype",
                                           "rounding",      "freeze",    "groups"};
 constexpr const char* kWanted =
     "a list of {match: [NAME, ...], learning_rate_multiplier: NUMBER, kind: ..., ...}";
@@ -102,6 +102,7 @@ OptimizerSection settings_of(const OptimizerGroupSection& group,
   settings = optimizer_defaults(settings.kind);
   settings.learning_rate = optimizer.learning_rate;
   settings.clip_norm = optimizer.clip_norm;
+  settings.ema = optimizer.ema;
   settings.moment_dtype = optimizer.moment_dtype;
   settings.rounding = optimizer.rounding;
   settings.freeze = optimizer.freeze;

@@ -1,4 +1,5 @@
-// The sections `optimizer`, `lora` and `loss_scale` of the run file: how weights are trained.
+// The sections `loss`, `optimizer`, `lora` and `loss_scale` of the run file: how weights are
+// trained.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct OptimizerSection {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   Decay weight_decay_applies_to = Decay::kMatrices;
   double clip_norm = 1;
+  double ema = 0;
   MomentType moment_dtype = MomentType::kAuto;
   Rounding rounding = Rounding::kStochastic;
   double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
@@ -71,6 +73,10 @@ struct OptimizerSection {
           "matrices | all: all includes norms and biases");
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",
           zero_or_between(1e-30, 1e30));
+    visit("ema", self.ema,
+          "decay of the exponential mean of the weights over the steps, which eval, generate and "
+          "export can use (--weights ema), such as 0.999; 0: none is kept",
+          between(0, kBelowOne));
     visit("moment_dtype", self.moment_dtype,
           "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
     visit("rounding", self.rounding,
@@ -109,7 +115,7 @@ OptimizerSection optimizer_defaults(OptimizerKind kind);
 
 // Returns the section `optimizer` as the weights of a group have it: what the group does not give
 // comes from `optimizer`, or from the defaults of the group's kind if that is another one. Keys of
-// the whole run (learning_rate, clip_norm, moment_dtype, rounding, freeze) are those of
+// the whole run (learning_rate, clip_norm, ema, moment_dtype, rounding, freeze) are those of
 // `optimizer`.
 OptimizerSection settings_of(const OptimizerGroupSection& group, const OptimizerSection& optimizer);
 // Returns the index of the first group that a weight matches, or nothing. `name` has no layer
@@ -117,6 +123,20 @@ OptimizerSection settings_of(const OptimizerGroupSection& group, const Optimizer
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name);
 
 void check(const OptimizerSection& optimizer, KeyErrors& errors);
+
+struct LossSection {
+  double z_loss = 0, label_smoothing = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("z_loss", self.z_loss,
+          "coefficient of the mean of logsumexp(logits)^2, which keeps logits small, such as 1e-4; "
+          "0: none",
+          between(0, 1e6));
+    visit("label_smoothing", self.label_smoothing,
+          "share of the target that is uniform over the vocabulary; 0: none",
+          between(0, kBelowOne));
+  }
+};
 
 struct LoraSection {
   int64_t rank = 0;

@@ -68,6 +68,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   config.model.preset = first.model.preset;
   config.model.family = first.model.family;
   config.optimizer = optimizer_defaults(first.optimizer.kind);
+  if (traits_of(first.optimizer.kind).averages) config.schedule.kind = ScheduleKind::kConstant;
   if (model)
     config.model = *model;
   else

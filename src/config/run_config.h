@@ -25,6 +25,7 @@ struct RunConfig {
   DataSection data;
   ChatSection chat;
   BatchSection batch;
+  LossSection loss;
   OptimizerSection optimizer;
   LoraSection lora;
   ScheduleSection schedule;
@@ -47,6 +48,7 @@ struct RunConfig {
     visit("data", self.data, "");
     visit("data", self.chat, "");
     visit("batch", self.batch, "");
+    visit("loss", self.loss, "");
     visit("optimizer", self.optimizer, "");
     visit("lora", self.lora, "");
     visit("schedule", self.schedule, "");

@@ -52,6 +52,8 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Purpos
     // A group that names its kind applies it to all of its matrices (docs/optimizers.md).
     g.policy.all_matrices = group.settings.find("kind") != nullptr;
   }
+  r.loss = {config.loss.z_loss, config.loss.label_smoothing};
+  r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
   r.frozen = o.freeze;

@@ -84,4 +84,15 @@ double learning_rate(const Schedule& s, int64_t step) {
                                                   : std::max(s.min_lr, s.peak * c);
 }
 
+double average_share(const ScheduleSection& s, int64_t update) {
+  const int64_t n = update - 1;  // updates before this one
+  const int64_t rises = s.warmup == WarmUp::kLinear ? s.warmup_steps : 0;
+  // The largest rates relative to the peak are 0, 1/W, …, W/W, 1, 1, …, or without a rise 1 from
+  // the first. The sum of the squares of 0 … m is m (m + 1) (2 m + 1) / 6.
+  if (rises == 0) return 1 / static_cast<double>(n + 1);
+  const auto m = static_cast<double>(std::min(n, rises)), w = static_cast<double>(rises);
+  const double sum = m * (m + 1) * (2 * m + 1) / (6 * w * w) + static_cast<double>(n) - m;
+  return sum > 0 ? m * m / (w * w) / sum : 0;
+}
+
 }  // namespace tessera::config

@@ -80,4 +80,10 @@ Schedule make_schedule(const ScheduleSection& section, double peak);
 // REQUIRES: step ≥ 1, 0 ≤ W ≤ E.
 double learning_rate(const Schedule& schedule, int64_t step);
 
+// Returns the share of the iterate of an update (from 1) in the average of schedule_free: the
+// square of the largest learning rate so far divided by the sum of these squares over all updates
+// up to it (Defazio et al. 2024); 0 where that sum is 0. The largest rate is that of the warm-up,
+// then the peak.
+double average_share(const ScheduleSection& schedule, int64_t update);
+
 }  // namespace tessera::config

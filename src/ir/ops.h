@@ -113,7 +113,8 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          Squares,              //
                                          Clip>(),
                                 OnePassUpdates(),
-                                TypeList<AdafactorSums,     //
+                                TypeList<WeightAverage,     //
+                                         AdafactorSums,     //
                                          AdafactorSquares,  //
                                          Adafactor,         //
                                          MuonDirection,     //

@@ -12,6 +12,7 @@ enum StepSlot : int {
   kSkipBefore = 4,    // 1: skip this step because the previous one was skipped (Executor::start)
   kUpdate = 5,        // t of the optimizer, from 1: the number of earlier updates that were not
                       // skipped, plus 1
+  kAverageShare = 6,  // schedule_free: the share of this step's z in x
   kStepSize = 8,
 };
 
@@ -26,6 +27,7 @@ enum ReportSlot : int {
   kRouterLoss = 6,  // router losses of all layers, times the loss tokens of the sequences
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kLoadEntropy = 8,    // entropy of a layer's loads / that of even loads, times the same tokens
+  kZLoss = 9,          // z-loss of the logits, over the loss tokens
   kReportSize = 16,
 };
 

@@ -44,6 +44,8 @@ enum class Role : uint8_t {
   kGradient,  // gradient of a weight: sum over the loss tokens of the step
   kMoment1,   // running mean of gradients
   kMoment2,   // running mean of their squares
+  kIterate,   // the sequence of weights that gradients update (schedule-free optimizers)
+  kAverage,   // exponential mean of a weight over the steps
   kFactor,    // running means of squares per row and column of a matrix (Adafactor)
   kPacked,    // a weight in the memory layout that the GEMM library prefers
   kBatch,     // an input of a micro-batch; inputs of the model have the roles that follow:
@@ -63,6 +65,11 @@ enum class Role : uint8_t {
   kScratch,     // gradients of activations, workspaces: exist within one segment
 };
 constexpr size_t count_of(Role) { return static_cast<size_t>(Role::kScratch) + 1; }
+
+// Returns true for optimizer state with an element for each element of its weight.
+constexpr bool is_state_of_elements(Role r) { return r >= Role::kMoment1 && r <= Role::kAverage; }
+// Returns true for optimizer state whose initial value is that of its weight; other state is zero.
+constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Role::kAverage; }
 
 // Returns true if the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }

@@ -8,12 +8,16 @@
 //   dz      = gradient_scale * (e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]])
 //             0 in ignored rows and in padding
 //
+// The extras are those of kernels/cross_entropy.h, with lse = m[n] + ln s[n, 0] and the vocabulary
+// of all ranks.
+//
 // Sums as in kernels/cross_entropy.h; the result does not depend on the number of threads. A logit
 // that is NaN or +inf makes the loss NaN.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cross_entropy.h"
 #include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
@@ -49,6 +53,8 @@ struct DividedCrossEntropyArgs {
   TensorView labels;         // [N] i32
   double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
   bool gradient = false;
+  LossExtras extras = {};
+  double* z_report = nullptr;  // += z_loss, with extras.z_loss; none: another rank does
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };

@@ -77,6 +77,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          FirstNonFiniteArgs,       //
                          ClipArgs,                 //
                          UpdateArgs,               //
+                         WeightAverageArgs,        //
                          FactorSumsArgs,           //
                          FactorMeansArgs,          //
                          FactorScalesArgs,         //

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/dtype.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/kernel.h"
 #include "tensor/cpu_features.h"
 
@@ -25,7 +26,8 @@ struct LinearCrossEntropyShape {
   DType sums = DType::kF32;                        // dW
   bool gradient = true;                            // without: the loss only (validation)
   float soft_cap = 0;                              // soft cap of the logits; 0: none
-  int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
+  LossExtras extras = {};
+  int64_t chunk = 0;  // tokens at a time; 0: chosen by measured rules
   bool operator==(const LinearCrossEntropyShape&) const = default;
 };
 
@@ -39,6 +41,7 @@ struct LinearCrossEntropyOperands {
   bool fresh = false;               // dweight holds nothing yet
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
+  double* z_report = nullptr;          // += z_loss, with extras.z_loss; or none
 };
 
 // A prepared LM head for one shape, on either device. run() allocates nothing and is not reentrant.

@@ -1,5 +1,5 @@
 // The update of flat ranges of weights by one-pass optimizers; base/optimizer_kind.h has the
-// formulas.
+// formulas. Also the exponential mean of weights.
 //
 // Arithmetic is in f32. Values that are stored in bf16 are rounded to nearest, ties to even, or
 // stochastically: x becomes one of its two neighbors, with probabilities that make the mean x,
@@ -30,6 +30,7 @@ struct UpdateNumbers {
   const double* step = nullptr;   // t, from 1
   const double* scale = nullptr;  // factor of the gradient: clip factor / tokens
   const double* skip = nullptr;   // if not 0, nothing is written
+  const double* share = nullptr;  // c of schedule_free; others do not read it
 };
 
 // A range of elements [begin, end), with or without weight decay. For stochastic rounding, `key` is
@@ -44,9 +45,11 @@ struct UpdateRange {
 // Ranges are in ascending order and do not overlap; elements outside of them are not changed.
 struct Update {
   TensorView weights = {};      // [n] f32 or bf16  updated (the master weights, if there are any)
-  TensorView m = {}, v = {};    // [n] f32 or bf16  updated; none if the optimizer has none
+  TensorView m = {}, v = {};    // [n] f32 or bf16  updated; none if the optimizer has none.
+                                // schedule_free: weights is x, m is z
   TensorView gradient = {};     // [n] f32, bf16 or f16
-  TensorView weights_low = {};  // [n] bf16 or f16  written: weights rounded to nearest; or none
+  TensorView weights_low = {};  // [n]  written: weights (schedule_free: y) rounded to nearest; or
+                                // none
   std::span<const UpdateRange> ranges = {};
   bool stochastic = false;
 };
@@ -59,5 +62,24 @@ struct UpdateArgs {
 };
 void launch(Cpu, const Launch&, const UpdateArgs&);
 void launch(Gpu, const Launch&, const UpdateArgs&);
+
+// to = from + share * (towards - from), all in f32; `to` may be rounded. The CPU's results are the
+// bits of y that an update by schedule_free writes for z, x and beta1.
+struct InterpolateArgs {
+  float share = 0;
+  TensorView from, towards;  // [n] f32
+  TensorView to;             // [n] f32, bf16 or f16  written
+};
+void launch(Cpu, const Launch&, const InterpolateArgs&);
+
+// average += rate * (weights - average)
+struct WeightAverageArgs {
+  float rate = 0;
+  TensorView weights;            // [n] f32, bf16 or f16
+  const double* skip = nullptr;  // if not 0, nothing is written
+  TensorView average;            // [n] f32  updated
+};
+void launch(Cpu, const Launch&, const WeightAverageArgs&);
+void launch(Gpu, const Launch&, const WeightAverageArgs&);
 
 }  // namespace tessera::kernels

@@ -396,7 +396,7 @@ ValueId BlockWriter::dropout(const std::string& name, ValueId x,
 }
 
 void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
-  builder_.emit(LinearCrossEntropy{.soft_cap = model_.logit_soft_cap}, "loss",
+  builder_.emit(LinearCrossEntropy{.terms = {.soft_cap = model_.logit_soft_cap}}, "loss",
                 {x, weight, batch_.labels}, {batch_.report});
 }
 

@@ -27,7 +27,7 @@ namespace {
 // ---- Adds up the bytes and times of a stage by optimizer.
 
 bool is_optimizer_state(Role r) {
-  return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 || r == Role::kFactor;
+  return r == Role::kMaster || is_state_of_elements(r) || r == Role::kFactor;
 }
 
 // Returns the kind of the weights that an optimizer-state buffer kind belongs to; kNone for other

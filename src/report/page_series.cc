@@ -69,6 +69,7 @@ std::vector<SeriesRule> rules() {
     };
   };
   return {{"loss", true, column(Column::kLoss)},
+          {"z_loss", true, column(Column::kZLoss)},
           {"grad_norm", true, column(Column::kGradNorm)},
           {"learning_rate", false, column(Column::kLearningRate)},
           {"loss_scale", false, column(Column::kLossScale)},

@@ -40,8 +40,9 @@ enum class Column : uint8_t {
   kRouterLoss,
   kBusiestExpert,
   kLoadEntropy,
+  kZLoss,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kLoadEntropy) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kZLoss) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising

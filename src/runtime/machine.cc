@@ -11,6 +11,7 @@
 #include "base/shape.h"
 #include "comm/world.h"
 #include "kernels/elementwise.h"
+#include "kernels/update.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"
 #include "runtime/shared_device.h"
@@ -67,6 +68,17 @@ void check_agreement(const Program& a, const Program& b) {
           "programs {} and {} disagree on {} of layer {}", a.name, b.name, b.kind(f.kind).name,
           f.layer);
   }
+}
+
+// Returns beta1 of the schedule-free update of a piece of master weights: the share of the master
+// in the weights that GEMMs read.
+float iterate_share(const Program& p, const StatePiece& master) {
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (const auto* update = op.if_as<OnePassUpdate<OptimizerKind::kScheduleFree>>())
+        if (update->update.members == p.kind(master.kind).like)
+          return static_cast<float>(update->update.beta1);
+  CHECK(false, "{} has an iterate and no update", master.name);
 }
 
 }  // namespace
@@ -153,8 +165,10 @@ void Machine::initialise(uint64_t seed) {
   round_weights();
 }
 
-// Weights are sampled by (seed, name, global element); the rest of the state starts at zero.
-void Machine::initialise(const StatePiece& piece, uint64_t seed) {
+// Weights are sampled by (seed, name, global element), and so is state that starts as its weight;
+// the rest of the state starts at zero.
+void Machine::initialise(const StatePiece& of, uint64_t seed) {
+  const StatePiece piece = starts_as_weight(of.role) ? weight_piece(of) : of;
   const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
     kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
@@ -164,15 +178,32 @@ void Machine::initialise(const StatePiece& piece, uint64_t seed) {
   written(v);
 }
 
+bool Machine::keeps_iterates() const {
+  const std::vector<StatePiece> all = pieces(program(), position().at);
+  return std::any_of(all.begin(), all.end(),
+                     [](const StatePiece& x) { return x.role == Role::kIterate; });
+}
+
 // Compute weights are rounded master weights. This rounds them once; later the updates do.
-void Machine::round_weights() {
-  for (const StatePiece& x : pieces(program(), position().at)) {
+void Machine::round_weights(WeightsRead which) {
+  const std::vector<StatePiece> all = pieces(program(), position().at);
+  // The pieces of a weight and of its iterate are the same boxes.
+  std::map<std::pair<std::string, std::vector<int64_t>>, const StatePiece*> iterates;
+  for (const StatePiece& x : all)
+    if (x.role == Role::kIterate) iterates[{weight_piece(x).name, x.begin}] = &x;
+  for (const StatePiece& x : all) {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
     const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
     const TensorView rounded = arena_->host(to);
-    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()},
-                    kernels::CastArgs{from, rounded});
+    const kernels::Launch launch = {.threads = kernels_->threads()};
+    const auto iterate = iterates.find({x.name, x.begin});
+    if (iterate == iterates.end() || which == WeightsRead::kMaster)
+      kernels::launch(kernels::Cpu(), launch, kernels::CastArgs{from, rounded});
+    else
+      kernels::launch(kernels::Cpu(), launch,
+                      kernels::InterpolateArgs{iterate_share(program(), x),
+                                               flat(view(*iterate->second)), from, rounded});
     written(rounded);
   }
 }

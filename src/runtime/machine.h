@@ -10,6 +10,12 @@
 
 namespace tessera::runtime {
 
+// The weights that GEMMs read, of an optimizer that keeps iterates (OptimizerTraits::averages).
+enum class WeightsRead : uint8_t {
+  kTrained,  // between the iterate and the master, where gradients are computed
+  kMaster,   // the master, which is their average
+};
+
 struct MachineOptions {
   // The ranks of the programs' mesh. Must outlive the machine. nullptr: a single rank.
   comm::World* world = nullptr;
@@ -51,12 +57,15 @@ class Machine {
   void written(const TensorView& view) const;
 
   // Initializes the weights from (seed, name, global element), with the same result for every
-  // layout, and sets the rest of the state to zero.
+  // layout, and the state that starts as its weight; sets the rest of the state to zero.
   void initialise(uint64_t seed);
   void initialise(const StatePiece& piece, uint64_t seed);
-  // Rounds the master weights to the weights that GEMMs read. Must be called after the host has
-  // written master weights.
-  void round_weights();
+  // Rounds the master weights to the weights that GEMMs read, or the weights that belong to them
+  // and to the iterates, with the bits that an update gives them. Must be called after the host has
+  // written master weights or iterates.
+  void round_weights(WeightsRead which = WeightsRead::kTrained);
+  // Returns true if an optimizer of the run keeps iterates.
+  bool keeps_iterates() const;
 
  private:
   std::unique_ptr<comm::World> device_world(comm::World& world);

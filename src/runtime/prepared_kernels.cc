@@ -98,7 +98,9 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   s.tokens = x.shape.elements() / s.hidden;
   s.dtype = x.dtype;
   s.gradient = op.as<LinearCrossEntropy>().gradient;
-  s.soft_cap = static_cast<float>(op.as<LinearCrossEntropy>().soft_cap);
+  const LossTerms& terms = op.as<LinearCrossEntropy>().terms;
+  s.soft_cap = static_cast<float>(terms.soft_cap);
+  s.extras = {static_cast<float>(terms.z_loss), static_cast<float>(terms.label_smoothing)};
   if (op.outputs.size() > 2) s.sums = values[op.outputs[2]].dtype;
   return s;
 }

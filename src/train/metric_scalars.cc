@@ -10,6 +10,8 @@ constexpr EnumArray<Metric, MetricName> kNames = {
                "Tokens with loss since the start of the run"},
     MetricName{"loss", "train/loss", "tessera_loss",
                "Training loss, mean over the tokens of the global batch, natural logarithm"},
+    MetricName{"z_loss", "train/z_loss", "tessera_z_loss",
+               "z-loss of the logits that is added to the training loss"},
     MetricName{"grad_norm", "train/grad_norm", "tessera_grad_norm",
                "2-norm of the gradient before clipping"},
     MetricName{"learning_rate", "train/learning_rate", "tessera_learning_rate",
@@ -112,6 +114,7 @@ std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
     out.push_back({Metric::kLossScale, m.loss_scale->scale});
     out.push_back({Metric::kSkipped, m.loss_scale->skipped ? 1.0 : 0.0});
   }
+  if (m.z_loss) out.push_back({Metric::kZLoss, *m.z_loss});
   if (m.router) {
     out.push_back({Metric::kRouterLoss, m.router->loss});
     out.push_back({Metric::kBusiestExpert, m.router->busiest});

@@ -16,6 +16,7 @@ namespace tessera::train {
 enum class Metric : uint8_t {
   kTokens,
   kLoss,
+  kZLoss,
   kGradNorm,
   kLearningRate,
   kLossScale,

@@ -47,6 +47,7 @@ std::string to_json_line(const StepMetrics& m) {
     t.set("loss_scale", Tree(m.loss_scale->scale));
     t.set("skipped", Tree(m.loss_scale->skipped));
   }
+  if (m.z_loss) t.set("z_loss", Tree(*m.z_loss));
   if (m.router) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));

@@ -54,6 +54,7 @@ struct StepMetrics {
   std::optional<StepCommunication> communication = {};  // none with a single rank
   std::optional<LossScaleMetrics> loss_scale = {};      // with fp16
   std::optional<RouterMetrics> router = {};             // with experts
+  std::optional<double> z_loss = {};                    // with loss.z_loss
 };
 
 struct ValidationMetrics {

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "compile/compile.h"
+#include "compile/graph/name_patterns.h"
 #include "config/run_request.h"
 #include "model/check_model.h"
 
@@ -85,6 +87,12 @@ Tree completed(const Tree& saved, const Tree& defaults) {
   return out;
 }
 
+compile::CompileRequest training_request(const config::RunConfig& config) {
+  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
+  request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
+  return request;
+}
+
 // Returns the optimizer settings in a checkpoint: the kind, and the groups with their patterns and
 // kinds.
 config::OptimizerSection saved_optimizer(const Tree& saved) {
@@ -97,37 +105,30 @@ config::OptimizerSection saved_optimizer(const Tree& saved) {
   return o;
 }
 
-// The names of the weights that an optimizer of matrices updates by default, and of those that it
-// can update.
-struct MatrixWeights {
-  std::vector<std::string> hidden, all;
-};
-
-OptimizerKind kind_for(const config::OptimizerSection& o, const std::string& weight,
-                       const MatrixWeights& matrices) {
-  const std::optional<size_t> group = config::group_of(o, weight);
-  const OptimizerKind kind = group ? config::settings_of(o.groups[*group], o).kind : o.kind;
-  const bool named = group && o.groups[*group].settings.find("kind") != nullptr;
-  const std::vector<std::string>& updated = named ? matrices.all : matrices.hidden;
-  if (!traits_of(kind).matrices || std::count(updated.begin(), updated.end(), weight) > 0)
-    return kind;
-  return OptimizerKind::kAdamW;
+// Returns the optimizer of each weight of the run, as the settings of a checkpoint assign it.
+// Patterns that match no weight that the run trains are ignored: those weights are not compared.
+std::map<std::string, OptimizerKind> saved_optimizers(config::RunConfig config, const Tree& saved,
+                                                      const std::vector<std::string>& weights) {
+  config.optimizer = saved_optimizer(saved);
+  for (config::OptimizerGroupSection& group : config.optimizer.groups)
+    std::erase_if(group.match, [&](const std::string& pattern) {
+      return std::none_of(weights.begin(), weights.end(), [&](const std::string& name) {
+        return compile::matches_any({pattern}, name);
+      });
+    });
+  return compile::optimizers_of(training_request(config));
 }
 
 // Throws Error that lists the weights whose optimizer has changed, which groups make possible.
 void require_same_optimizers(const config::RunConfig& config, const Path& checkpoint,
                              const Tree& saved) {
-  const config::OptimizerSection before = saved_optimizer(saved);
-  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
-  request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
-  const MatrixWeights matrices = {compile::matrix_weights(request, false),
-                                  compile::matrix_weights(request, true)};
+  const compile::CompileRequest request = training_request(config);
+  const auto before = saved_optimizers(config, saved, compile::trained_weights(request));
   std::string changed;
-  for (const std::string& weight : compile::trained_weights(request)) {
-    const OptimizerKind was = kind_for(before, weight, matrices);
-    const OptimizerKind is = kind_for(config.optimizer, weight, matrices);
-    if (was != is)
-      changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was),
+  for (const auto& [weight, is] : compile::optimizers_of(request)) {
+    const auto was = before.find(weight);
+    if (was != before.end() && was->second != is)
+      changed += fmt::format("\n  {}: {} there, {} in this run", weight, name_of_entry(was->second),
                              name_of_entry(is));
   }
   if (!changed.empty())

@@ -114,6 +114,7 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   if (parts_.judge->scales())
     m.loss_scale = LossScaleMetrics{parts_.judge->loss_scale(), !r.finite};
   if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest, r.router->entropy};
+  m.z_loss = r.z_loss;
   m.step_s = seconds;
   m.data_s = r.data_s;
   reporter_.add(m, r.tokens, parts_.input->sequences_of(r.step), parts_.last_step, recorded);

@@ -42,6 +42,12 @@ std::optional<RouterResult> router_of(const model::ModelConfig& m, const double*
                       ratio(report[kLoadEntropy] / tokens, layers)};
 }
 
+// Returns the mean z-loss per loss token; nothing if the run has none.
+std::optional<double> z_loss_of(const config::LossSection& loss, const double* report) {
+  if (loss.z_loss == 0) return std::nullopt;
+  return report[kZLoss] / std::max(report[kLossTokens], 1.0);
+}
+
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
                                            const std::vector<StatePiece>& pieces, size_t program) {
@@ -112,21 +118,28 @@ int64_t Trainer::data_rank() const {
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
-  for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
+  for (const StatePiece& of : pieces(program(), machine_->position().at)) {
+    // State that starts as its weight does so in a run that starts from weights, and where the
+    // checkpoint does not have it, because optimizer.ema was set later.
+    const bool begins = starts_as_weight(of.role) &&
+                        (what == config::Load::kWeights || checkpoint.find(of.name) == nullptr);
+    const StatePiece piece = begins ? weight_piece(of) : of;
     const TensorView view = machine_->view(piece);
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
+    // Adapters that the checkpoint does not have start with their initial values.
+    if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr) {
+      machine_->initialise(of, config_.run.seed);
+      continue;
+    }
     // A run that starts from weights begins with zero moments.
     if (what == config::Load::kWeights && piece.role != Role::kWeight)
       kernels::launch(kernels::Cpu(), {.threads = machine_->kernels().backend().threads()},
                       kernels::ClearArgs{runtime::flat(view)});
-    // Adapters that the checkpoint does not have start with their initial values.
-    else if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr)
-      machine_->initialise(piece, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
     else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
-    if (!(is_adapter && what == config::Load::kWeights)) machine_->written(view);
+    machine_->written(view);
   }
   machine_->round_weights();
   updates_ = what == config::Load::kAll ? updates_before(checkpoint.header()) : 0;
@@ -155,6 +168,7 @@ void Trainer::write(StepInput& input) {
   state[kLossScale] = input.loss_scale;
   state[kSkipBefore] = 0;
   state[kUpdate] = static_cast<double>(input.update);
+  state[kAverageShare] = config::average_share(config_.schedule, input.update);
 }
 
 StepResult Trainer::result_of(const StepInput& input) {
@@ -172,7 +186,8 @@ StepResult Trainer::result_of(const StepInput& input) {
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
           .data_s = input.data_s,
-          .router = router_of(config_.model, report)};
+          .router = router_of(config_.model, report),
+          .z_loss = z_loss_of(config_.loss, report)};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
@@ -252,6 +267,7 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
   runtime::Executor& e = machine_->executor(kValidate);
   const data::BatchView view = batch_.view(e, 0);
   ValidationResult total;
+  if (machine_->keeps_iterates()) machine_->round_weights(runtime::WeightsRead::kMaster);
   // All data-parallel ranks together handle `together` consecutive samples per run.
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
   for (int64_t first = 0; first < sequences; first += together) {
@@ -269,6 +285,7 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
     total.tokens += report[kLossTokens];
     on_progress(std::min(first + together, sequences));
   }
+  if (machine_->keeps_iterates()) machine_->round_weights();
   return total;
 }
 

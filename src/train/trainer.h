@@ -35,6 +35,8 @@ struct StepResult {
   double began_s = 0;                       // start of the step on the trainer's clock
   double data_s = 0;                        // seconds from then until the batch was read
   std::optional<RouterResult> router = {};  // nothing if the model has no experts
+  std::optional<double> z_loss = {};        // mean like `loss`, which is without it; nothing if
+                                            // the run has none
 };
 
 struct ValidationResult {
@@ -109,7 +111,8 @@ class Trainer {
 
   // Validates on the first `sequences` samples of a set. `on_progress` is called after each batch
   // with the number of samples done. A row that cannot be read is reported in
-  // ValidationResult::error instead of an exception.
+  // ValidationResult::error instead of an exception. A schedule-free optimizer is validated at its
+  // average.
   ValidationResult validate(const data::ValidationData& data, int64_t sequences,
                             const std::function<void(int64_t)>& on_progress);
 

@@ -1,6 +1,8 @@
 // What faults of the world make of train, generate and eval: every one must give its exit code,
 // name its place, say what was found and wanted and what to do, and leave every file as it was. And
 // a run that is told to stop saves, leaves, and goes on bit for bit.
+#include <cmath>
+
 #include "base/text_template.h"
 #include "base/wire_message.h"
 #include "tests/cli/program.h"
@@ -228,6 +230,51 @@ TEST_F(TrainProgram, FaultsOfGenerateAndEval) {
   pieces.resize(pieces.size() / 2);
   put("run/checkpoints/1/pieces-0.bin", pieces);
   expect_fault("generate run/checkpoints/1 --prompt x", {"pieces-0.bin"});
+}
+
+// The loss that eval prints.
+double loss_of(const ProgramResult& r) {
+  EXPECT_EQ(r.code, 0) << r.err;
+  const Tree results = *parse_json(r.out, "eval").find("results");
+  return *number_in(*(*results.as_list())[0].find("loss"));
+}
+
+TEST_F(TrainProgram, MeansOfWeightsAreChosenByReaders) {
+  ASSERT_EQ(run("train run.yaml optimizer.ema=0.5 optimizer.learning_rate=0.01").code, 0);
+  const double trained = loss_of(run("eval run d --json"));
+  EXPECT_EQ(loss_of(run("eval run d --json --weights trained")), trained);
+  const double mean = loss_of(run("eval run d --json --weights ema"));
+  EXPECT_GT(std::abs(mean - trained), 1e-4);
+  ASSERT_EQ(run("checkpoint export run --to hf --weights ema").code, 0);
+  EXPECT_NEAR(loss_of(run("eval hf d --json --sequence-length 64")), mean, 1e-6 * mean);
+  EXPECT_EQ(run("generate run --prompt fox --max-tokens 2 --weights ema").code, 0);
+  expect_fault("eval run d --weights mean", {"--weights is 'mean', expected trained or ema"}, 2);
+  ASSERT_EQ(run("train run.yaml run.directory=plain").code, 0);
+  expect_fault("eval plain d --weights ema",
+               {"plain/checkpoints/4", "trained without optimizer.ema", "--weights trained"});
+  expect_fault("checkpoint export plain --to other --weights ema", {"without optimizer.ema"});
+}
+
+// Without other keys the schedule is constant; its weights are the average, which validation and
+// eval read.
+TEST_F(TrainProgram, AScheduleFreeRunIsEvaluatedAtItsAverage) {
+  const std::string line =
+      "train run.yaml optimizer.kind=schedule_free optimizer.learning_rate=0.01 "
+      "data.validation=[d] metrics.validate_every_steps=2";
+  ASSERT_EQ(run(line).code, 0);
+  double validated = 0;
+  for (const Tree& t : parse_json_lines(get("run/metrics.jsonl"), "metrics"))
+    if (const Tree* loss = t.find("validation_loss")) validated = *number_in(*loss);
+  EXPECT_NEAR(loss_of(run("eval run d --json")), validated, 1e-6 * validated);
+  const auto whole = get("run/checkpoints/4/pieces-0.bin");
+  ASSERT_EQ(run(line + " run.directory=half run.stop_after_steps=3").code, 0);
+  ASSERT_EQ(run(line + " run.directory=half").code, 0);
+  EXPECT_TRUE(get("half/checkpoints/4/pieces-0.bin") == whole);
+  expect_fault("train run.yaml run.directory=no optimizer.kind=schedule_free schedule.kind=cosine",
+               {"schedule.kind", "= cosine, but optimizer.kind is schedule_free",
+                "Set schedule.kind=constant"});
+  expect_fault("train run.yaml run.directory=no optimizer.kind=schedule_free optimizer.ema=0.9",
+               {"optimizer.ema", "an average of the weights already", "Set optimizer.ema=0"});
 }
 
 constexpr const char* kTask =

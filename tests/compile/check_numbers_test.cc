@@ -254,6 +254,8 @@ constexpr Legal kLegal[] = {
     {"segments *.window", "any number of its range"},
     {"segments *.soft_cap", "any number of its range"},
     {"segments soft_cap.cap", "any number of its range"},
+    {"segments *.z_loss", "any number of its range"},
+    {"segments *.label_smoothing", "any number of its range"},
     {"segments *.unit_offset", "gains are stored with or without their 1"},
     {"segments *.p", "a probability, where no other op has the same mask"},
     {"segments *.dropout", "a probability, where no other op has the same mask"},

@@ -43,6 +43,7 @@ class LayoutDraw {
         compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
         compile::check_head_copies(r);
         use_muon(r);
+        add_terms(r);
         return r;
       } catch (const Error&) {
       }
@@ -114,6 +115,13 @@ class LayoutDraw {
     if (compile::head_copies(r.model, r.layout) > 1) return;
     r.optimizer.kind = OptimizerKind::kMuon;
     r.optimizer.bf16_newton_schulz = r.sequences == 2;
+  }
+
+  // Terms of the loss and means of weights, in some runs. Draws no numbers either.
+  static void add_terms(compile::CompileRequest& r) {
+    if ((r.sequences + r.layout.data) % 2 == 0) r.loss.z_loss = 1e-4;
+    if ((r.sequences + r.layout.tensor) % 2 == 0) r.loss.label_smoothing = 0.1;
+    if (r.microbatches % 3 == 1) r.average_decay = 0.9;
   }
 
   // Optimizers of their own, for names that every family has.

@@ -96,10 +96,10 @@ class CudaUpdates : public CudaKernels {
   void expect_same(const UpdateCase& c) {
     constexpr int64_t kN = 5000;
     Both w(c.weights, {kN}), m(c.moments, {kN}), v(c.moments, {kN}), g(DType::kF32, {kN});
-    Both low(DType::kBF16, {kN}), numbers(DType::kF64, {4});
+    Both low(DType::kBF16, {kN}), numbers(DType::kF64, {5});
     fill(w, 0.5), fill(m, 0.01), fill(v, 1e-4, 1e-3), fill(g, 3.0), fill(low, 0.0);
     for (const auto& [i, x] : {std::pair{0, 1e-2}, std::pair{1, 7.0}, std::pair{2, 0.25},
-                               std::pair{3, c.skip ? 1.0 : 0.0}})
+                               std::pair{3, c.skip ? 1.0 : 0.0}, std::pair{4, 0.3}})
       numbers.set(i, x);
     numbers.send(stream());
     // Starts that are not aligned, a gap, and more ranges than one launch takes.
@@ -121,7 +121,7 @@ class CudaUpdates : public CudaKernels {
       const auto* n = side(numbers).as<double>();
       const auto& kernel = (on_device ? gpu() : cpu()).of<kernels::UpdateArgs>();
       kernel.run({on_device ? stream() : Stream()},
-                 {c.rule, u, constants, {n, n + 1, n + 2, n + 3}});
+                 {c.rule, u, constants, {n, n + 1, n + 2, n + 3, n + 4}});
     };
     update(false);
     update(true);

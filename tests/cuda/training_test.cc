@@ -162,6 +162,18 @@ TEST_F(CudaTraining, Adafactor) {
   train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
 }
 
+TEST_F(CudaTraining, AveragesAndTermsOfTheLoss) {
+  config::RunConfig c = train::tiny(model::Family::kLlama);
+  c.optimizer = config::optimizer_defaults(OptimizerKind::kScheduleFree);
+  c.optimizer.ema = 0.5;
+  c.loss = {.z_loss = 0.01, .label_smoothing = 0.2};
+  for (const compile::CrossEntropyKind form :
+       {compile::CrossEntropyKind::kFused, compile::CrossEntropyKind::kUnfused}) {
+    c.compiler.cross_entropy = form;
+    train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
+  }
+}
+
 TEST_F(CudaTraining, Muon) {
   for (const model::Family family : {model::Family::kGpt2, model::Family::kMixtral}) {
     config::RunConfig c = train::tiny(family);

@@ -174,6 +174,47 @@ TEST_F(Golden, CrossEntropy) {
   expect_close(logits, "cross_entropy.d_logits");
 }
 
+// Both forms of the loss, with PyTorch's label smoothing and a z-loss.
+TEST_F(Golden, LossTerms) {
+  for (const std::string name : {"loss_terms_plain", "loss_terms_capped"}) {
+    const auto value = [&](const char* key) {
+      return static_cast<float>(number((name + "." + key).c_str()));
+    };
+    const kernels::LossExtras extras = {value("z_loss"), value("label_smoothing")};
+    const Array logits = get((name + ".logits").c_str()), labels = get((name + ".labels").c_str());
+    std::array<double, 3> report = {};
+    compute(kernels::CrossEntropyArgs{.logits = logits.view(),
+                                      .labels = labels.view(),
+                                      .report = report.data(),
+                                      .gradient = true,
+                                      .soft_cap = value("soft_cap"),
+                                      .extras = extras,
+                                      .z_report = &report[2]});
+    EXPECT_NEAR(report[0], get((name + ".loss_sum").c_str()).data()[0], 1e-6 * report[0]);
+    EXPECT_NEAR(report[2], get((name + ".z_loss_sum").c_str()).data()[0], 1e-6 * report[2]);
+    expect_close(logits, name + ".d_logits");
+    const Array hidden = get((name + ".hidden").c_str()), weight = get((name + ".weight").c_str());
+    const Array dx = zeros(hidden.view().shape), dweight = zeros(weight.view().shape);
+    const kernels::LinearCrossEntropy op({.tokens = hidden.view().shape[0],
+                                          .hidden = hidden.view().shape[1],
+                                          .vocabulary = weight.view().shape[0],
+                                          .soft_cap = value("soft_cap"),
+                                          .extras = extras},
+                                         read_cpu_features(), 2);
+    auto w = workspace(op.workspace_bytes());
+    op.run({.workspace = aligned(w)}, {.x = hidden.view().data,
+                                       .weight = weight.view().data,
+                                       .labels = labels.view().as<int32_t>(),
+                                       .report = report.data(),
+                                       .dx = dx.view().data,
+                                       .dweight = dweight.data(),
+                                       .fresh = true,
+                                       .z_report = &report[2]});
+    expect_close(dx, name + ".d_hidden");
+    expect_close(dweight, name + ".d_weight");
+  }
+}
+
 TEST_F(Golden, LinearCrossEntropy) {
   const Array hidden = get("cross_entropy.hidden"), weight = get("cross_entropy.weight");
   const Array labels = get("cross_entropy.labels");

@@ -72,12 +72,14 @@ std::vector<Case> products() {
        {x({2, 4, 16}, kHalf), weight({32, 16}, kHalf), ids({2, 4}), step()},
        {report(), x({2, 4, 16}, kHalf)},
        2 * 2.0 * 8 * 16 * 32},
-      {"cross_entropy with a soft cap",
-       CrossEntropy{.soft_cap = 30, .gradient = true},
+      {"cross_entropy with a soft cap, z-loss and smoothing",
+       CrossEntropy{.terms = {.soft_cap = 30, .z_loss = 1e-4, .label_smoothing = 0.1},
+                    .gradient = true},
        {x({2, 4, 32}), ids({2, 4})},
        {report(), x({2, 4, 32})}},
-      {"linear_cross_entropy with a soft cap",
-       LinearCrossEntropy{.soft_cap = 30, .gradient = true},
+      {"linear_cross_entropy with a soft cap, z-loss and smoothing",
+       LinearCrossEntropy{.terms = {.soft_cap = 30, .z_loss = 1e-4, .label_smoothing = 0.1},
+                          .gradient = true},
        {x({2, 4, 16}), weight({32, 16}), ids({2, 4})},
        {report(), x({2, 4, 16}), x({32, 16})},
        3 * 2.0 * 8 * 16 * 32},
@@ -116,6 +118,7 @@ std::vector<Case> experts() {
        {x(chosen), choice, x(z)}},
       {"route_grad", RouteGrad{}, {x(z), choice, x(chosen)}, {x(z)}},
       {"router_load", RouterLoad{.experts = 4}, {choice}, {x({4})}},
+      {"weight_average", WeightAverage{.decay = 0.9}, {x({32}), report()}, {x({32})}},
       {"balance_update", BalanceUpdate{.rate = 0.001}, {x({32}), report()}, {x({32})}},
       {"router_loss",
        RouterLoss{{.balance = 0.01, .z = 0.001}},
@@ -427,7 +430,7 @@ std::vector<Case> one_pass_updates() {
   for (const OptimizerKind kind : kOnePassOptimizers)
     for (const double beta1 : {0.0, 0.9}) {
       const OptimizerTraits& o = traits_of(kind);
-      const size_t moments = o.moment2 ? 2 : (o.moment1 || beta1 > 0 ? 1 : 0);
+      const size_t moments = o.moment2 ? 2 : (o.moment1 || beta1 > 0 ? 1 : 0);  // or an iterate
       cases.push_back({fmt::format("{} with beta1 {}", o.name, beta1),
                        one_pass_update(kind, {.beta1 = beta1}),
                        {x(s), step(), report()},

@@ -263,8 +263,9 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
     if (effects.adds_to_report) {
       EXPECT_EQ(c.outputs[0].role, Role::kReport);
     }
-    // Biases of routers are updated element by element, whichever weight an element belongs to.
-    const bool is_elementwise = b.op().is<BalanceUpdate>();
+    // Biases of routers and means are updated element by element, whichever weight an element
+    // belongs to.
+    const bool is_elementwise = b.op().is<BalanceUpdate>() || b.op().is<WeightAverage>();
     if (effects.updates_weights) {
       EXPECT_TRUE(effects.flat_state);
       EXPECT_EQ(rule.members >= MemberTables::kStretches, !is_elementwise);

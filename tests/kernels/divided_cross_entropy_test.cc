@@ -12,7 +12,7 @@ namespace tessera::kernels {
 namespace {
 
 struct Answer {
-  std::vector<double> report = {0, 0}, gradient;
+  std::vector<double> report = {0, 0, 0}, gradient;
 };
 
 Array labels_of(int64_t rows, int64_t vocabulary) {
@@ -22,7 +22,8 @@ Array labels_of(int64_t rows, int64_t vocabulary) {
   return labels;
 }
 
-Answer whole(const Array& logits, const Array& labels, float soft_cap = 0) {
+Answer whole(const Array& logits, const Array& labels, float soft_cap = 0,
+             const LossExtras& extras = {}) {
   Array z = logits;
   Answer a;
   CrossEntropyArgs c;
@@ -31,13 +32,16 @@ Answer whole(const Array& logits, const Array& labels, float soft_cap = 0) {
   c.report = a.report.data();
   c.gradient = true;
   c.soft_cap = soft_cap;
+  c.extras = extras;
+  c.z_report = a.report.data() + 2;
   compute(c);
   for (int64_t i = 0; i < z.size(); ++i) a.gradient.push_back(z.at(i));
   return a;
 }
 
 // As `parts` ranks do it, each with ceil(V / parts) columns of which the last may be padding.
-Answer divided(const Array& logits, const Array& labels, int64_t parts, float soft_cap = 0) {
+Answer divided(const Array& logits, const Array& labels, int64_t parts, float soft_cap = 0,
+               const LossExtras& extras = {}) {
   const int64_t rows = logits.shape()[0], total = logits.shape()[1];
   const int64_t held = (total + parts - 1) / parts;
   std::vector<Array> z;
@@ -71,7 +75,9 @@ Answer divided(const Array& logits, const Array& labels, int64_t parts, float so
                                     .sums = sums,
                                     .labels = labels,
                                     .report = p == 0 ? a.report.data() : nullptr,
-                                    .gradient = true});
+                                    .gradient = true,
+                                    .extras = extras,
+                                    .z_report = p == 0 ? a.report.data() + 2 : nullptr});
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t v = 0; v < held; ++v) {
         const double d = z[p].at(n * held + v);
@@ -107,6 +113,22 @@ TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithASoftCap) {
       for (size_t i = 0; i < a.gradient.size(); ++i)
         ASSERT_NEAR(b.gradient[i], a.gradient[i], 2e-6) << cap << " / " << parts;
     }
+}
+
+TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithExtraTerms) {
+  for (const LossExtras& extras : {LossExtras{0.02f, 0.0f}, {0.0f, 0.1f}, {0.02f, 0.3f}})
+    for (const float cap : {0.0f, 4.0f})
+      for (const int64_t parts : {1, 3}) {
+        const Array logits = Array::random({9, 257}, 3, DType::kF32, 6);
+        const Array labels = labels_of(9, 257);
+        const Answer a = whole(logits, labels, cap, extras);
+        const Answer b = divided(logits, labels, parts, cap, extras);
+        EXPECT_EQ(a.report[2] > 0, extras.z_loss > 0);
+        EXPECT_NEAR(b.report[0], a.report[0], 1e-5 * a.report[0]) << cap << " / " << parts;
+        EXPECT_NEAR(b.report[2], a.report[2], 1e-5 * a.report[2]) << cap << " / " << parts;
+        for (size_t i = 0; i < a.gradient.size(); ++i)
+          ASSERT_NEAR(b.gradient[i], a.gradient[i], 2e-6) << cap << " / " << parts;
+      }
 }
 
 TEST(DividedCrossEntropy, WhatIsNotFiniteShows) {

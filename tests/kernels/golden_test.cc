@@ -230,7 +230,8 @@ StepNumbers step_of(const Golden& golden, const std::string& c, int64_t t) {
           .beta1 = golden.number(c + ".beta1", 0),
           .beta2 = golden.number(c + ".beta2", 0),
           .weight_decay = golden.number(c + ".weight_decay", 0),
-          .step = static_cast<double>(t)};
+          .step = static_cast<double>(t),
+          .share = 1 / static_cast<double>(t)};  // of a constant rate
 }
 
 // The cases of an optimizer have its name, or that and "_plain": without a moment.
@@ -245,20 +246,24 @@ TEST(Golden, OnePassOptimizers) {
       const bool plain = *suffix != 0;
       const Array weights = golden(c + ".weight"), gradients = golden(c + ".gradients");
       const int64_t n = weights.size(), steps = gradients.shape()[0];
-      const Array m({n});
+      const bool averages = traits_of(kind).averages;
+      const Array m = averages ? weights : Array({n}), v({n});
       const UpdateRange all{0, n, true};
       for (int64_t t = 1; t <= steps; ++t) {
         Update u{.weights = weights, .m = m, .gradient = {}, .ranges = {&all, 1}};
         if (plain) u.m = {};
+        if (traits_of(kind).moment2) u.v = v;
         u.gradient = {gradients.as<float>() + (t - 1) * n, DType::kF32, {n}};
         update(kind, u, step_of(golden, c, t));
       }
-      EXPECT_LT(distance(weights, doubles(golden(c + ".new_weight"))), 2e-7) << c;
+      const char* const result = averages ? ".new_x" : ".new_weight";
+      EXPECT_LT(distance(weights, doubles(golden(c + result))), 2e-7) << c;
       if (!plain) {
-        EXPECT_LT(distance(m, doubles(golden(c + ".moment1"))), 2e-7) << c;
+        EXPECT_LT(distance(m, doubles(golden(c + (averages ? ".iterate" : ".moment1")))), 2e-7)
+            << c;
       }
     }
-  EXPECT_GE(cases, 3);
+  EXPECT_GE(cases, 4);
 }
 
 // One weight, whole: what the ranks of a run do with stretches of it.

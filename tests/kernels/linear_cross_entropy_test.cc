@@ -42,11 +42,13 @@ struct Problem {
 };
 
 struct Answer {
-  double loss = 0, counted = 0;
+  double loss = 0, counted = 0, z_loss = 0;
   std::vector<double> dx, dw;
 };
+constexpr LossExtras kExtras[] = {{.z_loss = 0.02f}, {.label_smoothing = 0.1f}, {0.02f, 0.3f}};
 
-Answer reference(const Problem& p, double scale, double cap = 0) {
+Answer reference(const Problem& p, double scale, double cap = 0, const LossExtras& extras = {}) {
+  const double c = extras.z_loss, e = extras.label_smoothing;
   Answer a;
   a.dx.resize(p.x.size());
   a.dw.resize(p.w.size());
@@ -69,9 +71,12 @@ Answer reference(const Problem& p, double scale, double cap = 0) {
     const auto label = static_cast<size_t>(p.labels[n]);
     a.loss += most + std::log(sum) - z[label];
     a.counted += 1;
+    const double lse = most + std::log(sum);
+    a.z_loss += c * lse * lse;
     for (size_t u = 0; u < v; ++u) {
-      const double p_less_one = std::exp(z[u] - most) / sum - (u == label ? 1.0 : 0.0);
-      const double dz = scale * p_less_one * slope[u];
+      const double target = (u == label ? 1 - e : 0.0) + e / static_cast<double>(v);
+      const double share = std::exp(z[u] - most) / sum;
+      const double dz = scale * (share - target + 2 * c * lse * share) * slope[u];
       for (size_t k = 0; k < d; ++k) {
         a.dx[n * d + k] += dz * p.w[u * d + k];
         a.dw[u * d + k] += dz * p.x[n * d + k];
@@ -123,6 +128,7 @@ struct Options {
   int threads = 1;
   DType sums = DType::kF32;
   float soft_cap = 0;
+  LossExtras extras = {};
 };
 
 Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
@@ -132,6 +138,7 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
                                .dtype = p.type,
                                .sums = options.sums,
                                .soft_cap = options.soft_cap,
+                               .extras = options.extras,
                                .chunk = options.chunk},
                               cpu, options.threads);
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
@@ -139,11 +146,18 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
   // What is there must not be read.
   const Buffer dw = memory_of(std::vector<double>(p.w.size(), 6e4), options.sums);
   const Buffer workspace("workspace", op.workspace_bytes());
-  double report[2] = {10, 20};
-  LinearCrossEntropyOperands o{x.data(),  w.data(), p.labels.data(), report, dx.data(),
-                               dw.data(), true,     options.scale};
-  op.run({.workspace = workspace.data()}, o);
-  return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, options.sums)};
+  double report[3] = {10, 20, 30};
+  op.run({.workspace = workspace.data()}, {.x = x.data(),
+                                           .weight = w.data(),
+                                           .labels = p.labels.data(),
+                                           .report = report,
+                                           .dx = dx.data(),
+                                           .dweight = dw.data(),
+                                           .fresh = true,
+                                           .gradient_scale = options.scale,
+                                           .z_report = report + 2});
+  return {report[0] - 10, report[1] - 20, report[2] - 30, values_of(dx, p.type),
+          values_of(dw, options.sums)};
 }
 
 std::vector<CpuFeatures> machines() {
@@ -184,6 +198,29 @@ TEST(LinearCrossEntropy, SoftCapsBendLogits) {
       EXPECT_LT(distance(got.dx, want.dx), 3e-6) << cap;
       EXPECT_LT(distance(got.dw, want.dw), 3e-6) << cap;
     }
+  });
+}
+
+// z-loss and label smoothing change the gradients; the loss stays the cross-entropy.
+TEST(LinearCrossEntropy, ExtraTermsAgreeWithSumsInF64) {
+  CpuFeatures cpu = read_cpu_features();
+  cpu.avx512 = cpu.avx512_bf16 = cpu.amx_bf16 = false;
+  for_every_target([&] {
+    for (const LossExtras& extras : kExtras)
+      for (const float cap : {0.0f, 5.0f})
+        for (const DType type : {DType::kF32, DType::kBF16}) {
+          const Problem p(13, 24, 131, type);
+          const Answer plain = reference(p, 0.5, static_cast<double>(cap));
+          const Answer want = reference(p, 0.5, static_cast<double>(cap), extras);
+          const Answer got =
+              run(p, cpu, {.chunk = 5, .scale = 0.5f, .soft_cap = cap, .extras = extras});
+          const double bound = type == DType::kF32 ? 3e-6 : 4e-3;
+          EXPECT_NEAR(got.loss, plain.loss, 1e-5 * plain.loss) << cap;
+          EXPECT_NEAR(got.z_loss, want.z_loss, 1e-5 * want.z_loss) << cap;
+          EXPECT_LT(distance(got.dx, want.dx), bound) << cap;
+          EXPECT_LT(distance(got.dw, want.dw), bound) << cap;
+          EXPECT_GT(distance(plain.dw, want.dw), 1e-2) << cap;
+        }
   });
 }
 

@@ -9,10 +9,10 @@ namespace tessera::kernels {
 
 struct StepNumbers {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  double step = 1, scale = 1, skip = 0;
+  double step = 1, scale = 1, skip = 0, share = 0;
 
   UpdateConstants constants() const { return {beta1, beta2, epsilon, weight_decay}; }
-  UpdateNumbers numbers() const { return {&learning_rate, &step, &scale, &skip}; }
+  UpdateNumbers numbers() const { return {&learning_rate, &step, &scale, &skip, &share}; }
 };
 
 inline void update(OptimizerKind rule, const Update& u, const StepNumbers& s, int threads = 1) {

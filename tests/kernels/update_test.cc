@@ -134,6 +134,72 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
   });
 }
 
+// The update as its authors' program writes it, from y and z; x follows from them. The share of z
+// in the mean is that of a constant rate.
+TEST(ScheduleFree, FollowsTheFormulaOverSteps) {
+  struct Reference {
+    double y, z, v = 0;
+    void update(double g, const StepNumbers& s, bool decay) {
+      v = s.beta2 * v + (1 - s.beta2) * g * g;
+      const double root = std::sqrt(v / (1 - std::pow(s.beta2, s.step)));
+      const double step = g / (root + s.epsilon) + (decay ? s.weight_decay * y : 0);
+      y += s.share * (z - y) + s.learning_rate * (s.beta1 * (1 - s.share) - 1) * step;
+      z -= s.learning_rate * step;
+    }
+    double x(double beta1) const { return y + (1 - 1 / beta1) * (z - y); }
+  };
+  for_every_target([] {
+    const int64_t n = 83;
+    Array x = Array::random({n}, 1), z = x, v({n}), y({n});
+    std::vector<Reference> wanted;
+    for (int64_t i = 0; i < n; ++i) wanted.push_back({x.at(i), x.at(i)});
+    const UpdateRange ranges[] = {{0, 40, true}, {40, n, false}};
+    for (int64_t step = 1; step <= 12; ++step) {
+      const Array g = Array::random({n}, 50 + static_cast<uint64_t>(step), DType::kF32, 4);
+      const StepNumbers s{.learning_rate = 1e-2,
+                          .weight_decay = 0.1,
+                          .step = static_cast<double>(step),
+                          .scale = 0.5,
+                          .share = 1 / static_cast<double>(step)};
+      update(OptimizerKind::kScheduleFree,
+             {.weights = x, .m = z, .v = v, .gradient = g, .weights_low = y, .ranges = ranges}, s);
+      for (int64_t i = 0; i < n; ++i)
+        wanted[static_cast<size_t>(i)].update(0.5 * g.at(i), s, i < 40);
+      // What round_weights() computes from the state has the bits that the update wrote.
+      Array again({n});
+      launch(Cpu(), {.threads = 1}, InterpolateArgs{0.9f, z, x, again});
+      EXPECT_TRUE(again.same_bits(y)) << step;
+    }
+    std::vector<double> ys, zs, xs;
+    for (const Reference& r : wanted) {
+      ys.push_back(r.y);
+      zs.push_back(r.z);
+      xs.push_back(r.x(0.9));
+    }
+    EXPECT_LT(distance(y, ys), 1e-6);
+    EXPECT_LT(distance(z, zs), 1e-6);
+    EXPECT_LT(distance(x, xs), 1e-6);
+  });
+}
+
+TEST(WeightAverage, IsAnExponentialMean) {
+  for_every_target([] {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      const int64_t n = 51;
+      Array e = Array::random({n}, 1);
+      const Array w = Array::random({n}, 2, type);
+      const double skip[] = {0, 1};
+      std::vector<double> wanted;
+      for (int64_t i = 0; i < n; ++i) wanted.push_back(e.at(i) + 0.25 * (w.at(i) - e.at(i)));
+      compute(WeightAverageArgs{0.25f, w, &skip[0], e});
+      EXPECT_LT(distance(e, wanted), 1e-7);
+      const Array kept = e;
+      compute(WeightAverageArgs{0.25f, w, &skip[1], e});
+      EXPECT_TRUE(e.same_bits(kept));
+    }
+  });
+}
+
 // Weights alone that go down by `by` through a gradient: rounded stochastically into bf16.
 struct Rounded {
   Array w, g;

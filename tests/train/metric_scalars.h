@@ -21,6 +21,7 @@ inline StepMetrics full_step() {
       StepCommunication{0.25, 0.375, 0.0625, {1000, 2000, 3000, 4000}, /*slowest_rank=*/3, 1.25};
   m.loss_scale = LossScaleMetrics{65536, true};
   m.router = RouterMetrics{0.01, 1.75};
+  m.z_loss = 0.002;
   return m;
 }
 

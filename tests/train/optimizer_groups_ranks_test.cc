@@ -72,6 +72,41 @@ TEST(OptimizerGroups, TensorRanks) {
   expect_equal(c, "neox, tensor");
 }
 
+// A mean of the weights, an optimizer that averages them itself, and all terms of the loss.
+config::RunConfig with_averages(model::Family family, OptimizerKind kind) {
+  config::RunConfig c = train::tiny(family);
+  c.run.threads = 1;
+  c.batch.micro = 1;
+  c.batch.global = 12;
+  c.optimizer = config::optimizer_defaults(kind);
+  c.optimizer.epsilon = 1e-4;
+  c.optimizer.ema = 0.75;
+  c.loss = {.z_loss = 0.01, .label_smoothing = 0.2};
+  return c;
+}
+
+TEST(Averages, ZeroOnDataRanks) {
+  for (const int64_t zero : {0, 1, 2, 3})
+    for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kScheduleFree}) {
+      config::RunConfig c = with_averages(model::Family::kLlama, kind);
+      c.layout.data = ranks().size();
+      c.layout.zero = zero;
+      expect_equal(c, fmt::format("llama, {}, zero {}", name_of_entry(kind), zero));
+    }
+}
+
+TEST(Averages, TensorAndPipelineRanks) {
+  if (ranks().size() == 3) return;
+  for (const bool tensor : {false, true}) {
+    config::RunConfig c = with_averages(model::Family::kGpt2, OptimizerKind::kScheduleFree);
+    (tensor ? c.layout.tensor : c.layout.pipeline) = 2;
+    c.layout.data = ranks().size() / 2;
+    c.precision = tensor ? compile::Precision::kFp32 : compile::Precision::kBf16;
+    if (!tensor) c.optimizer.epsilon = 1e-3;
+    expect_equal(c, fmt::format("gpt2, {}", tensor ? "tensor" : "pipeline"));
+  }
+}
+
 // Muon for the matrices of layers and, by a group, for the embedding.
 config::RunConfig with_muon(model::Family family) {
   config::RunConfig c = train::tiny(family);

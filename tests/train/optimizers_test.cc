@@ -17,7 +17,8 @@ config::RunConfig tiny_with(OptimizerKind kind, model::Family family = model::Fa
   c.optimizer = config::optimizer_defaults(kind);
   // No weight is moved by what is but a rounding of its gradient, which sums in another order have.
   if (kind == OptimizerKind::kAdafactor) c.optimizer.epsilon = 1e-10;
-  if (kind == OptimizerKind::kAdamW) c.optimizer.epsilon = 1e-5;
+  if (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kScheduleFree)
+    c.optimizer.epsilon = 1e-5;
   return c;
 }
 

@@ -252,5 +252,50 @@ TEST(Resume, AnotherOptimizerOfAWeightIsRefusedByName) {
   EXPECT_EQ(told(now), "");
 }
 
+// The settings of a checkpoint and those of the run are turned into optimizers by the same rule, so
+// different settings that mean the same are accepted, to Muon and from it.
+TEST(Resume, MuonIsComparedMatrixByMatrix) {
+  const auto with = [](OptimizerKind kind, const char* groups) {
+    config::RunConfig c = tiny(model::Family::kLlama);
+    c.optimizer = config::optimizer_defaults(kind);
+    c.optimizer.groups = config::groups_of(groups);
+    return c;
+  };
+  const auto told = [](const config::RunConfig& before, const config::RunConfig& now) {
+    checkpoint::CheckpointHeader header;
+    header.config = to_tree(before);
+    header.model = to_tree(before.model);
+    try {
+      changes_since(now, StartingPoint(), "base.checkpoint", header);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const config::RunConfig muon = with(OptimizerKind::kMuon, "[]");
+  const config::RunConfig by_groups =
+      with(OptimizerKind::kAdamW, "[{match: ['*.attn.*', '*.mlp.*'], kind: muon}]");
+  EXPECT_EQ(told(muon, by_groups), "");
+  EXPECT_EQ(told(by_groups, muon), "");
+  const config::RunConfig adamw = with(OptimizerKind::kAdamW, "[{match: ['*norm*']}]");
+  std::string text = told(muon, adamw);
+  EXPECT_NE(text.find("layer.attn.qkv.weight: muon there, adamw in this run"), text.npos) << text;
+  EXPECT_EQ(text.find("embed.weight"), text.npos) << text;
+  text = told(adamw, muon);
+  EXPECT_NE(text.find("layer.mlp.down.weight: adamw there, muon in this run"), text.npos) << text;
+  EXPECT_EQ(text.find("norm"), text.npos) << text;
+  // A group that names muon has it for all of its matrices, one that inherits it only for those of
+  // layers.
+  const config::RunConfig embeds =
+      with(OptimizerKind::kMuon, "[{match: [embed.*], kind: muon}, {match: ['*norm*']}]");
+  const config::RunConfig inherits = with(OptimizerKind::kMuon, "[{match: [embed.*]}]");
+  text = told(embeds, muon);
+  EXPECT_NE(text.find("embed.weight: muon there, adamw in this run"), text.npos) << text;
+  EXPECT_EQ(text.find("layer."), text.npos) << text;
+  EXPECT_EQ(told(inherits, muon), "");
+  // Weights that the run no longer has are not compared.
+  EXPECT_EQ(told(with(OptimizerKind::kMuon, "[{match: ['*.lora_b'], kind: sgd}]"), muon), "");
+}
+
 }  // namespace
 }  // namespace tessera::train

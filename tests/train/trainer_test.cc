@@ -25,6 +25,42 @@ TEST_P(EveryFamily, OptionsChangeNothing) {
   expect_same(plain, run(c), kRounding);
 }
 
+// Terms of the loss change the gradients, not the reported cross-entropy of a step, in both forms;
+// the z-loss has a figure of its own.
+TEST_P(EveryFamily, TermsOfTheLossAreApartFromIt) {
+  config::RunConfig c = tiny(GetParam());
+  const auto first = [&] {
+    const auto world = comm::self_world();
+    Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                    INT64_MAX, *world, {});
+    trainer.initialise();
+    data::BatchSource source = batches(c);
+    return trainer.step(1, 1e-3, source);
+  };
+  const StepResult plain = first();
+  EXPECT_FALSE(plain.z_loss);
+  c.loss.z_loss = 0.01;
+  const StepResult z = first();
+  c.loss = {.z_loss = 0, .label_smoothing = 0.3};
+  const StepResult smooth = first();
+  c.loss.z_loss = 0.01;
+  const StepResult fused = first();
+  c.compiler.cross_entropy = compile::CrossEntropyKind::kUnfused;
+  const StepResult unfused = first();
+  ASSERT_TRUE(z.z_loss && fused.z_loss && unfused.z_loss);
+  EXPECT_FALSE(smooth.z_loss);
+  // Initial logits are near zero, so logsumexp is near ln V.
+  const double nats = std::log(static_cast<double>(c.model.padded_vocabulary()));
+  EXPECT_NEAR(*z.z_loss, 0.01 * nats * nats, 0.4 * *z.z_loss);
+  for (const StepResult& r : {z, smooth, fused}) {
+    EXPECT_EQ(r.loss, plain.loss);
+    EXPECT_GT(std::abs(r.grad_norm - plain.grad_norm), 1e-3 * plain.grad_norm);
+  }
+  EXPECT_NEAR(unfused.loss, fused.loss, kRounding * fused.loss);
+  EXPECT_NEAR(unfused.grad_norm, fused.grad_norm, 10 * kRounding * fused.grad_norm);
+  EXPECT_NEAR(*unfused.z_loss, *fused.z_loss, kRounding * *fused.z_loss);
+}
+
 TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
   config::RunConfig c = tiny(GetParam());
   c.model.dropout = c.model.attention_dropout = 0.1;
@@ -73,8 +109,9 @@ TEST_P(EveryFamily, OffloadGivesTheSameBits) {
 TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
   config::RunConfig c = tiny(GetParam());
   int64_t moved = 0;
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdafactor,
-                                   OptimizerKind::kLion, OptimizerKind::kSgd})
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdamW, OptimizerKind::kAdafactor, OptimizerKind::kLion, OptimizerKind::kSgd,
+        OptimizerKind::kScheduleFree})
     for (const compile::Precision precision :
          {compile::Precision::kFp32, compile::Precision::kBf16, compile::Precision::kBf16Sr}) {
       c.optimizer.kind = kind;

@@ -10,10 +10,11 @@ namespace {
 
 void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
   Builder b(graph, block.forward, graph[op.inputs[0]].per, "");
-  const double cap = op.as<CrossEntropy>().soft_cap;
+  const LossTerms& terms = op.as<CrossEntropy>().terms;
+  const double cap = terms.soft_cap;
   const ValueId max = b.emit_one(LogitsMax{cap}, op.origin, {logits});
   const ValueId sums = b.emit_one(LogitsSums{cap}, op.origin, {logits, max, labels});
-  b.emit(DividedCrossEntropy{.soft_cap = cap}, op.origin, {logits, max, sums, labels}, op.outputs);
+  b.emit(DividedCrossEntropy{.terms = terms}, op.origin, {logits, max, sums, labels}, op.outputs);
 }
 
 }  // namespace

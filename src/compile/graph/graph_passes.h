@@ -20,6 +20,8 @@ void keep_masks(Graph& graph);
 void save_expert_pairs(Graph& graph);
 // Removes router losses, which need labels.
 void drop_router_losses(Graph& graph);
+// Adds the z-loss and the label smoothing to linear_cross_entropy. Runs before differentiate.
+void add_loss_terms(Graph& graph, const LossPolicy& loss);
 // Replaces linear_cross_entropy by matmul and cross_entropy on all logits at once. Runs before
 // differentiate.
 void unfuse_cross_entropy(Graph& graph);

@@ -77,12 +77,21 @@ void drop_router_losses(Graph& graph) {
   replace_ops<RouterLoss>(graph, [](Block&, const Op&, const RouterLoss&) {});
 }
 
+void add_loss_terms(Graph& graph, const LossPolicy& loss) {
+  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, LinearCrossEntropy has) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    has.terms.z_loss = loss.z_loss;
+    has.terms.label_smoothing = loss.label_smoothing;
+    b.emit(has, op.origin, op.inputs, op.outputs);
+  });
+}
+
 void unfuse_cross_entropy(Graph& graph) {
   replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto& fused) {
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId logits = b.emit_one(Matmul{.out = DType::kF32}, block.name + ".logits",
                                       {op.inputs[0], op.inputs[1]});
-    b.emit(CrossEntropy{.soft_cap = fused.soft_cap}, op.origin, {logits, op.inputs[2]}, op.outputs);
+    b.emit(CrossEntropy{.terms = fused.terms}, op.origin, {logits, op.inputs[2]}, op.outputs);
   });
 }
 
@@ -92,13 +101,14 @@ void keep_logits(Graph& graph) {
     Builder b(graph, block.forward, kOne, "");
     b.role(Role::kLogits);
     const Matmul product = {.out = DType::kF32};
-    if (fused.soft_cap == 0) {
+    const double cap = fused.terms.soft_cap;
+    if (cap == 0) {
       b.emit(product, logits, {op.inputs[0], op.inputs[1]});
       return;
     }
     Builder before(graph, block.forward, index_of(graph, op), "");
     const ValueId z = before.emit_one(product, logits + ".uncapped", {op.inputs[0], op.inputs[1]});
-    b.emit(SoftCap{fused.soft_cap}, logits, {z});
+    b.emit(SoftCap{cap}, logits, {z});
   });
 }
 

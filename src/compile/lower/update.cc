@@ -15,6 +15,7 @@ OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
 
 bool has_master(const Lowering& low, const WeightGroup& g) {
   const FrameKind& weights = low.out.program.kinds[g.weights];
+  if (traits_of(low.context.request.policy(g.policy).kind).averages) return true;
   return low.graph[weights.values[0]].dtype != DType::kF32 &&
          low.context.request.precision != Precision::kBf16Sr;
 }
@@ -54,8 +55,12 @@ void optimizer_frames(Lowering& low, WeightGroup& g) {
   };
   if (has_master(low, g)) keep("master", Role::kMaster, DType::kF32);
   const OptimizerTraits& traits = traits_of(o.kind);
-  if (traits.moment1 || o.beta1 > 0) keep("moment1", Role::kMoment1, kept);
+  if (traits.averages)
+    keep("iterate", Role::kIterate, DType::kF32);
+  else if (traits.moment1 || o.beta1 > 0)
+    keep("moment1", Role::kMoment1, kept);
   if (traits.moment2) keep("moment2", Role::kMoment2, kept);
+  if (low.context.request.average_decay > 0) keep("average", Role::kAverage, DType::kF32);
   if (traits.factored) factor_frames(low, g);
 }
 
@@ -110,7 +115,7 @@ void update_segment(Lowering& low, WeightGroup& g) {
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});
   std::vector<ValueId> outputs = {updated_weights(low, g)};
-  for (const Role role : {Role::kMoment1, Role::kMoment2, Role::kMaster})
+  for (const Role role : {Role::kIterate, Role::kMoment1, Role::kMoment2, Role::kMaster})
     if (const ValueId v = kept(low, g, role); v != kNone) outputs.push_back(v);
   a.master = has_master(low, g);
   const DType weights = low.graph[outputs[0]].dtype;
@@ -119,7 +124,11 @@ void update_segment(Lowering& low, WeightGroup& g) {
   const bool rounds = (weights != DType::kF32 && !a.master) || o.bf16_moments;
   if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
   std::vector<Op> update;
-  Builder(low.graph, update, kOne, "").emit(update_of(o, a), g.name, inputs, outputs);
+  Builder b(low.graph, update, kOne, "");
+  b.emit(update_of(o, a), g.name, inputs, outputs);
+  if (const ValueId average = kept(low, g, Role::kAverage); average != kNone)
+    b.emit(WeightAverage{low.context.request.average_decay}, g.name,
+           {a.master ? outputs.back() : outputs[0], report}, {average});
   ask_target(low, update);
   g.update = segment(low, Phase::kUpdate, g.name, update);
 }

@@ -67,6 +67,8 @@ MemoryUse use_of(Role role) {
     case Role::kMaster:
     case Role::kMoment1:
     case Role::kMoment2:
+    case Role::kIterate:
+    case Role::kAverage:
     case Role::kFactor:
       return MemoryUse::kOptimizer;
     case Role::kGradient:

@@ -11,9 +11,7 @@
 namespace tessera::compile {
 namespace {
 
-bool moves(Role role) {
-  return role == Role::kMaster || role == Role::kMoment1 || role == Role::kMoment2;
-}
+bool moves(Role role) { return role == Role::kMaster || is_state_of_elements(role); }
 
 class StateCopier {
  public:

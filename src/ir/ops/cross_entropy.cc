@@ -51,13 +51,13 @@ ShardingRule sharding_linear(const Op& op, ValueSpan) {
 }
 
 void gradient_of_loss(Gradients& g, const Op& op) {
-  const CrossEntropy a = {.soft_cap = op.as<CrossEntropy>().soft_cap, .gradient = true};
+  const CrossEntropy a = {.terms = op.as<CrossEntropy>().terms, .gradient = true};
   const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
   g.add(op.inputs[0], out[1]);
 }
 
 void gradient_of_linear(Gradients& g, const Op& op) {
-  const LinearCrossEntropy a = {.soft_cap = op.as<LinearCrossEntropy>().soft_cap,
+  const LinearCrossEntropy a = {.terms = op.as<LinearCrossEntropy>().terms,
                                 .gradient = true,
                                 .frozen = g[op.inputs[1]].frozen};
   std::vector<ValueId> outputs = {g.report(), kNone};

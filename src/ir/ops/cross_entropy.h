@@ -7,18 +7,36 @@
 
 namespace tessera {
 
-// report += (Σ −log softmax(cap(logits))[label], number of labels ≥ 0); with `gradient`, also
-// dlogits = (softmax − onehot) · cap'(logits), in place where nothing reads the logits after it.
-// cap(z) = soft_cap · tanh(z / soft_cap), or z where soft_cap is 0.
+// The terms of a training loss, from logits z of vocabulary V after the soft cap
+// cap(z) = soft_cap · tanh(z / soft_cap), or z where soft_cap is 0:
+//
+//   (1 − label_smoothing) · −log p[label]  +  label_smoothing · mean_v(−log p[v])
+//     + z_loss · (log Σ_v e^z[v])²                                  with p = softmax(z)
+//
+// The smoothing is torch's: uniform over all of V, the label included. The z-loss is that of PaLM
+// (Chowdhery et al. 2022).
+struct LossTerms {
+  double soft_cap = 0, z_loss = 0, label_smoothing = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+    visit("z_loss", self.z_loss, Print::kUnlessDefault, kNotNegative);
+    visit("label_smoothing", self.label_smoothing, Print::kUnlessDefault, kFraction);
+  }
+  bool operator==(const LossTerms&) const = default;
+};
+
+// report += (Σ −log p[label], number of labels ≥ 0, Σ z_loss · (log Σ_v e^z[v])²); with `gradient`,
+// also dlogits, the gradient of the sum of all terms, in place where nothing reads the logits after
+// it.
 struct CrossEntropy {
   static constexpr std::string_view kName = "cross_entropy";
   enum In { kLogits, kLabels, kStep };
   enum Out { kReport, kDLogits };
-  double soft_cap = 0;
+  LossTerms terms = {};
   bool gradient = false;
   bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
   static void fields(auto& self, auto&& visit) {
-    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+    LossTerms::fields(self.terms, visit);
     visit("gradient", self.gradient);
     visit("scaled", self.scaled);
   }
@@ -41,13 +59,13 @@ struct LinearCrossEntropy {
   static constexpr std::string_view kName = "linear_cross_entropy";
   enum In { kX, kW, kLabels, kStep };
   enum Out { kReport, kDx, kDw };
-  double soft_cap = 0;
+  LossTerms terms = {};
   bool gradient = false;
   bool frozen = false;  // the weight is not trained: no dw
   bool scaled = false;
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
-    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+    LossTerms::fields(self.terms, visit);
     visit("gradient", self.gradient);
     visit("frozen", self.frozen);
     visit("scaled", self.scaled);

@@ -48,8 +48,7 @@ ShardingRule sharding_loss(const Op& op, ValueSpan) {
 }
 
 void gradient_of_loss(Gradients& g, const Op& op) {
-  const DividedCrossEntropy a = {.soft_cap = op.as<DividedCrossEntropy>().soft_cap,
-                                 .gradient = true};
+  const DividedCrossEntropy a = {.terms = op.as<DividedCrossEntropy>().terms, .gradient = true};
   const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
   g.add(op.inputs[0], out[1]);
 }

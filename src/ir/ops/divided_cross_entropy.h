@@ -3,6 +3,7 @@
 // group has the complete loss, so only one of them adds it to the report.
 #pragma once
 
+#include "ir/ops/cross_entropy.h"
 #include "ir/ops/fields.h"
 
 namespace tessera {
@@ -33,17 +34,18 @@ struct LogitsSums {
   bool operator==(const LogitsSums&) const = default;
 };
 
-// report += (Σ ln s₀ − s₁, number of labels ≥ 0); with `gradient`, also
-// dz = (e^(z − m) / s₀ − onehot) · cap'.
+// report += (Σ ln s₀ − s₁, number of labels ≥ 0, Σ z_loss · lse²) with lse = m + ln s₀; with
+// `gradient`, also dz = ((1 + 2 z_loss · lse) e^(z − m) / s₀ − (1 − ε) onehot − ε / V) · cap' with
+// ε = label_smoothing and V the vocabulary of all ranks.
 struct DividedCrossEntropy {
   static constexpr std::string_view kName = "divided_cross_entropy";
   enum In { kLogits, kMax, kSums, kLabels, kStep };
   enum Out { kReport, kDLogits };
-  double soft_cap = 0;
+  LossTerms terms = {};
   bool gradient = false;
   bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
   static void fields(auto& self, auto&& visit) {
-    visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
+    LossTerms::fields(self.terms, visit);
     visit("gradient", self.gradient);
     visit("scaled", self.scaled);
   }

@@ -16,7 +16,8 @@ InPlace over_logits(const Op& op);
 
 // Returns the outputs of an update of weights with this number of moments: weights, moments,
 // master.
-std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments);
+std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments,
+                                      bool iterate = false);
 // Returns the cost of an update, whose moments and master weights are read as well as written.
 Cost update_cost(const Op& op, ValueSpan values);
 

@@ -5,35 +5,44 @@
 
 namespace tessera {
 
-// The order of outputs is fixed (weights, moments, masters), because the bindings depend on it.
-std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments) {
+// The order of outputs is fixed (weights, iterates, moments, masters), because the bindings depend
+// on it.
+std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments,
+                                      bool iterate) {
   std::vector<OutputSpec> out;
   const DType weights = a.weights.value_or(a.master ? DType::kBF16 : DType::kF32);
   out.push_back({".weight", weights, s});
+  if (iterate) out.push_back({".iterate", DType::kF32, s});
   for (int i = 1; i <= moments; ++i) out.push_back({fmt::format(".moment{}", i), a.moments, s});
   if (a.master) out.push_back({".master", DType::kF32, s});
   return out;
 }
 
-// Moments and master weights are read as well as written.
+// Moments, means and master weights are read as well as written.
 Cost update_cost(const Op& op, ValueSpan values) {
   Cost c = sweep_cost(op, values);
-  for (size_t i = 1; i < op.outputs.size(); ++i) c.moved_bytes += bytes_of(values, op.outputs[i]);
+  for (size_t i = op.is<WeightAverage>() ? 0 : 1; i < op.outputs.size(); ++i)
+    c.moved_bytes += bytes_of(values, op.outputs[i]);
   return c;
 }
 
 namespace {
 
-// Returns true if an optimizer with these constants has a first moment.
-bool keeps_moment1(const OptimizerTraits& o, const WeightUpdate& a) {
-  return o.moment1 || a.beta1 > 0;
+// Returns the number of moments that an optimizer with these constants has.
+int moments_of(const OptimizerTraits& o, const WeightUpdate& a) {
+  return (o.moment1 || (a.beta1 > 0 && !o.averages) ? 1 : 0) + (o.moment2 ? 1 : 0);
 }
 
 std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
   const auto [kind, a] = one_pass_of(op);
   const OptimizerTraits& o = traits_of(kind);
   CHECK(in.size() == 3, "{} has the inputs gradient, step and report", o.name);
-  return updated_state(*a, in[0]->shape, o.moment2 ? 2 : keeps_moment1(o, *a));
+  return updated_state(*a, in[0]->shape, moments_of(o, *a), o.averages);
+}
+
+std::vector<OutputSpec> infer_average(const Op&, const Inputs& in) {
+  CHECK(in.size() == 2, "weight_average has the inputs weights and report");
+  return {{".average", DType::kF32, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
@@ -52,7 +61,7 @@ std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
   CHECK(in.size() == 6,
         "adafactor has the inputs gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
-  return updated_state(a, in[0]->shape, keeps_moment1(traits_of(OptimizerKind::kAdafactor), a));
+  return updated_state(a, in[0]->shape, moments_of(traits_of(OptimizerKind::kAdafactor), a));
 }
 
 }  // namespace
@@ -63,6 +72,11 @@ const OpRule kOnePassUpdateRule = {.infer = infer_one_pass,
                                    .members = MemberTables::kStretches,
                                    .time = TimeGroup::kOptimizer,
                                    .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule WeightAverage::rule = {.infer = infer_average,
+                                    .sharding = whole,
+                                    .cost = update_cost,
+                                    .time = TimeGroup::kOptimizer,
+                                    .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule AdafactorSums::rule = {.infer = infer_sums,
                                     .sharding = whole,
                                     .members = MemberTables::kFactors,

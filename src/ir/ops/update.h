@@ -14,8 +14,8 @@ namespace tessera {
 enum class Rounding : uint8_t { kStochastic, kNearest };
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 
-// The attributes that all optimizers have. The outputs of their ops are weights, moments and
-// master, as far as they exist.
+// The attributes that all optimizers have. The outputs of their ops are weights, iterate, moments
+// and master, as far as they exist.
 struct WeightUpdate {
   FrameKindId members = kNone;  // its table maps elements to weights
   double beta1 = 0, beta2 = 0, epsilon = 0;
@@ -62,6 +62,21 @@ struct OnePassUpdate {
   bool operator==(const OnePassUpdate&) const = default;
 };
 using Adamw = OnePassUpdate<OptimizerKind::kAdamW>;
+
+// The exponential mean of weights over the steps, after their update (Polyak & Juditsky 1992):
+//   average += (1 − decay) · (weight − average)
+// The weights are the f32 masters where there are any. A skipped step changes nothing.
+struct WeightAverage {
+  static constexpr std::string_view kName = "weight_average";
+  enum In { kWeights, kReport };
+  enum Out { kAverage };
+  double decay = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("decay", self.decay, Print::kAlways, kFraction);
+  }
+  static const OpRule rule;
+  bool operator==(const WeightAverage&) const = default;
+};
 
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {

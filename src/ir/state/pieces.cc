@@ -1,7 +1,7 @@
 // Enumerates the state of a rank as boxes of named tensors, which checkpoints save and load. For
-// each weight there are the weight itself (or its f32 master), its moments, and Adafactor's
-// factors. If several ranks hold the same elements, one of them owns the box and saves it; all of
-// them load it.
+// each weight there are the weight itself (or its f32 master), its moments and means, and
+// Adafactor's factors. If several ranks hold the same elements, one of them owns the box and saves
+// it; all of them load it.
 #include "ir/state/pieces.h"
 
 #include <algorithm>
@@ -29,8 +29,18 @@ bool is_gathered(const Program& p, FrameKindId weights) {
 
 // The buffers of a group: its weights and their optimizer state.
 struct Kept {
-  FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
+  FrameKindId weights = kNone, table = kNone, master = kNone;
+  std::vector<FrameKindId> state;  // in the order of kStateOfElements
 };
+
+struct StateOfElements {
+  Role role;
+  const char* suffix;  // follows the weight's name in checkpoints
+};
+constexpr StateOfElements kStateOfElements[] = {{Role::kMoment1, "|moment1"},
+                                                {Role::kMoment2, "|moment2"},
+                                                {Role::kIterate, "|iterate"},
+                                                {Role::kAverage, "|average"}};
 
 Kept kept_of(const Program& p, FrameKindId table) {
   const FrameKindId shard = flat_kind(p, table, Role::kWeight, true);
@@ -38,8 +48,9 @@ Kept kept_of(const Program& p, FrameKindId table) {
     const FrameKindId whole = flat_kind(p, table, role, false);
     return whole ? whole : flat_kind(p, table, role, true);
   };
-  return {shard ? shard : table, table, kept(Role::kMaster), kept(Role::kMoment1),
-          kept(Role::kMoment2)};
+  Kept k = {shard ? shard : table, table, kept(Role::kMaster), {}};
+  for (const StateOfElements& s : kStateOfElements) k.state.push_back(kept(s.role));
+  return k;
 }
 
 // With a master, the master is the state and the compute weight a copy, rounded again after
@@ -57,16 +68,14 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   s.copy_divided = k.weights != k.table;
   cutter.cut(s, weight, layer);
   s.copy = kNone;
-  const auto moment = [&](FrameKindId kind, Role role, const char* suffix) {
-    if (kind == kNone) return;
-    s.kind = kind;
-    s.divided = is_divided(p, kind);
-    s.role = role;
-    s.suffix = suffix;
+  for (size_t i = 0; i < k.state.size(); ++i) {
+    if (k.state[i] == kNone) continue;
+    s.kind = k.state[i];
+    s.divided = is_divided(p, s.kind);
+    s.role = kStateOfElements[i].role;
+    s.suffix = kStateOfElements[i].suffix;
     cutter.cut(s, weight, layer);
-  };
-  moment(k.moment1, Role::kMoment1, "|moment1");
-  moment(k.moment2, Role::kMoment2, "|moment2");
+  }
 }
 
 // Adds Adafactor's means, of which all ranks of a stage have a full copy.
@@ -106,6 +115,12 @@ std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
 }
 
 }  // namespace
+
+StatePiece weight_piece(StatePiece state) {
+  state.name = state.name.substr(0, state.name.find('|'));
+  state.role = Role::kWeight;
+  return state;
+}
 
 std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;

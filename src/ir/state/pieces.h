@@ -26,6 +26,9 @@ struct StatePiece {
   int64_t copy_first = 0;           // … from this element on
 };
 
+// Returns the piece of the weight that a piece of optimizer state belongs to.
+StatePiece weight_piece(StatePiece state);
+
 // Returns the state of the rank at `at`: weights under their own names, in f32 if there are
 // masters, then the optimizer state of each, in the order of the program's buffers. Each element of
 // the state is owned by exactly one rank.

@@ -73,8 +73,10 @@ void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
   for (int64_t n = 0; a.report != nullptr && n < rows; ++n) {
     if (labels[n] == kIgnoredLabel) continue;
     const double sum = a.sums.f32()[2 * n], own = a.sums.f32()[2 * n + 1];
-    a.report[0] += std::log(sum) - own;
+    const double log_sum = std::log(sum), lse = a.max.f32()[n] + log_sum;
+    a.report[0] += log_sum - own;
     a.report[1] += 1;
+    if (a.z_report != nullptr) *a.z_report += static_cast<double>(a.extras.z_loss) * lse * lse;
   }
   if (!a.gradient) return;
   const auto run = &HWY_DYNAMIC_DISPATCH(GradientOfRow);
@@ -83,10 +85,12 @@ void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
       const bool counts = labels[n] != kIgnoredLabel;
-      // dz = scale e^(z - m) / s_0, minus scale at the label if this rank has it.
-      const int64_t own = column_of(l, n, labels[n]);
+      const int64_t own = column_of(l, n, labels[n]);  // -1: another rank has the label
+      const double most = a.max.f32()[n], sum = a.sums.f32()[2 * n];
+      const double lse = a.extras.z_loss > 0 ? most + std::log(sum) : 0.0;
       if (counts)
-        run(z, l.columns, a.max.f32()[n], scale / a.sums.f32()[2 * n], l.soft_cap, own, scale);
+        run(z, l.columns, a.max.f32()[n], row_gradient(a.extras, lse, sum, scale, l.total),
+            l.soft_cap, own);
       // Padding columns and ignored rows must be zero: the gradient GEMMs read the full width.
       std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
     }

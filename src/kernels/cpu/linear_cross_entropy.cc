@@ -2,7 +2,7 @@
 // gradient GEMMs while the chunk's dz is in cache or memory. Only one chunk of logits exists at a
 // time, so the head's scratch is [chunk, V] instead of [N, V].
 // Workspace:  [ logits f32 [chunk, V] | dz of x's type | losses f64 [chunk] | scratch of GEMMs ]
-//               overwritten by dz in f32   only if rounded
+//               overwritten by dz in f32   only if rounded   and lse^2 with a z-loss
 #include "kernels/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct LinearCrossEntropy::Plan {
     rounded = aligned(logits * size_of(DType::kF32));
     const bool rounds = s.gradient && s.dtype != DType::kF32;
     losses = rounded + (rounds ? aligned(logits * size_of(s.dtype)) : 0);
-    scratch = losses + aligned(chunk * size_of(DType::kF64));
+    scratch = losses + aligned(chunk * numbers_per_row(s.extras) * size_of(DType::kF64));
     bytes = scratch + std::max(whole.workspace_bytes(), rest ? rest->workspace_bytes() : 0);
   }
 
@@ -107,16 +107,19 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   products.logits.run(with_rest, {x, o.weight, workspace});
   // In f32, dz overwrites the logits; else it is rounded into a second buffer, once.
   const bool rounds = shape.dtype != DType::kF32;
+  auto* const loss = reinterpret_cast<double*>(workspace + losses);
   loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
                 .labels = o.labels + first,
-                .losses = reinterpret_cast<double*>(workspace + losses),
+                .losses = loss,
+                .squares = shape.extras.z_loss > 0 ? loss + chunk : nullptr,
                 .rows = rows,
                 .columns = shape.vocabulary,
                 .gradient = shape.gradient,
                 .soft_cap = shape.soft_cap,
+                .extras = shape.extras,
                 .rounded = rounds ? Sink(workspace + rounded, shape.dtype) : Sink(),
                 .gradient_scale = scaled_by(o.gradient_scale, o.loss_scale)},
-               o.report, threads);
+               o.report, o.z_report, threads);
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;
   products.dx->run(with_rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});

@@ -14,6 +14,7 @@ HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   const int32_t label = a.labels[row];
   if (label == kIgnoredLabel) {
     a.losses[row] = 0;
+    if (a.squares != nullptr) a.squares[row] = 0;
     for (int64_t i = 0; a.gradient && i < n; i += kLanes) StoreSome(hn::Zero(F()), out, i, n - i);
     return;
   }
@@ -23,14 +24,16 @@ HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   const double top = most, own = CappedOne(z[label], cap);
   const double sum = cap > 0 ? CappedExpSum(z, n, most, cap) : ExpSum(z, n, most, a.gradient);
   // Sum is at least 1, unless the row holds a NaN or an infinity: then so does the loss.
-  a.losses[row] = std::log(sum) + (top - own);
+  const double log_sum = std::log(sum), lse = top + log_sum;
+  a.losses[row] = log_sum + (top - own);
+  if (a.squares != nullptr) a.squares[row] = lse * lse;
   if (!a.gradient) return;
-  // dz = scale (e^(z - most) / sum - [v = label]): one multiplication per element. The label's
-  // element is recomputed in f32, since in a rounded output the subtraction would lose bits.
-  const float factor = rounded(a.gradient_scale / sum);
-  if (cap > 0) return CappedGradient(z, n, most, cap, factor, label, a.gradient_scale, out);
-  const float at_label = z[label] * factor - a.gradient_scale;
-  ScaleRow(z, n, factor, out);
+  // The label's element is recomputed in f32, since in a rounded output the subtraction would lose
+  // bits.
+  const RowGradient g = row_gradient(a.extras, lse, sum, a.gradient_scale, n);
+  if (cap > 0) return CappedGradient(z, n, most, cap, g, label, out);
+  const float at_label = z[label] * g.slope - g.everywhere - g.at_label;
+  ScaleRow(z, n, g.slope, g.everywhere, out);
   out.set(label, at_label);
 }
 

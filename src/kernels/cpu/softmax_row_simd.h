@@ -1,6 +1,7 @@
 // One row of a softmax: its maximum, its sum, its scale; and the same of a row with a soft cap,
 // which is applied whenever a logit is read.
 #include "kernels/cpu/simd.h"
+#include "kernels/cross_entropy.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -50,12 +51,13 @@ HWY_INLINE double ExpSum(float* z, int64_t n, float shift, bool keep) {
   return total;
 }
 
-HWY_INLINE void ScaleRow(const float* from, int64_t n, float factor, Sink to) {
+// to = factor from - less
+HWY_INLINE void ScaleRow(const float* from, int64_t n, float factor, float less, Sink to) {
   const F f;
-  const V s = hn::Set(f, factor);
+  const V s = hn::Set(f, factor), l = hn::Set(f, less);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(f, hn::Mul(s, hn::LoadU(f, from + i)), to, i);
-  if (i < n) StoreSome(hn::Mul(s, LoadSome({from, DType::kF32}, i, n - i)), to, i, n - i);
+  for (; i + kLanes <= n; i += kLanes) Store(f, hn::MulSub(s, hn::LoadU(f, from + i), l), to, i);
+  if (i < n) StoreSome(hn::MulSub(s, LoadSome({from, DType::kF32}, i, n - i), l), to, i, n - i);
 }
 
 struct CappedLogit {
@@ -89,23 +91,24 @@ HWY_INLINE double CappedExpSum(const float* z, int64_t n, float shift, float cap
   return total;
 }
 
-// to = (factor e^(z - shift) - scale [i = label]) (1 - (z / cap)^2) of the capped row; `label` may
-// be outside of it. `to` may be z.
-HWY_INLINE void CappedGradient(const float* z, int64_t n, float shift, float cap, float factor,
-                               int64_t label, float scale, Sink to) {
+// to = (slope e^(z - shift) - everywhere - at_label [i = label]) (1 - (z / cap)^2) of the capped
+// row; `label` may be outside of it. `to` may be z.
+HWY_INLINE void CappedGradient(const float* z, int64_t n, float shift, float cap,
+                               const RowGradient& g, int64_t label, Sink to) {
   const F f;
   const bool has_label = label >= 0 && label < n;
   float at_label = 0;
   if (has_label) {
     const CappedLogit own = Capped(hn::Set(f, z[label]), cap);
     const V e = Exp(f, hn::Sub(own.z, hn::Set(f, shift)));
-    const V less = hn::MulSub(hn::Set(f, factor), e, hn::Set(f, scale));
+    const V less = hn::MulSub(hn::Set(f, g.slope), e, hn::Set(f, g.everywhere + g.at_label));
     at_label = hn::GetLane(hn::Mul(less, own.slope));
   }
   for (int64_t i = 0; i < n; i += kLanes) {
     const CappedLogit x = Capped(LoadSome({z, DType::kF32}, i, n - i), cap);
     const V e = Exp(f, hn::Sub(x.z, hn::Set(f, shift)));
-    StoreSome(hn::Mul(hn::Mul(hn::Set(f, factor), e), x.slope), to, i, n - i);
+    const V less = hn::MulSub(hn::Set(f, g.slope), e, hn::Set(f, g.everywhere));
+    StoreSome(hn::Mul(less, x.slope), to, i, n - i);
   }
   if (has_label) to.set(label, at_label);
 }
@@ -124,14 +127,14 @@ HWY_NOINLINE inline double ExpSumOfRow(float* z, int64_t n, float shift, float c
   return cap > 0 ? CappedExpSum(z, n, shift, cap) : ExpSum(z, n, shift, false);
 }
 
-// z becomes (factor e^(z - shift) - scale [i = label]) times the slope of the cap.
-HWY_NOINLINE inline void GradientOfRow(float* z, int64_t n, float shift, float factor, float cap,
-                                       int64_t label, float scale) {
+// z becomes (slope e^(z - shift) - everywhere - at_label [i = label]) times the slope of the cap.
+HWY_NOINLINE inline void GradientOfRow(float* z, int64_t n, float shift, const RowGradient& g,
+                                       float cap, int64_t label) {
   const Sink to(z, DType::kF32);
-  if (cap > 0) return CappedGradient(z, n, shift, cap, factor, label, scale, to);
+  if (cap > 0) return CappedGradient(z, n, shift, cap, g, label, to);
   ExpSum(z, n, shift, true);
-  ScaleRow(z, n, factor, to);
-  if (label >= 0) z[label] -= scale;
+  ScaleRow(z, n, g.slope, g.everywhere, to);
+  if (label >= 0) z[label] -= g.at_label;
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

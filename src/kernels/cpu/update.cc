@@ -1,4 +1,4 @@
-// AdamW, Lion and SGD on the CPU: constants are combined once per launch in double; then one pass
+// One-pass optimizers on the CPU: constants are combined once per launch in double; then one pass
 // reads gradient, weights and moments and writes the latter back. The pass is memory-bound, so
 // everything is fused into it, including the rounding to the compute weights.
 #include "kernels/update.h"
@@ -14,6 +14,8 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(SweepUpdate);
+HWY_EXPORT(SweepAverage);
+HWY_EXPORT(SweepInterpolate);
 
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
   return {.beta1 = c.beta1,
@@ -22,6 +24,7 @@ UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
           .weight_decay = c.weight_decay,
           .learning_rate = *n.learning_rate * c.rate_multiplier,
           .scale = *n.scale,
+          .share = n.share != nullptr ? *n.share : 0,
           .step = static_cast<int64_t>(*n.step)};
 }
 
@@ -55,7 +58,8 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
           .epsilon = rounded(root * s.epsilon),
           .step_size = rounded(root * s.learning_rate / (1 - std::pow(s.beta1, t))),
           .keep = rounded(1 - s.learning_rate * s.weight_decay),
-          .weight_decay = rounded(s.weight_decay)};
+          .weight_decay = rounded(s.weight_decay),
+          .share = rounded(s.share)};
 }
 
 // Divides the span from the first to the last range among the threads instead of the list of
@@ -97,12 +101,37 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   const OptimizerTraits& o = traits_of(a.rule);
   const std::string name(o.name);
   CHECK(is_one_pass(o) && (u.v.data != nullptr) == o.moment2 &&
-            (u.m || (!o.moment1 && a.constants.beta1 == 0)),
+            (u.m || (!o.moment1 && !o.averages && a.constants.beta1 == 0)),
         "{}: {} and {} moments", name, u.m.elements(), u.v.elements());
   check_ranges(u, name.c_str());
   UpdateOperands operands = operands_of(u, step_of(a.constants, a.numbers), name.c_str());
   operands.rule = a.rule;
+  // schedule_free has no first moment whose bias it would correct.
+  if (o.averages)
+    operands.step_size = rounded(*a.numbers.learning_rate * a.constants.rate_multiplier *
+                                 std::sqrt(1 - std::pow(a.constants.beta2, *a.numbers.step)));
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
+}
+
+void launch(Cpu, const Launch& l, const WeightAverageArgs& a) {
+  const int64_t n = a.average.elements();
+  CHECK(a.weights.elements() == n && a.average.dtype == DType::kF32,
+        "weight_average: {} weights, a mean of {}", a.weights.elements(), n);
+  if (*a.skip != 0) return;
+  const auto run = HWY_DYNAMIC_DISPATCH(SweepAverage);
+  parallel_ranges(n, kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
+    run(Source(a.weights), Sink(a.average), a.rate, begin, end);
+  });
+}
+
+void launch(Cpu, const Launch& l, const InterpolateArgs& a) {
+  const int64_t n = a.to.elements();
+  CHECK(a.from.elements() == n && a.towards.elements() == n, "interpolate: {} and {} into {}",
+        a.from.elements(), a.towards.elements(), n);
+  const auto run = HWY_DYNAMIC_DISPATCH(SweepInterpolate);
+  parallel_ranges(n, kGrainElements, l.threads, [&](int64_t begin, int64_t end) {
+    run(Source(a.from), Source(a.towards), Sink(a.to), a.share, begin, end);
+  });
 }
 
 }  // namespace tessera::kernels

@@ -9,7 +9,7 @@ namespace tessera::kernels {
 // The values of UpdateConstants and UpdateNumbers.
 struct UpdateStep {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  double learning_rate = 0, scale = 1;
+  double learning_rate = 0, scale = 1, share = 0;
   int64_t step = 1;
 };
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n);
@@ -29,6 +29,7 @@ struct UpdateOperands {
   float epsilon = 0, step_size = 0;
   float keep = 1;  // 1 - learning rate * weight decay
   float weight_decay = 0;
+  float share = 0;      // only schedule_free, where step_size is root learning rate
   int64_t columns = 0;  // only Adafactor, as are the next fields
   const float *row_scales = nullptr, *column_scales = nullptr;
   float update_clip = 1;

@@ -50,6 +50,47 @@ HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& 
   });
 }
 
+// The weights between z and x that GEMMs read with schedule_free.
+HWY_INLINE V Between(V z, V x, V beta1) { return hn::MulAdd(beta1, hn::Sub(x, z), z); }
+
+// x.w is x, x.m is z.
+HWY_NOINLINE inline void SweepScheduleFree(const UpdateOperands& a, const UpdateStretch& s) {
+  const F f;
+  const V beta1 = hn::Set(f, a.beta1), beta2 = hn::Set(f, a.beta2);
+  const V rest2 = hn::Set(f, a.one_minus_beta2), epsilon = hn::Set(f, a.epsilon);
+  const V step = hn::Set(f, a.step_size), share = hn::Set(f, a.share);
+  const V decay = hn::Set(f, s.decay ? a.learning_rate * a.weight_decay : 0.0f);
+  Sweep(a, s, [&](UpdateLanes& x, int64_t, int64_t) HWY_ATTR {
+    const V y = Between(x.m, x.w, beta1);
+    x.v = hn::MulAdd(hn::Mul(x.g, x.g), rest2, hn::Mul(x.v, beta2));
+    const V direction = hn::Div(x.g, hn::Add(hn::Sqrt(x.v), epsilon));
+    x.m = hn::NegMulAdd(decay, y, hn::NegMulAdd(step, direction, x.m));
+    x.w = hn::MulAdd(share, hn::Sub(x.m, x.w), x.w);
+    return Between(x.m, x.w, beta1);
+  });
+}
+
+HWY_NOINLINE inline void SweepInterpolate(Source from, Source towards, Sink to, float share,
+                                          int64_t begin, int64_t end) {
+  const V s = hn::Set(F(), share);
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const int64_t n = end - i;
+    StoreSome(Between(LoadSome(from, i, n), LoadSome(towards, i, n), s), to, i, n);
+  }
+}
+
+// average += rate * (weights - average) of elements [begin, end).
+HWY_NOINLINE inline void SweepAverage(Source weights, Sink average, float rate, int64_t begin,
+                                      int64_t end) {
+  const F f;
+  const V r = hn::Set(f, rate);
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const V e = LoadSome(average, i, end - i);
+    const V w = LoadSome(weights, i, end - i);
+    StoreSome(hn::MulAdd(r, hn::Sub(w, e), e), average, i, end - i);
+  }
+}
+
 HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretch& s) {
   switch (a.rule) {
     case OptimizerKind::kAdamW:
@@ -58,6 +99,8 @@ HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretc
       return SweepLion(a, s);
     case OptimizerKind::kSgd:
       return SweepSgd(a, s);
+    case OptimizerKind::kScheduleFree:
+      return SweepScheduleFree(a, s);
     case OptimizerKind::kAdafactor:
     case OptimizerKind::kMuon:
       return;  // kernels/adafactor.h, kernels/muon.h

@@ -1,5 +1,7 @@
 // The pass over the elements that all updates share, for one instruction set. Include after simd.h
 // and philox_simd.h, once per target, so it has no include guard.
+#include <type_traits>
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -42,18 +44,29 @@ HWY_INLINE UpdateLanes LoadLanes(const UpdateOperands& a, int64_t i, int64_t n) 
   return x;
 }
 
-// Calls rule(lanes, i, n), which updates w, m and v of elements [i, i + n), with rounding to
-// nearest.
+// Calls rule(lanes, i, n), which updates w, m and v of elements [i, i + n), and returns the weights
+// that GEMMs read: what the rule returns, or if it returns nothing, w.
+template <class Rule>
+HWY_INLINE V Apply(const Rule& rule, UpdateLanes& x, int64_t i, int64_t n) {
+  if constexpr (std::is_void_v<decltype(rule(x, i, n))>) {
+    rule(x, i, n);
+    return x.w;
+  } else {
+    return rule(x, i, n);
+  }
+}
+
+// Rounds to nearest.
 template <class Rule>
 HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
   for (int64_t i = s.begin; i < s.end; i += kLanes) {
     const int64_t n = s.end - i;
     UpdateLanes x = LoadLanes(a, i, n);
-    rule(x, i, n);
+    const V low = Apply(rule, x, i, n);
     if (a.m) StoreSome(x.m, a.m, i, n);
     if (a.v) StoreSome(x.v, a.v, i, n);
     StoreSome(x.w, a.weights, i, n);
-    if (a.weights_low) StoreSome(x.w, a.weights_low, i, n);
+    if (a.weights_low) StoreSome(low, a.weights_low, i, n);
   }
 }
 
@@ -76,11 +89,11 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
       const Words r = hn::LoadU(u32, words + lead + i);
       const Words upper = hn::ShiftRight<16>(r), lower = hn::And(r, low);
       UpdateLanes x = LoadLanes(a, at + i, live);
-      rule(x, at + i, live);
+      const V rounded_to_nearest = Apply(rule, x, at + i, live);
       if (a.m) StoreStochastic(x.m, lower, a.m, at + i, live);
       if (a.v) StoreStochastic(x.v, hn::Xor(upper, lower), a.v, at + i, live);
       StoreStochastic(x.w, upper, a.weights, at + i, live);
-      if (a.weights_low) StoreSome(x.w, a.weights_low, at + i, live);
+      if (a.weights_low) StoreSome(rounded_to_nearest, a.weights_low, at + i, live);
     }
     at += n;
   }

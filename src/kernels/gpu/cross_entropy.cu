@@ -37,34 +37,34 @@ __global__ void loss_kernel(const LossWork a) {
   const int32_t label = a.labels[row];
   if (label == kIgnoredLabel) {
     if (threadIdx.x == 0) a.losses[row] = 0;
-    if (a.gradient) write_gradient(a, row, 0, 0, 0, -1, 0);
+    if (threadIdx.x == 0 && a.squares != nullptr) a.squares[row] = 0;
+    if (a.gradient) write_gradient(a, row, 0, 0, {}, -1);
     return;
   }
-  const float scale = scale_of(a);
   const auto [most, sum] = row_max_and_sum(a, row);
+  const double top = most, log_sum = log(sum), lse = top + log_sum;
   if (threadIdx.x == 0) {
-    const double top = most;
     const double own = is_label(a, label) ? capped(a, a.z[row * a.width + label]) : NAN;
-    a.losses[row] = log(sum) + (top - own);
+    a.losses[row] = log_sum + (top - own);
+    if (a.squares != nullptr) a.squares[row] = lse * lse;
   }
   __syncthreads();  // the label's logit is read before the gradient overwrites it
-  if (a.gradient) write_gradient(a, row, a.columns, most, rounded(scale / sum), label, scale);
+  if (a.gradient)
+    write_gradient(a, row, a.columns, most, row_gradient(a.extras, lse, sum, scale_of(a), a.total),
+                   label);
 }
 
 // One block: thread i adds rows i, i + 256, …, then the threads' sums are reduced in a fixed
 // order, which does not depend on the GPU.
 __global__ void add_losses_kernel(const LossWork a) {
-  double sums[2] = {0, 0};
+  double sums[3] = {0, 0, 0};
   for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)
     if (a.labels[row] != kIgnoredLabel) {
       sums[0] += a.losses[row];
       sums[1] += 1;
+      if (a.squares != nullptr) sums[2] += a.squares[row];
     }
-  block_sums(sums, reinterpret_cast<double*>(shared_floats()));
-  if (threadIdx.x == 0) {
-    a.report[0] += sums[0];
-    a.report[1] += sums[1];
-  }
+  add_to_report(a, sums);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ namespace tessera::kernels {
 using namespace gpu;
 
 int64_t workspace_bytes(Gpu, const CrossEntropyArgs& a, int) {
-  return bytes_for<double>(rows_of(a.logits));
+  return bytes_for<double>(rows_of(a.logits) * numbers_per_row(a.extras));
 }
 
 void launch(Gpu, const Launch& l, const CrossEntropyArgs& c) {
@@ -89,7 +89,10 @@ void launch(Gpu, const Launch& l, const CrossEntropyArgs& c) {
   LossWork a = loss_work({c.logits, columns, 0, columns, c.soft_cap});
   a.labels = c.labels.as<int32_t>();
   a.losses = l.room<double>();
+  a.extras = c.extras;
+  a.squares = c.extras.z_loss > 0 ? a.losses + a.rows : nullptr;
   a.report = c.report;
+  a.z_report = c.z_report;
   a.gradient = c.gradient;
   a.dz = numbers(c.logits);
   a.scale = c.gradient_scale;

@@ -55,26 +55,25 @@ __global__ void logits_sums_kernel(const LossWork a) {
 __global__ void divided_gradient_kernel(const LossWork a) {
   const int64_t row = blockIdx.x;
   const int32_t label = a.labels[row];
-  const float scale = scale_of(a);
   const bool counts = label != kIgnoredLabel;
-  const float factor = counts ? scale / a.sums[2 * row] : 0.0f;
-  write_gradient(a, row, counts ? a.columns : 0, a.max[row], factor,
-                 is_label(a, label) ? label - a.first : -1, scale);
+  const double most = a.max[row], sum = a.sums[2 * row];
+  const double lse = a.extras.z_loss > 0 ? most + log(sum) : 0.0;
+  write_gradient(a, row, counts ? a.columns : 0, a.max[row],
+                 row_gradient(a.extras, lse, sum, scale_of(a), a.total),
+                 is_label(a, label) ? label - a.first : -1);
 }
 
 __global__ void add_divided_losses_kernel(const LossWork a) {
-  double sums[2] = {0, 0};
+  double sums[3] = {0, 0, 0};
   for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)
     if (a.labels[row] != kIgnoredLabel) {
       const double sum = a.sums[2 * row], own = a.sums[2 * row + 1];
-      sums[0] += log(sum) - own;
+      const double log_sum = log(sum), lse = a.max[row] + log_sum;
+      sums[0] += log_sum - own;
       sums[1] += 1;
+      sums[2] += lse * lse;
     }
-  block_sums(sums, reinterpret_cast<double*>(shared_floats()));
-  if (threadIdx.x == 0) {
-    a.report[0] += sums[0];
-    a.report[1] += sums[1];
-  }
+  add_to_report(a, sums);
 }
 
 }  // namespace
@@ -106,6 +105,8 @@ void launch(Gpu, const Launch& l, const DividedCrossEntropyArgs& d) {
   a.labels = d.labels.as<int32_t>();
   a.report = d.report;
   a.gradient = d.gradient;
+  a.extras = d.extras;
+  a.z_report = d.z_report;
   a.dz = numbers(d.logits.z);
   a.scale = d.gradient_scale;
   a.loss_scale = d.loss_scale;

@@ -3,7 +3,7 @@
 // time.
 //
 //   workspace:  [ logits f32 [chunk, pitch] | dz, 16 bits | losses f64 [chunk] | scratch of GEMMs ]
-//                 overwritten by dz if f32    only if rounded
+//                 overwritten by dz if f32    only if rounded   and lse^2 with a z-loss
 //
 // pitch is the vocabulary rounded up to 64: tensor cores then read aligned rows for any vocabulary.
 // The loss writes zeros to the padding.
@@ -95,7 +95,7 @@ struct GpuLinearCrossEntropy::Plan {
     const int64_t logits = chunk * pitch_of(s);
     rounded = rounded_up(logits * size_of(DType::kF32));
     losses = rounded + (rounds() ? rounded_up(logits * size_of(s.dtype)) : 0);
-    scratch = losses + rounded_up(chunk * size_of(DType::kF64));
+    scratch = losses + rounded_up(chunk * numbers_per_row(s.extras) * size_of(DType::kF64));
     bytes = scratch + std::max(whole.workspace_bytes(), rest ? rest->workspace_bytes() : 0);
   }
   bool rounds() const { return shape.gradient && shape.dtype != DType::kF32; }
@@ -117,7 +117,10 @@ struct GpuLinearCrossEntropy::Plan {
     w.vector = true;
     w.labels = o.labels + first;
     w.losses = reinterpret_cast<double*>(workspace + losses);
+    w.extras = shape.extras;
+    w.squares = shape.extras.z_loss > 0 ? w.losses + chunk : nullptr;
     w.report = o.report;
+    w.z_report = o.z_report;
     w.gradient = shape.gradient;
     w.soft_cap = shape.soft_cap;
     w.dz = {dz, rounds() ? shape.dtype : DType::kF32};

@@ -1,6 +1,7 @@
 // Rows of logits, as the loss kernels read them.
 #pragma once
 
+#include "kernels/cross_entropy.h"
 #include "kernels/gpu/operand.h"
 #include "tensor/gpu.h"
 
@@ -13,11 +14,14 @@ struct LossWork {
   int64_t columns = 0, first = 0, total = 0;  // as in DividedLogits
   bool vector = false;
   const int32_t* labels = nullptr;
-  double* losses = nullptr;  // [rows]
-  double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
+  double* losses = nullptr;    // [rows]
+  double* squares = nullptr;   // [rows]  lse^2; none without extras.z_loss
+  double* report = nullptr;    // [0] += loss, [1] += rows that count; or none
+  double* z_report = nullptr;  // += z-loss; or none
   bool gradient = false;
   float soft_cap = 0;  // 0: none
-  Numbers dz;          // [rows, width]: z itself, or elsewhere
+  LossExtras extras = {};
+  Numbers dz;  // [rows, width]: z itself, or elsewhere
   float scale = 1;
   const double* loss_scale = nullptr;  // times `scale`
   float* max = nullptr;                // [rows], divided alone

@@ -14,7 +14,7 @@
 namespace tessera::kernels::gpu {
 
 constexpr int kLossThreads = 256;
-constexpr size_t kLossSharedBytes = 2 * kWarp * sizeof(double);
+constexpr size_t kLossSharedBytes = 3 * kWarp * sizeof(double);
 
 __device__ inline bool is_label(const LossWork& a, int32_t label) {
   return label >= 0 && label < a.total;
@@ -46,20 +46,29 @@ __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, cons
   }
 }
 
-// dz = factor * e^(z - most), less `scale` at the label, times the cap's slope; zero from `live`
-// columns on.
+// dz = slope * e^(z - most) - everywhere, less `at_label` at the label, times the cap's slope; zero
+// from `live` columns on.
 __device__ inline void write_gradient(const LossWork& a, int64_t row, int64_t live, float most,
-                                      float factor, int64_t label, float scale) {
+                                      const RowGradient& g, int64_t label) {
   const Numbers dz = a.dz;
   each_group(a, row, a.width, [&](int64_t c, const float(&x)[kGroup], int n) {
     float d[kGroup] = {};
     for (int k = 0; k < n; ++k) {
       if (c + k >= live) continue;
-      d[k] = factor * expf(x[k] - most) - (c + k == label ? scale : 0.0f);
+      d[k] = g.slope * expf(x[k] - most) - g.everywhere - (c + k == label ? g.at_label : 0.0f);
       d[k] *= cap_slope(a, x[k]);
     }
     write_group(dz, row * a.width + c, n, a.vector, d);
   });
+}
+
+// Adds a block's sums of losses, rows and lse^2 to the report; every thread has its own sums.
+__device__ inline void add_to_report(const LossWork& a, double (&sums)[3]) {
+  block_sums(sums, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x != 0) return;
+  a.report[0] += sums[0];
+  a.report[1] += sums[1];
+  if (a.z_report != nullptr) *a.z_report += static_cast<double>(a.extras.z_loss) * sums[2];
 }
 
 inline LossWork loss_work(const DividedLogits& l) {

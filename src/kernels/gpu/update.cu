@@ -25,25 +25,36 @@ struct UpdateWork {
   bool stochastic = false;
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0, rate_multiplier = 1;
   const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
+  const double* share = nullptr;
   int spans = 0;
   UpdateRange span[kMostSpans];
 };
 
 // Constants that all elements share, computed once per block in double, as on the CPU.
 struct Constants {
-  float scale, learning_rate, step_size, epsilon, keep;
+  float scale, learning_rate, step_size, epsilon, keep, share;
 };
 
 __device__ Constants constants_of(const UpdateWork& a) {
   const double rate = *a.learning_rate * a.rate_multiplier, t = *a.step;
   const double root = sqrt(1 - pow(a.beta2, t));
-  return {rounded(*a.scale), rounded(rate), rounded(root * rate / (1 - pow(a.beta1, t))),
-          rounded(root * a.epsilon), rounded(1 - rate * a.weight_decay)};
+  // schedule_free has no first moment whose bias it would correct.
+  const double bias = a.rule == OptimizerKind::kScheduleFree ? 1 : 1 - pow(a.beta1, t);
+  return {rounded(*a.scale),
+          rounded(rate),
+          rounded(root * rate / bias),
+          rounded(root * a.epsilon),
+          rounded(1 - rate * a.weight_decay),
+          a.share != nullptr ? rounded(*a.share) : 0.0f};
 }
 
+// `low`: what GEMMs read, before it is rounded.
 struct Element {
-  float g, w, m, v;
+  float g, w, m, v, low = 0;
 };
+
+// The weights between z and x that GEMMs read with schedule_free.
+__device__ float between(float z, float x, float beta1) { return fmaf(beta1, x - z, z); }
 
 // The rules of kernels/update.h. AdamW's bias corrections are folded into step_size and epsilon, as
 // on the CPU (cpu/update.cc), so both devices round in the same way.
@@ -58,11 +69,20 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
     const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
     x.m = x.m * rounded(a.beta2) + x.g * rounded(1 - a.beta2);
     x.w = x.w * keep - c.learning_rate * sign;
+  } else if (a.rule == OptimizerKind::kScheduleFree) {
+    const float beta1 = rounded(a.beta1), y = between(x.m, x.w, beta1);
+    x.v = x.g * x.g * rounded(1 - a.beta2) + x.v * rounded(a.beta2);
+    x.m -= c.step_size * (x.g / (sqrtf(x.v) + c.epsilon));
+    x.m -= (decay ? c.learning_rate * rounded(a.weight_decay) : 0.0f) * y;
+    x.w += c.share * (x.m - x.w);
+    x.low = between(x.m, x.w, beta1);
+    return;
   } else {
     const float g = (decay ? rounded(a.weight_decay) : 0.0f) * x.w + x.g;
     x.m = x.m * rounded(a.beta1) + g;  // without a moment, m was 0 and is now g
     x.w -= c.learning_rate * x.m;
   }
+  x.low = x.w;
 }
 
 __device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateRange& span,
@@ -77,7 +97,7 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
   for (int k = 0; k < kGroup; ++k) {
     Element x = {g[k] * c.scale, w[k], m[k], v[k]};
     apply(a, c, span.decay, x);
-    low[k] = x.w;
+    low[k] = x.low;
     if (a.stochastic) {
       const uint32_t r = words.of(span.element + (i - span.begin) + k);
       const uint32_t upper = r >> 16, lower = r & 0xffffu;
@@ -109,6 +129,19 @@ __global__ void update_kernel(const UpdateWork a) {
   for (int64_t i = span.begin + thread_of_grid() * kGroup; i < span.end; i += step)
     update_group(a, c, span, i, group_size(span.end - i), vector);
 }
+
+struct AverageWork {
+  float rate;
+  Numbers weights;
+  const double* skip;
+  float* average;
+  int64_t n;
+  __host__ __device__ int64_t count() const { return n; }
+  __device__ void operator()(int64_t i) const {
+    if (*skip != 0) return;
+    average[i] += rate * (read(weights, i) - average[i]);
+  }
+};
 
 void launch_update(const UpdateWork& a, Stream s) {
   int64_t longest = 0;
@@ -153,6 +186,7 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   a.step = n.step;
   a.scale = n.scale;
   a.skip = n.skip;
+  a.share = n.share;
   for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
     require(aligned(x.data), "the weights are not aligned");
   for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
@@ -163,6 +197,12 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
     }
     launch_update(a, l.stream);
   }
+}
+
+void launch(Gpu, const Launch& l, const WeightAverageArgs& a) {
+  launch_map(
+      "weight_average", l.stream,
+      AverageWork{a.rate, numbers(a.weights), a.skip, a.average.as<float>(), a.average.elements()});
 }
 
 }  // namespace tessera::kernels

@@ -14,6 +14,7 @@
     {group: 'loss', title: 'Training loss by dataset', y: 'loss (nats per token)', curves: 'source'},
     {group: 'loss', title: 'Validation loss', y: 'loss (nats per token)', curves: 'validation'},
     {group: 'loss', title: 'Evaluation tasks', y: 'value of the metric', curves: 'task'},
+    {group: 'loss', title: 'z-loss', y: 'loss (nats per token)', keys: {z_loss: ''}},
     {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
     {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},

@@ -6,14 +6,31 @@
 
 namespace tessera::runtime {
 
-double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
-  if (b.position == nullptr) return nullptr;
-  // The report is summed over all ranks at the end. Ranks along an axis that does not split the
-  // labels have the same labels and compute the same loss; only the first of them adds it.
+namespace {
+
+// The report is summed over all ranks at the end. Ranks along an axis that does not split the
+// labels have the same labels and compute the same loss; only the first of them adds it.
+bool adds_loss(const BoundOp& b, ValueId labels) {
+  if (b.position == nullptr) return false;
   for (const AxisKind a : Enumerators<AxisKind>())
     if (a != AxisKind::kPipeline && b.values[labels].sharding.place[a] < 0 && b.position->at[a] > 0)
-      return nullptr;
-  return number_at(report, kLossSum);
+      return false;
+  return true;
+}
+
+}  // namespace
+
+double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
+  return adds_loss(b, labels) ? number_at(report, kLossSum) : nullptr;
+}
+
+double* z_loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
+                   const LossTerms& terms) {
+  return terms.z_loss > 0 && adds_loss(b, labels) ? number_at(report, kZLoss) : nullptr;
+}
+
+kernels::LossExtras extras_of(const LossTerms& terms) {
+  return {static_cast<float>(terms.z_loss), static_cast<float>(terms.label_smoothing)};
 }
 
 const double* loss_scale(const TensorView& step) { return number_at(step, kLossScale); }
@@ -21,15 +38,19 @@ const double* loss_scale(const TensorView& step) { return number_at(step, kLossS
 namespace {
 
 kernels::CrossEntropyArgs args(const BoundOp& b) {
+  const LossTerms& terms = b.op->as<CrossEntropy>().terms;
   const bool gradient = b.op->as<CrossEntropy>().gradient;
+  const ValueId labels = b.op->inputs[CrossEntropy::kLabels];
   const TensorView logits = b.in(CrossEntropy::kLogits);
   kernels::CrossEntropyArgs a;
   // Without a gradient, the logits are not overwritten.
   a.logits = as_rows(gradient ? b.out(CrossEntropy::kDLogits) : logits, logits.shape[-1]);
   a.labels = flat(b.in(CrossEntropy::kLabels));
-  a.report = loss_sum(b, b.out(CrossEntropy::kReport), b.op->inputs[CrossEntropy::kLabels]);
+  a.report = loss_sum(b, b.out(CrossEntropy::kReport), labels);
   a.gradient = gradient;
-  a.soft_cap = static_cast<float>(b.op->as<CrossEntropy>().soft_cap);
+  a.soft_cap = static_cast<float>(terms.soft_cap);
+  a.extras = extras_of(terms);
+  a.z_report = z_loss_sum(b, b.out(CrossEntropy::kReport), labels, terms);
   a.loss_scale = loss_scale(b.in(CrossEntropy::kStep));
   return a;
 }
@@ -48,7 +69,9 @@ void run_linear(const BoundOp& b) {
   a.x = b.in(Linear::kX).data;
   a.weight = b.in(Linear::kW).data;
   a.labels = b.in(Linear::kLabels).as<int32_t>();
-  a.report = loss_sum(b, b.out(Linear::kReport), b.op->inputs[Linear::kLabels]);
+  const ValueId labels = b.op->inputs[Linear::kLabels];
+  a.report = loss_sum(b, b.out(Linear::kReport), labels);
+  a.z_report = z_loss_sum(b, b.out(Linear::kReport), labels, of.terms);
   if (of.gradient) {
     a.dx = b.out(Linear::kDx).data;
     a.dweight = b.out(Linear::kDw).data;

@@ -37,12 +37,15 @@ kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
   kernels::DividedCrossEntropyArgs a;
   const Loss& of = b.op->as<Loss>();
   a.gradient = of.gradient;
-  a.logits =
-      divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits), of.soft_cap);
+  a.logits = divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits),
+                            of.terms.soft_cap);
   a.max = flat(b.in(Loss::kMax));
   a.sums = flat(b.in(Loss::kSums));
   a.labels = flat(b.in(Loss::kLabels));
-  a.report = loss_sum(b, b.out(Loss::kReport), b.op->inputs[Loss::kLabels]);
+  const ValueId labels = b.op->inputs[Loss::kLabels];
+  a.report = loss_sum(b, b.out(Loss::kReport), labels);
+  a.extras = extras_of(of.terms);
+  a.z_report = z_loss_sum(b, b.out(Loss::kReport), labels, of.terms);
   a.loss_scale = loss_scale(b.in(Loss::kStep));
   return a;
 }

@@ -87,7 +87,7 @@ kernels::UpdateConstants update_constants(const WeightUpdate& a) {
 
 kernels::UpdateNumbers update_numbers(const TensorView& step, const TensorView& report) {
   return {number_at(step, kLearningRate), number_at(step, kUpdate), number_at(report, kScale),
-          number_at(report, kSkip)};
+          number_at(report, kSkip), number_at(step, kAverageShare)};
 }
 
 kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
@@ -95,16 +95,33 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
   size_t next = 1;
   for (TensorView* moment : {&u.m, &u.v})
     if (next < b.op->outputs.size()) {
-      // Outputs are weights, then the moments that the optimizer has, then the master weights.
+      // Outputs are weights, then the iterate or the moments that the optimizer has, then the
+      // master weights.
       const Role role = b.values[b.op->outputs[next]].role;
-      if (role == (moment == &u.m ? Role::kMoment1 : Role::kMoment2))
-        *moment = flat(b.outputs[next++]);
+      const bool first = role == Role::kMoment1 || role == Role::kIterate;
+      if (moment == &u.m ? first : role == Role::kMoment2) *moment = flat(b.outputs[next++]);
     }
   u.weights = flat(a.master ? b.outputs[next] : b.outputs[0]);
   if (a.master) u.weights_low = flat(b.outputs[0]);
   u.gradient = flat(b.inputs[0]);
   u.stochastic = a.rounding == Rounding::kStochastic;
   return u;
+}
+
+namespace {
+
+kernels::WeightAverageArgs average_args(const BoundOp& b) {
+  return {static_cast<float>(1 - b.op->as<WeightAverage>().decay),
+          flat(b.in(WeightAverage::kWeights)), number_at(b.in(WeightAverage::kReport), kSkip),
+          flat(b.out(WeightAverage::kAverage))};
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<WeightAverage>() {
+  static constexpr Binding kBinding = kernel<average_args>();
+  return kBinding;
 }
 
 const Binding& one_pass_binding() {
