@@ -43,7 +43,7 @@ class BatchDecoder {
   // One step can read texts whose slots are in the same group. Slots are grouped by number.
   int64_t group_of(int64_t slot) const;
   // Appends one token to each text, in ascending order of the slots, which are of one group and
-  // have room. Throws Error for ids outside the vocabulary.
+  // not full. Throws Error for ids outside the vocabulary.
   void step(std::span<const SlotToken> rows);
   // Returns the logits [V] of the next token in a slot that the last step() read, valid until the
   // next call of step() or read().
