@@ -151,7 +151,7 @@ int verb_finetune(Args args) {
   const config::RunConfig config = train::load_run({tree, source}, overrides);
   config::validate(config);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
-  const train::TrainingRows rows(config, tokenizer->vocabulary_size(), *tokenizer);
+  const train::TrainingRowReader rows(config, tokenizer->vocabulary_size(), *tokenizer);
   if (rows.instructions() == nullptr)
     throw UsageError("finetune: data.instructions is empty, expected the files of --data");
   set_steps(tree, f, rows.instructions()->rows());

@@ -267,7 +267,7 @@ int verb_generate(Args args) {
   const bool several = !file.empty() || texts > 1;
   s.json = s.json || several || s.probabilities >= 0;
   const eval::ModelOptions where = device.options();
-  if (s.rules.encodes) {
+  if (s.rules.has_encoder) {
     if (several)
       throw UsageError(
           "generate: an encoder–decoder model answers one --prompt with one text at a time.");

@@ -23,14 +23,15 @@ std::string listed(const Names& names) {
   return text;
 }
 
-const Tree::Members& members_of(const Tree& tree, std::string_view wanted, const Place& place) {
+const Tree::Members& members_of(const Tree& tree, std::string_view wanted,
+                                const SourceLocation& place) {
   if (tree.as_members() == nullptr) wrong_value(tree, wanted, place);
   return *tree.as_members();
 }
 
 }  // namespace
 
-void read_value(const Tree& tree, KeyNames& value, const Place& place) {
+void read_value(const Tree& tree, KeyNames& value, const SourceLocation& place) {
   constexpr std::string_view kWanted = "names such as {messages: dialogue, role: speaker}";
   value.theirs.clear();
   for (const auto& [key, name] : members_of(tree, kWanted, place)) {
@@ -39,7 +40,7 @@ void read_value(const Tree& tree, KeyNames& value, const Place& place) {
   }
 }
 
-void read_value(const Tree& tree, RoleNames& value, const Place& place) {
+void read_value(const Tree& tree, RoleNames& value, const SourceLocation& place) {
   constexpr std::string_view kWanted = "names such as {user: [client], assistant: [bot]}";
   value.theirs.clear();
   for (const auto& [role, names] : members_of(tree, kWanted, place)) {
@@ -51,7 +52,7 @@ void read_value(const Tree& tree, RoleNames& value, const Place& place) {
   }
 }
 
-void read_value(const Tree& tree, TemplateValues& value, const Place& place) {
+void read_value(const Tree& tree, TemplateValues& value, const SourceLocation& place) {
   members_of(tree, "variables such as {enable_thinking: false}", place);
   value.values = tree;
 }

@@ -31,9 +31,9 @@ struct TemplateValues {
   Tree values = Tree::object();
 };
 
-void read_value(const Tree& tree, KeyNames& value, const Place& place);
-void read_value(const Tree& tree, RoleNames& value, const Place& place);
-void read_value(const Tree& tree, TemplateValues& value, const Place& place);
+void read_value(const Tree& tree, KeyNames& value, const SourceLocation& place);
+void read_value(const Tree& tree, RoleNames& value, const SourceLocation& place);
+void read_value(const Tree& tree, TemplateValues& value, const SourceLocation& place);
 Tree write_value(const KeyNames& x);
 Tree write_value(const RoleNames& x);
 Tree write_value(const TemplateValues& x);

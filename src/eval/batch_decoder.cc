@@ -49,9 +49,9 @@ BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const Model
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   const auto compiled = [&](int64_t rows, int64_t tokens) {
-    return compile_for(checkpoint,
-                       request(model_, compile::Purpose::kDecode, rows, tokens, options.precision),
-                       *kernels);
+    return compile_for(
+        checkpoint, request(model_, compile::ProgramKind::kDecode, rows, tokens, options.precision),
+        *kernels);
   };
   // The first program defines the state that the others share.
   programs.push_back(compiled(slots.slots, 1));
@@ -155,8 +155,8 @@ std::span<const float> BatchDecoder::read(int64_t slot, std::span<const int32_t>
 int64_t BatchDecoder::cache_bytes() const {
   const Program& p = machine_->program();
   int64_t bytes = 0;
-  for (const Frame& f : p.frames) {
-    const FrameKind& k = p.kind(f.kind);
+  for (const Buffer& f : p.buffers) {
+    const BufferKind& k = p.kind(f.kind);
     if (!k.values.empty() && p[k.values[0]].role == Role::kCache) bytes += k.bytes;
   }
   return bytes;
@@ -164,7 +164,7 @@ int64_t BatchDecoder::cache_bytes() const {
 
 int64_t BatchDecoder::weight_bytes() const {
   int64_t bytes = 0;
-  for (const StatePiece& piece : pieces(machine_->program()))
+  for (const StateShard& piece : pieces(machine_->program()))
     bytes += Box{piece.begin, piece.end}.elements() * size_of(piece.dtype);
   return bytes;
 }

@@ -73,7 +73,7 @@ class BatchDecoder {
   std::vector<Range> steps_;        // by number of rows, ascending
   std::vector<Range> chunks_;       // per slot
   std::vector<int64_t> positions_;  // per slot
-  std::unique_ptr<runtime::Machine> machine_;
+  std::unique_ptr<runtime::Engine> machine_;
   int64_t read_from_ = 0;  // the slot of the first row of logits_
   std::span<const float> logits_;
 };

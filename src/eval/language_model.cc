@@ -36,11 +36,11 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
             int64_t samples, const ModelOptions& options) {
   const model::ModelConfig model = model_of(checkpoint);
   compile::CompileRequest validate =
-      request(model, compile::Purpose::kValidate, kScoredSequences, data.row_tokens(),
+      request(model, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(),
               options.precision, data.row_source());
   validate.intra_document_masking = data.intra_document_masking();
-  const auto machine = load(checkpoint, {validate}, options);
-  runtime::Executor& e = machine->executor(0);
+  const auto engine = load(checkpoint, {validate}, options);
+  runtime::Executor& e = engine->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
@@ -63,7 +63,7 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
   const auto kernels = kernels_of(options);
-  return compile::compile(request(model, compile::Purpose::kLogits, sequences, length,
+  return compile::compile(request(model, compile::ProgramKind::kLogits, sequences, length,
                                   options.precision, source_length),
                           kernels->target())
       .bytes;
@@ -79,17 +79,17 @@ LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t seque
   if (length > model_.context)
     throw Error("rows of {} tokens are longer than the model's context of {}. Use shorter rows.",
                 length, model_.context);
-  machine_ = load(checkpoint,
-                  {request(model_, compile::Purpose::kLogits, sequences, length, options.precision,
-                           source_length)},
-                  options);
+  engine_ = load(checkpoint,
+                 {request(model_, compile::ProgramKind::kLogits, sequences, length,
+                          options.precision, source_length)},
+                 options);
 }
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
                                          std::span<const int32_t> source) {
   check_ids(tokens, model_);
   check_ids(source, model_);
-  runtime::Executor& e = machine_->executor(0);
+  runtime::Executor& e = engine_->executor(0);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source.empty())
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
@@ -116,9 +116,9 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
   if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
   for (const size_t tokens : {size_t{1}, chunk_})
     programs.push_back(
-        request(model_, compile::Purpose::kDecode, 1, tokens, options.precision, length));
-  programs[1].encoded = !source.empty();
-  machine_ = load(checkpoint, programs, options);
+        request(model_, compile::ProgramKind::kDecode, 1, tokens, options.precision, length));
+  programs[1].reuse_encoder_output = !source.empty();
+  engine_ = load(checkpoint, programs, options);
 }
 
 void Decoder::forget(std::span<const int32_t> source) {
@@ -133,7 +133,7 @@ void Decoder::forget(std::span<const int32_t> source) {
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
-  runtime::Executor& e = machine_->executor(program);
+  runtime::Executor& e = engine_->executor(program);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source_.empty())
     std::copy(source_.begin(), source_.end(), values<int32_t>(e, Role::kSource).begin());
@@ -157,7 +157,7 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
     tokens = tokens.subspan(n);
   }
   // A chunk has logits for each of its tokens, those of the last token at the end.
-  const std::span<float> all = values<float>(machine_->executor(last), Role::kLogits);
+  const std::span<float> all = values<float>(engine_->executor(last), Role::kLogits);
   return all.last(model_.padded_vocabulary());
 }
 

@@ -47,7 +47,7 @@ compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoin
 
 // Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
 // a larger tensor would be read.
-void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiece& piece) {
+void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShard& piece) {
   const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
   if (stored != nullptr && stored->shape != piece.shape)
     throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
@@ -57,13 +57,13 @@ void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiec
 
 }  // namespace
 
-compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
+compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
                                 int64_t sequences, int64_t tokens, compile::Precision precision,
                                 int64_t source) {
   compile::CompileRequest r;
   r.source = source;
   r.model = model;
-  r.purpose = purpose;
+  r.kind = kind;
   r.sequences = sequences;
   r.tokens = tokens;
   r.precision = precision;
@@ -75,9 +75,9 @@ std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& o) {
   return std::make_unique<runtime::PreparedKernels>(kernels::backend_of(cpu, o.threads, o.gpu));
 }
 
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<compile::CompileRequest> requests,
-                                       const ModelOptions& options) {
+std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
+                                      std::vector<compile::CompileRequest> requests,
+                                      const ModelOptions& options) {
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   for (compile::CompileRequest& r : requests)
@@ -92,11 +92,11 @@ Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::Com
   return compile::compile(request, kernels.target());
 }
 
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<Program> programs,
-                                       std::unique_ptr<runtime::PreparedKernels> kernels) {
-  auto machine = std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels));
-  for (const StatePiece& piece : pieces(machine->program())) {
+std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
+                                      std::vector<Program> programs,
+                                      std::unique_ptr<runtime::PreparedKernels> kernels) {
+  auto machine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
+  for (const StateShard& piece : pieces(machine->program())) {
     const TensorView view = machine->view(piece);
     check_shape(checkpoint, piece);
     checkpoint.read(piece.name, piece.begin, piece.end, view);

@@ -9,12 +9,12 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/request.h"
 #include "eval/language_model.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 
 namespace tessera::eval {
 
 // Returns the request of a program for `sequences` rows of `tokens` tokens on one rank.
-compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
+compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
                                 int64_t sequences, int64_t tokens, compile::Precision precision,
                                 int64_t source = 0);
 
@@ -22,17 +22,17 @@ std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& options
 
 // Compiles the programs and loads the weights, and the adapters if there are any. Throws Error if a
 // tensor is missing, has another shape, or is not finite.
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<compile::CompileRequest> requests,
-                                       const ModelOptions& options);
+std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
+                                      std::vector<compile::CompileRequest> requests,
+                                      const ModelOptions& options);
 
 // Compiles one program of the checkpoint's model, with its adapters.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
                     const runtime::PreparedKernels& kernels);
 // Makes a machine of compiled programs and loads the weights.
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<Program> programs,
-                                       std::unique_ptr<runtime::PreparedKernels> kernels);
+std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
+                                      std::vector<Program> programs,
+                                      std::unique_ptr<runtime::PreparedKernels> kernels);
 
 // Returns the elements of the program's only value with that role, in the host's memory.
 template <class T>

@@ -14,8 +14,8 @@ namespace {
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-Role role_of(const Program& p, const Frame& f) {
-  const FrameKind& kind = p.kind(f.kind);
+Role role_of(const Program& p, const Buffer& f) {
+  const BufferKind& kind = p.kind(f.kind);
   return kind.values.empty() ? Role::kWeight : p[kind.values[0]].role;
 }
 
@@ -25,7 +25,7 @@ bool is_own(Role r) {
 }
 
 // Returns the bytes of one sequence in a cache.
-int64_t row_bytes(const Program& p, const Frame& f) {
+int64_t row_bytes(const Program& p, const Buffer& f) {
   const Value& v = p[p.kind(f.kind).values[0]];
   return v.shape.elements() / v.shape[0] * size_of(v.dtype);
 }
@@ -33,11 +33,11 @@ int64_t row_bytes(const Program& p, const Frame& f) {
 }  // namespace
 
 void share_state(Program& part, const Program& whole, int64_t first) {
-  std::map<std::pair<std::string, int64_t>, const Frame*> there;
-  for (const Frame& f : whole.frames)
+  std::map<std::pair<std::string, int64_t>, const Buffer*> there;
+  for (const Buffer& f : whole.buffers)
     if (f.state) there[{whole.kind(f.kind).name, f.layer}] = &f;
   int64_t end = whole.state_bytes;
-  for (Frame& f : part.frames) {
+  for (Buffer& f : part.buffers) {
     if (!f.state) continue;
     const Role role = role_of(part, f);
     if (is_own(role)) {
@@ -52,7 +52,7 @@ void share_state(Program& part, const Program& whole, int64_t first) {
     if (role == Role::kCache) f.offset += first * row_bytes(part, f);
   }
   const int64_t moved = round_up(end, kScratchAlignment) - part.scratch_offset;
-  for (Frame& f : part.frames)
+  for (Buffer& f : part.buffers)
     if (!f.state) f.offset += moved;
   part.state_bytes = end;
   part.scratch_offset += moved;

@@ -5,14 +5,14 @@ namespace tessera {
 
 // Value `step` (f64[kStepSize]): written by the host before each run of a program.
 enum StepSlot : int {
-  kStepNumber = 0,    // from 1: the key of dropout
-  kLearningRate = 1,  // for this step
-  kSeed = 2,          // the run's seed, for dropout and stochastic rounding
-  kLossScale = 3,     // initial gradient of the loss: 1, except with fp16
-  kSkipBefore = 4,    // 1: skip this step because the previous one was skipped (Executor::start)
-  kUpdate = 5,        // t of the optimizer, from 1: the number of earlier updates that were not
-                      // skipped, plus 1
-  kAverageShare = 6,  // schedule_free: the share of this step's z in x
+  kStepNumber = 0,       // from 1: the key of dropout
+  kLearningRate = 1,     // for this step
+  kSeed = 2,             // the run's seed, for dropout and stochastic rounding
+  kLossScale = 3,        // initial gradient of the loss: 1, except with fp16
+  kPreviousSkipped = 4,  // 1: skip this step because the previous one was skipped (Executor::start)
+  kUpdate = 5,           // t of the optimizer, from 1: the number of earlier updates that were not
+                         // skipped, plus 1
+  kAverageShare = 6,     // schedule_free: the share of this step's z in x
   kStepSize = 8,
 };
 
@@ -23,8 +23,8 @@ enum ReportSlot : int {
   kSquareSum = 2,   // sum of squares of the summed gradients, including the loss scale
   kGradNorm = 3,    // norm of the mean gradient, before clipping
   kScale = 4,       // factor of the summed gradient in update: clip / (tokens x loss scale)
-  kSkip = 5,        // 1: a value was not finite, or kSkipBefore is set; update must change nothing
-  kRouterLoss = 6,  // router losses of all layers, times the loss tokens of the sequences
+  kSkip = 5,  // 1: a value was not finite, or kPreviousSkipped is set; update must change nothing
+  kRouterLoss = 6,     // router losses of all layers, times the loss tokens of the sequences
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kLoadEntropy = 8,    // entropy of a layer's loads / that of even loads, times the same tokens
   kZLoss = 9,          // z-loss of the logits, over the loss tokens

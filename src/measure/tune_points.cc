@@ -44,7 +44,7 @@ std::vector<plan::Knob> usual_knobs(const config::RunConfig& c, int64_t ranks) {
   if (ranks == 1) return knobs;
   knobs.push_back({"layout.tensor", divisors(ranks, ranks), true});
   knobs.push_back({"layout.pipeline", divisors(ranks, ranks), true});
-  if (!model::rule_of(c.model.family).encodes &&
+  if (!model::rule_of(c.model.family).has_encoder &&
       c.compiler.attention == compile::AttentionKind::kFused)
     knobs.push_back(
         {"layout.context", divisors(std::gcd(ranks, c.data.sequence_length), ranks), true});
@@ -174,7 +174,7 @@ plan::Prediction Simulator::prediction(const TunedRun& tuned, const plan::Space&
   config::RunConfig config = config_of(tuned, space, point);
   if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
   train::resolve_sizes(config);
-  return plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
+  return plan::predict(config::compile_request(config, compile::ProgramKind::kTrain), hardware,
                        plan::Software{}, target);
 }
 

@@ -148,7 +148,7 @@ void read_deepseek(const HfReader& in, ModelConfig& m) {
   m.router.scale = in.number("routed_scaling_factor", m.router.scale, 1e-6, 1e6);
   if (in.size("moe_layer_freq", 1) != 1)
     in.refuse("moe_layer_freq", "given", "Tessera computes experts in every layer after the first");
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
   check_temperature(in, m.rope_scaling);
 }
 
@@ -293,15 +293,15 @@ bool is_buffer(std::string_view name) {
   return is_llama_buffer(name) || name.starts_with("model.layers.61.");
 }
 
-constexpr FamilyRule rule(Family family) {
-  FamilyRule rule = llama_like<kForm>(family);
+constexpr ModelFamily rule(Family family) {
+  ModelFamily rule = llama_like<kForm>(family);
   rule.has_experts = true;
   rule.hf_tensors = add_tensors;
   return rule;
 }
 
-constexpr FamilyRule rule_v2() {
-  FamilyRule r = rule(Family::kDeepseekV2);
+constexpr ModelFamily rule_v2() {
+  ModelFamily r = rule(Family::kDeepseekV2);
   r.defaults = defaults_v2;
   r.presets = kV2Presets;
   r.hf_type = "deepseek_v2";
@@ -310,8 +310,8 @@ constexpr FamilyRule rule_v2() {
   return r;
 }
 
-constexpr FamilyRule rule_v3() {
-  FamilyRule r = rule(Family::kDeepseekV3);
+constexpr ModelFamily rule_v3() {
+  ModelFamily r = rule(Family::kDeepseekV3);
   r.defaults = defaults_v3;
   r.presets = kV3Presets;
   r.hf_type = "deepseek_v3";
@@ -323,6 +323,6 @@ constexpr FamilyRule rule_v3() {
 
 }  // namespace
 
-const FamilyRule kDeepseekV2Family = rule_v2(), kDeepseekV3Family = rule_v3();
+const ModelFamily kDeepseekV2Family = rule_v2(), kDeepseekV3Family = rule_v3();
 
 }  // namespace tessera::model

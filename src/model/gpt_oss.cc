@@ -77,12 +77,12 @@ void check_gate(const HfReader& in) {
 // A file without the keys of a rotary embedding has the published one.
 void read_frequencies(const HfReader& in, ModelConfig& m) {
   if (in.find("rope_scaling") || in.find("rope_parameters"))
-    return read_rotary(in, {}, Ropes::kAll, m);
-  read_rotary(in, {}, Ropes::kUnscaled, m);
+    return read_rotary(in, {}, RopeScalingSupport::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kUnscaled, m);
   ModelConfig published;
   scale(published);
   const Tree rope = rope_scaling_tree(published.rope_scaling);
-  read_rope_scaling(in, HfReader(rope, "the default of gpt_oss"), Ropes::kAll, m);
+  read_rope_scaling(in, HfReader(rope, "the default of gpt_oss"), RopeScalingSupport::kAll, m);
 }
 
 void read_hf(const HfReader& in, ModelConfig& m) {
@@ -153,8 +153,8 @@ void add_experts(const ModelConfig& m, int64_t layer, HfTensorList& list) {
   list.same(own + "down.bias", experts + "down_proj_bias", {E, F});
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kGptOss);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kGptOss);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.has_experts = true;
@@ -172,6 +172,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kGptOssFamily = rule();
+const ModelFamily kGptOssFamily = rule();
 
 }  // namespace tessera::model

@@ -12,7 +12,7 @@
 namespace tessera::model {
 namespace {
 
-void check_common(const HfReader& in, const FamilyRule& family) {
+void check_common(const HfReader& in, const ModelFamily& family) {
   const bool mxfp4 =
       family.hf_mxfp4 && in.find("quantization_config") &&
       in.object("quantization_config").get<std::string>("quant_method", "") == "mxfp4";
@@ -22,10 +22,10 @@ void check_common(const HfReader& in, const FamilyRule& family) {
   in.must_be("add_cross_attention", false, "cross attention in this family");
 }
 
-const FamilyRule& family_of(const HfReader& in) {
+const ModelFamily& family_of(const HfReader& in) {
   const auto type = in.get<std::string>("model_type", "");
   std::vector<std::string_view> known;
-  for (const FamilyRule* f : all_families()) {
+  for (const ModelFamily* f : all_families()) {
     if (f->hf_type == type || (!type.empty() && f->hf_type_alias == type)) return *f;
     known.push_back(f->hf_type);
     if (!f->hf_type_alias.empty()) known.push_back(f->hf_type_alias);
@@ -57,7 +57,7 @@ void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_t
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source) {
   if (!config.as_members()) throw Error("{}: not a JSON object, expected a config.json", source);
   const HfReader in(config, source);
-  const FamilyRule& rule = family_of(in);
+  const ModelFamily& rule = family_of(in);
   check_common(in, rule);
   ModelConfig m;
   m.family = rule.family;

@@ -56,7 +56,7 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
 
 // Returns the degrees of context parallelism to try: divisors of the devices and of the tokens.
 std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
-  const bool divides = !model::rule_of(r.base.model.family).encodes &&
+  const bool divides = !model::rule_of(r.base.model.family).has_encoder &&
                        r.base.options.attention != compile::AttentionKind::kUnfused;
   std::vector<int64_t> all = divisors(divides ? std::gcd(devices, r.base.tokens) : 1);
   std::erase_if(all, [&](int64_t degree) { return degree > r.most_context; });
@@ -68,7 +68,7 @@ void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candi
   const bool divided = ranks.tensor > 1;
   const int64_t shards = ranks.data / ranks.expert * ranks.context;  // ranks with the same weights
   const int64_t parts = ranks.tensor * ranks.context;
-  const bool may_split = r.base.tokens % parts == 0 && r.base.source % parts == 0;
+  const bool may_split = r.base.tokens % parts == 0 && r.base.encoder_tokens % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)

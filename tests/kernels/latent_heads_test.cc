@@ -13,7 +13,7 @@ struct LatentSizes {
   int64_t b = 1, t = 1, heads = 1, own = 0, shared = 2, value = 1;
 
   int64_t d() const { return own + shared; }
-  int64_t expanded() const { return own + value; }
+  int64_t lowered() const { return own + value; }
   int64_t rows() const { return b * t * heads; }
   // The place among pairs of number k of the shared part, which is packed as halves.
   int64_t pair(int64_t k) const { return k < shared / 2 ? 2 * k : 2 * k - shared + 1; }
@@ -23,7 +23,7 @@ void compare(const LatentSizes& z, DType type, int threads) {
   SCOPED_TRACE(fmt::format("B {} T {} H {} N {} R {} V {} {}", z.b, z.t, z.heads, z.own, z.shared,
                            z.value, name_of(type)));
   const Array q = Array::random({z.b, z.t, z.heads, z.d()}, 1, type);
-  const Array e = Array::random({z.b, z.t, z.heads, z.expanded()}, 2, type);
+  const Array e = Array::random({z.b, z.t, z.heads, z.lowered()}, 2, type);
   const Array s = Array::random({z.b, z.t, z.shared}, 3, type);
   const Array packed = Array::full({z.b, z.t, z.heads, 3, z.d()}, 9, type);
   compute(LatentHeadsArgs{q, e, s, packed}, threads);
@@ -36,9 +36,8 @@ void compare(const LatentSizes& z, DType type, int threads) {
       const int64_t from = turned ? z.own + z.pair(k) : k - z.shared, at = row * 3 * z.d() + k;
       ASSERT_EQ(packed.at(at), q.at(row * z.d() + from));
       ASSERT_EQ(packed.at(at + z.d()), turned ? s.at(token * z.shared + z.pair(k))
-                                              : e.at(row * z.expanded() + k - z.shared));
-      ASSERT_EQ(packed.at(at + 2 * z.d()),
-                k < z.value ? e.at(row * z.expanded() + z.own + k) : 0.0);
+                                              : e.at(row * z.lowered() + k - z.shared));
+      ASSERT_EQ(packed.at(at + 2 * z.d()), k < z.value ? e.at(row * z.lowered() + z.own + k) : 0.0);
     }
   }
   // What was packed comes back, the shared part once per head.

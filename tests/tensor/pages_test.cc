@@ -58,7 +58,7 @@ TEST(WholeOrNone, LeavesWhatIsInOrOut) {
 
 TEST(ResidentBytes, CountsTheBytesOfTouchedPages) {
   constexpr int64_t kPages = 64;
-  const Buffer buffer("test", kPages * kPageBytes);
+  const HostBuffer buffer("test", kPages * kPageBytes);
   std::byte* const p = buffer.data();
   if (resident_bytes({p, buffer.bytes()}) > 0) GTEST_SKIP() << "the system maps pages ahead";
   p[3 * kPageBytes + 10] = std::byte{1};

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <map>
 
+#include "checkpoint/async_save.h"
 #include "checkpoint/folders.h"
-#include "checkpoint/saving.h"
 #include "tests/checkpoint/sample_state.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/train/tiny_run.h"

@@ -9,7 +9,7 @@ namespace tessera::compile {
 namespace {
 
 void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
-  Builder b(graph, block.forward, graph[op.inputs[0]].per, "");
+  Builder b(graph, block.forward, graph[op.inputs[0]].indexed_by, "");
   const LossTerms& terms = op.as<CrossEntropy>().terms;
   const double cap = terms.soft_cap;
   const ValueId max = b.emit_one(LogitsMax{cap}, op.origin, {logits});

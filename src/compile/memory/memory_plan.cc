@@ -17,11 +17,11 @@ struct Span {
   int64_t first = INT64_MAX, last = -1;
 };
 
-IdVector<FrameId, Span> lives_of(const Program& p) {
-  IdVector<FrameId, Span> lives(p.frames.size());
+IdVector<BufferId, Span> lives_of(const Program& p) {
+  IdVector<BufferId, Span> lives(p.buffers.size());
   for (const CallId c : p.schedule.ids())
-    for (const FrameId f : p.schedule[c].frames) {
-      if (p.frame(f).state || p.kind(p.frame(f).kind).host) continue;
+    for (const BufferId f : p.schedule[c].buffers) {
+      if (p.buffer(f).state || p.kind(p.buffer(f).kind).host) continue;
       Span& life = lives[f];
       life.first = std::min(life.first, int64_t{c.number()});
       life.last = int64_t{c.number()};
@@ -30,9 +30,9 @@ IdVector<FrameId, Span> lives_of(const Program& p) {
 }
 
 // Returns the call at which most bytes are alive, scratch included.
-int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
+int64_t fullest_call(const Program& p, const IdVector<BufferId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
-  for (const FrameId f : lives.ids()) {
+  for (const BufferId f : lives.ids()) {
     if (lives[f].last < 0) continue;
     // A difference array: bytes are added at the first call and removed after the last; its prefix
     // sum is the number of bytes alive.
@@ -46,13 +46,13 @@ int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
 }
 
 // Returns the most bytes of hidden states and saved values of layers that are alive at one call.
-int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
+int64_t most_saved(const Program& p, const IdVector<BufferId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
-  for (const FrameId f : lives.ids()) {
-    const FrameKind& kind = p.kind(p.frames[f].kind);
+  for (const BufferId f : lives.ids()) {
+    const BufferKind& kind = p.kind(p.buffers[f].kind);
     const Role role = p[kind.values.at(0)].role;
-    const bool kept = role == Role::kStream || role == Role::kActivation;
-    if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
+    const bool kept = role == Role::kHidden || role == Role::kActivation;
+    if (lives[f].last < 0 || !kept || !(kind.indexed_by & kPerLayer)) continue;
     bytes[lives[f].first] += kind.bytes;
     bytes[lives[f].last + 1] -= kind.bytes;
   }
@@ -69,12 +69,12 @@ MemoryUse use_of(Role role) {
     case Role::kMoment2:
     case Role::kIterate:
     case Role::kAverage:
-    case Role::kFactor:
+    case Role::kFactoredMoment:
       return MemoryUse::kOptimizer;
     case Role::kGradient:
       return MemoryUse::kGradients;
-    case Role::kStream:
-    case Role::kStreamGradient:
+    case Role::kHidden:
+    case Role::kHiddenGradient:
     case Role::kActivation:
     case Role::kScratch:
       return MemoryUse::kActivations;
@@ -83,15 +83,15 @@ MemoryUse use_of(Role role) {
   }
 }
 
-std::vector<UsedRange> used_ranges(const Program& p, const IdVector<FrameId, Span>& lives) {
+std::vector<UsedRange> used_ranges(const Program& p, const IdVector<BufferId, Span>& lives) {
   const int64_t fullest = fullest_call(p, lives);
   std::vector<UsedRange> out;
-  for (const FrameId f : p.frames.ids()) {
-    const FrameKind& kind = p.kind(p.frames[f].kind);
+  for (const BufferId f : p.buffers.ids()) {
+    const BufferKind& kind = p.kind(p.buffers[f].kind);
     if (kind.host) continue;
     const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
-    if (p.frames[f].state || alive)
-      out.push_back({use_of(p[kind.values.at(0)].role), p.frames[f].offset, kind.bytes});
+    if (p.buffers[f].state || alive)
+      out.push_back({use_of(p[kind.values.at(0)].role), p.buffers[f].offset, kind.bytes});
   }
   if (p.schedule.empty()) return out;
   const Segment& s = p.segment(p.call(CallId(fullest)));
@@ -105,7 +105,7 @@ std::vector<UsedRange> used_ranges(const Program& p, const IdVector<FrameId, Spa
 std::vector<UsedRange> used_ranges(const Program& p) { return used_ranges(p, lives_of(p)); }
 
 MemoryPlan memory_plan(const Program& p) {
-  const IdVector<FrameId, Span> lives = lives_of(p);
+  const IdVector<BufferId, Span> lives = lives_of(p);
   EnumArray<MemoryUse, int64_t> bytes = {};
   for (const UsedRange& range : used_ranges(p, lives)) bytes[range.use] += range.bytes;
   MemoryPlan m;

@@ -33,7 +33,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in[3]->shape == (Shape{choice[0], choice[1], bias[1]}), "expert_bias_grad with dy {}",
         to_string(in[3]->shape));
   std::vector<OutputSpec> out = {{".weights.gradient", DType::kF32, choice}};
-  if (!a.frozen) out.push_back({".gradient", a.into, bias});
+  if (!a.frozen) out.push_back({".gradient", a.accum_dtype, bias});
   return out;
 }
 

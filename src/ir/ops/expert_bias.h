@@ -29,11 +29,11 @@ struct ExpertBiasGrad {
   enum Out { kDWeights, kDBias };
   int64_t experts = 1;
   bool frozen = false;
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));
     visit("frozen", self.frozen);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void outputs(const ExpertBiasGrad& a, auto&& slot) {
     slot(kDWeights, 1);

@@ -64,9 +64,9 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
 
 // Divides the span from the first to the last range among the threads instead of the list of
 // ranges, so the load is balanced for ranges of any length.
-void sweep_stretches(std::span<const UpdateRange> ranges,
-                     void (*f)(const UpdateOperands&, const UpdateStretch&),
-                     const UpdateOperands& operands, int threads) {
+void sweep_runs(std::span<const UpdateRange> ranges,
+                void (*f)(const UpdateOperands&, const UpdateRun&), const UpdateOperands& operands,
+                int threads) {
   if (ranges.empty()) return;
   const int64_t origin = ranges.front().begin;
   parallel_ranges(
@@ -110,7 +110,7 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   if (o.averages)
     operands.step_size = rounded(*a.numbers.learning_rate * a.constants.rate_multiplier *
                                  std::sqrt(1 - std::pow(a.constants.beta2, *a.numbers.step)));
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
+  sweep_runs(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
 }
 
 void launch(Cpu, const Launch& l, const WeightAverageArgs& a) {
