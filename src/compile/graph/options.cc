@@ -15,7 +15,7 @@ void replace_ops(Graph& graph, Expand expand) {
     old.swap(block.forward);
     for (Op& op : old) {
       if (const A* const attributes = op.if_as<A>())
-        lower(block, op, *attributes);
+        expand(block, op, *attributes);
       else
         block.forward.push_back(std::move(op));
     }
