@@ -15,8 +15,10 @@ function(tessera_room NAME)
   endforeach()
   add_library(tessera_${NAME} STATIC ${ROOM_SOURCES} ${ROOM_ALONE})
   set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  set_target_properties(tessera_${NAME} PROPERTIES
-    UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+  # Kernels compile themselves again for each instruction set, which macros of each source arrange.
+  if(NOT NAME STREQUAL kernels)
+    tessera_together(tessera_${NAME} 12)
+  endif()
   target_link_libraries(tessera_${NAME} PUBLIC tessera_options)
   foreach(other IN LISTS ROOM_MAY_INCLUDE)
     # A room may name one that is only headers so far.
@@ -26,6 +28,15 @@ function(tessera_room NAME)
     target_link_libraries(tessera_${NAME} PRIVATE ${ROOM_LINK})
   endif()
   tessera_once(tessera_${NAME})
+endfunction()
+
+# Lets the compiler read COUNT sources of TARGET as one. Their paths are made relative to the checkout,
+# so that a compiler cache serves several checkouts.
+function(tessera_together TARGET COUNT)
+  set_target_properties(${TARGET} PROPERTIES
+    UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE ${COUNT})
+  target_compile_options(${TARGET} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 endfunction()
 
 # A program that is built once, to be tried, is first of all built soon: what most files include is
@@ -73,7 +84,7 @@ function(tessera_test_program NAME SOURCES ROOMS LINK)
   target_link_libraries(${NAME} PRIVATE ${ROOMS} ${LINK})
   target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
-  set_target_properties(${NAME} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  tessera_together(${NAME} 8)
 endfunction()
 
 # tessera_test(NAME SOURCES file… [ALONE file…] ROOMS room… [LABELS fast|slow] [LINK library…])
