@@ -21,10 +21,10 @@
 namespace tessera::eval {
 
 struct SamplingOptions {
-  kernels::Sampling choice;
+  kernels::Sampling choice = {};
   double repetition_penalty = 1;
   double frequency_penalty = 0, presence_penalty = 0;
-  std::vector<std::pair<int32_t, double>> logit_bias;  // id, and what is added to its logit
+  std::vector<std::pair<int32_t, double>> logit_bias = {};  // id, and what is added to its logit
 };
 
 // Throws Error that names the option and its range if one is out of range: temperature in [0, 100],

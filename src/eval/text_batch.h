@@ -31,7 +31,7 @@ struct NewToken {
   bool in_prompt = false;  // only if TextRequest::prompt_probabilities
   double log_probability =
       0;  // if probabilities were asked for; not of the first token of a prompt
-  std::vector<TokenProbability> top;
+  std::vector<TokenProbability> top = {};
 };
 
 struct TextRequest {

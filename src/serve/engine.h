@@ -26,10 +26,10 @@ struct EngineOptions {
 // A change of one of the texts of a request.
 struct TextEvent {
   int64_t choice = 0;
-  std::string text;                     // final text, as TextStream returns it
-  std::optional<eval::NewToken> token;  // the token that was added
-  std::optional<eval::Ending> ending;   // the text is complete
-  bool timed_out = false;               // with an ending: because of EngineOptions::timeout_s
+  std::string text = {};                     // final text, as TextStream returns it
+  std::optional<eval::NewToken> token = {};  // the token that was added
+  std::optional<eval::Ending> ending = {};   // the text is complete
+  bool timed_out = false;                    // with an ending: because of EngineOptions::timeout_s
 };
 
 // Carries the events of the texts of one request to the thread that answers it.
