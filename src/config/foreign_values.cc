@@ -14,8 +14,9 @@ constexpr std::string_view kFp32 = "use `precision: fp32`",
                            kFp16 = "use `precision: fp16`, which keeps f32 master weights",
                            kFp8 = "use `compiler.gemm_dtype: fp8` with `precision: bf16`",
                            kAdamW = "use `optimizer.kind: adamw`",
-                           kAdamW8 = "use `optimizer.kind: adamw` with `optimizer.moment_dtype: bf16`; "
-                                     "8-bit moments are not supported",
+                           kAdamW8 =
+                               "use `optimizer.kind: adamw` with `optimizer.moment_dtype: bf16`; "
+                               "8-bit moments are not supported",
                            kSelective = "use `layout.recompute: selective` or `full`",
                            kFused = "use `compiler.attention: fused`",
                            kUnfused = "use `compiler.attention: unfused`",
@@ -38,9 +39,12 @@ constexpr ForeignValue kValues[] = {
     {"precision", "bfloat16", kBf16},
     {"precision", "bf16_mixed", kBf16},
     {"precision", "bf16_true",
-     "use `precision: bf16_sr`, whose weights have no f32 copy, or `precision: bf16`, which keeps one"},
-    {"precision", "mixed", "use `precision: bf16` or `precision: fp16`; both keep f32 master weights"},
-    {"precision", "amp", "use `precision: bf16` or `precision: fp16`; both keep f32 master weights"},
+     "use `precision: bf16_sr`, whose weights have no f32 copy, or `precision: bf16`, which keeps "
+     "one"},
+    {"precision", "mixed",
+     "use `precision: bf16` or `precision: fp16`; both keep f32 master weights"},
+    {"precision", "amp",
+     "use `precision: bf16` or `precision: fp16`; both keep f32 master weights"},
     {"precision", "float16", kFp16},
     {"precision", "half", kFp16},
     {"precision", "16", kFp16},
@@ -92,9 +96,9 @@ std::span<const ForeignValue> foreign_values() { return kValues; }
 std::string foreign_value_advice(std::string_view key, const Tree& value) {
   if (value.as_list() || value.as_members()) return {};
   const std::string text = text_of(value);
-  const auto* const found = std::find_if(
-      std::begin(kValues), std::end(kValues),
-      [&](const ForeignValue& v) { return v.key == key && v.value == text; });
+  const auto* const found =
+      std::find_if(std::begin(kValues), std::end(kValues),
+                   [&](const ForeignValue& v) { return v.key == key && v.value == text; });
   if (found == std::end(kValues)) return {};
   std::string advice(found->advice);
   std::erase(advice, '`');
