@@ -12,7 +12,7 @@ namespace tessera::config {
 
 struct ForeignValue {
   std::string_view key, value;  // "precision", "float32"; the value in lower case
-  std::string_view advice;      // what to write instead; keys and values are in backquotes
+  std::string_view advice;      // text with Tessera's keys and values in backquotes
 };
 
 std::span<const ForeignValue> foreign_values();
