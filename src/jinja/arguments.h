@@ -16,19 +16,22 @@ namespace tessera::jinja {
 class Budget {
  public:
   static constexpr int64_t kMostSteps = 1'000'000;
-  static constexpr int64_t kMostBytes = int64_t{64} << 20;  // limit for the output and for one string
-  static constexpr int kMostDepth = 100;                    // calls of macros inside each other
+  static constexpr int64_t kMostBytes = int64_t{64}
+                                        << 20;  // limit for the output and for one string
+  static constexpr int kMostDepth = 100;        // calls of macros inside each other
 
-  // Both throw Fault if a limit is exceeded.
+  // All throw Fault if a limit is exceeded.
   void step(int64_t count = 1) {
     steps_ += count;
     if (count < 0 || steps_ > kMostSteps)
       throw Fault{fmt::format("the template takes more than {} steps", kMostSteps)};
   }
-  void bytes(int64_t count) {
+  void bytes(int64_t count) { grow(count, count); }
+  // A string has grown by `added` bytes to `count`.
+  void grow(int64_t count, int64_t added) {
     if (count > kMostBytes)
       throw Fault{fmt::format("the text is longer than {} bytes", kMostBytes)};
-    step(count / kBytesPerStep);
+    step(added / kBytesPerStep);
   }
 
  private:

@@ -98,6 +98,7 @@ Value float_filter(V v, A a, Budget&) {
 Value abs_filter(V v, A a, Budget&) {
   a.only(0, {});
   if (!v.is_number()) throw Fault{fmt::format("abs of {}", kind_of(v))};
+  if (v.is_integer() && v.integer() == INT64_MIN) throw Fault{"the integer does not fit 64 bits"};
   if (v.is_integer()) return Value(int64_t{v.integer() < 0 ? -v.integer() : v.integer()});
   return Value(std::abs(v.number()));
 }
@@ -125,7 +126,7 @@ Value indent_filter(V v, A a, Budget& budget) {
     if (!first) out += '\n';
     if (indented) out += indent;
     out.append(s, at, end - at);
-    budget.bytes(std::ssize(out));
+    budget.grow(std::ssize(out), static_cast<int64_t>(end - at + indent.size()));
     at = end + 1;
   }
   return Value(std::move(out));

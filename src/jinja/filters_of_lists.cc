@@ -35,8 +35,10 @@ Value join(V v, A a, Budget& budget) {
   for (const Value& item : items_of(v, budget)) {
     if (!first && between != nullptr) out += *between;
     first = false;
-    out += to_text(attribute != nullptr ? attribute_path(item, *attribute) : item);
-    budget.bytes(std::ssize(out));
+    const std::string part =
+        to_text(attribute != nullptr ? attribute_path(item, *attribute) : item);
+    out += part;
+    budget.grow(std::ssize(out), std::ssize(part));
   }
   return Value(std::move(out));
 }

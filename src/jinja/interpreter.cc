@@ -69,8 +69,7 @@ RenderedText Interpreter::run(const Block& body) {
 }
 
 void Interpreter::write(std::string_view text) {
-  budget_.bytes(std::ssize(*out_) + std::ssize(text) > Budget::kMostBytes ? Budget::kMostBytes + 1
-                                                                          : std::ssize(text));
+  budget_.grow(std::ssize(*out_) + std::ssize(text), std::ssize(text));
   *out_ += text;
 }
 
@@ -313,8 +312,9 @@ Value Interpreter::evaluate_concat(const Expression& e) {
   for (const auto& operand : e.operands) {
     const Value v = evaluate(*operand);
     at_ = e.at;
-    out += to_text(v);
-    budget_.bytes(std::ssize(out));
+    const std::string part = to_text(v);
+    out += part;
+    budget_.grow(std::ssize(out), std::ssize(part));
   }
   return Value(std::move(out));
 }

@@ -140,7 +140,7 @@ Value replace(const std::string& s, const Arguments& a, Budget& budget) {
     const size_t found = s.find(*from, at);
     if (found == s.npos) break;
     out.append(s, at, found - at).append(*to);
-    budget.bytes(std::ssize(out));
+    budget.grow(std::ssize(out), static_cast<int64_t>(found - at + to->size()));
     budget.step();
     at = found + from->size();
     if (!from->empty()) continue;
@@ -160,7 +160,7 @@ Value join(const std::string& s, const Arguments& a, Budget& budget) {
     const std::string* part = all->items[i].text();
     if (part == nullptr) throw Fault{"join() needs a list of strings"};
     out += (i > 0 ? s : "") + *part;
-    budget.bytes(std::ssize(out));
+    budget.grow(std::ssize(out), std::ssize(*part) + std::ssize(s));
   }
   return Value(std::move(out));
 }
