@@ -12,16 +12,30 @@ namespace {
 // JSON is nested at most 256 deep; templates add a few levels. The limit protects the stack.
 constexpr int kMostDepth = 400;
 
-int depth_of(const Value& v) {
-  if (const ListValue* list = v.elements()) return list->depth;
-  if (const DictValue* dict = v.members()) return dict->depth;
-  return 0;
-}
+// A list may contain another one twice, so that its text is much longer than its memory. The limit
+// bounds the work of printing and comparing.
+constexpr int64_t kMostElements = 1'000'000, kBytesPerElement = 64;
 
-int checked_depth(int depth) {
-  if (depth > kMostDepth)
+// Counts a member of a list or dictionary in the depth and the size of that.
+template <class Container>
+void count(const Value& member, Container& in) {
+  int depth = 0;
+  int64_t size = 1;
+  if (const ListValue* list = member.elements()) {
+    depth = list->depth;
+    size = list->size;
+  } else if (const DictValue* dict = member.members()) {
+    depth = dict->depth;
+    size = dict->size;
+  } else if (const std::string* text = member.text()) {
+    size = 1 + std::ssize(*text) / kBytesPerElement;
+  }
+  in.depth = std::max(in.depth, 1 + depth);
+  in.size += size;
+  if (in.depth > kMostDepth)
     throw Fault{fmt::format("a value is nested more than {} levels deep", kMostDepth)};
-  return depth;
+  if (in.size > kMostElements)
+    throw Fault{fmt::format("a value has more than {} elements", kMostElements)};
 }
 
 bool equal_entries(const DictValue& a, const DictValue& b) {
@@ -42,8 +56,7 @@ const Value* DictValue::find(std::string_view key) const {
 
 Value Value::list(std::vector<Value> items, ListKind kind) {
   auto list = std::make_shared<ListValue>();
-  for (const Value& v : items) list->depth = std::max(list->depth, 1 + depth_of(v));
-  checked_depth(list->depth);
+  for (const Value& v : items) count(v, *list);
   list->items = std::move(items);
   list->kind = kind;
   Value v;
@@ -54,7 +67,7 @@ Value Value::list(std::vector<Value> items, ListKind kind) {
 Value Value::dict(std::vector<Entry> entries) {
   auto dict = std::make_shared<DictValue>();
   for (Entry& e : entries) {
-    dict->depth = std::max(dict->depth, 1 + depth_of(e.second));
+    count(e.second, *dict);
     // A later entry replaces the value of an earlier one, as in Python.
     const auto same = std::find_if(dict->entries.begin(), dict->entries.end(),
                                    [&](const Entry& other) { return other.first == e.first; });
@@ -63,7 +76,6 @@ Value Value::dict(std::vector<Entry> entries) {
     else
       same->second = std::move(e.second);
   }
-  checked_depth(dict->depth);
   Value v;
   v.is_ = DictPointer(std::move(dict));
   return v;

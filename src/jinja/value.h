@@ -34,14 +34,16 @@ enum class ListKind : uint8_t { kList, kTuple, kView, kGenerator };
 struct ListValue {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
-  int depth = 1;  // levels of nesting
+  int depth = 1;     // levels of nesting
+  int64_t size = 1;  // elements at all levels; a string counts as one per 64 bytes
 };
 
 using Entry = std::pair<std::string, Value>;
 
 struct DictValue {
   std::vector<Entry> entries;  // in the order of insertion
-  int depth = 1;
+  int depth = 1;               // as in a list
+  int64_t size = 1;
   const Value* find(std::string_view key) const;  // nullptr: there is none
 };
 
@@ -89,7 +91,7 @@ class Value {
   explicit Value(Method m) : is_(std::move(m)) {}
   explicit Value(Function f) : is_(f) {}
 
-  // Throws Fault if the value would be nested too deeply.
+  // Throw Fault if the value would be nested too deeply or be too large.
   static Value list(std::vector<Value> items, ListKind kind = ListKind::kList);
   static Value dict(std::vector<Entry> entries);
   static Value from_tree(const Tree& tree);

@@ -130,6 +130,10 @@ TEST(Template, Limits) {
                      "{% set n.l = [n.l] %}{% endfor %}")
                 .find("nested more than"),
             std::string::npos);
+  EXPECT_NE(error_of("{% set n = namespace(l=[]) %}{% for i in range(99) %}"
+                     "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}")
+                .find("more than 1000000 elements"),
+            std::string::npos);
   EXPECT_EQ(rendered("{% set n = namespace() %}{% set n.n = n %}x"), "x");  // a cycle is freed
 }
 
