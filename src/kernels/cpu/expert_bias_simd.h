@@ -52,7 +52,6 @@ HWY_NOINLINE inline void SumBiasGradients(const ExpertBiasRows& a, Source dy, in
 }
 
 HWY_NOINLINE inline void AddSums(const float* sums, Sink to, int64_t begin, int64_t end) {
-  const F f;
   const Source from(sums, DType::kF32);
   for (int64_t i = begin; i < end; i += kLanes)
     StoreSome(hn::Add(LoadSome(to, i, end - i), LoadSome(from, i, end - i)), to, i, end - i);

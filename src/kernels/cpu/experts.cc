@@ -318,11 +318,11 @@ void CpuExperts::Plan::gradient_of_tile(const ExpertsOperands& o, const Tile& t,
   launch(Cpu(), {.threads = threads},
          GatedActivationGradArgs{shape.gate, p, view(dh.in<std::byte>(w), t, I, false), p});
   if (o.d_up_bias != nullptr) {
-    auto* const to = static_cast<std::byte*>(o.d_up_bias) + t.expert * 2 * I * sum;
+    auto* const own = static_cast<std::byte*>(o.d_up_bias) + t.expert * 2 * I * sum;
     if (o.fresh_up_bias && t.first)
-      launch(Cpu(), {.threads = threads}, ClearArgs{{to, shape.sums, {2 * I}}});
+      launch(Cpu(), {.threads = threads}, ClearArgs{{own, shape.sums, {2 * I}}});
     launch(Cpu(), {.workspace = scratch.in<void>(w), .threads = threads},
-           bias_gradient(pairs.in<std::byte>(w), t.rows, to));
+           bias_gradient(pairs.in<std::byte>(w), t.rows, own));
   }
   if (o.d_up != nullptr)
     t.products->d_up->run(
