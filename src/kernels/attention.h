@@ -97,6 +97,8 @@ struct SinksGradArgs {
   TensorView out, d_out;  // [B, T, H, D]
   TensorView lse;         // [B, H, T] f32
   TensorView d_sinks;     // [H] f32, bf16 or f16  added to
+  // out and d_out are [B, H, T, S], the probabilities and their gradients: <., .> is the same.
+  bool by_head = false;
 };
 void launch(Cpu, const Launch&, const SinksGradArgs&);
 void launch(Gpu, const Launch&, const SinksGradArgs&);

@@ -39,10 +39,13 @@ void launch(Gpu, const Launch&, const AttentionScoresGradArgs&);
 int64_t workspace_bytes(Cpu, const AttentionScoresGradArgs&, int threads);
 int64_t workspace_bytes(Gpu, const AttentionScoresGradArgs&, int threads);
 
-// Rows of the last axis. A row must hold something finite.
+// Rows of the last axis. A row must hold something finite. With sinks (kernels/attention.h), x is
+// [B, H, T, S].
 struct SoftmaxArgs {
   TensorView x;
-  TensorView y;  // written; may alias x
+  TensorView y;           // written; may alias x
+  TensorView sinks = {};  // [H] f32, bf16 or f16; no data: none
+  TensorView lse = {};    // [B, H, T] f32  written, with sinks: log of the sum of a row
 };
 void launch(Cpu, const Launch&, const SoftmaxArgs&);
 void launch(Gpu, const Launch&, const SoftmaxArgs&);

@@ -1,6 +1,7 @@
 // Attention with sinks: forward, gradients, and attention to a cache.
 #include "base/error.h"
 #include "kernels/attention.h"
+#include "kernels/attention_parts.h"
 #include "tests/kernels/attention_reference.h"
 
 namespace tessera::kernels {
@@ -75,6 +76,29 @@ TEST(AttentionSinks, TheGradientIsThatOfTheFormula) {
     limits.sinks[h] = at;
     EXPECT_NEAR(gradient[h], (above - below) / (2 * step), 1e-8);
   }
+}
+
+// Probabilities of all pairs in memory, with the sinks in the softmax.
+TEST(AttentionSinks, InPartsAreTheFormula) {
+  for_every_target([] {
+    const AttentionSizes z{2, 37, 2, 2, 16};
+    const Shape pairs{z.b, z.heads(), z.t, z.t};
+    const Array qkv = Array::random(z.qkv(), 1), d_out = Array::random(z.out(), 2);
+    const Array sinks = Array::random({z.heads()}, 3, DType::kF32, 2);
+    const Array p(pairs), dp(pairs), lse({z.b, z.heads(), z.t}), out(z.out());
+    Array d_qkv(z.qkv()), d_sinks({z.heads()});
+    const AttentionAnswer a =
+        attention_reference(z, qkv, d_out, 0.5, {}, {.sinks = numbers(sinks)});
+    compute(AttentionScoresArgs{qkv, 0.5f, p});
+    compute(SoftmaxArgs{p, p, sinks, lse});
+    compute(AttentionMixArgs{qkv, p, out});
+    compute(AttentionMixGradArgs{qkv, p, d_out, dp, d_qkv});
+    compute(SinksGradArgs{sinks, p, dp, lse, d_sinks, true});
+    EXPECT_LT(distance(p, a.probabilities), 1e-6);
+    EXPECT_LT(distance(lse, a.lse), 1e-6);
+    EXPECT_LT(distance(out, a.out), 1e-6);
+    EXPECT_LT(distance(d_sinks, a.d_sinks), 2e-6);
+  });
 }
 
 TEST(AttentionSinks, ThreadsDoNotChangeTheBits) {

@@ -28,17 +28,19 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
 
 void materialise_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
-    if (fused.across || fused.seen != Mask::kNothing || fused.sinks)
+    if (fused.across || fused.seen != Mask::kNothing)
       throw Error(
           "compiler.attention = unfused is for causal attention within one text, not for an "
-          "encoder, attention sinks or data.intra_document_masking. Set it to fused, or "
-          "data.intra_document_masking to false.");
+          "encoder or data.intra_document_masking. Set it to fused, or data.intra_document_masking "
+          "to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
     const AttentionScores of = {
         .scale = fused.scale, .window = fused.window, .soft_cap = fused.soft_cap, .half = half};
     const ValueId scores = b.emit_one(of, op.origin, {qkv});
-    ValueId p = b.emit_one(Softmax{}, op.origin, {scores});
+    std::vector<ValueId> in = {scores};
+    if (fused.sinks) in.push_back(input(op, Attention::kSinks));
+    ValueId p = b.emit(Softmax{.sinks = fused.sinks}, op.origin, in)[0];
     if (fused.dropout > 0)
       p = b.emit_one(Dropout{.p = fused.dropout, .key = fused.key}, op.origin + ".dropout",
                      {p, input(op, Attention::kSamples), input(op, Attention::kStep)});

@@ -45,10 +45,15 @@ void check_optional(const A& a, int64_t bias_distance, const Inputs& in, const S
 }
 
 std::vector<OutputSpec> infer_sinks_grad(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 4 && in[1]->shape.rank() == 4 && in[3]->shape == in[1]->shape &&
-            in[2]->shape == lse_shape(in[1]->shape) && in[0]->shape == Shape{in[1]->shape[2]},
+  const AttentionSinksGrad& a = op.as<AttentionSinksGrad>();
+  const Shape& out = in.at(1)->shape;
+  CHECK(in.size() == 4 && out.rank() == 4 && in[3]->shape == out,
         "attention_sinks_grad has the inputs sinks, out, lse and d_out");
-  return {{".sinks.gradient", op.as<AttentionSinksGrad>().into, in[0]->shape}};
+  const Shape rows = a.by_head ? Shape{out[0], out[1], out[2]} : lse_shape(out);
+  CHECK(in[2]->shape == rows && in[0]->shape == Shape{rows[1]},
+        "attention_sinks_grad of sinks {}, out {}, lse {}", to_string(in[0]->shape), to_string(out),
+        to_string(in[2]->shape));
+  return {{".sinks.gradient", a.into, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
@@ -131,8 +136,9 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
   return r;
 }
-ShardingRule sharding_sinks_grad(const Op&, ValueSpan) {
-  return {{"k", "btkd", "bkt", "btkd"}, {"k"}, "btkd", {{1}, {3}}};
+ShardingRule sharding_sinks_grad(const Op& op, ValueSpan) {
+  const char* const out = op.as<AttentionSinksGrad>().by_head ? "bktd" : "btkd";
+  return {{"k", out, "bkt", out}, {"k"}, "btkd", {{1}, {3}}};
 }
 ShardingRule sharding_cached(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}, false, false, "k"};

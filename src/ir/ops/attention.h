@@ -96,12 +96,17 @@ struct AttentionGrad {
 };
 
 // The gradient of sinks, added to: d_sinks[h] -= Σ exp(sinks[h] − lse[b,h,t]) · ⟨out, d_out⟩.
+// `by_head`: reads the probabilities [B, H, T, S] and their gradient instead of out and d_out.
 struct AttentionSinksGrad {
   static constexpr std::string_view kName = "attention_sinks_grad";
   enum In { kSinks, kOut, kLse, kDOut };
   enum Out { kDSinks };
+  bool by_head = false;
   DType into = DType::kF32;
-  static void fields(auto& self, auto&& visit) { visit("into", self.into); }
+  static void fields(auto& self, auto&& visit) {
+    visit("by_head", self.by_head);
+    visit("into", self.into);
+  }
   static const OpRule rule;
   bool operator==(const AttentionSinksGrad&) const = default;
 };

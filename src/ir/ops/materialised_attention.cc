@@ -2,6 +2,8 @@
 // writes the v slice (and dp) and zeros elsewhere; attention_scores_grad adds the q and k slices.
 #include "base/error.h"
 #include "ir/builder.h"
+#include "ir/operands.h"
+#include "ir/ops/attention.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
@@ -29,8 +31,16 @@ std::vector<OutputSpec> infer_scores_grad(const Op&, const Inputs& in) {
         "attention_scores_grad expects qkv, d_scores and the gradient of qkv so far");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
-std::vector<OutputSpec> infer_softmax(const Op&, const Inputs& in) {
-  return {{".probabilities", in.at(0)->dtype, in[0]->shape}};
+std::vector<OutputSpec> infer_softmax(const Op& op, const Inputs& in) {
+  const Softmax& a = op.as<Softmax>();
+  CHECK(in.size() == input_count(a), "softmax of {} inputs", in.size());
+  const Shape& s = in[0]->shape;
+  std::vector<OutputSpec> out = {{".probabilities", in[0]->dtype, s}};
+  if (!a.sinks) return out;
+  CHECK(s.rank() == 4 && in[1]->shape == Shape{s[1]}, "softmax of {} with sinks {}", to_string(s),
+        to_string(in[1]->shape));
+  out.push_back({".lse", DType::kF32, {s[0], s[1], s[2]}});
+  return out;
 }
 std::vector<OutputSpec> infer_softmax_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 2, "softmax_grad expects p and dp");
@@ -56,7 +66,10 @@ ShardingRule sharding_scores_grad(const Op& op, ValueSpan) {
   if (op.as<AttentionScoresGrad>().of.soft_cap == 0) r.linear.push_back({0, 2});
   return r;
 }
-ShardingRule sharding_softmax(const Op&, ValueSpan) { return {{"bkts"}, {"bkts"}, "bkt", {}}; }
+ShardingRule sharding_softmax(const Op& op, ValueSpan) {
+  if (op.as<Softmax>().sinks) return {{"bkts", "k"}, {"bkts", "bkt"}, "bkt", {}};
+  return {{"bkts"}, {"bkts"}, "bkt", {}};
+}
 ShardingRule sharding_softmax_grad(const Op&, ValueSpan) {
   return {{"bkts", "bkts"}, {"bkts"}, "bkt", {{1}}};
 }
@@ -81,6 +94,11 @@ void gradient_softmax(Gradients& g, const Op& op) {
   const ValueId dp = g.of(op.outputs[0]);
   if (dp == kNone) return;
   g.add(op.inputs[0], g.builder().emit_one(SoftmaxGrad{}, op.origin, {op.outputs[0], dp}));
+  if (!op.as<Softmax>().sinks) return;
+  // The sum of p dp over the keys is that of out d_out over the elements of a head.
+  const ValueId sinks = input(op, Softmax::kSinks), lse = output(op, Softmax::kLse);
+  g.builder().emit(AttentionSinksGrad{.by_head = true}, op.origin, {sinks, op.outputs[0], lse, dp},
+                   {g.weight(sinks)});
 }
 void gradient_mix(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);

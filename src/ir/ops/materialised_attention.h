@@ -38,12 +38,21 @@ struct AttentionScoresGrad {
   bool operator==(const AttentionScoresGrad&) const = default;
 };
 
-// p = softmax over j, of the type of s
+// p = softmax over j, of the type of s; with sinks (attention.h) also the log of each row's sum
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
-  enum In { kScores };
-  enum Out { kProbabilities };
-  static void fields(auto&, auto&&) {}
+  enum In { kScores, kSinks };        // [B, H, T, S], [H]
+  enum Out { kProbabilities, kLse };  // lse: [B, H, T] f32
+  bool sinks = false;
+  static void fields(auto& self, auto&& visit) { visit("sinks", self.sinks); }
+  static void inputs(const Softmax& a, auto&& slot) {
+    slot(kScores, 1);
+    slot(kSinks, a.sinks);
+  }
+  static void outputs(const Softmax& a, auto&& slot) {
+    slot(kProbabilities, 1);
+    slot(kLse, a.sinks);
+  }
   static const OpRule rule;
   bool operator==(const Softmax&) const = default;
 };

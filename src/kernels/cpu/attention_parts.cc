@@ -103,9 +103,15 @@ void launch(Cpu, const Launch& l, const SoftmaxArgs& a) {
   const Source from(x);
   const Sink to(y);
   const int64_t d = columns_of(x);
+  SoftmaxSinks sinks;
+  if (a.sinks) {
+    CHECK(x.shape.rank() == 4 && a.sinks.elements() == x.shape[1] && a.lse.elements() == rows_of(x),
+          "softmax of {} with sinks {}", to_string(x.shape), to_string(a.sinks.shape));
+    sinks = {a.sinks, a.lse.f32(), x.shape[2], x.shape[1]};
+  }
   const auto run = &HWY_DYNAMIC_DISPATCH(SoftmaxRows);
   parallel_rows(rows_of(x), d, l.threads,
-                [&](int64_t begin, int64_t end) { run(from, to, d, begin, end); });
+                [&](int64_t begin, int64_t end) { run(from, to, sinks, d, begin, end); });
 }
 
 void launch(Cpu, const Launch& l, const SoftmaxGradArgs& a) {

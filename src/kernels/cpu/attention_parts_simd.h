@@ -143,22 +143,30 @@ HWY_NOINLINE inline void StoreKeyGrad(const KeyHead& keys, const float* rows, co
 // Three passes over a row that stays in cache: maximum, sum, quotient. e^x is computed twice
 // instead of stored, since y may have 16 bits. The maximum is subtracted so that e^x cannot
 // overflow and the sum is at least 1.
-HWY_NOINLINE inline void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void SoftmaxRows(Source x, Sink y, const SoftmaxSinks& sinks, int64_t d,
+                                     int64_t begin, int64_t end) {
   const F f;
-  for (int64_t at = begin * d; at < end * d; at += d) {
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * d;
     float top = -HUGE_VALF;
     int64_t c = 0;
     V best = hn::Set(f, top);
     for (; c + kLanes <= d; c += kLanes) best = hn::Max(best, Load(f, x, at + c));
     top = MaxLanes(best);
     for (; c < d; ++c) top = HWY_MAX(top, hn::GetLane(LoadSome(x, at + c, 1)));
+    if (sinks) top = HWY_MAX(top, sinks.of(row));
     V sum = hn::Zero(f);
     for (c = 0; c < d; c += kLanes) {
       const V p = Exp(f, hn::Sub(LoadSome(x, at + c, d - c), hn::Set(f, top)));
       const auto live = hn::FirstN(f, static_cast<size_t>(d - c));
       sum = hn::Add(sum, hn::IfThenElseZero(live, p));
     }
-    const V inverse = hn::Set(f, 1.0f / SumLanes(sum));
+    float all = SumLanes(sum);
+    if (sinks) {
+      all += std::exp(sinks.of(row) - top);
+      sinks.lse[row] = top + std::log(all);
+    }
+    const V inverse = hn::Set(f, 1.0f / all);
     for (c = 0; c < d; c += kLanes) {
       const V p = Exp(f, hn::Sub(LoadSome(x, at + c, d - c), hn::Set(f, top)));
       StoreSome(hn::Mul(p, inverse), y, at + c, d - c);

@@ -15,19 +15,20 @@ HWY_EXPORT(SinkSum);
 
 void launch(Cpu, const Launch& l, const SinksGradArgs& a) {
   const Shape& s = a.out.shape;
-  CHECK(s.rank() == 4 && a.d_out.elements() == a.out.elements() && a.sinks.elements() == s[2] &&
-            a.d_sinks.elements() == s[2] && a.lse.elements() == s[0] * s[1] * s[2],
+  const int64_t B = s[0], T = s[a.by_head ? 2 : 1], H = s[a.by_head ? 1 : 2], D = s[3];
+  CHECK(s.rank() == 4 && a.d_out.elements() == a.out.elements() && a.sinks.elements() == H &&
+            a.d_sinks.elements() == H && a.lse.elements() == B * T * H,
         "sinks {} of {} with lse {}", to_string(a.sinks.shape), to_string(s),
         to_string(a.lse.shape));
-  const int64_t B = s[0], T = s[1], H = s[2], D = s[3];
   const Source sinks = a.sinks, out = a.out, d_out = a.d_out;
   const Sink to = a.d_sinks;
   const auto sum = &HWY_DYNAMIC_DISPATCH(SinkSum);
   parallel_tasks(H, l.threads, [&](int64_t h, int) {
     double total = 0;
     for (int64_t b = 0; b < B; ++b) {
-      const int64_t at = (b * T * H + h) * D;
-      total += sum({sinks[h], a.lse.f32() + (b * H + h) * T, out + at, d_out + at, T, D, H * D});
+      const int64_t at = a.by_head ? (b * H + h) * T * D : (b * T * H + h) * D;
+      const int64_t stride = a.by_head ? D : H * D;
+      total += sum({sinks[h], a.lse.f32() + (b * H + h) * T, out + at, d_out + at, T, D, stride});
     }
     to.set(h, Source(to)[h] - rounded(total));
   });

@@ -142,6 +142,9 @@ struct SoftmaxWork {
   int64_t rows = 0, columns = 0;
   Numbers x, y;  // in the gradient: y, dy
   Numbers to;
+  Numbers sinks;  // [heads], or none; rows_of_head rows of each head follow each other
+  float* lse = nullptr;
+  int64_t rows_of_head = 1, heads = 1;
 };
 
 constexpr int kRowsOfBlock = 8;  // one warp per row
@@ -157,8 +160,15 @@ __global__ void softmax_kernel(const SoftmaxWork a) {
   float most = -INFINITY, sum = 0;
   for (int64_t k = lane_index(); k < a.columns; k += kWarp) most = fmaxf(most, read(a.x, from + k));
   most = warp_max(most);
+  const bool sinks = a.sinks.data != nullptr;
+  const float sink = sinks ? read(a.sinks, row / a.rows_of_head % a.heads) : -INFINITY;
+  if (sinks) most = fmaxf(most, sink);
   for (int64_t k = lane_index(); k < a.columns; k += kWarp) sum += expf(read(a.x, from + k) - most);
   sum = warp_sum(sum);
+  if (sinks) {
+    sum += expf(sink - most);
+    if (lane_index() == 0) a.lse[row] = most + logf(sum);
+  }
   for (int64_t k = lane_index(); k < a.columns; k += kWarp)
     write(a.to, from + k, expf(read(a.x, from + k) - most) / sum);
 }
@@ -246,12 +256,19 @@ void launch(Gpu, const Launch& l, const AttentionMixGradArgs& a) {
 }
 
 void launch(Gpu, const Launch& l, const SoftmaxArgs& a) {
-  const SoftmaxWork w = {rows_of(a.x), columns_of(a.x), numbers(a.x), {}, numbers(a.y)};
+  SoftmaxWork w = {rows_of(a.x), columns_of(a.x), numbers(a.x), {}, numbers(a.y), {}};
+  if (a.sinks) {
+    w.sinks = numbers(a.sinks);
+    w.lse = a.lse.f32();
+    w.rows_of_head = a.x.shape[2];
+    w.heads = a.x.shape[1];
+  }
   launch("softmax", softmax_kernel, rows_grid(w), l.stream, w);
 }
 
 void launch(Gpu, const Launch& l, const SoftmaxGradArgs& a) {
-  const SoftmaxWork w = {rows_of(a.y), columns_of(a.y), numbers(a.y), numbers(a.dy), numbers(a.dx)};
+  const SoftmaxWork w = {rows_of(a.y),  columns_of(a.y), numbers(a.y),
+                         numbers(a.dy), numbers(a.dx),   {}};
   launch("softmax_grad", softmax_grad_kernel, rows_grid(w), l.stream, w);
 }
 

@@ -17,6 +17,7 @@ struct SinkWork {
   Numbers sinks, out, d_out, d_sinks;
   const float* lse = nullptr;
   int64_t samples = 0, rows = 0, heads = 0, d = 0;
+  bool by_head = false;
 };
 
 // A warp sums every eighth row; its lanes divide the elements of the row.
@@ -25,8 +26,9 @@ __global__ void sinks_grad_kernel(const SinkWork a) {
   const float sink = read(a.sinks, head);
   double total[1] = {0};
   for (int64_t n = warp_index(); n < a.samples * a.rows; n += kThreads / kWarp) {
-    const int64_t b = n / a.rows, i = n % a.rows, at = (n * a.heads + head) * a.d;
-    const float p = expf(sink - a.lse[(b * a.heads + head) * a.rows + i]);
+    const int64_t b = n / a.rows, row = (b * a.heads + head) * a.rows + n % a.rows;
+    const int64_t at = (a.by_head ? row : n * a.heads + head) * a.d;
+    const float p = expf(sink - a.lse[row]);
     float dot = 0;
     for (int64_t c = lane_index(); c < a.d; c += kWarp)
       dot += read(a.out, at + c) * read(a.d_out, at + c);
@@ -46,10 +48,11 @@ using namespace gpu;
 
 void launch(Gpu, const Launch& l, const SinksGradArgs& a) {
   const Shape& s = a.out.shape;
+  const int64_t rows = s[a.by_head ? 2 : 1], heads = s[a.by_head ? 1 : 2];
   launch("sinks_grad", sinks_grad_kernel,
-         {.x = s[2], .threads = kThreads, .shared_bytes = kWarp * sizeof(double)}, l.stream,
+         {.x = heads, .threads = kThreads, .shared_bytes = kWarp * sizeof(double)}, l.stream,
          SinkWork{numbers(a.sinks), numbers(a.out), numbers(a.d_out), numbers(a.d_sinks),
-                  a.lse.f32(), s[0], s[1], s[2], s[3]});
+                  a.lse.f32(), s[0], rows, heads, s[3], a.by_head});
 }
 
 }  // namespace tessera::kernels

@@ -58,7 +58,8 @@ void run_sinks_grad(const BoundOp& b) {
   b.clear_if_fresh(AttentionSinksGrad::kDSinks);
   b.run(kernels::SinksGradArgs{b.in(AttentionSinksGrad::kSinks), b.in(AttentionSinksGrad::kOut),
                                b.in(AttentionSinksGrad::kDOut), b.in(AttentionSinksGrad::kLse),
-                               b.out(AttentionSinksGrad::kDSinks)});
+                               b.out(AttentionSinksGrad::kDSinks),
+                               b.op->as<AttentionSinksGrad>().by_head});
 }
 
 template <auto kArgs>

@@ -24,7 +24,8 @@ void run_scores_grad(const BoundOp& b) {
 }
 
 kernels::SoftmaxArgs softmax_args(const BoundOp& b) {
-  return {b.in(Softmax::kScores), b.out(Softmax::kProbabilities)};
+  return {b.in(Softmax::kScores), b.out(Softmax::kProbabilities), b.in(Softmax::kSinks),
+          b.out(Softmax::kLse)};
 }
 
 kernels::SoftmaxGradArgs softmax_grad_args(const BoundOp& b) {
