@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "comm/world.h"
 
 namespace tessera::bench {
@@ -24,8 +24,8 @@ double seconds() {
 }
 
 void finish(comm::Communicator& c, comm::Ticket t) {
-  comm::Idle idle;
-  while (!c.done(t)) c.progress() ? idle.moved() : idle.pause();
+  comm::Backoff backoff;
+  while (!c.done(t)) c.progress() ? backoff.moved() : backoff.pause();
 }
 
 struct Way {

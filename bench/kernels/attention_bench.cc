@@ -35,7 +35,7 @@ void gradient(benchmark::State& state) {
   const Tensor d_out({z.b, z.t, z.h, z.d}, type), d_qkv({z.b, z.t, z.h, 3, z.d}, type);
   const Tensor lse({z.b, z.h, z.t});
   const kernels::AttentionArgs before = {qkv, out, lse, 0.125f};
-  const Buffer workspace("workspace", workspace_bytes(kernels::Cpu(), before, 1));
+  const HostBuffer workspace("workspace", workspace_bytes(kernels::Cpu(), before, 1));
   launch(kernels::Cpu(), {.workspace = workspace.data()}, before);
   measure(state, kernels::AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.125f});
   report_flops(state, z.flops(5));

@@ -38,14 +38,14 @@ class Tensor {
 
  private:
   TensorView view_;
-  Buffer buffer_;
+  HostBuffer buffer_;
 };
 
 // Measures a kernel of the CPU, with all threads.
 template <class Args>
 void measure(benchmark::State& state, const Args& args) {
   const int threads = omp_get_max_threads();
-  const Buffer workspace("workspace", workspace_bytes(kernels::Cpu(), args, threads));
+  const HostBuffer workspace("workspace", workspace_bytes(kernels::Cpu(), args, threads));
   for (auto _ : state)
     launch(kernels::Cpu(), {.workspace = workspace.data(), .threads = threads}, args);
 }

@@ -37,8 +37,8 @@ void product(benchmark::State& state) {
   s.packed_b = state.range(2) != 0;
   const Tensor a({s.m, s.k}, type), b({s.k, s.n}, type), c({s.m, s.n}, s.c);
   const kernels::Matmul matmul(s, read_cpu_features(), omp_get_max_threads());
-  const Buffer workspace("workspace", matmul.workspace_bytes());
-  const Buffer packed("packed", matmul.packed_bytes());
+  const HostBuffer workspace("workspace", matmul.workspace_bytes());
+  const HostBuffer packed("packed", matmul.packed_bytes());
   if (packed.bytes() > 0) matmul.pack(b.view().data, packed.data());
   const void* const operand = packed.bytes() > 0 ? packed.data() : b.view().data;
   for (auto _ : state)
@@ -77,7 +77,7 @@ void head(benchmark::State& state) {
                                         .dtype = type,
                                         .chunk = state.range(0)},
                                        read_cpu_features(), omp_get_max_threads());
-  const Buffer workspace("workspace", op.workspace_bytes());
+  const HostBuffer workspace("workspace", op.workspace_bytes());
   double report[2] = {};
   const kernels::LinearCrossEntropyOperands operands{
       x.view().data, weight.view().data, labels.view().as<int32_t>(),

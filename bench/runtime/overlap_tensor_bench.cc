@@ -29,7 +29,7 @@
 #include "model/presets.h"
 #include "plan/op_time.h"
 #include "plan/simulate.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 
 namespace tessera {
 namespace {
@@ -68,21 +68,21 @@ class Run {
   Run(const Options& o, bool overlap, comm::World& world) : world_(world) {
     auto kernels = std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1);
     Program p = compile::compile(request_of(o, overlap), kernels->target());
-    machine_ = std::make_unique<runtime::Machine>(
+    engine_ = std::make_unique<runtime::Engine>(
         std::vector<Program>{std::move(p)}, std::move(kernels),
-        runtime::MachineOptions{.world = &world, .now_s = clock_s});
-    machine_->initialise(7);
+        runtime::EngineOptions{.world = &world, .now_s = clock_s});
+    engine_->initialise(7);
     const runtime::BoundProgram& bound = executor().bound();
     for (const ValueId v : program().values.ids()) {
-      if (program()[v].frame == kNone) continue;
+      if (program()[v].buffer == kNone) continue;
       if (program()[v].role == Role::kTokens || program()[v].role == Role::kLabels)
         fill(bound.view(v), o.hidden);
       if (program()[v].role == Role::kPositions) count(bound.view(v));
     }
   }
 
-  runtime::Executor& executor() { return machine_->executor(0); }
-  const Program& program() { return machine_->program(); }
+  runtime::Executor& executor() { return engine_->executor(0); }
+  const Program& program() { return engine_->program(); }
 
   // Seconds of a step; its waits are in executor().communication().
   double step(const runtime::Observer& observe = {}) {
@@ -101,8 +101,8 @@ class Run {
     return report[kLossSum] / report[kLossTokens];
   }
   bool same_weights(Run& other) {
-    for (const StatePiece& x : pieces(program(), machine_->position().at)) {
-      const TensorView a = machine_->view(x), b = other.machine_->view(x);
+    for (const StateShard& x : local_state(program(), engine_->position().at)) {
+      const TensorView a = engine_->view(x), b = other.engine_->view(x);
       if (std::memcmp(a.data, b.data, static_cast<size_t>(a.bytes())) != 0) return false;
     }
     return true;
@@ -120,7 +120,7 @@ class Run {
   }
 
   comm::World& world_;
-  std::unique_ptr<runtime::Machine> machine_;
+  std::unique_ptr<runtime::Engine> engine_;
   int64_t steps_ = 0;
 };
 
@@ -151,7 +151,7 @@ plan::Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s)
     const Cost cost = cost_of(op, local);
     const auto add = [&](Work& w, double work) { w.work += work, w.seconds += seconds; };
     if (cost.work == tessera::Work::kProduct) {
-      const ProductShape& s = cost.products.front();
+      const GemmShape& s = cost.products.front();
       add(products[{std::string(name_of(s.type)), std::string(name_of(s.kind)), s.m, s.n, s.k}],
           s.flops());
     } else if (cost.work == tessera::Work::kAttention || cost.work == tessera::Work::kChunks) {

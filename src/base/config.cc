@@ -43,7 +43,7 @@ std::vector<std::string> split(std::string_view s, char separator) {
 
 // A single value is read as a list of one, as in `data.train: corpus.bin`.
 template <class T>
-void read_list(const Tree& tree, std::vector<T>& value, const Place& place) {
+void read_list(const Tree& tree, std::vector<T>& value, const SourceLocation& place) {
   const Tree::List* list = tree.as_list();
   if (list == nullptr && (tree.is_null() || tree.as_members() != nullptr))
     wrong_value(tree, type_name(value), place);
@@ -63,7 +63,7 @@ const Tree& first_leaf(const Tree& t, std::string& path) {
 
 class Reader {
  public:
-  Reader(std::span<const Field> fields, const std::string& source, Places& places)
+  Reader(std::span<const Field> fields, const std::string& source, SourceLocations& places)
       : fields_(fields), source_(source), places_(places) {}
 
   void read(const Tree& tree, const std::string& prefix) const {
@@ -83,7 +83,7 @@ class Reader {
     const auto leaf = std::find_if(fields_.begin(), fields_.end(),
                                    [&](const Field& f) { return f.path == path; });
     if (leaf != fields_.end()) {
-      const Place place{place_of(source_, member.line, member.column), path};
+      const SourceLocation place{place_of(source_, member.line, member.column), path};
       leaf->read(member, place);
       places_[path] = place.at;
     } else if (std::any_of(fields_.begin(), fields_.end(),
@@ -99,7 +99,7 @@ class Reader {
 
   std::span<const Field> fields_;
   const std::string& source_;
-  Places& places_;
+  SourceLocations& places_;
 };
 
 // Lists the leaves below `t` in the order of the document, each as text. An empty object counts as
@@ -118,25 +118,25 @@ void flatten(const Tree& t, const std::string& path, std::map<std::string, std::
 
 }  // namespace
 
-Place place_within(const Place& list, int line, int column) {
+SourceLocation location_within(const SourceLocation& list, int line, int column) {
   const size_t last = list.at.rfind(':');
   const size_t file = last == std::string::npos ? last : list.at.rfind(':', last - 1);
   if (line == 0 || file == std::string::npos) return list;
   return {fmt::format("{}:{}:{}", list.at.substr(0, file), line, column), list.path};
 }
 
-void wrong_value(const Tree& found, std::string_view wanted, const Place& place) {
+void wrong_value(const Tree& found, std::string_view wanted, const SourceLocation& place) {
   throw Error(with_place(
       place.at, fmt::format("{}: found {}, expected {}", place.path, describe(found), wanted)));
 }
 
-void read_value(const Tree& tree, bool& value, const Place& place) {
+void read_value(const Tree& tree, bool& value, const SourceLocation& place) {
   const auto* b = std::get_if<bool>(&tree.value);
   if (b == nullptr) wrong_value(tree, "true or false", place);
   value = *b;
 }
 
-void read_value(const Tree& tree, int64_t& value, const Place& place) {
+void read_value(const Tree& tree, int64_t& value, const SourceLocation& place) {
   const auto* i = std::get_if<int64_t>(&tree.value);
   const auto* x = std::get_if<double>(&tree.value);
   // A number in 1e5 notation is a double in the tree. Up to 2^53 every integer has its own double,
@@ -151,7 +151,7 @@ void read_value(const Tree& tree, int64_t& value, const Place& place) {
   value = i != nullptr ? *i : static_cast<int64_t>(*x);
 }
 
-void read_value(const Tree& tree, double& value, const Place& place) {
+void read_value(const Tree& tree, double& value, const SourceLocation& place) {
   if (const auto* i = std::get_if<int64_t>(&tree.value)) {
     value = static_cast<double>(*i);
     return;
@@ -162,7 +162,7 @@ void read_value(const Tree& tree, double& value, const Place& place) {
   value = *x;
 }
 
-void read_value(const Tree& tree, std::string& value, const Place& place) {
+void read_value(const Tree& tree, std::string& value, const SourceLocation& place) {
   const std::string* s = tree.as_string();
   if (s == nullptr)
     wrong_value(tree,
@@ -173,19 +173,19 @@ void read_value(const Tree& tree, std::string& value, const Place& place) {
   value = *s;
 }
 
-void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<std::string>& value, const SourceLocation& place) {
   read_list(tree, value, place);
 }
 
-void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<int64_t>& value, const SourceLocation& place) {
   read_list(tree, value, place);
 }
 
-void read_value(const Tree& tree, std::vector<double>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<double>& value, const SourceLocation& place) {
   read_list(tree, value, place);
 }
 
-int read_enum(const Tree& tree, std::string_view names, const Place& place) {
+int read_enum(const Tree& tree, std::string_view names, const SourceLocation& place) {
   const std::vector<std::string> entries = split(names, '|');
   const std::string wanted = fmt::format("one of {}", fmt::join(entries, ", "));
   const std::string* s = tree.as_string();
@@ -240,7 +240,7 @@ void check_ranges(std::span<const Field> fields, KeyErrors& errors) {
 }
 
 void read_fields(std::span<const Field> fields, const Tree& tree, const std::string& source,
-                 Places& places) {
+                 SourceLocations& places) {
   Reader(fields, source, places).read(tree, "");
 }
 
@@ -294,7 +294,8 @@ char left_open(std::string_view text) {
 
 }  // namespace
 
-void read_override(std::span<const Field> fields, const Override& override, Places& places) {
+void read_override(std::span<const Field> fields, const Override& override,
+                   SourceLocations& places) {
   const std::string source = "command line";
   const auto leaf = std::find_if(fields.begin(), fields.end(),
                                  [&](const Field& f) { return f.path == override.path; });

@@ -13,7 +13,7 @@
 // integers or numbers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found
 // by argument-dependent lookup), a struct with its own fields(), or any type with these functions
 // in its namespace:
-//   void read_value(const Tree&, T&, const Place&)
+//   void read_value(const Tree&, T&, const SourceLocation&)
 //   Tree write_value(const T&)
 //   std::string type_name(const T&)
 #pragma once
@@ -35,24 +35,27 @@
 namespace tessera {
 
 // The source of a value, for messages: "run.yaml:9:12" and "batch.micro".
-struct Place {
+struct SourceLocation {
   std::string at, path;
 };
 
 // Returns the place of a list element at that line and column (0: unknown).
-Place place_within(const Place& list, int line, int column);
+SourceLocation location_within(const SourceLocation& list, int line, int column);
 
 // Throws Error("run.yaml:9:12: batch.micro: found the text 'four', expected an integer").
-[[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
+[[noreturn]] void wrong_value(const Tree& found, std::string_view wanted,
+                              const SourceLocation& place);
 
-void read_value(const Tree& tree, bool& value, const Place& place);
-void read_value(const Tree& tree, int64_t& value, const Place& place);  // <= 2^53; accepts 1e5
-void read_value(const Tree& tree, double& value, const Place& place);   // finite; accepts integers
-void read_value(const Tree& tree, std::string& value, const Place& place);
-void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
-void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);
-void read_value(const Tree& tree, std::vector<double>& value, const Place& place);
-int read_enum(const Tree& tree, std::string_view names, const Place& place);
+void read_value(const Tree& tree, bool& value, const SourceLocation& place);
+void read_value(const Tree& tree, int64_t& value,
+                const SourceLocation& place);  // <= 2^53; accepts 1e5
+void read_value(const Tree& tree, double& value,
+                const SourceLocation& place);  // finite; accepts integers
+void read_value(const Tree& tree, std::string& value, const SourceLocation& place);
+void read_value(const Tree& tree, std::vector<std::string>& value, const SourceLocation& place);
+void read_value(const Tree& tree, std::vector<int64_t>& value, const SourceLocation& place);
+void read_value(const Tree& tree, std::vector<double>& value, const SourceLocation& place);
+int read_enum(const Tree& tree, std::string_view names, const SourceLocation& place);
 
 inline Tree write_value(bool x) { return Tree(x); }
 inline Tree write_value(int64_t x) { return Tree(x); }
@@ -82,7 +85,7 @@ struct Field {
   std::string path, type, help;  // "optimizer.beta1", "number", "decay of the first moment"
   bool text = false;             // on the command line, the text after '=' is not parsed
   Range range;                   // for numbers
-  std::function<void(const Tree&, const Place&)> read;
+  std::function<void(const Tree&, const SourceLocation&)> read;
   std::function<Tree()> write;
 };
 
@@ -91,47 +94,48 @@ struct Field {
 template <class C>
 std::vector<Field> fields_of(C& config, const std::string& prefix = "") {
   std::vector<Field> out;
-  C::fields(
-      config, [&]<class T>(const char* name, T& value, const char* help, const Range& range = {}) {
-        const std::string path = prefix + name;
-        if constexpr (std::is_enum_v<T>) {
-          out.push_back({path,
-                         enum_names(T{}),
-                         help,
-                         false,
-                         {},
-                         [&value](const Tree& t, const Place& p) {
-                           value = static_cast<T>(read_enum(t, enum_names(T{}), p));
-                         },
-                         [&value] { return Tree(name_of_entry(value)); }});
-        } else if constexpr (requires {
-                               T::fields(value, [](const char*, auto&, const char*, Range = {}) {});
-                             }) {
-          for (Field& f : fields_of(value, path + ".")) out.push_back(std::move(f));
-        } else {
-          out.push_back({path, type_name(value), help, std::is_same_v<T, std::string>, range,
-                         [&value](const Tree& t, const Place& p) { read_value(t, value, p); },
-                         [&value] { return write_value(value); }});
-        }
-      });
+  C::fields(config, [&]<class T>(const char* name, T& value, const char* help,
+                                 const Range& range = {}) {
+    const std::string path = prefix + name;
+    if constexpr (std::is_enum_v<T>) {
+      out.push_back({path,
+                     enum_names(T{}),
+                     help,
+                     false,
+                     {},
+                     [&value](const Tree& t, const SourceLocation& p) {
+                       value = static_cast<T>(read_enum(t, enum_names(T{}), p));
+                     },
+                     [&value] { return Tree(name_of_entry(value)); }});
+    } else if constexpr (requires {
+                           T::fields(value, [](const char*, auto&, const char*, Range = {}) {});
+                         }) {
+      for (Field& f : fields_of(value, path + ".")) out.push_back(std::move(f));
+    } else {
+      out.push_back({path, type_name(value), help, std::is_same_v<T, std::string>, range,
+                     [&value](const Tree& t, const SourceLocation& p) { read_value(t, value, p); },
+                     [&value] { return write_value(value); }});
+    }
+  });
   return out;
 }
 
 // For each path, the file, line and column (or the command line) that set its value.
-using Places = std::map<std::string, std::string, std::less<>>;
+using SourceLocations = std::map<std::string, std::string, std::less<>>;
 
 // Reads the leaves that are in `tree`; the others keep their values. Adds the places of the values
 // to `places`. Throws Error for an unknown key (naming the nearest known one) and for a value of
 // the wrong type.
 void read_fields(std::span<const Field> fields, const Tree& tree, const std::string& source,
-                 Places& places);
+                 SourceLocations& places);
 
 // "batch.micro=8"
 struct Override {
   std::string path, text;
 };
 Override parse_override(const std::string& argument);  // throws Error if there is no '='
-void read_override(std::span<const Field> fields, const Override& override, Places& places);
+void read_override(std::span<const Field> fields, const Override& override,
+                   SourceLocations& places);
 
 // Returns the leaf with that path, or throws Error that names the nearest known path. `at` is the
 // place for the message and may be empty.

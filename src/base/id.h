@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// The id of an entry of the lists that Tag identifies, or none: `using FrameId = Id<struct
-// FrameTag>`. The none id converts to false, equals kNone and compares less than every other id.
+// The id of an entry of the lists that Tag identifies, or none: `using BufferId = Id<struct
+// BufferTag>`. The none id converts to false, equals kNone and compares less than every other id.
 template <class Tag>
 class Id {
  public:

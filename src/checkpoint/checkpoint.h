@@ -105,8 +105,8 @@ class CheckpointWriter {
   void add_streamed(const StateTensor& tensor, const FillPiece& fill);
   void commit(const CheckpointHeader& header);  // the header of rank 0 is written
 
-  // commit() in two steps that do not wait for other ranks (saving.h). finish() flushes this rank's
-  // pieces to disk, after all of them have been added.
+  // commit() in two steps that do not wait for other ranks (async_save.h). finish() flushes this
+  // rank's pieces to disk, after all of them have been added.
   void finish();
   // Writes the index and renames the folder to its final name. Called on rank 0 once every rank has
   // finished.

@@ -148,7 +148,7 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
                          const model::ModelConfig& model,
                          const std::optional<SentencePieceIds>& ids) {
   const HfTextRules texts = hf_text_rules(header);
-  const model::FamilyRule& family = model::rule_of(model.family);
+  const model::ModelFamily& family = model::rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_tokenizer_file, header.tokenizer);
   if (described) write_file(folder / kTokenizerFile, ids->tokenizer_json);
@@ -158,13 +158,13 @@ void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
   config.set("model_max_length", Tree(model.context));
   if (ids)
     for (const auto& [key, piece] : ids->names) config.set(key, Tree(piece));
-  if (!family.encodes) {
+  if (!family.has_encoder) {
     config.set("add_bos_token", Tree(texts.begin.has_value()));
     config.set("add_eos_token", Tree(texts.end.has_value()));
   }
   // transformers adds `extra_ids` sentinels after the pieces. A tokenizer that has its own among
   // the pieces, such as mT5's, must not get others.
-  if (family.encodes && !described)
+  if (family.has_encoder && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   complete_tokenizer_config(header, false, config);
   write_file(folder / "tokenizer_config.json", pretty(config));

@@ -113,7 +113,7 @@ CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
     if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
   const bool json = tokenizer_file_name(header.tokenizer) == std::string_view(kTokenizerFile);
-  const bool by_class = !json && !model::rule_of(model.family).encodes;
+  const bool by_class = !json && !model::rule_of(model.family).has_encoder;
   read_text_rules(hf_folder, config, by_class, header.state);
   return header;
 }
@@ -146,7 +146,7 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
 }
 
 // Checks generation_config.json, which transformers reads in preference to config.json.
-void check_generation(const Path& folder, const model::FamilyRule& family) {
+void check_generation(const Path& folder, const model::ModelFamily& family) {
   const Path file = folder / "generation_config.json";
   std::error_code error;
   if (family.hf_check_start == nullptr || !fs::exists(file, error)) return;
@@ -174,7 +174,7 @@ HfSource open_hf(const Path& folder) {
   const Tree said = parse_json(read_file(config), config.string());
   out.model = model::model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
-  const model::FamilyRule& family = model::rule_of(out.model.family);
+  const model::ModelFamily& family = model::rule_of(out.model.family);
   // In some families, files without an LM head mean that it is tied to the embedding.
   if (!out.files->find(std::string(family.hf_head))) model::tie_missing_head(out.model);
   check_generation(folder, family);

@@ -18,7 +18,7 @@ constexpr size_t kMostListed = 12;  // faults named in one message
 model::ModelConfig described(const CheckpointReader& checkpoint) {
   const std::string source = checkpoint.folder().string();
   model::ModelConfig model;
-  Places places;
+  SourceLocations places;
   read_fields(fields_of(model), checkpoint.header().model, source, places);
   model::derive_sizes(model);
   try {

@@ -134,7 +134,7 @@ struct Measured {
 };
 
 bool is_among(const measure::ProductCase& c, measure::Depth depth) {
-  if (depth == measure::Depth::kRough) return c.name == "up" && c.kind == ProductKind::kForward;
+  if (depth == measure::Depth::kRough) return c.name == "up" && c.kind == GemmKind::kForward;
   return depth == measure::Depth::kFull || c.name == "2048 cubed" || c.name == "up";
 }
 

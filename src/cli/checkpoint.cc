@@ -361,7 +361,7 @@ std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
   const std::string source = (reader.folder() / checkpoint::kSentencePieceFile).string();
   const data::SentencePieceModel pieces = data::read_sentencepiece_model(bytes, source);
   const model::ModelConfig model = checkpoint::stored_model(reader);
-  const bool encodes = model::rule_of(model.family).encodes;
+  const bool encodes = model::rule_of(model.family).has_encoder;
   const checkpoint::HfTextRules texts = checkpoint::hf_text_rules(reader.header());
   checkpoint::SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(),
                                    special_pieces(pieces)};
@@ -391,7 +391,8 @@ bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& mode
   const checkpoint::CheckpointReader reader(checkpoint);
   const std::string& bytes = reader.header().tokenizer;
   return data::is_tokenizer_json(bytes) &&
-         data::read_tokenizer_json(bytes, checkpoint.string()).words != data::WordSplit::kQwen2;
+         data::read_tokenizer_json(bytes, checkpoint.string()).words !=
+             data::PretokenizerKind::kQwen2;
 }
 
 // Exports a checkpoint, and reports what the exported folder cannot represent: settings for which

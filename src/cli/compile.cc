@@ -75,12 +75,12 @@ std::vector<Program> read_stages(const std::vector<std::string>& files) {
 
 // Prints the size of the programs and the result of prove().
 void print_verdict(std::span<const Program> programs, const std::vector<std::string>& findings) {
-  size_t calls = 0, frames = 0;
+  size_t calls = 0, buffers = 0;
   for (const Program& p : programs) {
     calls += p.schedule.size();
-    frames += p.frames.size();
+    buffers += p.buffers.size();
   }
-  fmt::print("check     {} calls on {} buffers: {}\n", calls, frames,
+  fmt::print("check     {} calls on {} buffers: {}\n", calls, buffers,
              findings.empty() ? "data flow verified, no deadlock"
                               : fmt::format("{} findings", findings.size()));
 }
@@ -289,7 +289,7 @@ int verb_compile(Args args) {
   config.precision = train::resolve_precision(config.precision, cpu);
   train::resolve_sizes(config);
   runtime::PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
-  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
+  compile::CompileRequest request = config::compile_request(config, compile::ProgramKind::kTrain);
   if (!choices.timeline.empty()) {
     fmt::print("{}", draw(choices.timeline, compile::pipeline_of(request)));
     return 0;

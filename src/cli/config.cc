@@ -87,7 +87,7 @@ constexpr const char* kIntroduction =
     "```\n";
 
 // Returns the names of the presets of a family, separated by commas.
-std::string presets_of(const model::FamilyRule& family) {
+std::string presets_of(const model::ModelFamily& family) {
   std::string text;
   for (const model::Preset& p : family.presets)
     text += fmt::format("{}{}", text.empty() ? "" : ", ", p.name);
@@ -95,7 +95,7 @@ std::string presets_of(const model::FamilyRule& family) {
 }
 
 // Returns the defaults of a family that differ from those of ModelConfig, as "key value, …".
-std::string defaults_of(const model::FamilyRule& family) {
+std::string defaults_of(const model::ModelFamily& family) {
   model::ModelConfig own;
   model::apply_family(family.family, own);
   std::string text;
@@ -110,7 +110,7 @@ void print_model_notes() {
       "\nThe defaults in the table are those of `family: neox`. Each family has its own defaults, "
       "which\n`model.family` or a preset sets:\n\n| family | defaults | presets "
       "|\n|---|---|---|\n");
-  for (const model::FamilyRule* f : model::all_families())
+  for (const model::ModelFamily* f : model::all_families())
     fmt::print("| `{}` | {} | {} |\n", name_of_entry(f->family), defaults_of(*f), presets_of(*f));
 }
 
@@ -149,7 +149,7 @@ int explain(Args args) {
     for (const Field& f : fields) {
       fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, type_of(f), default_of(f));
       if (f.path != "model.preset") continue;
-      for (const model::FamilyRule* family : model::all_families())
+      for (const model::ModelFamily* family : model::all_families())
         fmt::print("    {}: {}\n", name_of_entry(family->family), presets_of(*family));
     }
   }

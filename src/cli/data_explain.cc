@@ -32,7 +32,7 @@ namespace tessera::cli {
 namespace {
 
 // ---- Shows the rows of instruction data: which examples are packed in a row, and which tokens
-// have a loss. TrainingRows, which training uses too, makes the rows, so they are shown as the
+// have a loss. TrainingRowReader, which training uses too, makes the rows, so they are shown as the
 // model sees them, after the chat template, truncation and packing.
 
 // Returns the text of an example with [ and ] around the tokens that have a loss. The text of a run
@@ -63,7 +63,7 @@ Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data
   return t;
 }
 
-Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRows& rows, int64_t sample,
+Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRowReader& rows, int64_t sample,
                  bool json) {
   const data::InstructionData& data = *rows.instructions();
   Tree t, examples = Tree::list();
@@ -93,7 +93,7 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
     throw UsageError("--step is {}, expected 1 to {} (the last step)", *step, steps);
   if (sample < 0) throw UsageError("--sample is {}, expected 0 or more", sample);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(run));
-  train::TrainingRows rows(run, tokenizer->vocabulary_size(), *tokenizer);
+  train::TrainingRowReader rows(run, tokenizer->vocabulary_size(), *tokenizer);
   const data::BatchShape shape = config::batch_shape(run, 0);
   const int64_t first = step ? shape.samples_before(*step - 1) : sample;
   const int64_t end = step ? shape.samples_before(*step) : sample + 1;

@@ -87,7 +87,7 @@ int verb_generate(Args args) {
   if (!ignore_end) options.stops = rules.stops;
   // With an encoder, the prompt is the encoder's input, and the decoder begins with padding.
   std::vector<int32_t> ids = eval::encode_text(rules, *tokenizer, prompt), source;
-  if (rules.encodes) {
+  if (rules.has_encoder) {
     if (ids.empty()) throw UsageError("--prompt is empty; an encoder–decoder model needs one");
     source = std::exchange(ids, {0});
   } else if (ids.empty() && rules.alone) {
@@ -97,7 +97,7 @@ int verb_generate(Args args) {
                                     .gpu = gpu_named(device, *comm::self_world())};
   eval::Decoder decoder(reader, where, source);
   TokenStream stream;
-  bool begun = json || rules.encodes;  // otherwise the prompt is printed before the first token
+  bool begun = json || rules.has_encoder;  // otherwise the prompt is printed before the first token
   const auto begin = [&] {
     if (!std::exchange(begun, true)) stream.add(prompt);
   };

@@ -18,7 +18,7 @@
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "launch/command.h"
-#include "launch/home.h"
+#include "launch/monitor_endpoint.h"
 #include "launch/restart.h"
 #include "launch/supervise.h"
 #include "train/signals.h"
@@ -166,7 +166,7 @@ bool Launch::starts_on_this_host() const {
 
 launch::AttemptOptions Launch::options() const {
   launch::StartOptions start;
-  start.starter = srun_ ? launch::Starter::kSrun : launch::Starter::kMpirun;
+  start.launcher = srun_ ? launch::Launcher::kSrun : launch::Launcher::kMpirun;
   start.ranks = world_.ranks;
   start.hosts = world_.hosts;
   start.left_out = world_.left_out;
@@ -175,10 +175,10 @@ launch::AttemptOptions Launch::options() const {
   start.more = launch::split_words(l_.launcher_args);
   start.program = program();
   launch::AttemptOptions o;
-  o.starter = start.starter;
+  o.launcher = start.launcher;
   o.command = launch::start_command(start);
   if (!l_.address.empty()) {
-    o.addresses = launch::parse_home("-:1:" + l_.address).addresses;
+    o.addresses = launch::parse_endpoint("-:1:" + l_.address).addresses;
   } else if (starts_on_this_host()) {
     o.addresses = {"127.0.0.1"};
     o.interfaces = launch::Interfaces::kLoopback;
@@ -205,17 +205,18 @@ bool Launch::pause(double seconds) const {
 // Called after a failure. Decides whether there is another attempt and with which ranks, and waits
 // for the delay before it. Returns false if there is none.
 bool Launch::prepare_next() {
-  const launch::Restart next = launch::after_loss(restarts_, ends_);
+  const launch::Restart next = launch::after_failure(restarts_, ends_);
   if (!next.again) {
     if (!next.why.empty()) say("no restart: {}", next.why);
     return false;
   }
-  const launch::Loss loss = last_.verdict->loss;
-  const bool host_lost = loss == launch::Loss::kDied || loss == launch::Loss::kSilent ||
-                         loss == launch::Loss::kNeverCame;
-  if (l_.on_failure == "smaller" && host_lost) {
+  const launch::FailureKind kind = last_.failure->kind;
+  const bool host_failed = kind == launch::FailureKind::kDied ||
+                           kind == launch::FailureKind::kSilent ||
+                           kind == launch::FailureKind::kNeverCame;
+  if (l_.on_failure == "smaller" && host_failed) {
     const std::optional<launch::RankHosts> world =
-        launch::smaller(world_, *last_.verdict, last_.hosts, size_);
+        launch::smaller(world_, *last_.failure, last_.hosts, size_);
     if (!world) {
       say("no restart: no layout is possible with fewer ranks (batch.global {}, batch.micro {}, "
           "{} ranks per model replica)",
@@ -234,22 +235,22 @@ bool Launch::prepare_next() {
 int Launch::go() {
   do {
     last_ = launch::attempt(options());
-    if (!last_.verdict) break;
+    if (!last_.failure) break;
     say("{}", last_.report);
     say("all ranks ended {:.1f} s after the failure was detected", last_.ending_s);
-    ends_.push_back({*last_.verdict, last_.report});
+    ends_.push_back({*last_.failure, last_.report});
   } while (!stop_.requested() && prepare_next());
   if (l_.json) {
     Tree t, losses = Tree::list();
     for (const launch::AttemptEnd& e : ends_) losses.push(Tree(e.report));
-    t.set("ok", Tree(!last_.verdict.has_value()));
+    t.set("ok", Tree(!last_.failure.has_value()));
     t.set("stopped", Tree(last_.stopped));
     t.set("ranks", Tree(int64_t{world_.ranks}));
     t.set("step", Tree(last_.step));
     t.set("losses", losses);
     fmt::print("{}\n", to_json(t));
   }
-  return last_.verdict ? last_.verdict->code : 0;
+  return last_.failure ? last_.failure->code : 0;
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ void search_all(const Plan& plan, const plan::SearchRequest& asked, const Output
   const LayoutSearchRun searched =
       search_layouts(asked, plan.target, plan.hardware, plan.software, outputs.json);
   if (outputs.html.empty()) return;
-  const plan::Found& best = searched.result.best[0];
+  const plan::RankedLayout& best = searched.result.best[0];
   const std::vector<Program> stages =
       compile::compile_stages(plan::request_of(asked, best.candidate), plan.target);
   report::PlanPage page =
@@ -220,7 +220,7 @@ int verb_plan(Args args) {
   if (!software.empty()) plan.software = open_software(software);
   const MachineTarget machine = resolve_for(plan.hardware, config);
   plan.target = machine.target;
-  plan.request = config::compile_request(config, compile::Purpose::kTrain);
+  plan.request = config::compile_request(config, compile::ProgramKind::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.warmup_sizes;
   searches = searches || config.layout_search.search;

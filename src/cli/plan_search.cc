@@ -50,7 +50,7 @@ void print_json(const plan::SearchResult& r, const plan::Hardware& hardware, dou
   t.set("too_slow", Tree(r.too_slow));
   t.set("simulated", Tree(r.simulated));
   t.set("search_s", Tree(seconds));
-  for (const plan::Found& f : r.best) {
+  for (const plan::RankedLayout& f : r.best) {
     Tree one = plan::as_tree(f.prediction, hardware, f.candidate.layout);
     one.set("micro", Tree(f.candidate.micro));
     one.set("keys", Tree(keys_of(f.candidate)));
@@ -74,7 +74,7 @@ plan::SearchResult search_with_progress(plan::SearchRequest request, const Targe
 }
 
 // Prints the best layouts. Consecutive layouts with the same printed figures become one row.
-void print_rows(const std::vector<plan::Found>& best) {
+void print_rows(const std::vector<plan::RankedLayout>& best) {
   const auto figures = [](const plan::Prediction& p) {
     return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
                        bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()));
@@ -94,9 +94,9 @@ void print_rows(const std::vector<plan::Found>& best) {
 }
 
 // Prints why the next slower layout is slower than the fastest one.
-void print_next(const std::vector<plan::Found>& best) {
+void print_next(const std::vector<plan::RankedLayout>& best) {
   const plan::Prediction& first = best[0].prediction;
-  const auto slower = std::find_if(best.begin(), best.end(), [&](const plan::Found& f) {
+  const auto slower = std::find_if(best.begin(), best.end(), [&](const plan::RankedLayout& f) {
     return step_text(f.prediction.step_s) != step_text(first.step_s);
   });
   if (slower == best.end()) return;
@@ -136,7 +136,7 @@ plan::SearchRequest search_request(const config::RunConfig& config, const plan::
                                    int64_t devices) {
   plan::SearchRequest asked;
   asked.base =
-      plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
+      plan::as_compiled_by(software, config::compile_request(config, compile::ProgramKind::kTrain));
   asked.devices = devices;
   asked.global = config.batch.global;
   asked.ramp = config.batch.warmup_sizes;

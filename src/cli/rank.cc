@@ -55,10 +55,10 @@ RankInfo read_rank_info() {
 }
 
 std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const char* version) {
-  const char* home = std::getenv(launch::kHomeVariable);
-  if (home == nullptr) return std::make_unique<launch::Heartbeat>();
+  const char* endpoint = std::getenv(launch::kEndpointVariable);
+  if (endpoint == nullptr) return std::make_unique<launch::Heartbeat>();
   launch::HeartbeatOptions o;
-  o.home = launch::parse_home(home);
+  o.monitor = launch::parse_endpoint(endpoint);
   o.hello.rank = place.rank;
   o.hello.ranks = place.ranks;
   o.hello.host = place.host;

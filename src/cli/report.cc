@@ -27,7 +27,7 @@ report::Planned planned_step(const std::string& directory, const std::string& cl
   const MachineTarget machine = resolve_for(hardware, config);
   const plan::Software software;
   const std::vector<Program> stages = compile::compile_stages(
-      config::compile_request(config, compile::Purpose::kTrain), machine.target);
+      config::compile_request(config, compile::ProgramKind::kTrain), machine.target);
   const plan::Prediction p = plan::simulate(stages, hardware, software);
   report::Planned planned;
   planned.machine = cluster;

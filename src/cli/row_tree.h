@@ -16,8 +16,8 @@ Tree list_of(const Range& values) {
   return list;
 }
 
-// Returns the row that the model receives for a sample. `Rows` is TrainingRows or TrainingData. The
-// member "encoder" exists only for models with an encoder.
+// Returns the row that the model receives for a sample. `Rows` is TrainingRowReader or
+// TrainingData. The member "encoder" exists only for models with an encoder.
 template <class Rows>
 Tree row_tree(Rows& rows, int64_t sample) {
   const size_t length = rows.row_tokens();

@@ -142,8 +142,9 @@ bool parse_train(Args args, TrainOptions& o) {
   return true;
 }
 
-data::WordSplit word_split(const std::string& name) {
-  for (const auto w : {data::WordSplit::kGpt2, data::WordSplit::kQwen2, data::WordSplit::kLlama3})
+data::PretokenizerKind word_split(const std::string& name) {
+  for (const auto w : {data::PretokenizerKind::kGpt2, data::PretokenizerKind::kQwen2,
+                       data::PretokenizerKind::kLlama3})
     if (name == name_of_entry(w)) return w;
   throw UsageError("--words is '{}', expected gpt2, qwen2 or llama3", name);
 }

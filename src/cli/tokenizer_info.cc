@@ -45,15 +45,15 @@ Tree about(const std::string& path, const data::BpeDescription& bpe,
   return t;
 }
 
-const char* words_in_text(data::WordSplit words) {
+const char* words_in_text(data::PretokenizerKind words) {
   switch (words) {
-    case data::WordSplit::kOff:
+    case data::PretokenizerKind::kOff:
       return "not split into words";
-    case data::WordSplit::kGpt2:
+    case data::PretokenizerKind::kGpt2:
       return "split into words as GPT-2 does";
-    case data::WordSplit::kQwen2:
+    case data::PretokenizerKind::kQwen2:
       return "split into words as Qwen2 does";
-    case data::WordSplit::kLlama3:
+    case data::PretokenizerKind::kLlama3:
       return "split into words as LLaMA 3 does";
   }
   return "";

@@ -28,8 +28,8 @@
 #include "data/tokenizer.h"
 #include "eval/evaluate.h"
 #include "eval/likelihood.h"
-#include "launch/agreement.h"
-#include "launch/home.h"
+#include "launch/monitor_endpoint.h"
+#include "launch/rank_consistency.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
 #include "train/task_metrics.h"
@@ -93,7 +93,7 @@ double wall_s() {
 // own output goes to a file or a pipe, so under them complete lines are printed instead of one line
 // that is rewritten.
 train::Progress::Output output_of(std::FILE* file, const RankInfo& place) {
-  const bool behind = place.ranks > 1 || std::getenv(launch::kHomeVariable) != nullptr;
+  const bool behind = place.ranks > 1 || std::getenv(launch::kEndpointVariable) != nullptr;
   train::Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
   winsize size{};
   if (out.terminal && ioctl(fileno(file), TIOCGWINSZ, &size) == 0) out.columns = size.ws_col;
@@ -138,9 +138,9 @@ void require_agreement(comm::World& world, const RankInfo& place, const std::str
   std::vector<launch::RankFacts> all;
   for (const std::string& text : world.all_gather(launch::to_text(own)))
     all.push_back(launch::parse_facts(text));
-  const launch::Agreement agreement = launch::compare(all);
+  const launch::RankConsistency agreement = launch::compare(all);
   const bool watched =
-      std::getenv(launch::kHomeVariable) != nullptr;  // then the monitor reports it
+      std::getenv(launch::kEndpointVariable) != nullptr;  // then the monitor reports it
   if (world.rank() == 0 && !watched)
     for (const std::string& w : agreement.warnings)
       print_to(stderr, fmt::format("warning: {}\n", printable(w)));

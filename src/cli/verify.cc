@@ -95,7 +95,7 @@ class Verification {
         overrides_(std::move(overrides)),
         steps_(steps),
         config_(resolved(open_run(run_, overrides_))),
-        bound_(bound_of(config::compile_request(config_, compile::Purpose::kTrain))) {}
+        bound_(bound_of(config::compile_request(config_, compile::ProgramKind::kTrain))) {}
 
   // Returns 0 if all differences are within the tolerance, and 1 otherwise.
   int go() {
@@ -160,7 +160,8 @@ class Verification {
     const auto by_sign = [](const compile::OptimizerPolicy& o) {
       return traits_of(o.kind).by_sign;
     };
-    const compile::CompileRequest r = config::compile_request(config_, compile::Purpose::kTrain);
+    const compile::CompileRequest r =
+        config::compile_request(config_, compile::ProgramKind::kTrain);
     if (!by_sign(r.optimizer) &&
         std::none_of(r.groups.begin(), r.groups.end(),
                      [&](const compile::OptimizerGroup& g) { return by_sign(g.policy); }))
@@ -232,7 +233,7 @@ class Verification {
     for (int64_t r = 0; r < compile::mesh_of(config_.layout).ranks(); ++r)
       ranks.push_back(records("many", r));
     train::ValueBounds bounds =
-        train::value_bounds(config::compile_request(config_, compile::Purpose::kTrain));
+        train::value_bounds(config::compile_request(config_, compile::ProgramKind::kTrain));
     bounds.signs = signs();
     const train::ValueComparison c = train::compare_values(records("one", 0), ranks, bounds);
     if (!c.first) {

@@ -1,6 +1,6 @@
 // Ranks as MPI 3.1 processes. Every message is a non-blocking point-to-point message. A blocking
-// MPI call would spin on a core that other threads compute on, so waiting goes through Idle, except
-// at startup, at shutdown and where groups are created.
+// MPI call would spin on a core that other threads compute on, so waiting goes through Backoff,
+// except at startup, at shutdown and where groups are created.
 #include <mpi.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <exception>
 
 #include "base/error.h"
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "comm/reduce.h"
 #include "comm/transfer.h"
 #include "comm/world.h"
@@ -28,11 +28,11 @@ void check(int code, const char* call) {
 }
 
 void wait(MPI_Request request) {
-  Idle idle;
+  Backoff backoff;
   for (int flag = 0;;) {
     check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
     if (flag) return;
-    idle.pause();
+    backoff.pause();
   }
 }
 
@@ -51,11 +51,11 @@ int as_int(int64_t n) {
 // A step of B may start before A is complete, so the link does not idle between transfers. Steps
 // finish in order, which fixes the order of sums and lets step k reuse the staging slot of step k -
 // kStepsInFlight.
-class Line {
+class PendingQueue {
  public:
   // The messages of a queue carry its tag, so that the queues of a communicator never mix. The
   // queues of sends and of receives use the same tag, since a send matches a receive of the peer.
-  Line(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+  PendingQueue(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
 
   void push(Ticket ticket, Transfer transfer) {
     const int64_t first = end_;
@@ -203,15 +203,15 @@ class MpiCommunicator : public Communicator {
 
   bool progress() override {
     bool moved = false;
-    for (Line* line : {&collectives_, &sends_, &receives_})
-      moved |= line->progress([this](Ticket t) { close(t); },
-                              [this](int64_t bytes) { count_sent(bytes); });
+    for (PendingQueue* queue : {&collectives_, &sends_, &receives_})
+      moved |= queue->progress([this](Ticket t) { close(t); },
+                               [this](int64_t bytes) { count_sent(bytes); });
     return moved;
   }
 
   std::vector<int64_t> missing() const override {
     std::vector<int64_t> peers;
-    for (const Line* line : {&collectives_, &sends_, &receives_}) line->missing(peers);
+    for (const PendingQueue* queue : {&collectives_, &sends_, &receives_}) queue->missing(peers);
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
     for (int64_t& p : peers) p = ranks()[p];
@@ -221,18 +221,18 @@ class MpiCommunicator : public Communicator {
  private:
   Member member() const { return {rank(), size(), staging_.data()}; }
   Member reducing() {
-    if (!staging_.data()) staging_ = Buffer("staging", staging_bytes(size()));
+    if (!staging_.data()) staging_ = HostBuffer("staging", staging_bytes(size()));
     return member();
   }
-  Ticket push(Line& line, Transfer t) {
+  Ticket push(PendingQueue& queue, Transfer t) {
     const Ticket ticket = open();
-    line.push(ticket, std::move(t));
+    queue.push(ticket, std::move(t));
     return ticket;
   }
 
   MPI_Comm comm_;
-  Buffer staging_;
-  Line collectives_, sends_, receives_;
+  HostBuffer staging_;
+  PendingQueue collectives_, sends_, receives_;
 };
 
 class MpiWorld : public World {

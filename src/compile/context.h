@@ -41,9 +41,9 @@ struct Context {
   ZeroPlan zero;
   Target target;
 
-  bool trains() const { return request.purpose == Purpose::kTrain; }
+  bool trains() const { return request.kind == ProgramKind::kTrain; }
   bool generates() const {
-    return request.purpose == Purpose::kLogits || request.purpose == Purpose::kDecode;
+    return request.kind == ProgramKind::kLogits || request.kind == ProgramKind::kDecode;
   }
 };
 // Throws Error if layout.recompute is not valid.

@@ -54,7 +54,7 @@ void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes
 // each part among tensor-parallel ranks. An encoder's layers see the whole of another sequence.
 void check_context(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   if (l.context == 1) return;
-  if (model::rule_of(m.family).encodes)
+  if (model::rule_of(m.family).has_encoder)
     throw Error("layout.context = {} is not supported by family {}. Set it to 1.", l.context,
                 name_of_entry(m.family));
   const bool divided = l.sequence_parallel && l.tensor > 1;
@@ -153,7 +153,7 @@ std::string whole_matrix_optimizer(const CompileRequest& r) {
 }  // namespace
 
 // Where tensor ranks share key/value heads, a weight of the layout is made of rows of the published
-// one (Value::whole). Adapters, factored moments and Muon work on the published matrix.
+// one (Value::parent). Adapters, factored moments and Muon work on the published matrix.
 bool can_copy_heads(const CompileRequest& r) {
   if (!model::rule_of(r.model.family).copies_heads) return false;
   return r.adapters.rank == 0 && whole_matrix_optimizer(r).empty();

@@ -5,18 +5,19 @@
 
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
-#include "compile/lower/expand.h"
-#include "compile/memory/place.h"
+#include "compile/lower/lower.h"
+#include "compile/memory/assign_buffers.h"
 #include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/schedule_passes.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/schedule/stage_layers.h"
 #include "ir/verify.h"
 #include "model/forward.h"
 
 namespace tessera::compile {
 namespace {
 
-constexpr EnumArray<Purpose, const char*> kPurposes = {"train", "validate", "logits", "decode"};
+constexpr EnumArray<ProgramKind, const char*> kProgramKinds = {"train", "validate", "logits",
+                                                               "decode"};
 
 bool always(const Context&) { return true; }
 bool trains(const Context& c) { return c.trains(); }
@@ -31,8 +32,8 @@ bool overlaps_tensor(const Context& c) {
 void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
   const int64_t copies = head_copies(r.model, r.layout);
-  s.graph = model::forward(
-      r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.intra_document_masking, copies});
+  s.graph = model::forward(r.model, {r.sequences * r.layout.data, r.tokens, r.encoder_tokens,
+                                     r.intra_document_masking, copies});
   s.graph.mesh = mesh_of(r.layout, copies);
 }
 
@@ -41,16 +42,16 @@ void run_assign_stages(State& s, const Context& c) {
   s.share.stage = c.request.stage;
 }
 
-void run_expand(State& s, const Context& c) {
+void run_lower(State& s, const Context& c) {
   const StagesOfBlocks holders = holders_of(s.graph, s.share);
-  s.expanded = expand(std::move(s.graph), c, holders);
+  s.lowered = lower(std::move(s.graph), c, holders);
   s.graph = Graph();
 }
 
 void run_schedule(State& s, const Context& c) {
-  Program& p = s.expanded.program;
-  p = schedule(s.expanded, c, s.share);
-  p.name = kPurposes[c.request.purpose];
+  Program& p = s.lowered.program;
+  p = schedule(s.lowered, c, s.share);
+  p.name = kProgramKinds[c.request.kind];
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
@@ -58,7 +59,7 @@ bool assigns_optimizers(const Context& c) {
   return !c.request.groups.empty() || traits_of(c.request.optimizer.kind).matrices;
 }
 
-void run_zero(State& s, const Context& c) { zero(s.expanded.program, s.expanded, c.zero); }
+void run_zero(State& s, const Context& c) { zero(s.lowered.program, s.lowered, c.zero); }
 
 constexpr Pass kPasses[] = {
     {"forward", Level::kModel, always, "always", run_forward, Invariant::kTypes},
@@ -78,9 +79,9 @@ constexpr Pass kPasses[] = {
      "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },
      Invariant::kTypes},
     {"decode", Level::kModel,
-     [](const Context& c) { return c.request.purpose == Purpose::kDecode; }, "program `decode`",
+     [](const Context& c) { return c.request.kind == ProgramKind::kDecode; }, "program `decode`",
      [](State& s, const Context& c) {
-       decode(s.graph, c.request.model.context, c.request.encoded);
+       decode(s.graph, c.request.model.context, c.request.reuse_encoder_output);
      },
      Invariant::kTypes},
     {"unfuse_cross_entropy", Level::kModel,
@@ -92,7 +93,7 @@ constexpr Pass kPasses[] = {
     {"materialise_attention", Level::kModel,
      [](const Context& c) {
        return c.request.options.attention == AttentionKind::kUnfused &&
-              c.request.purpose != Purpose::kDecode;
+              c.request.kind != ProgramKind::kDecode;
      },
      "`compiler.attention: unfused`",
      [](State& s, const Context& c) {
@@ -132,8 +133,8 @@ constexpr Pass kPasses[] = {
      [](const Context& c) { return c.trains() && c.request.precision == Precision::kFp16; },
      "`precision: fp16`", [](State& s, const Context&) { scale_loss(s.graph); },
      Invariant::kSignatures},
-    {"remove_shares", Level::kDifferentiated, always, "always",
-     [](State& s, const Context&) { remove_shares(s.graph); }, Invariant::kSameBytes},
+    {"remove_mark_shared", Level::kDifferentiated, always, "always",
+     [](State& s, const Context&) { remove_mark_shared(s.graph); }, Invariant::kSameBytes},
     {"recompute_selective", Level::kDifferentiated,
      [](const Context& c) { return c.trains() && c.recompute.selective; },
      "`layout.recompute: selective`",
@@ -183,9 +184,9 @@ constexpr Pass kPasses[] = {
      [](State& s, const Context&) { order_segments(s.graph); }, Invariant::kSameBytes},
     {"assign_stages", Level::kDifferentiated, always, "always", run_assign_stages,
      Invariant::kSameBytes},
-    {"expand", Level::kSegments, always, "always", run_expand, Invariant::kLayout},
+    {"lower", Level::kSegments, always, "always", run_lower, Invariant::kLayout},
     {"move_state", Level::kSegments, offloads_optimizer, "`layout.offload: optimizer`",
-     [](State& s, const Context&) { move_state(s.expanded); }, Invariant::kLayout},
+     [](State& s, const Context&) { move_state(s.lowered); }, Invariant::kLayout},
     {"schedule", Level::kCalls, always, "always", run_schedule, Invariant::kCalls},
     {"zero", Level::kCalls, always, "always", run_zero, Invariant::kCalls},
     {"offload", Level::kCalls,
@@ -194,22 +195,22 @@ constexpr Pass kPasses[] = {
      },
      "`layout.offload: activations`",
      [](State& s, const Context& c) {
-       offload(s.expanded, parse_offload(c.request.layout.offload), c.request.layout.overlap);
+       offload(s.lowered, parse_offload(c.request.layout.offload), c.request.layout.overlap);
      },
      Invariant::kLayout},
     {"copy_state", Level::kCalls,
      [](const Context& c) { return c.trains() && offloads_optimizer(c); },
-     "`layout.offload: optimizer`",
-     [](State& s, const Context&) { copy_state(s.expanded.program); }, Invariant::kCalls},
+     "`layout.offload: optimizer`", [](State& s, const Context&) { copy_state(s.lowered.program); },
+     Invariant::kCalls},
     {"overlap", Level::kCalls, [](const Context& c) { return c.request.layout.overlap > 0; },
      "`layout.overlap`",
-     [](State& s, const Context& c) { overlap(s.expanded.program, c.request.layout.overlap); },
+     [](State& s, const Context& c) { overlap(s.lowered.program, c.request.layout.overlap); },
      Invariant::kCalls},
     {"drop_uncalled", Level::kCalls, always, "always",
-     [](State& s, const Context&) { drop_uncalled(s.expanded.program); }, Invariant::kCalls},
-    {"place", Level::kPlaced, always, "always",
+     [](State& s, const Context&) { drop_uncalled(s.lowered.program); }, Invariant::kCalls},
+    {"assign_buffers", Level::kPlaced, always, "always",
      [](State& s, const Context& c) {
-       place(s.expanded.program, {.alignment = c.target.alignment});
+       assign_buffers(s.lowered.program, {.alignment = c.target.alignment});
      },
      Invariant::kPlaced},
 };
@@ -247,7 +248,7 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
     if (verifies) {
       std::vector<std::string> faults = verify(state, pass.leaves);
       if (faults.empty() && pass.leaves == Invariant::kPlaced)
-        faults = verify_target(state.expanded.program, context.target);
+        faults = verify_target(state.lowered.program, context.target);
       CHECK(faults.empty(), "after pass {}: {}", pass.name, faults.front());
     }
     if (observe) observe(pass, state);

@@ -39,13 +39,13 @@ void run_passes(State& state, const Context& context, std::span<const Pass> pass
 void verify_after_each_pass(bool on);
 
 // The input of the stage passes, shared by all stages.
-struct Blocks {
+struct CompiledBlocks {
   Context context;
   State state;  // after block_passes()
 };
 
 // Throw as compile() does. compile(r, t) is program_of(compile_blocks(r, t), r.stage).
-Blocks compile_blocks(const CompileRequest& request, const Target& target);
-Program program_of(const Blocks& blocks, int64_t stage);
+CompiledBlocks compile_blocks(const CompileRequest& request, const Target& target);
+Program program_of(const CompiledBlocks& blocks, int64_t stage);
 
 }  // namespace tessera::compile

@@ -12,14 +12,14 @@
 
 namespace tessera::compile {
 
-enum class Purpose : uint8_t {
+enum class ProgramKind : uint8_t {
   kTrain,     // micro-batches, backward, update
   kValidate,  // one micro-batch, loss only, over the state of kTrain
   kLogits,    // one micro-batch, all logits in the value `logits`
   kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
               // too and leaves what layers attend to in a cache of its own
 };
-constexpr size_t count_of(Purpose) { return static_cast<size_t>(Purpose::kDecode) + 1; }
+constexpr size_t count_of(ProgramKind) { return static_cast<size_t>(ProgramKind::kDecode) + 1; }
 
 struct CompileRequest {
   model::ModelConfig model;
@@ -31,14 +31,14 @@ struct CompileRequest {
   double clip_norm = 1;                // largest norm of the gradients of all weights together
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained
-  Purpose purpose = Purpose::kTrain;
-  int64_t sequences = 1;  // per micro-batch, on this rank
-  int64_t tokens = 1;     // per sequence
-  int64_t source = 0;     // tokens per encoder input
+  ProgramKind kind = ProgramKind::kTrain;
+  int64_t sequences = 1;       // per micro-batch, on this rank
+  int64_t tokens = 1;          // per sequence
+  int64_t encoder_tokens = 0;  // per encoder input
   bool intra_document_masking = false;
-  bool encoded = false;      // kDecode only: the encoder's output is already cached
-  int64_t microbatches = 1;  // per step
-  int64_t stage = 0;         // pipeline stage of the program
+  bool reuse_encoder_output = false;  // kDecode only: it is already cached
+  int64_t microbatches = 1;           // per step
+  int64_t stage = 0;                  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;

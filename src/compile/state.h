@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/lower/expand.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/lower/lower.h"
+#include "compile/schedule/stage_layers.h"
 #include "ir/program.h"
 
 namespace tessera::compile {
@@ -27,10 +27,10 @@ constexpr const char* enum_names(Level) {
 
 struct State {
   Level level = Level::kModel;
-  Graph graph;        // up to Level::kDifferentiated
-  StageShare share;   // from the pass assign_stages on; its `stage` is the one whose program is
-                      // compiled
-  Expanded expanded;  // from Level::kSegments on; its program has calls from Level::kCalls on
+  Graph graph;           // up to Level::kDifferentiated
+  StageLayers share;     // from the pass assign_stages on; its `stage` is the one whose program is
+                         // compiled
+  LoweredGraph lowered;  // from Level::kSegments on; its program has calls from Level::kCalls on
 };
 
 // The properties of a state that verify() checks.

@@ -23,7 +23,7 @@ struct TrainFields : SourceFields {
   }
 };
 
-struct StageFields : DataStage {
+struct StageFields : BlendStageConfig {
   static void fields(auto& self, auto&& visit) {
     visit("from_tokens", self.from_tokens, "tokens of the run before it");
     visit("train", self.train, "as data.train");
@@ -39,27 +39,28 @@ struct ValidationFields : SourceFields {
 
 // Reads the members of one element of the list at `place`.
 template <class F>
-void read_members(const Tree& element, const Place& place, std::string_view wanted, F& f) {
+void read_members(const Tree& element, const SourceLocation& place, std::string_view wanted, F& f) {
   const Tree::Members* members = element.as_members();
   if (members == nullptr) {
-    wrong_value(element, wanted, place_within(place, element.line, element.column));
+    wrong_value(element, wanted, location_within(place, element.line, element.column));
   }
   std::vector<Field> known = fields_of(f);
   for (const auto& [key, member] : *members) {
-    const Place at_key = place_within(place, member.key_line, member.key_column);
+    const SourceLocation at_key = location_within(place, member.key_line, member.key_column);
     const Field& field = find_field(known, key, at_key.at + ": " + place.path);
-    const Place at_value = place_within(place, member.line, member.column);
+    const SourceLocation at_value = location_within(place, member.line, member.column);
     field.read(member, {at_value.at, place.path + '.' + key});
   }
 }
 
 // Reads a list, or a single element in its place.
 template <class F, class Take>
-void read_sources(const Tree& tree, const Place& place, std::string_view wanted, Take take) {
+void read_sources(const Tree& tree, const SourceLocation& place, std::string_view wanted,
+                  Take take) {
   const Tree::List* list = tree.as_list();
   const std::span<const Tree> elements = list != nullptr ? std::span(*list) : std::span(&tree, 1);
   for (const Tree& e : elements) {
-    const Place here = place_within(place, e.line, e.column);
+    const SourceLocation here = location_within(place, e.line, e.column);
     F f;
     if (const std::string* s = e.as_string()) {
       f.prefix = *s;
@@ -83,7 +84,7 @@ void check_weights(const char* path, const std::vector<DataSource>& sources, Key
 void check_stages(const DataSection& d, KeyErrors& errors) {
   // Stage 0 is data.train, from token 0.
   int64_t last = 0;
-  for (const DataStage& stage : d.stages) {
+  for (const BlendStageConfig& stage : d.stages) {
     if (stage.from_tokens <= last)
       errors.add(
           "data.stages",
@@ -199,15 +200,16 @@ bool is_split(const std::string& text) {
 
 }  // namespace
 
-void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<DataSource>& value, const SourceLocation& place) {
   value.clear();
   read_sources<TrainFields>(tree, place, "a PREFIX or {prefix: PREFIX, weight: NUMBER}",
-                            [&](TrainFields& f, const Place&) {
+                            [&](TrainFields& f, const SourceLocation&) {
                               value.push_back({f.prefix, f.weight});
                             });
 }
 
-void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<BlendStageConfig>& value,
+                const SourceLocation& place) {
   value.clear();
   const std::string_view wanted = "a list of {from_tokens: NUMBER, train: […]}";
   if (tree.as_list() == nullptr) wrong_value(tree, wanted, place);
@@ -218,11 +220,12 @@ void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& pl
   }
 }
 
-void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<ValidationSource>& value,
+                const SourceLocation& place) {
   value.clear();
   read_sources<ValidationFields>(
       tree, place, "a PREFIX or {name: NAME, prefix: PREFIX}",
-      [&](ValidationFields& f, const Place& here) {
+      [&](ValidationFields& f, const SourceLocation& here) {
         // The name in metrics is the file name of the prefix unless one is given, so it must be
         // unique.
         if (f.name.empty()) f.name = Path(f.prefix).filename().string();
@@ -246,9 +249,9 @@ Tree write_value(const std::vector<DataSource>& x) {
   return t;
 }
 
-Tree write_value(const std::vector<DataStage>& x) {
+Tree write_value(const std::vector<BlendStageConfig>& x) {
   Tree t = Tree::list();
-  for (const DataStage& s : x) {
+  for (const BlendStageConfig& s : x) {
     Tree element;
     element.set("from_tokens", Tree(s.from_tokens));
     element.set("train", write_value(s.train));

@@ -21,10 +21,10 @@ struct DataSource {
 };
 
 // Another blend, from that token of the run on.
-struct DataStage {
+struct BlendStageConfig {
   int64_t from_tokens = 0;
   std::vector<DataSource> train;
-  bool operator==(const DataStage&) const = default;
+  bool operator==(const BlendStageConfig&) const = default;
 };
 
 // One validation set; without a name it has that of its file.
@@ -33,16 +33,18 @@ struct ValidationSource {
   bool operator==(const ValidationSource&) const = default;
 };
 
-void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place);
-void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& place);
-void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<DataSource>& value, const SourceLocation& place);
+void read_value(const Tree& tree, std::vector<BlendStageConfig>& value,
+                const SourceLocation& place);
+void read_value(const Tree& tree, std::vector<ValidationSource>& value,
+                const SourceLocation& place);
 Tree write_value(const std::vector<DataSource>& x);
-Tree write_value(const std::vector<DataStage>& x);
+Tree write_value(const std::vector<BlendStageConfig>& x);
 Tree write_value(const std::vector<ValidationSource>& x);
 inline std::string type_name(const std::vector<DataSource>&) {
   return "list of PREFIX or {prefix, weight}";
 }
-inline std::string type_name(const std::vector<DataStage>&) {
+inline std::string type_name(const std::vector<BlendStageConfig>&) {
   return "list of {from_tokens, train}";
 }
 inline std::string type_name(const std::vector<ValidationSource>&) {
@@ -57,7 +59,7 @@ enum class DataUse : uint8_t { kRead, kIgnored };
 struct DataSection {
   std::string tokenizer;
   std::vector<DataSource> train;
-  std::vector<DataStage> stages;
+  std::vector<BlendStageConfig> stages;
   double size_exponent = 0;
   std::vector<std::string> instructions;
   std::string form;

@@ -35,9 +35,9 @@ bool is_offload(const std::string& text) {
 // rules for layouts are stated only once.
 void check_layout(const RunConfig& run, KeyErrors& errors) {
   errors.add_error_of([&] {
-    const compile::CompileRequest r = compile_request(run, compile::Purpose::kTrain);
+    const compile::CompileRequest r = compile_request(run, compile::ProgramKind::kTrain);
     compile::check_layout(run.model, run.layout,
-                          {run.batch.global, run.batch.micro, r.tokens, r.source});
+                          {run.batch.global, run.batch.micro, r.tokens, r.encoder_tokens});
     compile::check_head_copies(r);
   });
 }
@@ -60,7 +60,7 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
   if (l.context > 1 && run.compiler.attention == compile::AttentionKind::kUnfused)
     errors.add("compiler.attention",
                "= unfused is not supported with layout.context = {}. Set it to fused.", l.context);
-  if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).encodes)
+  if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).has_encoder)
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));
   if (run.compiler.tp_comm_overlap && l.recompute.starts_with("full"))

@@ -21,18 +21,19 @@ std::vector<Field> group_fields(OptimizerGroupSection& group, OptimizerSection& 
   std::erase_if(fields, [](const Field& f) {
     return std::find(std::begin(kOfTheRun), std::end(kOfTheRun), f.path) != std::end(kOfTheRun);
   });
-  fields.push_back({"match",
-                    tessera::type_name(group.match),
-                    "",
-                    false,
-                    {},
-                    [&](const Tree& t, const Place& p) { tessera::read_value(t, group.match, p); },
-                    [&] { return tessera::write_value(group.match); }});
+  fields.push_back(
+      {"match",
+       tessera::type_name(group.match),
+       "",
+       false,
+       {},
+       [&](const Tree& t, const SourceLocation& p) { tessera::read_value(t, group.match, p); },
+       [&] { return tessera::write_value(group.match); }});
   double& multiplier = group.learning_rate_multiplier;
-  fields.push_back({"learning_rate_multiplier", tessera::type_name(multiplier), "", false,
-                    between(0, 1e6),
-                    [&](const Tree& t, const Place& p) { tessera::read_value(t, multiplier, p); },
-                    [&] { return tessera::write_value(multiplier); }});
+  fields.push_back(
+      {"learning_rate_multiplier", tessera::type_name(multiplier), "", false, between(0, 1e6),
+       [&](const Tree& t, const SourceLocation& p) { tessera::read_value(t, multiplier, p); },
+       [&] { return tessera::write_value(multiplier); }});
   return fields;
 }
 
@@ -43,17 +44,17 @@ std::string path_of(size_t group, std::string_view key) {
 // Reads one group. Its settings are parsed once into an unused section, so that an error is
 // reported at its place, and kept as a tree, because they are read over the settings of the
 // section, which may come later in the file.
-OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t number) {
-  const Place place = place_within(list, element.line, element.column);
+OptimizerGroupSection read_group(const Tree& element, const SourceLocation& list, size_t number) {
+  const SourceLocation place = location_within(list, element.line, element.column);
   const Tree::Members* members = element.as_members();
   if (members == nullptr) wrong_value(element, kWanted, place);
   OptimizerGroupSection group;
   OptimizerSection any;
   const std::vector<Field> known = group_fields(group, any);
   for (const auto& [key, member] : *members) {
-    const Place at_key = place_within(list, member.key_line, member.key_column);
+    const SourceLocation at_key = location_within(list, member.key_line, member.key_column);
     const Field& field = find_field(known, key, at_key.at + ": " + list.path);
-    const Place at_value = place_within(list, member.line, member.column);
+    const SourceLocation at_value = location_within(list, member.line, member.column);
     field.read(member, {at_value.at, path_of(number, key)});
     if (key != "match" && key != "learning_rate_multiplier") group.settings.set(key, member);
   }
@@ -66,7 +67,8 @@ OptimizerGroupSection read_group(const Tree& element, const Place& list, size_t 
 
 }  // namespace
 
-void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value,
+                const SourceLocation& place) {
   if (tree.as_list() == nullptr) wrong_value(tree, kWanted, place);
   std::vector<OptimizerGroupSection> groups;
   for (const Tree& element : *tree.as_list())
@@ -90,7 +92,7 @@ Tree write_value(const std::vector<OptimizerGroupSection>& x) {
 OptimizerSection settings_of(const OptimizerGroupSection& group,
                              const OptimizerSection& optimizer) {
   const auto read = [&](OptimizerSection& settings) {
-    Places unused;
+    SourceLocations unused;
     read_fields(fields_of(settings), group.settings, "optimizer.groups", unused);
   };
   // First over the settings of the section, which shows the kind of optimizer. A group of another

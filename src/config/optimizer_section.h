@@ -30,7 +30,8 @@ struct OptimizerGroupSection {
   double learning_rate_multiplier = 1;
   Tree settings = Tree::object();  // keys of the section `optimizer`; see settings_of()
 };
-void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<OptimizerGroupSection>& value,
+                const SourceLocation& place);
 Tree write_value(const std::vector<OptimizerGroupSection>& x);
 inline std::string type_name(const std::vector<OptimizerGroupSection>&) {
   return "list of {match, learning_rate_multiplier, kind, ...}";

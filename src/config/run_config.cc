@@ -73,7 +73,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   else
     start_from_preset(config);
   config.data.intra_document_masking =
-      !first.data.instructions.empty() && !model::rule_of(config.model.family).encodes;
+      !first.data.instructions.empty() && !model::rule_of(config.model.family).has_encoder;
   read(config);
   fill_in(config, Path(source));
   return config;
@@ -139,7 +139,7 @@ void validate(const RunConfig& config, DataUse use) {
 void validate_names(const RunConfig& config) {
   const OptimizerSection& o = config.optimizer;
   if (config.lora.rank == 0 && o.freeze.empty() && o.groups.empty()) return;
-  compile::CompileRequest r = compile_request(config, compile::Purpose::kTrain);
+  compile::CompileRequest r = compile_request(config, compile::ProgramKind::kTrain);
   r.model.vocabulary = std::max<int64_t>(r.model.vocabulary, 1);  // 0: the tokenizer's
   KeyErrors errors;
   errors.add_error_of([&] { compile::check_weight_names(r); });

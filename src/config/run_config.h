@@ -36,8 +36,8 @@ struct RunConfig {
   EvaluationSection evaluation;
   MetricsSection metrics;
 
-  std::string source;  // the run file, for messages
-  Places places;       // where each key was given
+  std::string source;      // the run file, for messages
+  SourceLocations places;  // where each key was given
 
   static void fields(auto& self, auto&& visit) {
     visit("run", self.run, "");

@@ -36,7 +36,7 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
 
 }  // namespace
 
-compile::CompileRequest compile_request(const RunConfig& config, compile::Purpose purpose) {
+compile::CompileRequest compile_request(const RunConfig& config, compile::ProgramKind kind) {
   compile::CompileRequest r;
   r.model = config.model;
   r.layout = config.layout;
@@ -55,23 +55,23 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Purpos
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
   r.frozen = o.freeze;
-  r.purpose = purpose;
+  r.kind = kind;
   r.sequences = config.batch.micro;
   const bool encodes = config.model.encoder_layers > 0;
   // With an encoder, data.sequence_length is the length of its input, and the decoder's follows.
   r.tokens = encodes ? target_tokens(config.data) : config.data.sequence_length;
-  r.source = encodes ? config.data.sequence_length : 0;
+  r.encoder_tokens = encodes ? config.data.sequence_length : 0;
   r.intra_document_masking = config.data.intra_document_masking && !encodes;
   // The micro-batches of all data ranks are processed at the same time.
   const int64_t together = config.batch.micro * config.layout.data;
-  r.microbatches = purpose == compile::Purpose::kTrain ? config.batch.global / together : 1;
+  r.microbatches = kind == compile::ProgramKind::kTrain ? config.batch.global / together : 1;
   r.optimizer_state = true;
   return r;
 }
 
 int64_t row_tokens(const RunConfig& config) {
-  const compile::CompileRequest r = compile_request(config, compile::Purpose::kTrain);
-  return r.tokens + r.source;
+  const compile::CompileRequest r = compile_request(config, compile::ProgramKind::kTrain);
+  return r.tokens + r.encoder_tokens;
 }
 
 data::BatchShape batch_shape(const RunConfig& config, int64_t rank) {

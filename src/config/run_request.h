@@ -10,7 +10,7 @@ namespace tessera::config {
 // Tokens of a decoder's sequence: data.target_length, or the number that span corruption makes.
 int64_t target_tokens(const DataSection& data);
 
-compile::CompileRequest compile_request(const RunConfig& config, compile::Purpose purpose);
+compile::CompileRequest compile_request(const RunConfig& config, compile::ProgramKind kind);
 
 // Tokens per row of the batch, of encoder and decoder together.
 int64_t row_tokens(const RunConfig& config);

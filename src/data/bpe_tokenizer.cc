@@ -58,7 +58,7 @@ BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
       merges_(bpe.merges.size()),
       add_prefix_space_(bpe.add_prefix_space),
       cuts_at_spaces_(bpe.byte_level && splitter_.empty() && normalizer_.keeps_gaps() &&
-                      bpe.words != WordSplit::kOff &&
+                      bpe.words != PretokenizerKind::kOff &&
                       std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over)),
       cuts_before_meta_(begins_at_meta(bpe)),
       fingerprint_(fingerprint) {

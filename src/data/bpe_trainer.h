@@ -15,7 +15,7 @@ struct BpeTraining {
   int32_t vocabulary = 8192;  // number of entries, including special tokens and the 256 bytes
   int64_t least_count = 1;    // pairs that are less frequent are not merged
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
-  WordSplit words = WordSplit::kGpt2;  // the split with which the words were counted
+  PretokenizerKind words = PretokenizerKind::kGpt2;  // the split with which the words were counted
 };
 
 // Throws Error if `vocabulary` is too small for the special tokens and the bytes, or if a special

@@ -51,7 +51,7 @@ WordCounts::Word WordCounts::Table::word(size_t i) const {
   return {std::string_view(bytes_).substr(e.offset, e.length), e.count};
 }
 
-WordCounts::WordCounts(int threads, WordSplit split)
+WordCounts::WordCounts(int threads, PretokenizerKind split)
     : pretokenizer_(unicode_table(), split), tables_(std::max(threads, 1)) {}
 
 EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Table& table) const {

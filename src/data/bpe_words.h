@@ -15,7 +15,7 @@ namespace tessera::data {
 
 class WordCounts {
  public:
-  explicit WordCounts(int threads, WordSplit split = WordSplit::kGpt2);
+  explicit WordCounts(int threads, PretokenizerKind split = PretokenizerKind::kGpt2);
 
   // Splits each text by itself and counts its words. Threads divide the texts among themselves, so
   // one call should have many. Invalid UTF-8 stays in the words, and is reported.

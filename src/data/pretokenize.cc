@@ -35,7 +35,7 @@ size_t bytes_at(std::string_view text, size_t i) { return decode_utf8(text.subst
 
 }  // namespace
 
-Pretokenizer::Pretokenizer(const UnicodeTable& table, WordSplit split)
+Pretokenizer::Pretokenizer(const UnicodeTable& table, PretokenizerKind split)
     : table_(table), split_(split) {
   for (uint32_t b = 0; b < 256; ++b) {
     byte_class_[b] = b < 0x80 ? static_cast<uint8_t>(table[b] & kClassMask) : kLead;
@@ -82,8 +82,8 @@ size_t Pretokenizer::digits_end(std::string_view text, size_t from, int most) co
 }
 
 size_t Pretokenizer::word_end(std::string_view text, size_t from) const {
-  if (split_ == WordSplit::kOff) return text.size();
-  return split_ == WordSplit::kGpt2 ? gpt2_end(text, from) : later_end(text, from);
+  if (split_ == PretokenizerKind::kOff) return text.size();
+  return split_ == PretokenizerKind::kGpt2 ? gpt2_end(text, from) : later_end(text, from);
 }
 
 size_t Pretokenizer::later_end(std::string_view text, size_t from) const {
@@ -94,7 +94,7 @@ size_t Pretokenizer::later_end(std::string_view text, size_t from) const {
   // [^\r\n\p{L}\p{N}]?\p{L}+ without its optional first character, then \p{N} or \p{N}{1,3}.
   const uint8_t kind = kind_at(text, from);
   if (kind == kLetter) return run_end(text, from, kLetter);
-  if (kind == kNumber) return digits_end(text, from, split_ == WordSplit::kLlama3 ? 3 : 1);
+  if (kind == kNumber) return digits_end(text, from, split_ == PretokenizerKind::kLlama3 ? 3 : 1);
   // The same alternative with its first character: a space, a punctuation mark or another symbol.
   const size_t next = from + bytes_at(text, from);
   const uint8_t after = next < text.size() ? kind_at(text, next) : uint8_t{kSpace};

@@ -15,12 +15,13 @@
 
 namespace tessera::data {
 
-enum class WordSplit : uint8_t { kOff, kGpt2, kQwen2, kLlama3 };
-constexpr const char* enum_names(WordSplit) { return "none|gpt2|qwen2|llama3"; }
+enum class PretokenizerKind : uint8_t { kOff, kGpt2, kQwen2, kLlama3 };
+constexpr const char* enum_names(PretokenizerKind) { return "none|gpt2|qwen2|llama3"; }
 
 class Pretokenizer {
  public:
-  explicit Pretokenizer(const UnicodeTable& table, WordSplit split = WordSplit::kGpt2);
+  explicit Pretokenizer(const UnicodeTable& table,
+                        PretokenizerKind split = PretokenizerKind::kGpt2);
 
   // Returns the end of the word that begins at `from` < text.size(). `from` is 0 or the end of the
   // previous word.
@@ -36,7 +37,7 @@ class Pretokenizer {
 
   static constexpr uint8_t kLead = 4;  // not ASCII: decode the character and look its class up
   const UnicodeTable& table_;
-  WordSplit split_;
+  PretokenizerKind split_;
   std::array<uint8_t, 256> byte_class_{};
 };
 

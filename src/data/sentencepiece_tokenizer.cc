@@ -1,7 +1,7 @@
 // Encodes text with a SentencePiece model. The library normalizes, and encodes with BPE models;
-// unigram models are segmented by UnigramCut, so that ids do not depend on the installed release.
-// Words of a BPE model are encoded one by one and cached where that provably gives the ids of the
-// whole text.
+// unigram models are segmented by UnigramSegmenter, so that ids do not depend on the installed
+// release. Words of a BPE model are encoded one by one and cached where that provably gives the ids
+// of the whole text.
 #include "data/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>

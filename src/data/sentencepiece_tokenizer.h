@@ -2,7 +2,7 @@
 // become U+2581, and the result is segmented into pieces, by the most probable segmentation
 // (unigram) or by merges (bpe). Ids are those of release 0.2.2 and later of the sentencepiece
 // library. The library does everything but the segmentation of unigram models, in which older
-// releases differ (data/unigram_cut.h).
+// releases differ (data/unigram_segmenter.h).
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer.h"
-#include "data/unigram_cut.h"
+#include "data/unigram_segmenter.h"
 
 namespace tessera::data {
 
@@ -51,8 +51,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceModel model_;
   std::unique_ptr<Library> library_;
-  std::optional<UnigramCut> unigram_;  // set for a unigram model
-  std::vector<std::string> texts_;     // token_bytes() of each id
+  std::optional<UnigramSegmenter> unigram_;  // set for a unigram model
+  std::vector<std::string> texts_;           // token_bytes() of each id
   uint64_t fingerprint_;
   int32_t end_ = -1, sentinels_ = 0;
   bool words_apart_ = false;  // words between single spaces can be encoded separately

@@ -25,11 +25,11 @@ constexpr size_t kMostHoles = 65536;
 
 // The expressions by which Qwen2 and LLaMA 3 split text into words, as in their published files.
 // data/pretokenize.cc implements them by hand; all other expressions are matched by Expression.
-constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
-    {WordSplit::kQwen2,
+constexpr std::pair<PretokenizerKind, std::string_view> kExpressions[] = {
+    {PretokenizerKind::kQwen2,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    {WordSplit::kLlama3,
+    {PretokenizerKind::kLlama3,
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+)"
      R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
@@ -89,12 +89,13 @@ void Reader::read_pre_tokenizer(const Tree& node) {
 }
 
 // A Split with a known expression before a ByteLevel that only maps bytes to characters becomes a
-// WordSplit, which is faster.
+// PretokenizerKind, which is faster.
 void Reader::read_byte_level(const Tree& node) {
   out_.byte_level = true;
   out_.add_prefix_space = json_.flag(node, "add_prefix_space", true);
-  out_.words = json_.flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kOff;
-  if (out_.words != WordSplit::kOff || out_.add_prefix_space || out_.splits.empty()) return;
+  out_.words =
+      json_.flag(node, "use_regex", true) ? PretokenizerKind::kGpt2 : PretokenizerKind::kOff;
+  if (out_.words != PretokenizerKind::kOff || out_.add_prefix_space || out_.splits.empty()) return;
   for (const auto& [words, text] : kExpressions) {
     if (!(out_.splits.back() == SplitStep{.pattern = {std::string(text), true}})) continue;
     out_.words = words;
@@ -255,7 +256,7 @@ BpeDescription Reader::read() {
   read_model(json_.need(root_, "model"));
   if (const Tree* node = root_.find("normalizer")) read_normalizer(json_, *node, out_.normalizer);
   out_.byte_level = false;
-  out_.words = WordSplit::kOff;
+  out_.words = PretokenizerKind::kOff;
   if (const Tree* node = root_.find("pre_tokenizer")) read_pre_tokenizer(*node);
   const bool affixes = !out_.inner_prefix.empty() || !out_.end_suffix.empty();
   if (out_.byte_level && affixes)
@@ -290,7 +291,7 @@ Tree pre_tokenizer(const BpeDescription& bpe) {
     return object({{"type", Tree(std::string("Sequence"))},
                    {"pretokenizers", Tree(Tree::List{split, byte_level(false, false)})}});
   }
-  return byte_level(bpe.add_prefix_space, bpe.words == WordSplit::kGpt2);
+  return byte_level(bpe.add_prefix_space, bpe.words == PretokenizerKind::kGpt2);
 }
 
 Tree added_token(const AddedToken& t) {

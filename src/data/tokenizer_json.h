@@ -31,7 +31,7 @@ struct BpeDescription {
   // Merges join bytes; otherwise they join characters, and `words` is kOff.
   bool byte_level = true;
   bool add_prefix_space = false;  // add a space before each piece of text that has none
-  WordSplit words = WordSplit::kGpt2;
+  PretokenizerKind words = PretokenizerKind::kGpt2;
   bool ignore_merges = false;  // a word that is in the vocabulary is always one token
 
   // ---- Not if byte_level.

@@ -119,9 +119,9 @@ void TrainingData::open(const std::string& prefix) {
   datasets_.push_back(std::move(one));
 }
 
-Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
-                                      const std::vector<WeightedDataset>& blend) {
-  Mixture::Stage stage;
+BlendSchedule::Stage TrainingData::stage_of(int64_t from_tokens,
+                                            const std::vector<WeightedDataset>& blend) {
+  BlendSchedule::Stage stage;
   stage.first_sample = samples_of(from_tokens, length_);
   for (size_t i = 0; i < blend.size(); ++i) {
     const WeightedDataset& d = blend[i];
@@ -157,11 +157,11 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
 // Returns the stage of the run's next sample and the stages after it. Their first samples are
 // counted from the consumed samples and tokens, because earlier samples may have had another
 // length.
-std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
-  std::vector<Mixture::Stage> stages;
+std::vector<BlendSchedule::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
+  std::vector<BlendSchedule::Stage> stages;
   int64_t before = -1;
   const auto add = [&](int64_t from, const std::vector<WeightedDataset>& datasets) {
-    Mixture::Stage stage = stage_of(from, datasets);
+    BlendSchedule::Stage stage = stage_of(from, datasets);
     if (stage.first_sample <= before) {
       throw Error(
           "data.stages: the stage from token {} does not begin after the previous one, expected "
@@ -194,8 +194,8 @@ void TrainingData::continue_from(const DataPosition& saved, bool changes) {
 void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   std::vector<std::string> names;
   for (const Dataset& d : datasets_) names.push_back(d.prefix);
-  std::vector<Mixture::Stage> stages = stages_after(saved.samples, saved.tokens);
-  Mixture::Start start{saved.samples, {}, {}};
+  std::vector<BlendSchedule::Stage> stages = stages_after(saved.samples, saved.tokens);
+  BlendSchedule::Start start{saved.samples, {}, {}};
   std::vector<double> weights;  // weights of the saved blend
   bool same = true;
   left_ = saved.sources;
@@ -215,7 +215,7 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
     // can be used again later.
     if (s) std::erase_if(left_, [&](const SourcePosition& l) { return l.name == s->name; });
   }
-  Mixture::Stage& first = stages.front();
+  BlendSchedule::Stage& first = stages.front();
   const bool known_blend = !saved.sources.empty();
   std::vector<double> today(datasets_.size(), 0);
   for (size_t i = 0; i < first.sources.size(); ++i) today[first.sources[i]] = first.weights[i];
@@ -229,14 +229,14 @@ void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
   for (SourcePosition& l : left_) l.before = l.samples;
   first_samples_ = saved.samples;
   first_tokens_ = saved.tokens;
-  mixture_ = std::make_unique<Mixture>(std::move(stages), datasets(), start);
+  mixture_ = std::make_unique<BlendSchedule>(std::move(stages), datasets(), start);
   // A copy, because the thread that reads ahead uses mixture_ while the main thread calls
   // position().
-  counting_ = std::make_unique<Mixture>(*mixture_);
+  counting_ = std::make_unique<BlendSchedule>(*mixture_);
 }
 
 DataPosition TrainingData::position(int64_t samples) {
-  const Mixture::Counts counts = counting_->counts(samples);
+  const BlendSchedule::Counts counts = counting_->counts(samples);
   DataPosition p;
   p.samples = samples;
   p.tokens = first_tokens_ + (samples - first_samples_) * length_;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "data/batches.h"
+#include "data/blend_schedule.h"
 #include "data/data_position.h"
 #include "data/indexed_dataset.h"
 #include "data/instructions.h"
-#include "data/mixture.h"
 #include "data/samples.h"
 #include "data/span_corruption.h"
 
@@ -124,8 +124,8 @@ class TrainingData {
     std::unique_ptr<SampleOrder> order;
   };
   void open(const std::string& prefix);
-  Mixture::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
-  std::vector<Mixture::Stage> stages_after(int64_t samples, int64_t tokens);
+  BlendSchedule::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
+  std::vector<BlendSchedule::Stage> stages_after(int64_t samples, int64_t tokens);
   void make_mixture(const DataPosition& saved, bool changes);
   SampleOrderKey order_key() const;
   void read(const Blend::Pick& pick, std::span<int32_t> out);
@@ -135,8 +135,8 @@ class TrainingData {
   SpanLengths spans_;   // used with span corruption
   int64_t length_ = 0;  // tokens per sample, without the additional label
   std::vector<Dataset> datasets_;
-  std::unique_ptr<Mixture> mixture_;
-  std::unique_ptr<Mixture> counting_;             // a copy for position(), called by another thread
+  std::unique_ptr<BlendSchedule> mixture_;
+  std::unique_ptr<BlendSchedule> counting_;       // a copy for position(), called by another thread
   int64_t first_samples_ = 0, first_tokens_ = 0;  // consumed before continue_from()
   std::vector<SourcePosition> left_;              // positions of datasets that are no longer read
   std::vector<int32_t> ids_;                      // tokens of the sample that is being read

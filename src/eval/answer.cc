@@ -73,11 +73,12 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
   };
   std::vector<std::vector<int32_t>> read;
   for (const Example& e : examples)
-    read.push_back(read_of(e, rules, tokenizer, rules.encodes ? context : context - o.max_tokens));
+    read.push_back(
+        read_of(e, rules, tokenizer, rules.has_encoder ? context : context - o.max_tokens));
   // A decoder's program is compiled for the length of its source, so examples of the same length
   // are processed together, with one decoder.
   const auto length = [&](size_t i) {
-    return rules.encodes ? row_length(read[i].size(), context) : 0;
+    return rules.has_encoder ? row_length(read[i].size(), context) : 0;
   };
   std::vector<size_t> order(examples.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -90,8 +91,8 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
       last = length(i);
       decoder.emplace(checkpoint, options, std::vector<int32_t>(last, 0));
     }
-    decoder->forget(rules.encodes ? read[i] : std::vector<int32_t>());
-    const std::vector<int32_t> prompt = rules.encodes ? std::vector<int32_t>{0} : read[i];
+    decoder->forget(rules.has_encoder ? read[i] : std::vector<int32_t>());
+    const std::vector<int32_t> prompt = rules.has_encoder ? std::vector<int32_t>{0} : read[i];
     const std::string text = written_text(tokenizer, generate(*decoder, prompt, o));
     out[i].line = examples[i].line;
     out[i].written = text.substr(0, stop_of(text, spec.stop));

@@ -27,13 +27,13 @@ namespace {
 constexpr int64_t kPromptChunk = 16;
 constexpr int64_t kScoredSequences = 4;  // sequences per micro-batch when a dataset is scored
 
-compile::CompileRequest request(const model::ModelConfig& model, compile::Purpose purpose,
+compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
                                 int64_t sequences, int64_t tokens, compile::Precision precision,
                                 int64_t source = 0) {
   compile::CompileRequest r;
-  r.source = source;
+  r.encoder_tokens = source;
   r.model = model;
-  r.purpose = purpose;
+  r.kind = kind;
   r.sequences = sequences;
   r.tokens = tokens;
   r.precision = precision;
@@ -62,7 +62,7 @@ compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoin
         "first, or use another checkpoint.",
         source);
   AdapterFields fields{&policy};
-  Places places;
+  SourceLocations places;
   read_fields(fields_of(fields), *lora, source, places);
   if (policy.rank < 1 || !(policy.alpha > 0))
     throw Error(
@@ -79,17 +79,17 @@ std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& o) {
 
 // Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
 // a larger tensor would be read.
-void check_shape(const checkpoint::CheckpointReader& checkpoint, const StatePiece& piece) {
-  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
-  if (stored != nullptr && stored->shape != piece.shape)
+void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShard& shard) {
+  const checkpoint::StoredTensor* stored = checkpoint.find(shard.name);
+  if (stored != nullptr && stored->shape != shard.shape)
     throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
-                checkpoint.folder().string(), piece.name, to_string(stored->shape),
-                to_string(piece.shape));
+                checkpoint.folder().string(), shard.name, to_string(stored->shape),
+                to_string(shard.shape));
 }
 
-std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
-                                       std::vector<compile::CompileRequest> requests,
-                                       const ModelOptions& options) {
+std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
+                                      std::vector<compile::CompileRequest> requests,
+                                      const ModelOptions& options) {
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   for (compile::CompileRequest& r : requests) {
@@ -97,15 +97,15 @@ std::unique_ptr<runtime::Machine> load(checkpoint::CheckpointReader& checkpoint,
     r.adapters = adapters_of(checkpoint);
     programs.push_back(compile::compile(r, kernels->target()));
   }
-  auto machine = std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels));
-  for (const StatePiece& piece : pieces(machine->program())) {
-    const TensorView view = machine->view(piece);
-    check_shape(checkpoint, piece);
-    checkpoint.read(piece.name, piece.begin, piece.end, view);
-    checkpoint::require_finite(checkpoint, piece.name, view);
-    machine->written(view);
+  auto engine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
+  for (const StateShard& shard : local_state(engine->program())) {
+    const TensorView view = engine->view(shard);
+    check_shape(checkpoint, shard);
+    checkpoint.read(shard.name, shard.begin, shard.end, view);
+    checkpoint::require_finite(checkpoint, shard.name, view);
+    engine->written(view);
   }
-  return machine;
+  return engine;
 }
 
 template <class T>
@@ -142,11 +142,11 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
             int64_t samples, const ModelOptions& options) {
   const model::ModelConfig model = model_of(checkpoint);
   compile::CompileRequest validate =
-      request(model, compile::Purpose::kValidate, kScoredSequences, data.row_tokens(),
+      request(model, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(),
               options.precision, data.row_source());
   validate.intra_document_masking = data.intra_document_masking();
-  const auto machine = load(checkpoint, {validate}, options);
-  runtime::Executor& e = machine->executor(0);
+  const auto engine = load(checkpoint, {validate}, options);
+  runtime::Executor& e = engine->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
@@ -169,7 +169,7 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
   const auto kernels = kernels_of(options);
-  return compile::compile(request(model, compile::Purpose::kLogits, sequences, length,
+  return compile::compile(request(model, compile::ProgramKind::kLogits, sequences, length,
                                   options.precision, source_length),
                           kernels->target())
       .bytes;
@@ -185,17 +185,17 @@ LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t seque
   if (length > model_.context)
     throw Error("rows of {} tokens are longer than the model's context of {}. Use shorter rows.",
                 length, model_.context);
-  machine_ = load(checkpoint,
-                  {request(model_, compile::Purpose::kLogits, sequences, length, options.precision,
-                           source_length)},
-                  options);
+  engine_ = load(checkpoint,
+                 {request(model_, compile::ProgramKind::kLogits, sequences, length,
+                          options.precision, source_length)},
+                 options);
 }
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
                                          std::span<const int32_t> source) {
   check_ids(tokens, model_);
   check_ids(source, model_);
-  runtime::Executor& e = machine_->executor(0);
+  runtime::Executor& e = engine_->executor(0);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source.empty())
     std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
@@ -222,9 +222,9 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
   if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
   for (const size_t tokens : {size_t{1}, chunk_})
     programs.push_back(
-        request(model_, compile::Purpose::kDecode, 1, tokens, options.precision, length));
-  programs[1].encoded = !source.empty();
-  machine_ = load(checkpoint, programs, options);
+        request(model_, compile::ProgramKind::kDecode, 1, tokens, options.precision, length));
+  programs[1].reuse_encoder_output = !source.empty();
+  engine_ = load(checkpoint, programs, options);
 }
 
 void Decoder::forget(std::span<const int32_t> source) {
@@ -239,7 +239,7 @@ void Decoder::forget(std::span<const int32_t> source) {
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
-  runtime::Executor& e = machine_->executor(program);
+  runtime::Executor& e = engine_->executor(program);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source_.empty())
     std::copy(source_.begin(), source_.end(), values<int32_t>(e, Role::kSource).begin());
@@ -263,7 +263,7 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
     tokens = tokens.subspan(n);
   }
   // A chunk has logits for each of its tokens, those of the last token at the end.
-  const std::span<float> all = values<float>(machine_->executor(last), Role::kLogits);
+  const std::span<float> all = values<float>(engine_->executor(last), Role::kLogits);
   return all.last(model_.padded_vocabulary());
 }
 

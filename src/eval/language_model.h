@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/request.h"
 #include "data/training_data.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 
 namespace tessera::eval {
 
@@ -54,7 +54,7 @@ class LogitsModel {
  private:
   model::ModelConfig model_;
   int64_t length_;
-  std::unique_ptr<runtime::Machine> machine_;
+  std::unique_ptr<runtime::Engine> engine_;
 };
 
 // Reads the tokens of one text in order and returns the logits of the next token. Caches the keys
@@ -78,7 +78,7 @@ class Decoder {
   void step(size_t program, std::span<const int32_t> tokens);
 
   model::ModelConfig model_;
-  std::unique_ptr<runtime::Machine> machine_;
+  std::unique_ptr<runtime::Engine> engine_;
   int64_t position_ = 0;
   std::vector<int32_t> source_;  // encoder input; empty in a model without an encoder
   size_t chunk_ = 1;             // tokens per run of the second program; the first reads one

@@ -126,7 +126,7 @@ Continuation encode_continuation(const data::Tokenizer& tokenizer, const Special
   const std::string_view before = context.substr(0, kept);
   Continuation c;
   c.context = encode_text(rules, tokenizer, before);
-  if (rules.encodes) {
+  if (rules.has_encoder) {
     if (context.empty()) c.context.clear();
     c.tokens = tokenizer.encode(std::string(context.substr(kept)) + std::string(text));
   } else {

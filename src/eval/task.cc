@@ -162,7 +162,7 @@ TaskSpec read_task(const Path& file) {
   const std::string text = shipped ? std::string(shipped->text) : read_file(file);
   const std::string source = shipped ? fmt::format("tasks/{}.yaml", shipped->name) : file.string();
   TaskSpec spec;
-  Places places;
+  SourceLocations places;
   try {
     read_fields(fields_of(spec), parse_yaml(text, source), source, places);
   } catch (const Error& e) {

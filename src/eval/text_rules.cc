@@ -14,11 +14,11 @@ SpecialTokenRules text_rules(const checkpoint::CheckpointReader& checkpoint,
   const model::ModelConfig model = model_of(checkpoint);
   const checkpoint::HfTextRules imported = checkpoint::hf_text_rules(checkpoint.header());
   SpecialTokenRules r;
-  r.encodes = model.encoder_layers > 0;
+  r.has_encoder = model.encoder_layers > 0;
   r.vocabulary = std::max<int64_t>(model.vocabulary, tokenizer.vocabulary_size());
   r.vocabulary = std::min(r.vocabulary, model.padded_vocabulary());
   r.begin = tokenizer.text_begin() ? tokenizer.text_begin() : imported.begin;
-  if (r.encodes) r.end = tokenizer.source_end();
+  if (r.has_encoder) r.end = tokenizer.source_end();
   r.alone = r.begin ? r.begin : tokenizer.end_of_text();
   r.stops = imported.stops;
   if (r.stops.empty() && tokenizer.end_of_text()) r.stops.push_back(*tokenizer.end_of_text());

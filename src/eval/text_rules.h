@@ -14,7 +14,7 @@
 namespace tessera::eval {
 
 struct SpecialTokenRules {
-  bool encodes = false;               // an encoder reads the texts; the decoder begins with id 0
+  bool has_encoder = false;           // an encoder reads the texts; the decoder begins with id 0
   std::optional<int32_t> begin, end;  // tokens before and after a text that is read
   std::optional<int32_t> alone;       // token that is read in place of an empty text
   std::vector<int32_t> stops;         // any of these tokens ends a generated text

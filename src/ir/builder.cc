@@ -14,7 +14,7 @@ ValueId Builder::value(const std::string& name, DType dtype, Shape shape, Role r
   v.dtype = dtype;
   v.shape = std::move(shape);
   v.role = role;
-  v.per = per;
+  v.indexed_by = per;
   return graph_.values.push_back(std::move(v));
 }
 
@@ -69,7 +69,7 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     Value y = x;
     y.name += way->suffix;
     y.role = role_;
-    y.per = per_;
+    y.indexed_by = per_;
     y.decays = false;
     y.initial = {};
     y.copy = CopyKind::kOriginal;
@@ -129,7 +129,7 @@ ValueId Gradients::take(ValueId v) {
 
 bool Gradients::wanted(ValueId v) const {
   const Role r = builder_[v].role;
-  return r == Role::kActivation || r == Role::kStream || r == Role::kScratch || r == Role::kWeight;
+  return r == Role::kActivation || r == Role::kHidden || r == Role::kScratch || r == Role::kWeight;
 }
 
 ValueId Gradients::weight(ValueId w) {

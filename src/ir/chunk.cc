@@ -115,7 +115,7 @@ bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values) {
   if (!a.writes && !b.writes) return false;
   if (a.value == b.value) return a.chunk.overlaps(b.chunk);
   const Value &x = values[a.value], &y = values[b.value];
-  return x.frame != kNone && x.frame == y.frame && x.offset < y.offset + y.bytes() &&
+  return x.buffer != kNone && x.buffer == y.buffer && x.offset < y.offset + y.bytes() &&
          y.offset < x.offset + x.bytes();
 }
 
@@ -124,13 +124,13 @@ std::vector<TouchedBytes> touched_bytes(const Op& op, ValueSpan values) {
   for (const OperandUse& t : uses_of(op, values)) {
     const Value& v = values[t.value];
     const int64_t part = v.bytes() / t.chunk.count, begin = v.offset + t.chunk.index * part;
-    all.push_back({v.frame, begin, begin + part, t.value, t.writes});
+    all.push_back({v.buffer, begin, begin + part, t.value, t.writes});
   }
   return all;
 }
 
 bool in_conflict(const TouchedBytes& a, const TouchedBytes& b) {
-  return (a.writes || b.writes) && a.frame == b.frame && a.begin < b.end && b.begin < a.end;
+  return (a.writes || b.writes) && a.buffer == b.buffer && a.begin < b.end && b.begin < a.end;
 }
 
 }  // namespace tessera

@@ -52,7 +52,7 @@ bool in_conflict(const OperandUse& a, const OperandUse& b, ValueSpan values);
 // The bytes that an op uses, in the scratch of its segment or in a buffer, once values have
 // offsets.
 struct TouchedBytes {
-  FrameKindId frame;  // kNone: scratch
+  BufferKindId buffer;  // kNone: scratch
   int64_t begin = 0, end = 0;
   ValueId value;
   bool writes = false;

@@ -40,16 +40,16 @@ CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
 }  // namespace
 
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
-                                 Messages messages) {
+                                 MessageCommunicators messages) {
   if (!is_message(op)) return {*over_of(op.attributes), queue, kNone};
   const Way way = way_of(op, queue);
-  if (messages == Messages::kShared)
+  if (messages == MessageCommunicators::kShared)
     return {GroupRef::along({AxisKind::kPipeline}), sending_queue(way), kNone};
   return pair_of(way, program.stage, program.mesh[AxisKind::kPipeline]);
 }
 
 std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>& programs,
-                                              Messages messages) {
+                                              MessageCommunicators messages) {
   std::map<CommunicatorName, bool> found;
   for (const Program* p : programs)
     for (const Segment& s : p->segments)
@@ -69,7 +69,8 @@ std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>&
 }
 
 int64_t communicator_count(const Program& program) {
-  const std::vector<CommunicatorUse> all = communicators_of({&program}, Messages::kPairs);
+  const std::vector<CommunicatorUse> all =
+      communicators_of({&program}, MessageCommunicators::kPairs);
   return std::count_if(all.begin(), all.end(), [&](const CommunicatorUse& use) {
     return group_size(program.mesh, use.name.over) > 1;
   });

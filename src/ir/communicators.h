@@ -12,7 +12,7 @@ namespace tessera {
 // How pipeline messages share communicators. kShared: one for all messages of a direction. kPairs:
 // one per direction and pair of neighboring stages. NCCL runs the operations of a communicator one
 // after another: with kShared, a receive that was started early would delay the sends after it.
-enum class Messages : uint8_t { kShared, kPairs };
+enum class MessageCommunicators : uint8_t { kShared, kPairs };
 
 struct CommunicatorName {
   GroupRef over;
@@ -25,7 +25,7 @@ struct CommunicatorName {
 // Returns the communicator of a communicating op on that queue of `program`. The sender's queue and
 // the receiver's share one.
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
-                                 Messages messages);
+                                 MessageCommunicators messages);
 
 struct CommunicatorUse {
   CommunicatorName name;
@@ -34,7 +34,7 @@ struct CommunicatorUse {
 // Returns the communicators of a rank that runs these programs, sorted by name, so that ranks that
 // share several communicators create them in the same order and cannot deadlock.
 std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>& programs,
-                                              Messages messages);
+                                              MessageCommunicators messages);
 
 // Returns the number of communicators with more than one rank that the program needs. Each uses
 // device memory outside the arena.

@@ -8,13 +8,13 @@
 
 namespace tessera {
 
-std::string_view name_of(ProductKind kind) {
-  constexpr EnumArray<ProductKind, std::string_view> kNames = {"forward", "input gradient",
-                                                               "weight gradient"};
+std::string_view name_of(GemmKind kind) {
+  constexpr EnumArray<GemmKind, std::string_view> kNames = {"forward", "input gradient",
+                                                            "weight gradient"};
   return kNames.at(kind);
 }
 
-double ProductShape::flops() const { return 2 * real_product(batch, m, n, k); }
+double GemmShape::flops() const { return 2 * real_product(batch, m, n, k); }
 
 double AttentionPairs::flops() const { return 2 * real_product(products, head_size) * pairs; }
 

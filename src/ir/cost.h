@@ -12,18 +12,16 @@
 namespace tessera {
 
 // The GEMM of a linear layer: y = x wᵀ, or one of its gradients.
-enum class ProductKind : uint8_t { kForward, kInputGradient, kWeightGradient };
-constexpr size_t count_of(ProductKind) {
-  return static_cast<size_t>(ProductKind::kWeightGradient) + 1;
-}
-std::string_view name_of(ProductKind kind);  // "forward", "input gradient", "weight gradient"
+enum class GemmKind : uint8_t { kForward, kInputGradient, kWeightGradient };
+constexpr size_t count_of(GemmKind) { return static_cast<size_t>(GemmKind::kWeightGradient) + 1; }
+std::string_view name_of(GemmKind kind);  // "forward", "input gradient", "weight gradient"
 
 // A GEMM, or `batch` equal ones: C [m, n] = sum over k. The tokens of a layer are m, or for a
 // weight gradient k.
-struct ProductShape {
+struct GemmShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   DType type = DType::kF32;  // dtype of the operands
-  ProductKind kind = ProductKind::kForward;
+  GemmKind kind = GemmKind::kForward;
   bool fp8 = false;  // the operands are quantized to FP8 first
 
   double flops() const;
@@ -59,7 +57,7 @@ struct Flops {
 
 struct Cost {
   Work work = Work::kSweep;
-  std::vector<ProductShape> products;  // in execution order
+  std::vector<GemmShape> products;  // in execution order
   AttentionPairs attention;
   double bytes = 0;  // every input and output once
   // Bytes that the kernels read and write: for a table only the rows that are looked up; data that

@@ -133,7 +133,7 @@ ValueVector local_values(ValueVector values) {
   return values;
 }
 
-Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
+GlobalBox global_box_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
   for (const AxisKind a : Enumerators<AxisKind>()) {
     // If several axes divide one dimension, the index of the shard is mixed-radix too, outer axes
@@ -143,7 +143,7 @@ Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
     i = i * mesh[a] + at[a];
   }
   // Shards have equal extents; the last ones may be cut off at n or be empty.
-  Extents e;
+  GlobalBox e;
   for (int d = 0; d < v.shape.rank(); ++d) {
     const int64_t extent = v.local()[d], n = v.shape[d];
     const int64_t first = std::min(n, index[d] * extent);
@@ -153,22 +153,23 @@ Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   return e;
 }
 
-std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box) {
-  std::vector<KnownBox> boxes;
-  const bool dealt = v.whole && v.whole->copies > 1;  // several rows share a row of the parent
+std::vector<CheckpointBox> checkpoint_boxes(const Value& v, const GlobalBox& place,
+                                            const Box& box) {
+  std::vector<CheckpointBox> boxes;
+  const bool dealt = v.parent && v.parent->copies > 1;  // several rows share a row of the parent
   const int64_t step = dealt ? 1 : std::max<int64_t>(box.end[0] - box.begin[0], 1);
   for (int64_t row = box.begin[0]; row < box.end[0]; row += step) {
-    KnownBox k{box, {}};
+    CheckpointBox k{box, {}};
     k.part.begin[0] = row;
     k.part.end[0] = row + step;
     for (size_t d = 0; d < box.begin.size(); ++d) {
       k.known.begin.push_back(std::min(k.part.begin[d] + place.begin[d], place.end[d]));
       k.known.end.push_back(std::min(k.part.end[d] + place.begin[d], place.end[d]));
     }
-    if (v.whole) {
+    if (v.parent) {
       const int64_t first = k.known.begin[0], n = k.known.end[0] - first;
-      const int64_t shift = v.whole->first + first % v.whole->copies * v.shape[1];
-      k.known.begin[0] = first / v.whole->copies;
+      const int64_t shift = v.parent->first + first % v.parent->copies * v.shape[1];
+      k.known.begin[0] = first / v.parent->copies;
       k.known.end[0] = k.known.begin[0] + n;
       k.known.begin[1] += shift;
       k.known.end[1] += shift;

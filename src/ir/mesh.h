@@ -74,18 +74,18 @@ ValueVector local_values(ValueVector values);
 // The box [begin, end) of the global value that a rank's shard holds. The shard may be larger:
 // elements outside the box are padding. If several axes split one dimension, they nest, outermost
 // first.
-struct Extents {
+struct GlobalBox {
   std::vector<int64_t> begin, end;
 };
-Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at);
+GlobalBox global_box_of(const Value& v, const Mesh& mesh, const Coordinates& at);
 
 // The parts of a box of a rank's shard of a weight that are not padding, as boxes of the tensor in
-// checkpoints (Value::whole), in the order of the shard's elements. `place`: the extents of the
+// checkpoints (Value::parent), in the order of the shard's elements. `place`: the extents of the
 // shard.
-struct KnownBox {
-  Box part;       // box of the rank's shard
-  Extents known;  // box of the checkpoint's tensor; smaller if the shard has padding
+struct CheckpointBox {
+  Box part;         // box of the rank's shard
+  GlobalBox known;  // box of the checkpoint's tensor; smaller if the shard has padding
 };
-std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box);
+std::vector<CheckpointBox> checkpoint_boxes(const Value& v, const GlobalBox& place, const Box& box);
 
 }  // namespace tessera

@@ -45,13 +45,13 @@ constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
                                                             "release_sent",
                                                             "offload",
                                                             "fetch"};
-constexpr EnumArray<WireKind, std::string_view> kWireKindNames = {
+constexpr EnumArray<CommKind, std::string_view> kCommKindNames = {
     "", "segment", "all_reduce", "reduce_scatter", "all_gather", "send", "receive"};
 constexpr EnumArray<HiddenStream, std::string_view> kHiddenStreamNames = {"hidden", "source"};
 constexpr EnumArray<Access, std::string_view> kAccessNames = {"read", "write", "add", "update"};
 constexpr EnumArray<AxisKind, std::string_view> kAxisNames = {
     "pipeline", "replica", "shard", "expert", "context", "tensor_kv", "tensor"};
-constexpr std::array<std::pair<AxisPlace, std::string_view>, 4> kPlaceNames = {
+constexpr std::array<std::pair<Placement, std::string_view>, 4> kPlaceNames = {
     {{kReplicated, "replicated"},
      {kShared, "shared"},
      {kPartial, "partial"},
@@ -62,7 +62,7 @@ constexpr std::array<std::pair<AxisPlace, std::string_view>, 4> kPlaceNames = {
 std::string_view name_of(Queue q) { return kQueueNames.at(q); }
 std::string_view name_of(Phase p) { return kPhaseNames.at(p); }
 std::string_view name_of(HiddenStream s) { return kHiddenStreamNames.at(s); }
-std::string_view name_of(WireKind k) { return kWireKindNames.at(k); }
+std::string_view name_of(CommKind k) { return kCommKindNames.at(k); }
 std::string_view name_of(Access a) { return kAccessNames.at(a); }
 std::string_view name_of(AxisKind a) { return kAxisNames.at(a); }
 
@@ -76,8 +76,8 @@ std::optional<Queue> queue_named(std::string_view s) { return enumerator_named(k
 std::optional<HiddenStream> stream_named(std::string_view s) {
   return enumerator_named(kHiddenStreamNames, s);
 }
-std::optional<WireKind> wire_kind_named(std::string_view s) {
-  return enumerator_named(kWireKindNames, s);
+std::optional<CommKind> comm_kind_named(std::string_view s) {
+  return enumerator_named(kCommKindNames, s);
 }
 std::optional<Access> access_named(std::string_view s) { return enumerator_named(kAccessNames, s); }
 std::optional<AxisKind> axis_named(std::string_view s) { return enumerator_named(kAxisNames, s); }
@@ -108,7 +108,7 @@ bool has_suffix(const std::string& name, std::string_view suffix) {
 }
 
 bool shares_bytes(const Value& a, const Value& b) {
-  return a.frame == b.frame && a.offset == b.offset;
+  return a.buffer == b.buffer && a.offset == b.offset;
 }
 
 }  // namespace
@@ -126,8 +126,8 @@ void set_origins(ValueVector& values) {
       weights[x.name].push_back(v);
     } else {
       computed[x.name].push_back(v);
-      std::vector<ValueId>& list = (x.frame != kNone ? kept : unkept)[x.name];
-      if (x.frame != kNone && !list.empty() && shares_bytes(values[list.back()], x))
+      std::vector<ValueId>& list = (x.buffer != kNone ? kept : unkept)[x.name];
+      if (x.buffer != kNone && !list.empty() && shares_bytes(values[list.back()], x))
         list.back() = v;  // an op works in place: the buffer keeps its output
       else
         list.push_back(v);
@@ -145,7 +145,8 @@ void set_origins(ValueVector& values) {
   for (Value& v : values) {
     const size_t bar = v.name.find('|');
     if (v.role == Role::kGradient) belongs(v, kGradientSuffix, weights);
-    if (v.role == Role::kFactor && bar != v.name.npos) belongs(v, v.name.substr(bar), weights);
+    if (v.role == Role::kFactoredMoment && bar != v.name.npos)
+      belongs(v, v.name.substr(bar), weights);
     const auto copies = [&](CopyKind c, const Named& first, const Named& second) {
       if (belongs(v, suffix_of(c), first) || belongs(v, suffix_of(c), second)) v.copy = c;
     };
@@ -156,14 +157,14 @@ void set_origins(ValueVector& values) {
 }
 
 void set_relations(Program& p) {
-  const auto related = [&](const FrameKind& k, std::string_view suffix, const char* other) {
-    if (!has_suffix(k.name, suffix)) return FrameKindId();
+  const auto related = [&](const BufferKind& k, std::string_view suffix, const char* other) {
+    if (!has_suffix(k.name, suffix)) return BufferKindId();
     const std::string wanted = k.name.substr(0, k.name.size() - suffix.size()) + other;
-    for (const FrameKindId id : p.kinds.ids())
+    for (const BufferKindId id : p.kinds.ids())
       if (p.kinds[id].name == wanted) return id;
-    return FrameKindId();
+    return BufferKindId();
   };
-  for (FrameKind& k : p.kinds) {
+  for (BufferKind& k : p.kinds) {
     k.input = related(k, kOutputSuffix, "");
     k.factors_of = related(k, kFactorsSuffix, kWeightsSuffix);
   }

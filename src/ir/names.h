@@ -30,7 +30,7 @@ constexpr std::string_view kPeerPrefix = "stage:";  // prefix of the peer of a m
 
 std::string_view name_of(Queue q);
 std::string_view name_of(HiddenStream s);
-std::string_view name_of(WireKind k);  // empty for kSilent
+std::string_view name_of(CommKind k);  // empty for kSilent
 std::string_view name_of(Access a);
 std::string_view name_of(AxisKind a);
 // Returns shared, partial, partial_max or replicated; nothing for a split.
@@ -39,7 +39,7 @@ std::optional<std::string_view> name_of_place(int8_t place);
 // Return nothing if no enumerator has that name.
 std::optional<Queue> queue_named(std::string_view s);
 std::optional<HiddenStream> stream_named(std::string_view s);
-std::optional<WireKind> wire_kind_named(std::string_view s);
+std::optional<CommKind> comm_kind_named(std::string_view s);
 std::optional<Access> access_named(std::string_view s);
 std::optional<AxisKind> axis_named(std::string_view s);
 std::optional<int8_t> place_named(std::string_view s);
@@ -52,7 +52,7 @@ std::optional<Role> role_named(std::string_view s, std::string_view name);
 
 // Sets Value::copy and Value::of.
 void set_origins(ValueVector& values);
-// Sets FrameKind::input and FrameKind::factors_of.
+// Sets BufferKind::input and BufferKind::factors_of.
 void set_relations(Program& program);
 // Sets Sum::of_gradients.
 void set_relations(Op& op);

@@ -51,14 +51,14 @@ GroupRef* over_of(OpAttributes& attributes) {
   return const_cast<GroupRef*>(over_of(std::as_const(attributes)));
 }
 
-// Returns the only attribute of type FrameKindId, which names the table of weights; kNone if there
+// Returns the only attribute of type BufferKindId, which names the table of weights; kNone if there
 // is none.
-FrameKindId members_of(const OpAttributes& attributes) {
-  FrameKindId members = kNone;
+BufferKindId members_of(const OpAttributes& attributes) {
+  BufferKindId members = kNone;
   std::visit(
       [&]<class A>(const A& a) {
         A::fields(a, [&]<class T>(const char*, const T& field, Print = {}, const Range& = {}) {
-          if constexpr (std::is_same_v<T, FrameKindId>) members = field;
+          if constexpr (std::is_same_v<T, BufferKindId>) members = field;
         });
       },
       attributes);
@@ -68,8 +68,8 @@ FrameKindId members_of(const OpAttributes& attributes) {
 DType* sum_type(OpAttributes& attributes) {
   return std::visit(
       [](auto& a) -> DType* {
-        if constexpr (requires { a.into; })
-          return &a.into;
+        if constexpr (requires { a.accum_dtype; })
+          return &a.accum_dtype;
         else
           return nullptr;
       },

@@ -117,7 +117,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          AllGather,         //
                                          Slice,             //
                                          Pad,               //
-                                         Share,             //
+                                         MarkShared,        //
                                          Send,              //
                                          Receive>()));
 
@@ -154,10 +154,10 @@ OpAttributes default_attributes(OpKind kind);
 // The group of a conversion; nullptr for other ops.
 const GroupRef* over_of(const OpAttributes& attributes);
 GroupRef* over_of(OpAttributes& attributes);
-// The frame kind whose table maps elements of a flat frame to weights (attribute `members`); kNone
-// for ops that do not need it.
-FrameKindId members_of(const OpAttributes& attributes);
-// The type of the sum that an op adds to (attribute `into`); nullptr where it adds to none.
+// The buffer kind whose table maps elements of a flat buffer to weights (attribute `members`);
+// kNone for ops that do not need it.
+BufferKindId members_of(const OpAttributes& attributes);
+// The type of the sum that an op adds to (attribute `accum_dtype`); nullptr where it adds to none.
 DType* sum_type(OpAttributes& attributes);
 
 }  // namespace tessera

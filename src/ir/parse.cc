@@ -115,7 +115,7 @@ Mesh ValueParser::mesh() {
 // defined only later.
 void ValueParser::value_option(Value& v) {
   if (take_key("per"))
-    v.per = per();
+    v.indexed_by = per();
   else if (take_word("decays"))
     v.decays = true;
   else if (take_word("frozen"))
@@ -127,7 +127,7 @@ void ValueParser::value_option(Value& v) {
   else if (take_key("constant"))
     v.initial.constant = number();
   else if (take_key("whole"))
-    v.whole = PartOf{name(), shape(), key_integer("first"), key_integer("copies")};
+    v.parent = ParentSlice{name(), shape(), key_integer("first"), key_integer("copies")};
   else if (take_key("holds"))
     v.parts.push_back({name(), key_integer("dim"), key_integer("first"), key_integer("count")});
   else if (take_key("of"))
@@ -139,7 +139,7 @@ void ValueParser::value_option(Value& v) {
   else if (take_key("offset"))
     v.offset = integer();
   else if (take_word("own"))
-    v.own = true;
+    v.is_local_shard = true;
   else if (take_key("in"))
     places_.emplace_back(values_->next_id(), at_), next();
   else
@@ -230,14 +230,14 @@ Block Parser::block() {
 // $0 NAME bytes=N [per= state host like= stages=]: values
 void Parser::kinds(Program& p) {
   heading("kinds");
-  std::vector<std::pair<FrameKindId, size_t>>
+  std::vector<std::pair<BufferKindId, size_t>>
       likes;  // a kind, and the token that names the other kind
   while (peek().kind == Token::kId) {
     numbered('$', p.kinds.size());
-    FrameKind k;
+    BufferKind k;
     k.name = name();
     k.bytes = key_integer("bytes");
-    if (take_key("per")) k.per = per();
+    if (take_key("per")) k.indexed_by = per();
     k.state = take_word("state");
     k.host = take_word("host");
     if (take_key("like")) likes.emplace_back(p.kinds.next_id(), at_), next();
@@ -254,7 +254,7 @@ void Parser::kinds(Program& p) {
   const size_t here = at_;
   for (const auto& [v, token] : places_) {
     at_ = token;
-    p.values[v].frame = kind(p);
+    p.values[v].buffer = kind(p);
   }
   for (const auto& [k, token] : likes) {
     at_ = token;
@@ -271,7 +271,7 @@ void Parser::segment_parameters(const Program& p, Segment& s) {
   while (peek().kind == Token::kWord && access_named(peek().text) &&
          (peek(1).kind == Token::kWord || peek(1).kind == Token::kId)) {
     const Access access = entry(access_named, "read, write, add or update");
-    do s.frames.push_back({kind(p), access});
+    do s.buffers.push_back({kind(p), access});
     while (take_mark(','));
     line_end();
   }
@@ -296,18 +296,18 @@ void Parser::segments(Program& p) {
 }
 
 // @0 KIND [layer= mb= offset=] [state]
-void Parser::frames(Program& p) {
-  heading("frames");
+void Parser::buffers(Program& p) {
+  heading("buffers");
   while (peek().kind == Token::kId) {
-    numbered('@', p.frames.size());
-    Frame f;
+    numbered('@', p.buffers.size());
+    Buffer f;
     f.kind = kind(p);
     if (take_key("layer")) f.layer = integer();
     if (take_key("mb")) f.microbatch = integer();
     if (take_key("offset")) f.offset = integer();
     f.state = take_word("state");
     line_end();
-    p.frames.push_back(f);
+    p.buffers.push_back(f);
   }
 }
 
@@ -322,14 +322,14 @@ void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
 // none.
 void Parser::fresh(const Program& p, Call& c) {
   const Segment& s = p.segment(c);
-  c.fresh.assign(s.frames.size(), false);
+  c.fresh.assign(s.buffers.size(), false);
   if (take_mark('-')) return;
   do {
     const Token& at = peek();
-    const FrameKindId wanted = kind(p);
+    const BufferKindId wanted = kind(p);
     size_t i = 0;
-    while (i < s.frames.size() && s.frames[i].kind != wanted) ++i;
-    if (i == s.frames.size()) fail(at, fmt::format("a kind that is a parameter of {}", s.name()));
+    while (i < s.buffers.size() && s.buffers[i].kind != wanted) ++i;
+    if (i == s.buffers.size()) fail(at, fmt::format("a kind that is a parameter of {}", s.name()));
     c.fresh[i] = true;
   } while (take_mark(','));
 }
@@ -343,7 +343,7 @@ GroupRef ValueParser::group() {
 }
 
 // wire="PARTNERS":"KIND":"LABEL":BYTES, where partners are a group of ranks or stage:N.
-void Parser::wire(Wire& w) {
+void Parser::wire(CommSpec& w) {
   const Token& at = peek();
   const std::string partners = name();
   if (partners.starts_with(kPeerPrefix)) {
@@ -356,7 +356,7 @@ void Parser::wire(Wire& w) {
     w.over = *found;
   }
   mark(':');
-  const auto kind = peek().kind == Token::kString ? wire_kind_named(peek().text) : std::nullopt;
+  const auto kind = peek().kind == Token::kString ? comm_kind_named(peek().text) : std::nullopt;
   if (!kind) fail(peek(), "the kind of a message or collective");
   w.kind = *kind;
   next();
@@ -371,19 +371,19 @@ void Parser::call_option(const Program& p, Call& c) {
     c.layer = integer();
   } else if (take_key("mb")) {
     c.microbatch = integer();
-  } else if (take_key("frames")) {
-    do c.frames.push_back(id<FrameId>('@', p.frames.size(), "a frame"));
+  } else if (take_key("buffers")) {
+    do c.buffers.push_back(id<BufferId>('@', p.buffers.size(), "a buffer"));
     while (take_mark(','));
   } else if (take_key("fresh")) {
     fresh(p, c);
   } else if (take_key("wire")) {
-    wire(c.wire);
+    wire(c.comm);
   } else if (take_key("after")) {
     call_ids("a call", c.after);
   } else if (take_key("before_step")) {
     call_ids("a call", c.before_step);
   } else {
-    fail(peek(), "layer=, mb=, frames=, fresh=, wire=, after= or before_step=");
+    fail(peek(), "layer=, mb=, buffers=, fresh=, wire=, after= or before_step=");
   }
 }
 
@@ -396,9 +396,9 @@ void Parser::calls(Program& p) {
     Call c;
     c.segment = named(segment_names_, p.segments, "a segment");
     while (peek().kind != Token::kLineEnd) call_option(p, c);
-    if (c.frames.size() != p.segment(c).frames.size())
-      fail(at, fmt::format("{} frames, one per parameter of {} (this call has {})",
-                           p.segment(c).frames.size(), p.segment(c).name(), c.frames.size()));
+    if (c.buffers.size() != p.segment(c).buffers.size())
+      fail(at, fmt::format("{} buffers, one per parameter of {} (this call has {})",
+                           p.segment(c).buffers.size(), p.segment(c).name(), c.buffers.size()));
     line_end();
     p.schedule.push_back(std::move(c));
   }
@@ -415,19 +415,19 @@ Graph Parser::graph() {
   word("graph");
   g.sequences = key_integer("sequences");
   g.tokens = key_integer("tokens");
-  if (take_key("source")) g.source = integer();
+  if (take_key("source")) g.encoder_tokens = integer();
   if (take_key("mesh")) g.mesh = mesh();
   line_end();
   values(g.values);
   origins(g.values);
   if (take_word("memory")) {
-    if (take_key("is")) g.memory = value();
-    if (take_key("gradient")) g.memory_gradient = value();
+    if (take_key("is")) g.encoder_output = value();
+    if (take_key("gradient")) g.encoder_output_gradient = value();
     line_end();
   }
   while (peek().kind != Token::kEnd) g.blocks.push_back(block());
   // A graph has no buffer kinds, so none of its values may name one.
-  if (!places_.empty()) fail(tokens_[places_[0].second], "a value without frame in a graph");
+  if (!places_.empty()) fail(tokens_[places_[0].second], "a value without buffer in a graph");
   return g;
 }
 
@@ -450,7 +450,7 @@ Program Parser::program() {
   values(p.values);
   kinds(p);
   segments(p);
-  frames(p);
+  buffers(p);
   calls(p);
   if (peek().kind != Token::kEnd) fail(peek(), "the end of the text");
   return p;

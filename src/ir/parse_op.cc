@@ -140,14 +140,14 @@ void OpParser::read(std::vector<double>& list) {
   mark(']');
 }
 
-void OpParser::read(FrameKindId& k) {
+void OpParser::read(BufferKindId& k) {
   if (peek().kind == Token::kId) {
-    k = id<FrameKindId>('$', kinds_, "a kind of frame");
+    k = id<BufferKindId>('$', kinds_, "a buffer kind");
     return;
   }
   const auto found =
       peek().kind == Token::kString ? kind_names_.find(peek().text) : kind_names_.end();
-  if (found == kind_names_.end() || found->second == kNone) fail(peek(), "a kind of frame");
+  if (found == kind_names_.end() || found->second == kNone) fail(peek(), "a buffer kind");
   next();
   k = found->second;
 }

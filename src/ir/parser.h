@@ -50,7 +50,7 @@ class ValueParser : protected TokenReader {
 
   ValueVector* values_ = nullptr;
   Names<ValueId> value_names_;
-  // A value, and the token that names its frame kind, or the value that it is a copy of.
+  // A value, and the token that names its buffer kind, or the value that it is a copy of.
   std::vector<std::pair<ValueId, size_t>> places_, origins_;
 };
 
@@ -74,15 +74,15 @@ class OpParser : protected ValueParser {
   void read(Shape& s);
   void read(std::vector<double>& list);
   void read(GroupRef& g) { g = group(); }
-  void read(FrameKindId& k);
+  void read(BufferKindId& k);
   template <class E>
   requires std::is_enum_v<E>
   void read(E& e) { e = static_cast<E>(entry_of(enum_names(E()))); }
   // The index of a text among "first|second|…".
   int entry_of(std::string_view names);
 
-  size_t kinds_ = 0;  // how many kinds of frames there are
-  Names<FrameKindId> kind_names_;
+  size_t kinds_ = 0;  // how many buffer kinds there are
+  Names<BufferKindId> kind_names_;
 };
 
 // Graphs and programs.
@@ -94,16 +94,16 @@ class Parser : OpParser {
   Program program();
 
  private:
-  FrameKindId kind(const Program& p) { return named(kind_names_, p.kinds, "a kind of frame"); }
+  BufferKindId kind(const Program& p) { return named(kind_names_, p.kinds, "a buffer kind"); }
   Block block();
   void kinds(Program& p);
   void segments(Program& p);
   void segment_parameters(const Program& p, Segment& s);
-  void frames(Program& p);
+  void buffers(Program& p);
   void calls(Program& p);
   void call_option(const Program& p, Call& c);
   void fresh(const Program& p, Call& c);
-  void wire(Wire& w);
+  void wire(CommSpec& w);
   void call_ids(const char* wanted, std::vector<CallId>& list);
 
   Names<SegmentId> segment_names_;

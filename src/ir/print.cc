@@ -12,10 +12,10 @@
 //       read embed.weights, batch
 //       write hidden'
 //       %7 = embedding (batch.tokens, embed.weight) at=embed.tokens : f32 [1, 16, 16]
-//   frames
+//   buffers
 //     @13 hidden layer=0 mb=0 offset=179584
 //   calls
-//     #2 forward.layer layer=0 mb=0 frames=@1,@11,@13,@14,@15 fresh=-
+//     #2 forward.layer layer=0 mb=0 buffers=@1,@11,@13,@14,@15 fresh=-
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -87,13 +87,13 @@ std::map<std::string, int> count_names(const IdVector<I, T>& list) {
 }
 
 bool is_computed(Role r) {
-  return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
-         r == Role::kStreamGradient;
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
+         r == Role::kHiddenGradient;
 }
 
 class Printer {
  public:
-  Printer(const ValueVector& values, const IdVector<FrameKindId, FrameKind>& kinds,
+  Printer(const ValueVector& values, const IdVector<BufferKindId, BufferKind>& kinds,
           const IdVector<SegmentId, Segment>& segments)
       : values_(values),
         kinds_(kinds),
@@ -104,7 +104,7 @@ class Printer {
 
   void graph(const Graph& g) {
     out_ = fmt::format("graph sequences={} tokens={}", g.sequences, g.tokens);
-    if (g.source != 0) say(" source={}", g.source);
+    if (g.encoder_tokens != 0) say(" source={}", g.encoder_tokens);
     mesh(g.mesh);
     out_ += '\n';
     values();
@@ -112,9 +112,9 @@ class Printer {
     for (const Block& b : g.blocks) block(b);
   }
   void memory(const Graph& g) {
-    if (g.memory == kNone) return;
-    say("memory is={}", value(g.memory));
-    if (g.memory_gradient != kNone) say(" gradient={}", value(g.memory_gradient));
+    if (g.encoder_output == kNone) return;
+    say("memory is={}", value(g.encoder_output));
+    if (g.encoder_output_gradient != kNone) say(" gradient={}", value(g.encoder_output_gradient));
     out_ += '\n';
   }
   void program(const Program& p) {
@@ -127,11 +127,11 @@ class Printer {
     out_ += '\n';
     values();
     out_ += "kinds\n";
-    for (const FrameKindId k : kinds_.ids()) kind(k);
+    for (const BufferKindId k : kinds_.ids()) kind(k);
     out_ += "segments\n";
     for (const SegmentId s : segments_.ids()) one_segment(s);
-    out_ += "frames\n";
-    for (const FrameId f : p.frames.ids()) frame(f, p.frames[f]);
+    out_ += "buffers\n";
+    for (const BufferId f : p.buffers.ids()) buffer(f, p.buffers[f]);
     out_ += "calls\n";
     for (const CallId c : p.schedule.ids()) call(c, p.schedule[c]);
   }
@@ -154,7 +154,7 @@ class Printer {
     }
     return fmt::format("${}", id);
   }
-  std::string kind_name(FrameKindId k) const { return one_of(kinds_, kind_names_, k); }
+  std::string kind_name(BufferKindId k) const { return one_of(kinds_, kind_names_, k); }
   std::string segment_name(SegmentId s) const { return one_of(segments_, segment_names_, s); }
 
   std::string list(const std::vector<ValueId>& ids) const {
@@ -199,30 +199,30 @@ class Printer {
       const Value& v = values_[id];
       say("  %{} {} {} {} {}", id, name(v.name), name_of(v.dtype), to_string(v.shape),
           name_of(v.role));
-      per(v.per);
+      per(v.indexed_by);
       if (v.decays) out_ += " decays";
       if (v.frozen) out_ += " frozen";
       if (v.policy != 0) say(" policy={}", v.policy);
       if (v.initial.std != 0) say(" std={}", number(v.initial.std));
       if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
-      if (v.whole)
-        say(" whole={} {} first={} copies={}", name(v.whole->name), to_string(v.whole->shape),
-            v.whole->first, v.whole->copies);
+      if (v.parent)
+        say(" whole={} {} first={} copies={}", name(v.parent->name), to_string(v.parent->shape),
+            v.parent->first, v.parent->copies);
       for (const WeightPart& part : v.parts)
         say(" holds={} dim={} first={} count={}", name(part.name), part.dim, part.first,
             part.count);
       if (v.of != kNone && v.of != derived[id].of) say(" of=%{}", v.of);
       sharding(v.sharding);
       if (v.part) say(" part={}", to_string(*v.part));
-      if (v.frame != kNone) say(" in={}", kind_name(v.frame));
+      if (v.buffer != kNone) say(" in={}", kind_name(v.buffer));
       if (v.offset != kNone) say(" offset={}", v.offset);
-      if (v.own) out_ += " own";
+      if (v.is_local_shard) out_ += " own";
       out_ += '\n';
     }
   }
 
   std::string text(const auto& field) const { return constant(field); }
-  std::string text(FrameKindId k) const {
+  std::string text(BufferKindId k) const {
     if (!kinds_.contains(k)) return "-";
     const std::string& name = kinds_[k].name;
     return kind_names_.at(name) == 1 ? quoted(name) : fmt::format("${}", k);
@@ -293,10 +293,10 @@ class Printer {
     for (const Op& o : b.weights) op(o);
   }
 
-  void kind(FrameKindId id) {
-    const FrameKind& k = kinds_[id];
+  void kind(BufferKindId id) {
+    const BufferKind& k = kinds_[id];
     say("  ${} {} bytes={}", id, name(k.name), k.bytes);
-    per(k.per);
+    per(k.indexed_by);
     if (k.state) out_ += " state";
     if (k.host) out_ += " host";
     if (k.like != kNone) say(" like={}", kind_name(k.like));
@@ -309,15 +309,15 @@ class Printer {
     const Segment& s = segments_[id];
     say("  ${} {} queue={} scratch={}\n", id, name(s.name()), name_of(s.queue), s.scratch_bytes);
     // Consecutive parameters with the same access share a line.
-    for (size_t p = 0; p < s.frames.size(); ++p) {
-      const bool same = p > 0 && s.frames[p].access == s.frames[p - 1].access;
+    for (size_t p = 0; p < s.buffers.size(); ++p) {
+      const bool same = p > 0 && s.buffers[p].access == s.buffers[p - 1].access;
       if (same)
         out_ += ", ";
       else
-        say("{}    {} ", p > 0 ? "\n" : "", name_of(s.frames[p].access));
-      out_ += kind_name(s.frames[p].kind);
+        say("{}    {} ", p > 0 ? "\n" : "", name_of(s.buffers[p].access));
+      out_ += kind_name(s.buffers[p].kind);
     }
-    if (!s.frames.empty()) out_ += '\n';
+    if (!s.buffers.empty()) out_ += '\n';
     for (const Op& o : s.ops) op(o);
   }
 
@@ -325,7 +325,7 @@ class Printer {
     if (layer != kNone) say(" layer={}", layer);
     if (microbatch != kNone) say(" mb={}", microbatch);
   }
-  void frame(FrameId id, const Frame& f) {
+  void buffer(BufferId id, const Buffer& f) {
     say("  @{} {}", id, kind_name(f.kind));
     labels(f.layer, f.microbatch);
     if (f.offset != kNone) say(" offset={}", f.offset);
@@ -339,24 +339,24 @@ class Printer {
     for (size_t i = 0; i < c.fresh.size(); ++i)
       if (c.fresh[i])
         names +=
-            fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.frames.at(i).kind));
+            fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.buffers.at(i).kind));
     say(" fresh={}", names.empty() ? "-" : names);
   }
   void call(CallId id, const Call& c) {
     say("  #{} {}", id, segment_name(c.segment));
     labels(c.layer, c.microbatch);
-    if (!c.frames.empty()) say(" frames=@{}", fmt::join(c.frames, ",@"));
+    if (!c.buffers.empty()) say(" buffers=@{}", fmt::join(c.buffers, ",@"));
     fresh(c);
-    if (c.wire != Wire{})
-      say(" wire={}:{}:{}:{}", quoted(partners_of(c.wire)),
-          quoted(std::string(name_of(c.wire.kind))), quoted(c.wire.label), c.wire.bytes);
+    if (c.comm != CommSpec{})
+      say(" wire={}:{}:{}:{}", quoted(partners_of(c.comm)),
+          quoted(std::string(name_of(c.comm.kind))), quoted(c.comm.label), c.comm.bytes);
     if (!c.after.empty()) say(" after=#{}", fmt::join(c.after, ",#"));
     if (!c.before_step.empty()) say(" before_step=#{}", fmt::join(c.before_step, ",#"));
     out_ += '\n';
   }
 
   const ValueVector& values_;
-  const IdVector<FrameKindId, FrameKind>& kinds_;
+  const IdVector<BufferKindId, BufferKind>& kinds_;
   const IdVector<SegmentId, Segment>& segments_;
   std::map<std::string, int> value_names_, kind_names_, segment_names_;
   std::string out_;
@@ -365,7 +365,7 @@ class Printer {
 }  // namespace
 
 std::string print(const Graph& g) {
-  const IdVector<FrameKindId, FrameKind> no_kinds;
+  const IdVector<BufferKindId, BufferKind> no_kinds;
   const IdVector<SegmentId, Segment> no_segments;
   Printer printer(g.values, no_kinds, no_segments);
   printer.graph(g);

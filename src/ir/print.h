@@ -11,10 +11,10 @@
 //       write hidden'
 //       %12, %13 = norm (%7, layer.norm1.gain, layer.norm1.bias) epsilon=1e-05 at=layer.norm1
 //           : bf16 [1, 2048, 1024], f32 [1, 2048, 2]                           (on the same line)
-//   frames
+//   buffers
 //     @7 layer.weights layer=3 offset=24576 state
 //   calls
-//     #7 head mb=0 frames=@3,@5 fresh=head.gradients,report after=#1 before_step=#9
+//     #7 head mb=0 buffers=@3,@5 fresh=head.gradients,report after=#1 before_step=#9
 //
 // Computed values are shown as %number; others, buffer kinds and segments by name if it is unique.
 // The placement of a value on a mesh axis is shown only if it is not replicated (place=tensor:0,

@@ -32,15 +32,15 @@ void Segment::set_name(std::string_view name) {
   }
 }
 
-std::string partners_of(const Wire& wire) {
-  return wire.peer == kNone ? to_string(wire.over) : fmt::format("{}{}", kPeerPrefix, wire.peer);
+std::string partners_of(const CommSpec& comm) {
+  return comm.peer == kNone ? to_string(comm.over) : fmt::format("{}{}", kPeerPrefix, comm.peer);
 }
 
 int parameter_of(const Program& p, const Segment& s, ValueId v) {
-  const FrameKindId kind = p[v].frame;
+  const BufferKindId kind = p[v].buffer;
   if (kind == kNone) return kNone;
-  for (size_t i = 0; i < s.frames.size(); ++i)
-    if (s.frames[i].kind == kind) return static_cast<int>(i);
+  for (size_t i = 0; i < s.buffers.size(); ++i)
+    if (s.buffers[i].kind == kind) return static_cast<int>(i);
   return kNone;
 }
 
@@ -59,8 +59,8 @@ std::string call_name(const Program& p, CallId call) {
   return indexed(fmt::format("#{} {}", call, p.segment(c).name()), c.layer, c.microbatch);
 }
 
-std::string frame_name(const Program& p, FrameId frame) {
-  const Frame& f = p.frame(frame);
+std::string buffer_name(const Program& p, BufferId buffer) {
+  const Buffer& f = p.buffer(buffer);
   return indexed(p.kind(f.kind).name, f.layer, f.microbatch);
 }
 

@@ -16,7 +16,7 @@ namespace tessera {
 
 using BlockId = Id<struct BlockTag>;
 using SegmentId = Id<struct SegmentTag>;
-using FrameId = Id<struct FrameTag>;
+using BufferId = Id<struct BufferTag>;
 using CallId = Id<struct CallTag>;
 
 // The hidden states that pass from block to block. A model with an encoder has two streams: kSource
@@ -53,10 +53,10 @@ struct Graph {
   ValueVector values;
   IdVector<BlockId, Block> blocks;
   int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
-  int64_t source = 0;                 // S, length of an encoder's sequences; 0: no encoder
+  int64_t encoder_tokens = 0;         // S, length of an encoder's sequences; 0: no encoder
   // The encoder's output: one block writes it per micro-batch, and all layers of a later stack read
   // it. Its gradient is the f32 sum of their contributions.
-  ValueId memory = kNone, memory_gradient = kNone;
+  ValueId encoder_output = kNone, encoder_output_gradient = kNone;
   Mesh mesh;
 
   Value& operator[](ValueId v) { return values[v]; }
@@ -65,34 +65,34 @@ struct Graph {
 };
 
 // Values with one index and one lifetime, contiguous in memory.
-struct FrameKind {
+struct BufferKind {
   std::string name;  // "layer.weights"
   std::vector<ValueId> values;
   int64_t bytes = 0;
-  uint8_t per = kOne;
-  bool state = false;         // persists across steps
-  bool host = false;          // in the host's memory, outside the arena
-  FrameKindId like = kNone;   // a flat kind has the elements of that kind's members
-  FrameKindId input = kNone;  // for a stream that blocks write: the kind that the next one reads
-  FrameKindId factors_of = kNone;  // for Adafactor's factors: the kind of the weights
-  std::vector<int64_t> stages;     // the stages that hold it, if there are several
-  bool operator==(const FrameKind&) const = default;
+  uint8_t indexed_by = kOne;
+  bool state = false;          // persists across steps
+  bool host = false;           // in the host's memory, outside the arena
+  BufferKindId like = kNone;   // a flat kind has the elements of that kind's members
+  BufferKindId input = kNone;  // for a stream that blocks write: the kind that the next one reads
+  BufferKindId factors_of = kNone;  // for Adafactor's factors: the kind of the weights
+  std::vector<int64_t> stages;      // the stages that hold it, if there are several
+  bool operator==(const BufferKind&) const = default;
 };
 
 // A buffer of a kind, used from its first write to its last read. State buffers are permanent.
-struct Frame {
-  FrameKindId kind = kNone;
+struct Buffer {
+  BufferKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
   int64_t offset = kNone;  // in the arena; for a host kind, from Program::bytes on
   bool state = false;
-  bool operator==(const Frame&) const = default;
+  bool operator==(const Buffer&) const = default;
 };
 
 enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
 constexpr size_t count_of(Access) { return static_cast<size_t>(Access::kUpdate) + 1; }
 
 struct Parameter {
-  FrameKindId kind = kNone;
+  BufferKindId kind = kNone;
   Access access = Access::kRead;
   bool operator==(const Parameter&) const = default;
 };
@@ -101,7 +101,7 @@ struct Parameter {
 struct Segment {
   Phase phase = Phase::kJoint;
   std::string subject;  // the block, weight group or buffer kind that it works on; may be empty
-  std::vector<Parameter> frames;
+  std::vector<Parameter> buffers;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
   Queue queue = Queue::kCompute;
@@ -113,7 +113,7 @@ struct Segment {
 };
 
 // The kind of communication of a call.
-enum class WireKind : uint8_t {
+enum class CommKind : uint8_t {
   kSilent,   // nothing
   kSegment,  // collectives between the ops of a compute segment
   kAllReduce,
@@ -122,27 +122,27 @@ enum class WireKind : uint8_t {
   kSend,
   kReceive
 };
-constexpr size_t count_of(WireKind) { return static_cast<size_t>(WireKind::kReceive) + 1; }
+constexpr size_t count_of(CommKind) { return static_cast<size_t>(CommKind::kReceive) + 1; }
 
 // The properties of a message or collective, so that `check` never opens a segment.
-struct Wire {
-  WireKind kind = WireKind::kSilent;
+struct CommSpec {
+  CommKind kind = CommKind::kSilent;
   GroupRef over;         // for a collective: the group of ranks
   int64_t peer = kNone;  // for a message: the stage at the other end
   std::string label;     // describes the data; equal on all members
   int64_t bytes = 0;
-  bool operator==(const Wire&) const = default;
+  bool operator==(const CommSpec&) const = default;
 };
 
 // Returns the group of a collective, or "stage:2", the peer of a message; else an empty text.
-std::string partners_of(const Wire& wire);
+std::string partners_of(const CommSpec& comm);
 
 struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  std::vector<FrameId> frames;  // one per parameter of the segment
-  std::vector<bool> fresh;      // per buffer: this call is the first that adds to it, so it writes
-  Wire wire;
+  std::vector<BufferId> buffers;  // one per parameter of the segment
+  std::vector<bool> fresh;  // per buffer: this call is the first that adds to it, so it writes
+  CommSpec comm;
   std::vector<CallId> after, before_step;
   bool operator==(const Call&) const = default;
 };
@@ -156,9 +156,9 @@ struct Program {
   // NCCL on one device. Then the issue orders of all stages must be consistent.
   bool ordered_transfers = false;
   ValueVector values;
-  IdVector<FrameKindId, FrameKind> kinds;
+  IdVector<BufferKindId, BufferKind> kinds;
   IdVector<SegmentId, Segment> segments;
-  IdVector<FrameId, Frame> frames;
+  IdVector<BufferId, Buffer> buffers;
   IdVector<CallId, Call> schedule;
   int64_t state_bytes = 0;     // the first part of the arena
   int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
@@ -167,12 +167,12 @@ struct Program {
   int64_t live_bytes = 0;      // most bytes alive at one call
 
   const Value& operator[](ValueId v) const { return values[v]; }
-  const FrameKind& kind(FrameKindId k) const { return kinds[k]; }
-  const Frame& frame(FrameId f) const { return frames[f]; }
+  const BufferKind& kind(BufferKindId k) const { return kinds[k]; }
+  const Buffer& buffer(BufferId f) const { return buffers[f]; }
   const Segment& segment(SegmentId s) const { return segments[s]; }
   const Segment& segment(const Call& c) const { return segment(c.segment); }
   const Call& call(CallId c) const { return schedule[c]; }
-  int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
+  int64_t bytes_of(BufferId f) const { return kind(buffer(f).kind).bytes; }
   bool operator==(const Program&) const = default;
 };
 
@@ -181,7 +181,7 @@ int parameter_of(const Program& p, const Segment& s, ValueId v);
 
 // Return names for messages: "#14 backward.layer layer=3 mb=1", "layer.saved layer=3 mb=1".
 std::string call_name(const Program& p, CallId call);
-std::string frame_name(const Program& p, FrameId frame);
+std::string buffer_name(const Program& p, BufferId buffer);
 
 // Calls of one queue run one after another, so they share their scratch: as many bytes as the
 // largest of their segments needs. The regions are in the order of Queue, from

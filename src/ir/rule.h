@@ -59,8 +59,8 @@ enum class Prepared : uint8_t { kNothing, kProduct, kHead, kAttention, kExperts,
 
 // The information that an op on flat buffers needs about the weights in them, from the table that
 // its attribute `members` names. Each entry up to kFactors includes the ones before it; kMatrices
-// includes kStretches.
-enum class MemberTables : uint8_t { kNothing, kRanges, kStretches, kFactors, kMatrices };
+// includes kRuns.
+enum class MemberTables : uint8_t { kNothing, kRanges, kRuns, kFactors, kMatrices };
 
 // The part of a step to which a plan assigns the time of an op.
 enum class TimeGroup : uint8_t { kOther, kMatrix, kAttention, kOptimizer };
@@ -75,7 +75,7 @@ struct Effects {
   bool measures_part = false;    // its last output covers only this rank's shard: ranks must add
                                  // theirs
   bool may_be_infinite = false;  // infinite outputs are correct (masked scores)
-  WireKind wire = WireKind::kSilent;  // the kind of communication
+  CommKind comm = CommKind::kSilent;  // the kind of communication
 };
 
 // Returns the bytes of a value on one rank, as a quantity of a cost.

@@ -110,7 +110,7 @@ std::optional<Conversion> conversion(int8_t from, int8_t to) {
   if (from >= 0 && whole_to) return Conversion{AllGather{.dim = from}, ".gathered"};
   if (whole_from && to >= 0) return Conversion{Slice{.dim = to}, ".sliced"};
   if (from >= 0 && to == kPartial) return Conversion{Pad{.dim = from}, ".padded"};
-  if (from == kReplicated && to == kShared) return Conversion{Share{}, ".shared"};
+  if (from == kReplicated && to == kShared) return Conversion{MarkShared{}, ".shared"};
   return std::nullopt;
 }
 

@@ -5,13 +5,13 @@ namespace tessera {
 
 // Value `step` (f64[kStepSize]): written by the host before each run of a program.
 enum StepSlot : int {
-  kStepNumber = 0,    // from 1: the key of dropout
-  kLearningRate = 1,  // for this step
-  kSeed = 2,          // the run's seed, for dropout and stochastic rounding
-  kLossScale = 3,     // initial gradient of the loss: 1, except with fp16
-  kSkipBefore = 4,    // 1: skip this step because the previous one was skipped (Executor::start)
-  kUpdate = 5,        // t of the optimizer, from 1: the number of earlier updates that were not
-                      // skipped, plus 1
+  kStepNumber = 0,       // from 1: the key of dropout
+  kLearningRate = 1,     // for this step
+  kSeed = 2,             // the run's seed, for dropout and stochastic rounding
+  kLossScale = 3,        // initial gradient of the loss: 1, except with fp16
+  kPreviousSkipped = 4,  // 1: skip this step because the previous one was skipped (Executor::start)
+  kUpdate = 5,           // t of the optimizer, from 1: the number of earlier updates that were not
+                         // skipped, plus 1
   kStepSize = 8,
 };
 
@@ -22,8 +22,8 @@ enum ReportSlot : int {
   kSquareSum = 2,   // sum of squares of the summed gradients, including the loss scale
   kGradNorm = 3,    // norm of the mean gradient, before clipping
   kScale = 4,       // factor of the summed gradient in update: clip / (tokens x loss scale)
-  kSkip = 5,        // 1: a value was not finite, or kSkipBefore is set; update must change nothing
-  kRouterLoss = 6,  // router losses of all layers, times the loss tokens of the sequences
+  kSkip = 5,  // 1: a value was not finite, or kPreviousSkipped is set; update must change nothing
+  kRouterLoss = 6,     // router losses of all layers, times the loss tokens of the sequences
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kReportSize = 8,
 };

@@ -76,13 +76,13 @@ std::string segments_text(const Program& p) {
                             flops_text(total_flops), bytes_text(static_cast<int64_t>(total_bytes)));
 }
 
-std::string frames_text(const Program& p) {
-  std::map<FrameKindId, int64_t> count;
-  for (const Frame& f : p.frames) ++count[f.kind];
+std::string buffers_text(const Program& p) {
+  std::map<BufferKindId, int64_t> count;
+  for (const Buffer& f : p.buffers) ++count[f.kind];
   std::string text =
-      fmt::format("{:<28}{:>6} {:>12} {:>12}\n", "frames", "lives", "each", "together");
+      fmt::format("{:<28}{:>6} {:>12} {:>12}\n", "buffers", "lives", "each", "together");
   for (const auto& [kind, n] : count) {
-    const FrameKind& k = p.kind(kind);
+    const BufferKind& k = p.kind(kind);
     text += fmt::format("  {:<26}{:>6} {:>12} {:>12}{}{}\n", k.name, n, bytes_text(k.bytes),
                         bytes_text(n * k.bytes),
                         k.state  ? "  state"
@@ -162,9 +162,9 @@ std::string memory_text(const Program& p) {
 }  // namespace
 
 std::string summary(const Program& p) {
-  return fmt::format("program {}: {} calls of {} segments on {} frames\n", p.name,
-                     p.schedule.size(), p.segments.size(), p.frames.size()) +
-         segments_text(p) + frames_text(p) + calls_text(p) + memory_text(p);
+  return fmt::format("program {}: {} calls of {} segments on {} buffers\n", p.name,
+                     p.schedule.size(), p.segments.size(), p.buffers.size()) +
+         segments_text(p) + buffers_text(p) + calls_text(p) + memory_text(p);
 }
 
 }  // namespace tessera

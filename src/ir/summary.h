@@ -1,9 +1,9 @@
 // A summary of a program for people, on about a page:
 //
-//   program train: 214 calls of 11 segments on 96 frames
+//   program train: 214 calls of 11 segments on 96 buffers
 //   segments             calls    MFLOP       MiB   ops        of one call; MiB that must move
 //     forward.layer         12    812.3      41.2   norm 2, matmul 4, …
-//   frames               count      KiB   together
+//   buffers              count      KiB   together
 //     layer.weights state    6     12.0       72.0
 //   calls
 //     #5-#10  forward.layer layer=0…5 mb=0

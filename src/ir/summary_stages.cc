@@ -27,7 +27,7 @@ std::string ranges(const std::set<int64_t>& numbers) {
 
 std::set<int64_t> layers_of(const Program& p) {
   std::set<int64_t> layers;
-  for (const Frame& f : p.frames)
+  for (const Buffer& f : p.buffers)
     if (f.state && f.layer != kNone) layers.insert(f.layer);
   return layers;
 }
@@ -42,7 +42,7 @@ std::set<int64_t> ranks_of(const Program& p) {
 int64_t sent_bytes(const Program& p) {
   int64_t bytes = 0;
   for (const Call& c : p.schedule)
-    if (c.wire.kind == WireKind::kSend) bytes += c.wire.bytes;
+    if (c.comm.kind == CommKind::kSend) bytes += c.comm.bytes;
   return bytes;
 }
 
@@ -54,12 +54,12 @@ double mib(int64_t bytes) { return ratio(bytes, 1 << 20); }
 std::string summary(const std::vector<Program>& stages) {
   std::string out =
       fmt::format("{:>5}  {:<14}{:<16}{:>7}{:>8}{:>12}{:>12}{:>12}\n", "stage", "ranks", "layers",
-                  "calls", "frames", "state MiB", "arena MiB", "sends MiB");
+                  "calls", "buffers", "state MiB", "arena MiB", "sends MiB");
   std::map<std::string, std::set<int64_t>> segments;
   for (const Program& p : stages) {
     out += fmt::format("{:>5}  {:<14}{:<16}{:>7}{:>8}{:>12.1f}{:>12.1f}{:>12.1f}\n", p.stage,
                        ranges(ranks_of(p)), ranges(layers_of(p)), p.schedule.size(),
-                       p.frames.size(), mib(p.state_bytes), mib(p.bytes), mib(sent_bytes(p)));
+                       p.buffers.size(), mib(p.state_bytes), mib(p.bytes), mib(sent_bytes(p)));
     for (const Segment& s : p.segments) segments[s.name()].insert(p.stage);
   }
   for (const auto& [name, where] : segments)

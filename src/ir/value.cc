@@ -54,7 +54,7 @@ namespace {
 
 std::string of_layer(const Value& v, const std::string& name, int64_t layer) {
   const size_t dot = name.find('.');
-  if (!(v.per & kPerLayer) || dot == std::string::npos) return name;
+  if (!(v.indexed_by & kPerLayer) || dot == std::string::npos) return name;
   return fmt::format("{}{}{}", name.substr(0, dot), layer, name.substr(dot));
 }
 
@@ -62,8 +62,10 @@ std::string of_layer(const Value& v, const std::string& name, int64_t layer) {
 
 std::string full_name(const Value& v, int64_t layer) { return of_layer(v, v.name, layer); }
 
-const std::string& known_name(const Value& v) { return v.whole ? v.whole->name : v.name; }
-std::string known_name(const Value& v, int64_t layer) { return of_layer(v, known_name(v), layer); }
-const Shape& known_shape(const Value& v) { return v.whole ? v.whole->shape : v.shape; }
+const std::string& checkpoint_name(const Value& v) { return v.parent ? v.parent->name : v.name; }
+std::string checkpoint_name(const Value& v, int64_t layer) {
+  return of_layer(v, checkpoint_name(v), layer);
+}
+const Shape& checkpoint_shape(const Value& v) { return v.parent ? v.parent->shape : v.shape; }
 
 }  // namespace tessera

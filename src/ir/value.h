@@ -14,7 +14,7 @@
 namespace tessera {
 
 using ValueId = Id<struct ValueTag>;
-using FrameKindId = Id<struct FrameKindTag>;
+using BufferKindId = Id<struct BufferKindTag>;
 
 // Mesh axes, nested, outermost first. The order is fixed; a mesh sets their sizes.
 enum class AxisKind : uint8_t {
@@ -29,7 +29,7 @@ enum class AxisKind : uint8_t {
 constexpr size_t count_of(AxisKind) { return static_cast<size_t>(AxisKind::kTensor) + 1; }
 
 // The placement of a value on one axis: a dimension (0…: split), or one of these.
-enum AxisPlace : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
+enum Placement : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
 
 struct Sharding {
   EnumArray<AxisKind, int8_t> place;
@@ -39,16 +39,16 @@ struct Sharding {
 
 // The role of a value, which decides its buffer.
 enum class Role : uint8_t {
-  kWeight,    // a parameter of the model, in the dtype that GEMMs read
-  kMaster,    // its f32 copy, if GEMMs read a narrower dtype than updates need
-  kGradient,  // gradient of a weight: sum over the loss tokens of the step
-  kMoment1,   // running mean of gradients
-  kMoment2,   // running mean of their squares
-  kFactor,    // running means of squares per row and column of a matrix (Adafactor)
-  kPacked,    // a weight in the memory layout that the GEMM library prefers
-  kBatch,     // an input of a micro-batch; inputs of the model have the roles that follow:
-  kTokens,    // token ids
-  kLabels,    // token ids to predict
+  kWeight,          // a parameter of the model, in the dtype that GEMMs read
+  kMaster,          // its f32 copy, if GEMMs read a narrower dtype than updates need
+  kGradient,        // gradient of a weight: sum over the loss tokens of the step
+  kMoment1,         // running mean of gradients
+  kMoment2,         // running mean of their squares
+  kFactoredMoment,  // running means of squares per row and column of a matrix (Adafactor)
+  kPacked,          // a weight in the memory layout that the GEMM library prefers
+  kBatch,           // an input of a micro-batch; inputs of the model have the roles that follow:
+  kTokens,          // token ids
+  kLabels,          // token ids to predict
   kPositions,
   kSamples,    // indices of the samples
   kDocuments,  // index of the document of each token
@@ -57,8 +57,8 @@ enum class Role : uint8_t {
   kReport,     // loss, tokens, squares: see ir/state.h
   kLogits,     // logits of all tokens, for the host
   kCache,      // keys and values of the tokens processed so far
-  kStream,     // hidden states between blocks
-  kStreamGradient,
+  kHidden,     // hidden states between blocks
+  kHiddenGradient,
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: exist within one segment
 };
@@ -77,7 +77,7 @@ enum class CopyKind : uint8_t {
 constexpr size_t count_of(CopyKind) { return static_cast<size_t>(CopyKind::kHost) + 1; }
 
 // The index set of a value: it exists once, per layer, per micro-batch, or both.
-enum Index : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };
+enum IndexSet : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };
 
 // The initial distribution of a weight: normal with this standard deviation, or a constant.
 struct Initial {
@@ -88,12 +88,12 @@ struct Initial {
 // Some rows of a larger weight, which a layout makes a weight of its own; checkpoints contain only
 // the larger one. For grouped heads [K, G+2, …] the rows are the queries, or the pairs of a key and
 // a value; if key/value heads are replicated, each copy's queries are one row:
-//   value [row, i, …]  is  whole [row / copies, first + (row % copies) · shape[1] + i, …]
-struct PartOf {
+//   value [row, i, …]  is  parent [row / copies, first + (row % copies) · shape[1] + i, …]
+struct ParentSlice {
   std::string name;  // "layer.attn.qkv.weight"
   Shape shape;       // [K, G+2, D, F]
   int64_t first = 0, copies = 1;
-  bool operator==(const PartOf&) const = default;
+  bool operator==(const ParentSlice&) const = default;
 };
 
 // One of the matrices (or vectors) that a packed weight holds, each a tensor of its own in the
@@ -121,8 +121,8 @@ struct Value {
                               // `shape`
   Sharding sharding;
   Role role = Role::kActivation;
-  uint8_t per = kOne;   // a set of Index bits
-  bool decays = false;  // weight decay applies to it: a matrix or table
+  uint8_t indexed_by = kOne;  // a set of IndexSet bits
+  bool decays = false;        // weight decay applies to it: a matrix or table
   bool frozen = false;  // a weight that is not trained: it has no gradient and no optimizer state
   // A weight's group in the run's optimizer.groups, counted from 1; 0: it is in no group, so the
   // run's own optimizer updates it. kBalancePolicy: a router's biases; adamw_of().
@@ -131,14 +131,14 @@ struct Value {
   // The parts of a packed weight, which cover one dimension in order. Empty: the weight is one
   // matrix. Optimizers that treat a matrix as a whole work on these parts.
   std::vector<WeightPart> parts;
-  std::optional<PartOf> whole;  // for a weight that checkpoints contain only as a part of a larger
-                                // one
+  std::optional<ParentSlice> parent;  // for a weight that checkpoints contain only as a part of a
+                                      // larger one
   CopyKind copy = CopyKind::kOriginal;
-  ValueId of = kNone;         // the value that it is a copy of; for a gradient or factor, the
-                              // weight
-  FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
-  int64_t offset = kNone;     // bytes from the start of its buffer (or of the scratch)
-  bool own =
+  ValueId of = kNone;           // the value that it is a copy of; for a gradient or factor, the
+                                // weight
+  BufferKindId buffer = kNone;  // kNone: scratch of its segment, or not laid out yet
+  int64_t offset = kNone;       // bytes from the start of its buffer (or of the scratch)
+  bool is_local_shard =
       false;  // a rank's shard of a flat buffer that holds the whole: at offset + index × bytes
 
   const Shape& local() const { return part ? *part : shape; }
@@ -166,8 +166,8 @@ std::string full_name(const Value& v, int64_t layer);
 
 // Return the name and shape of a weight in checkpoints: its own, or those of the weight that it is
 // a part of.
-const std::string& known_name(const Value& v);
-std::string known_name(const Value& v, int64_t layer);
-const Shape& known_shape(const Value& v);
+const std::string& checkpoint_name(const Value& v);
+std::string checkpoint_name(const Value& v, int64_t layer);
+const Shape& checkpoint_shape(const Value& v);
 
 }  // namespace tessera

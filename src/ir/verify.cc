@@ -85,8 +85,8 @@ Findings verify_attributes(const Op& op, const std::string& name) {
 }
 
 bool is_computed(Role r) {
-  return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
-         r == Role::kStreamGradient;
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
+         r == Role::kHiddenGradient;
 }
 
 // Verifies the ops of one list in order. `made` contains the values that exist before it.
@@ -124,17 +124,17 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
     if (v != kNone && !g.values.contains(v))
       findings.push_back(fmt::format("block {}: names value {} of {}", b.name, v, g.values.size()));
   if (!findings.empty()) return findings;
-  std::set<ValueId> made = {b.input, b.output_gradient, g.memory};
+  std::set<ValueId> made = {b.input, b.output_gradient, g.encoder_output};
   const bool gives_memory = std::any_of(b.forward.begin(), b.forward.end(), [&](const Op& op) {
-    return std::find(op.outputs.begin(), op.outputs.end(), g.memory) != op.outputs.end();
+    return std::find(op.outputs.begin(), op.outputs.end(), g.encoder_output) != op.outputs.end();
   });
-  if (gives_memory) made.erase(g.memory);
+  if (gives_memory) made.erase(g.encoder_output);
   append(findings, verify_list(g, shardings, b.forward, "forward." + b.name, made));
   if (b.output != kNone && !made.contains(b.output))
     findings.push_back(
         fmt::format("block {}: no op makes its output {}", b.name, g[b.output].name));
   // The backward of the loss block begins with its forward.
-  if (b.loss) made = {b.input, g.memory};
+  if (b.loss) made = {b.input, g.encoder_output};
   append(findings, verify_list(g, shardings, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
     findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));
@@ -170,13 +170,13 @@ Findings verify_references(const Program& p) {
     if (!list.contains(id)) findings.push_back(fmt::format("{} {} of {}", what, id, list.size()));
   };
   for (const Value& v : p.values)
-    if (v.frame != kNone) need(v.frame, p.kinds, v.name + ": is stored in buffer kind");
-  for (const FrameKind& k : p.kinds) {
+    if (v.buffer != kNone) need(v.buffer, p.kinds, v.name + ": is stored in buffer kind");
+  for (const BufferKind& k : p.kinds) {
     for (const ValueId v : k.values) need(v, p.values, k.name + ": holds value");
     if (k.like != kNone) need(k.like, p.kinds, k.name + ": has the layout of buffer kind");
   }
   for (const Segment& s : p.segments) {
-    for (const Parameter& x : s.frames)
+    for (const Parameter& x : s.buffers)
       need(x.kind, p.kinds, s.name() + ": has a parameter of buffer kind");
     for (size_t i = 0; i < s.ops.size(); ++i) {
       const Op& op = s.ops[i];
@@ -187,12 +187,12 @@ Findings verify_references(const Program& p) {
               fmt::format("{}: waits for op {}, which is not before it", op_name(op, s.name()), j));
     }
   }
-  for (const Frame& f : p.frames) need(f.kind, p.kinds, "a frame is of kind");
+  for (const Buffer& f : p.buffers) need(f.kind, p.kinds, "a buffer is of kind");
   for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
     const std::string name = fmt::format("call #{}:", c);
     need(call.segment, p.segments, name + " runs segment");
-    for (const FrameId f : call.frames) need(f, p.frames, name + " has buffer");
+    for (const BufferId f : call.buffers) need(f, p.buffers, name + " has buffer");
     for (const CallId y : call.after) need(y, p.schedule, name + " waits for call");
     for (const CallId y : call.before_step) need(y, p.schedule, name + " waits for call");
   }
@@ -231,14 +231,14 @@ std::vector<std::string> verify(const Program& p) {
   if (!findings.empty()) return findings;
   append(findings, verify_layout(p));
   append(findings, verify_products(p));
-  append(findings, verify_frames_of_calls(p));
+  append(findings, verify_buffers_of_calls(p));
   return findings;
 }
 
 std::vector<std::string> verify_calls(const Program& p) {
   Findings findings = verify_references(p);
   if (findings.empty()) findings = verify_numbers(p);
-  return findings.empty() ? verify_frames_of_calls(p) : findings;
+  return findings.empty() ? verify_buffers_of_calls(p) : findings;
 }
 
 void append(Findings& all, Findings more) {

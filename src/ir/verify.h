@@ -81,7 +81,7 @@ std::vector<std::string> verify_products(const Program& p);
 // Verifies the buffer kinds, segments' parameters and scratch of a program whose ids are valid, and
 // its calls.
 std::vector<std::string> verify_layout(const Program& p);
-std::vector<std::string> verify_frames_of_calls(const Program& p);
+std::vector<std::string> verify_buffers_of_calls(const Program& p);
 // Verifies the queues, waits and chunks of the ops of each segment.
 std::vector<std::string> verify_queues(const Program& p);
 // Verifies that all ops of a segment that use the same bytes are ordered. Its values must have

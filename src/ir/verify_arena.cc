@@ -28,7 +28,7 @@ class ArenaVerifier {
         host_{"host's arena", p.bytes, p.bytes + p.host_bytes, p.bytes} {}
 
   Findings run() {
-    for (const FrameId f : p_.frames.ids()) look(f);
+    for (const BufferId f : p_.buffers.ids()) look(f);
     for (const Queue queue : Enumerators<Queue>()) {
       if (scratch_bytes(p_, queue) > 0)
         arena_.used = std::max(arena_.used, scratch_offset(p_, queue) + scratch_bytes(p_, queue));
@@ -40,20 +40,20 @@ class ArenaVerifier {
   }
 
  private:
-  Region& region_of(FrameId f) {
-    if (p_.kind(p_.frame(f).kind).host) return host_;
-    return p_.frame(f).state ? state_ : arena_;
+  Region& region_of(BufferId f) {
+    if (p_.kind(p_.buffer(f).kind).host) return host_;
+    return p_.buffer(f).state ? state_ : arena_;
   }
 
-  void look(FrameId f) {
-    const int64_t from = p_.frame(f).offset, to = from + p_.bytes_of(f);
+  void look(BufferId f) {
+    const int64_t from = p_.buffer(f).offset, to = from + p_.bytes_of(f);
     Region& r = region_of(f);
     if (from % kByteAlignment != 0)
-      findings_.push_back(fmt::format("frame {}: begins at byte {}, expected a multiple of {}",
-                                      frame_name(p_, f), from, kByteAlignment));
+      findings_.push_back(fmt::format("buffer {}: begins at byte {}, expected a multiple of {}",
+                                      buffer_name(p_, f), from, kByteAlignment));
     if (from < r.begin || to > r.end)
-      findings_.push_back(fmt::format("frame {}: its bytes [{}, {}) are outside the {}, [{}, {})",
-                                      frame_name(p_, f), from, to, r.name, r.begin, r.end));
+      findings_.push_back(fmt::format("buffer {}: its bytes [{}, {}) are outside the {}, [{}, {})",
+                                      buffer_name(p_, f), from, to, r.name, r.begin, r.end));
     r.used = std::max(r.used, to);
   }
 
@@ -67,21 +67,21 @@ class ArenaVerifier {
 
   // State exists for the whole run: no two of its buffers share bytes or are the same.
   void verify_apart() {
-    std::set<std::tuple<FrameKindId, int64_t, int64_t>> seen;
-    std::vector<FrameId> state;
-    for (const FrameId id : p_.frames.ids()) {
-      const Frame& f = p_.frame(id);
+    std::set<std::tuple<BufferKindId, int64_t, int64_t>> seen;
+    std::vector<BufferId> state;
+    for (const BufferId id : p_.buffers.ids()) {
+      const Buffer& f = p_.buffer(id);
       if (!f.state) continue;
       if (!seen.insert({f.kind, f.layer, f.microbatch}).second)
-        findings_.push_back(fmt::format("duplicate frame {}", frame_name(p_, id)));
+        findings_.push_back(fmt::format("duplicate buffer {}", buffer_name(p_, id)));
       if (p_.bytes_of(id) > 0) state.push_back(id);
     }
     std::sort(state.begin(), state.end(),
-              [&](FrameId a, FrameId b) { return p_.frame(a).offset < p_.frame(b).offset; });
+              [&](BufferId a, BufferId b) { return p_.buffer(a).offset < p_.buffer(b).offset; });
     for (size_t i = 1; i < state.size(); ++i)
-      if (p_.frame(state[i - 1]).offset + p_.bytes_of(state[i - 1]) > p_.frame(state[i]).offset)
-        findings_.push_back(fmt::format("frames {} and {} share bytes",
-                                        frame_name(p_, state[i - 1]), frame_name(p_, state[i])));
+      if (p_.buffer(state[i - 1]).offset + p_.bytes_of(state[i - 1]) > p_.buffer(state[i]).offset)
+        findings_.push_back(fmt::format("buffers {} and {} share bytes",
+                                        buffer_name(p_, state[i - 1]), buffer_name(p_, state[i])));
   }
 
   const Program& p_;

@@ -29,8 +29,8 @@ int64_t most_padding(const Value& v, int64_t shards) {
 }
 
 // Members follow each other in order, with only padding between them and at the end.
-Findings verify_gaps(const Program& p, FrameKindId kind) {
-  const FrameKind& k = p.kind(kind);
+Findings verify_gaps(const Program& p, BufferKindId kind) {
+  const BufferKind& k = p.kind(kind);
   int64_t end = 0, most = 1;  // the first is at 0
   Findings findings;
   const auto look = [&](const std::string& what, int64_t at) {
@@ -47,7 +47,7 @@ Findings verify_gaps(const Program& p, FrameKindId kind) {
   // A layer's output in a stream has the size of the next layer's input, whose values may be
   // smaller.
   const bool is_read = std::any_of(p.kinds.begin(), p.kinds.end(),
-                                   [&](const FrameKind& other) { return other.input == kind; });
+                                   [&](const BufferKind& other) { return other.input == kind; });
   if (k.values.empty() || is_read) return findings;
   most = most_padding(p[k.values.back()], state_shards(p.mesh));
   look("its end", k.bytes);
@@ -56,12 +56,12 @@ Findings verify_gaps(const Program& p, FrameKindId kind) {
 
 // A kind with `like` has the same elements as that kind of weights: its members, if there is one
 // per weight, are at the same elements.
-Findings verify_like(const Program& p, FrameKindId kind) {
-  const FrameKind& k = p.kind(kind);
-  const FrameKind& like = p.kind(k.like);
+Findings verify_like(const Program& p, BufferKindId kind) {
+  const BufferKind& k = p.kind(kind);
+  const BufferKind& like = p.kind(k.like);
   if (k.values.empty() || like.values.empty()) return {};
   const auto element = [&](ValueId v) { return p[v].offset / size_of(p[v].dtype); };
-  const auto elements = [&](const FrameKind& of) {
+  const auto elements = [&](const BufferKind& of) {
     return of.bytes / size_of(p[of.values[0]].dtype);
   };
   const bool flat = k.values.size() == 1 && p[k.values[0]].shape == Shape{elements(like)};
@@ -77,13 +77,13 @@ Findings verify_like(const Program& p, FrameKindId kind) {
 
 // The members of a kind do not overlap, or are all at one offset, as in hidden states, which are
 // one value per block.
-Findings verify_kind(const Program& p, FrameKindId id) {
-  const FrameKind& k = p.kind(id);
+Findings verify_kind(const Program& p, BufferKindId id) {
+  const BufferKind& k = p.kind(id);
   Findings findings;
   for (size_t i = 0; i < k.values.size(); ++i) {
     const Value& v = p[k.values[i]];
-    if (v.frame != id)
-      findings.push_back(fmt::format("{}: {} is not in this kind of frame", k.name, v.name));
+    if (v.buffer != id)
+      findings.push_back(fmt::format("{}: {} is not in this buffer kind", k.name, v.name));
     if (v.offset < 0 || v.offset + v.bytes() > k.bytes)
       findings.push_back(fmt::format("{}: {} of {} bytes at {} does not fit in {} bytes", k.name,
                                      v.name, v.bytes(), v.offset, k.bytes));
@@ -109,8 +109,8 @@ Findings verify_kind(const Program& p, FrameKindId id) {
 // A value in a buffer is a member of its kind, is computed in place over a member, or is the whole
 // buffer as one row of elements, or this rank's shard of that row.
 Findings verify_membership(const Program& p, const Value& v) {
-  if (v.frame == kNone || v.own) return {};
-  const FrameKind& k = p.kind(v.frame);
+  if (v.buffer == kNone || v.is_local_shard) return {};
+  const BufferKind& k = p.kind(v.buffer);
   const bool flat = v.offset == 0 && v.shape.rank() == 1 && v.bytes() == k.bytes;
   const bool member = std::any_of(k.values.begin(), k.values.end(),
                                   [&](ValueId other) { return same_bytes(v, p[other]); });
@@ -154,13 +154,13 @@ class SegmentVerifier {
   }
   // Returns true for a buffer as one row of elements, or this rank's shard of it.
   bool is_flat(ValueId v) const {
-    if (p_[v].frame == kNone || p_[v].offset != 0 || p_[v].shape.rank() != 1) return false;
-    return p_[v].own || p_[v].bytes() == p_.kind(p_[v].frame).bytes;
+    if (p_[v].buffer == kNone || p_[v].offset != 0 || p_[v].shape.rank() != 1) return false;
+    return p_[v].is_local_shard || p_[v].bytes() == p_.kind(p_[v].buffer).bytes;
   }
   bool is_member(ValueId v) const {
-    if (p_[v].frame == kNone) return false;
+    if (p_[v].buffer == kNone) return false;
     if (is_flat(v)) return true;
-    const auto& values = p_.kind(p_[v].frame).values;
+    const auto& values = p_.kind(p_[v].buffer).values;
     return std::find(values.begin(), values.end(), v) != values.end();
   }
 
@@ -173,7 +173,7 @@ class SegmentVerifier {
     if (life.last < i) life.last = i;
     if (here && made_.contains(v)) return;
     if (is_member(v))
-      uses_[p_[v].frame].reads = true;
+      uses_[p_[v].buffer].reads = true;
     else
       findings_.push_back(
           fmt::format("{}: reads {}, which nothing before it made", name(op), p_[v].name));
@@ -185,8 +185,8 @@ class SegmentVerifier {
     const Op& op = s_.ops[i];
     const auto [life, first] = lives_.try_emplace(v, Lifetime{i, i});
     life->second.last = std::max(life->second.last, i);
-    if (p_[v].frame != kNone) {
-      Use& use = uses_[p_[v].frame];
+    if (p_[v].buffer != kNone) {
+      Use& use = uses_[p_[v].buffer];
       const Role r = p_[v].role;
       const bool adds =
           r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
@@ -209,7 +209,7 @@ class SegmentVerifier {
       const bool alone =
           lives_.try_emplace(op.workspace, Lifetime{i, i}).second &&
           std::find(op.outputs.begin(), op.outputs.end(), op.workspace) == op.outputs.end();
-      if (!alone || w.frame != kNone || w.dtype != DType::kU8)
+      if (!alone || w.buffer != kNone || w.dtype != DType::kU8)
         findings_.push_back(
             fmt::format("{}: its workspace {} is not a part of the scratch that only this op uses",
                         name(op), w.name));
@@ -218,8 +218,8 @@ class SegmentVerifier {
   }
 
   void verify_parameters() {
-    std::set<FrameKindId> taken;
-    for (const Parameter& x : s_.frames) {
+    std::set<BufferKindId> taken;
+    for (const Parameter& x : s_.buffers) {
       const std::string& kind = p_.kind(x.kind).name;
       if (!taken.insert(x.kind).second)
         findings_.push_back(fmt::format("{}: has the parameter {} twice", name_, kind));
@@ -244,7 +244,7 @@ class SegmentVerifier {
   }
 
   // A buffer is written or started fresh as a whole, so every part of it must be written.
-  void verify_covers(FrameKindId kind) {
+  void verify_covers(BufferKindId kind) {
     for (const ValueId member : p_.kind(kind).values) {
       if (p_[member].role == Role::kReport) continue;
       const auto& made = uses_[kind].made;
@@ -277,32 +277,32 @@ class SegmentVerifier {
   // not be alive at the same time, unless an op computes one from the other in place. Scratch must
   // be as large as its values need, and no larger.
   void verify_places() {
-    std::map<FrameKindId, std::vector<std::pair<ValueId, Lifetime>>> by_frame;
+    std::map<BufferKindId, std::vector<std::pair<ValueId, Lifetime>>> by_buffer;
     int64_t used = 0;
     for (const auto& [v, life] : lives_) {
-      by_frame[p_[v].frame].emplace_back(v, whole_life(v, life));
-      const int64_t bytes = p_[v].frame == kNone ? s_.scratch_bytes : p_.kind(p_[v].frame).bytes;
+      by_buffer[p_[v].buffer].emplace_back(v, whole_life(v, life));
+      const int64_t bytes = p_[v].buffer == kNone ? s_.scratch_bytes : p_.kind(p_[v].buffer).bytes;
       if (p_[v].offset < 0 || p_[v].offset + p_[v].bytes() > bytes)
         findings_.push_back(
             fmt::format("{}: {} of {} bytes at {} does not fit in the {} bytes of {}", name_,
-                        p_[v].name, p_[v].bytes(), p_[v].offset, bytes, place_name(p_[v].frame)));
+                        p_[v].name, p_[v].bytes(), p_[v].offset, bytes, place_name(p_[v].buffer)));
       if (!is_aligned(p_[v]))
         findings_.push_back(fmt::format("{}: {} begins at byte {}, expected a multiple of {}",
                                         name_, p_[v].name, p_[v].offset, kByteAlignment));
-      if (p_[v].frame == kNone) used = std::max(used, p_[v].offset + p_[v].bytes());
+      if (p_[v].buffer == kNone) used = std::max(used, p_[v].offset + p_[v].bytes());
     }
     const int64_t padding = s_.scratch_bytes - used;
     if (!s_.ops.empty() && (padding >= kScratchAlignment || s_.scratch_bytes % kByteAlignment != 0))
       findings_.push_back(
           fmt::format("{}: has {} bytes of scratch, expected {} rounded up to a multiple of {}",
                       name_, s_.scratch_bytes, used, kByteAlignment));
-    for (const auto& [frame, values] : by_frame)
+    for (const auto& [buffer, values] : by_buffer)
       for (size_t i = 0; i < values.size(); ++i)
         for (size_t j = 0; j < i; ++j) verify_pair(values[i], values[j]);
   }
 
-  std::string place_name(FrameKindId frame) const {
-    return frame == kNone ? "its scratch" : p_.kind(frame).name;
+  std::string place_name(BufferKindId buffer) const {
+    return buffer == kNone ? "its scratch" : p_.kind(buffer).name;
   }
 
   void verify_pair(const std::pair<ValueId, Lifetime>& a, const std::pair<ValueId, Lifetime>& b) {
@@ -313,7 +313,7 @@ class SegmentVerifier {
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
     findings_.push_back(fmt::format("{}: {} and {} are alive together in the same bytes of {}",
-                                    name_, p_[va].name, p_[vb].name, place_name(p_[va].frame)));
+                                    name_, p_[va].name, p_[vb].name, place_name(p_[va].buffer)));
   }
 
   const Program& p_;
@@ -321,13 +321,13 @@ class SegmentVerifier {
   std::string name_;
   std::map<ValueId, Lifetime> lives_;
   std::set<ValueId> made_;
-  std::map<FrameKindId, Use> uses_;
+  std::map<BufferKindId, Use> uses_;
   Findings findings_;
 };
 
 // Returns the kind that the next layer reads a layer's output as: one buffer has two kinds.
-FrameKindId read_as(const Program& p, FrameKindId kind) {
-  const FrameKindId input = p.kind(kind).input;
+BufferKindId read_as(const Program& p, BufferKindId kind) {
+  const BufferKindId input = p.kind(kind).input;
   return input ? input : kind;
 }
 
@@ -335,16 +335,16 @@ Findings verify_call(const Program& p, CallId id) {
   const Call& c = p.call(id);
   const Segment& s = p.segment(c);
   const std::string name = "call " + call_name(p, id);
-  if (c.frames.size() != s.frames.size())
-    return {fmt::format("{}: has {} buffers, its segment has {} parameters", name, c.frames.size(),
-                        s.frames.size())};
+  if (c.buffers.size() != s.buffers.size())
+    return {fmt::format("{}: has {} buffers, its segment has {} parameters", name, c.buffers.size(),
+                        s.buffers.size())};
   Findings findings;
-  if (!c.fresh.empty() && c.fresh.size() != c.frames.size())
+  if (!c.fresh.empty() && c.fresh.size() != c.buffers.size())
     findings.push_back(
         fmt::format("{}: has {} flags for first writes, expected one per buffer ({})", name,
-                    c.fresh.size(), c.frames.size()));
-  for (size_t i = 0; i < c.frames.size(); ++i) {
-    const FrameKindId expected = s.frames[i].kind, found = p.frame(c.frames[i]).kind;
+                    c.fresh.size(), c.buffers.size()));
+  for (size_t i = 0; i < c.buffers.size(); ++i) {
+    const BufferKindId expected = s.buffers[i].kind, found = p.buffer(c.buffers[i]).kind;
     if (expected == found) continue;
     if (read_as(p, expected) != read_as(p, found) || p.kind(expected).bytes != p.kind(found).bytes)
       findings.push_back(fmt::format("{}: buffer {} is of kind {}, its segment expects {}", name, i,
@@ -357,7 +357,7 @@ Findings verify_call(const Program& p, CallId id) {
 
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
-  for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
+  for (const BufferKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
   for (const Value& v : p.values) append(findings, verify_membership(p, v));
   for (const Segment& s : p.segments) {
     append(findings, SegmentVerifier(p, s).run());
@@ -366,7 +366,7 @@ std::vector<std::string> verify_layout(const Program& p) {
   return findings;
 }
 
-std::vector<std::string> verify_frames_of_calls(const Program& p) {
+std::vector<std::string> verify_buffers_of_calls(const Program& p) {
   Findings findings;
   for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));
   return findings;

@@ -59,8 +59,8 @@ Findings verify_parts(const Value& v) {
                       extent, dim)};
 }
 
-// Returns true if the shape is rows of `whole`, as PartOf describes them.
-bool is_part(const Shape& s, const PartOf& whole) {
+// Returns true if the shape is rows of `whole`, as ParentSlice describes them.
+bool is_part(const Shape& s, const ParentSlice& whole) {
   const Shape& w = whole.shape;
   if (w.rank() != s.rank() || s.rank() < 2 || whole.copies < 1 || whole.first < 0) return false;
   if (s[0] % whole.copies != 0 || s[0] / whole.copies != w[0]) return false;
@@ -83,15 +83,15 @@ Findings verify_local(const Value& v, const Mesh& mesh) {
 }
 
 Findings verify_value(const Value& v, const Mesh& mesh) {
-  if (!is_array(v.shape, v.dtype) || (v.whole && !is_array(v.whole->shape, v.dtype)))
+  if (!is_array(v.shape, v.dtype) || (v.parent && !is_array(v.parent->shape, v.dtype)))
     return {fmt::format("{}: {} {} is not an array of 1 to {} dimensions and at most {} bytes",
                         v.name, name_of(v.dtype), to_string(v.shape), kMostDimensions, kMostBytes)};
   Findings findings = verify_local(v, mesh);
   if (!v.parts.empty()) append(findings, verify_parts(v));
-  if (v.whole && !is_part(v.shape, *v.whole))
+  if (v.parent && !is_part(v.shape, *v.parent))
     findings.push_back(fmt::format("{}: {} is not from {} with {} copies of {} {}", v.name,
-                                   to_string(v.shape), v.whole->first, v.whole->copies,
-                                   v.whole->name, to_string(v.whole->shape)));
+                                   to_string(v.shape), v.parent->first, v.parent->copies,
+                                   v.parent->name, to_string(v.parent->shape)));
   if (!(v.initial.std >= 0) || !std::isfinite(v.initial.std) || !std::isfinite(v.initial.constant))
     findings.push_back(fmt::format("{}: starts with the deviation {} and the constant {}", v.name,
                                    v.initial.std, v.initial.constant));
@@ -108,11 +108,11 @@ Findings verify_value(const Value& v, const Mesh& mesh) {
 // one, is the same part.
 Findings verify_part(const Value& v, const std::vector<const Value*>& weights) {
   const bool found = std::any_of(weights.begin(), weights.end(), [&](const Value* w) {
-    return *w->whole == *v.whole && w->shape == v.shape;
+    return *w->parent == *v.parent && w->shape == v.shape;
   });
   if (found) return {};
   return {fmt::format("{}: is the rows from {} of {} {}, but no weight of that shape is", v.name,
-                      v.whole->first, v.whole->name, to_string(v.whole->shape))};
+                      v.parent->first, v.parent->name, to_string(v.parent->shape))};
 }
 
 // Verifies that the weights that are parts of one weight of the checkpoint cover its rows, each
@@ -120,30 +120,30 @@ Findings verify_part(const Value& v, const std::vector<const Value*>& weights) {
 Findings verify_wholes(ValueSpan values) {
   std::map<std::string, std::vector<const Value*>> by_whole;
   for (const Value& v : values)
-    if (v.whole && v.role == Role::kWeight) by_whole[v.whole->name].push_back(&v);
+    if (v.parent && v.role == Role::kWeight) by_whole[v.parent->name].push_back(&v);
   Findings findings;
   for (const Value& v : values)
-    if (v.whole && by_whole.contains(v.whole->name))
-      append(findings, verify_part(v, by_whole[v.whole->name]));
+    if (v.parent && by_whole.contains(v.parent->name))
+      append(findings, verify_part(v, by_whole[v.parent->name]));
   for (auto& [name, members] : by_whole) {
     std::sort(members.begin(), members.end(),
-              [](const Value* a, const Value* b) { return a->whole->first < b->whole->first; });
+              [](const Value* a, const Value* b) { return a->parent->first < b->parent->first; });
     int64_t next = 0;
     const Value* before = nullptr;
     for (const Value* v : members) {
       // Layers of another kind have a weight with the same name, which is the same part.
-      if (before != nullptr && v->name == before->name && *v->whole == *before->whole) continue;
+      if (before != nullptr && v->name == before->name && *v->parent == *before->parent) continue;
       before = v;
-      if (v->whole->first != next || v->whole->shape != members[0]->whole->shape)
+      if (v->parent->first != next || v->parent->shape != members[0]->parent->shape)
         findings.push_back(
             fmt::format("{}: is the rows from {} of {} {}, expected the rows from {} of {}",
-                        v->name, v->whole->first, name, to_string(v->whole->shape), next,
-                        to_string(members[0]->whole->shape)));
-      next = v->whole->first + v->whole->copies * v->shape[1];
+                        v->name, v->parent->first, name, to_string(v->parent->shape), next,
+                        to_string(members[0]->parent->shape)));
+      next = v->parent->first + v->parent->copies * v->shape[1];
     }
-    if (next != members[0]->whole->shape[1])
+    if (next != members[0]->parent->shape[1])
       findings.push_back(fmt::format("{}: its parts cover {} of {} rows", name, next,
-                                     members[0]->whole->shape[1]));
+                                     members[0]->parent->shape[1]));
   }
   return findings;
 }
@@ -177,7 +177,7 @@ Findings verify_program(const Program& p) {
   return findings;
 }
 
-Findings verify_kind(const Program& p, const FrameKind& k) {
+Findings verify_kind(const Program& p, const BufferKind& k) {
   Findings findings;
   if (!is_size(k.bytes)) findings.push_back(size_text(k.name, k.bytes));
   if (!are_stages(k.stages, p.mesh))
@@ -211,12 +211,12 @@ Findings verify_segment(const Program& p, const Segment& s) {
 // exceptions: a gradient that is reduced after each micro-batch has a buffer per micro-batch, and
 // buffers of a block that is not a stack need no layer. `first` is the first buffer of the kind;
 // the others must agree with it.
-Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
-  const Frame& f = p.frame(id);
-  const FrameKind& k = p.kind(f.kind);
+Findings verify_buffer(const Program& p, BufferId id, const Buffer& first) {
+  const Buffer& f = p.buffer(id);
+  const BufferKind& k = p.kind(f.kind);
   Findings findings;
   const auto say = [&](const std::string& text) {
-    findings.push_back(fmt::format("frame @{} {}: {}", id, k.name, text));
+    findings.push_back(fmt::format("buffer @{} {}: {}", id, k.name, text));
   };
   const auto look = [&](const char* what, int64_t label, bool several, bool otherwise) {
     if (!is_label(label))
@@ -225,12 +225,12 @@ Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
       say(fmt::format("{} a {}, its kind {}", label != kNone ? "has" : "lacks", what,
                       several ? "has one for each" : "has one for all"));
   };
-  look("layer", f.layer, (k.per & kPerLayer) != 0,
+  look("layer", f.layer, (k.indexed_by & kPerLayer) != 0,
        !f.state && f.layer == kNone && first.layer == kNone);
-  look("micro-batch", f.microbatch, (k.per & kPerMicrobatch) != 0,
+  look("micro-batch", f.microbatch, (k.indexed_by & kPerMicrobatch) != 0,
        !f.state && f.microbatch != kNone);
   if ((f.microbatch == kNone) != (first.microbatch == kNone))
-    say(fmt::format("{} a micro-batch, the first frame of its kind {}",
+    say(fmt::format("{} a micro-batch, the first buffer of its kind {}",
                     f.microbatch == kNone ? "lacks" : "has",
                     f.microbatch == kNone ? "has one" : "has none"));
   if (f.offset != kNone && !is_size(f.offset))
@@ -242,20 +242,20 @@ Findings verify_frame(const Program& p, FrameId id, const Frame& first) {
 
 // Verifies that the buffers that the host writes are those of micro-batches 0, 1, ….
 Findings verify_batches(const Program& p) {
-  IdVector<FrameKindId, std::set<int64_t>> found(p.kinds.size());
-  IdVector<FrameKindId, int64_t> frames(p.kinds.size(), 0);
-  for (const Frame& f : p.frames) {
-    if (!f.state || (p.kind(f.kind).per & kPerMicrobatch) == 0) continue;
+  IdVector<BufferKindId, std::set<int64_t>> found(p.kinds.size());
+  IdVector<BufferKindId, int64_t> buffers(p.kinds.size(), 0);
+  for (const Buffer& f : p.buffers) {
+    if (!f.state || (p.kind(f.kind).indexed_by & kPerMicrobatch) == 0) continue;
     found[f.kind].insert(f.microbatch);
-    ++frames[f.kind];
+    ++buffers[f.kind];
   }
   Findings findings;
-  for (const FrameKindId k : p.kinds.ids())
-    if (frames[k] > 0 && (std::ssize(found[k]) != frames[k] || *found[k].begin() != 0 ||
-                          *found[k].rbegin() != frames[k] - 1))
+  for (const BufferKindId k : p.kinds.ids())
+    if (buffers[k] > 0 && (std::ssize(found[k]) != buffers[k] || *found[k].begin() != 0 ||
+                           *found[k].rbegin() != buffers[k] - 1))
       findings.push_back(
-          fmt::format("{}: its {} frames are of the micro-batches {}, expected 0 to {}",
-                      p.kind(k).name, frames[k], fmt::join(found[k], ","), frames[k] - 1));
+          fmt::format("{}: its {} buffers are of the micro-batches {}, expected 0 to {}",
+                      p.kind(k).name, buffers[k], fmt::join(found[k], ","), buffers[k] - 1));
   return findings;
 }
 
@@ -267,9 +267,9 @@ Findings verify_call(const Program& p, CallId id) {
   };
   if (!is_label(c.layer) || !is_label(c.microbatch))
     say(fmt::format("layers and micro-batches are numbered 0 to {}", kMostLabel));
-  if (!is_size(c.wire.bytes)) say(size_text("its wire", c.wire.bytes));
-  if (c.wire.peer != kNone && !are_stages({c.wire.peer}, p.mesh))
-    say(fmt::format("its peer is stage {} of {}", c.wire.peer, p.mesh[AxisKind::kPipeline]));
+  if (!is_size(c.comm.bytes)) say(size_text("its wire", c.comm.bytes));
+  if (c.comm.peer != kNone && !are_stages({c.comm.peer}, p.mesh))
+    say(fmt::format("its peer is stage {} of {}", c.comm.peer, p.mesh[AxisKind::kPipeline]));
   return findings;
 }
 
@@ -286,13 +286,13 @@ Findings verify_numbers(const Program& p) {
   Findings findings = verify_program(p);
   if (!findings.empty()) return findings;
   append(findings, verify_values(p.values, p.mesh));
-  for (const FrameKind& k : p.kinds) append(findings, verify_kind(p, k));
+  for (const BufferKind& k : p.kinds) append(findings, verify_kind(p, k));
   for (const Segment& s : p.segments) append(findings, verify_segment(p, s));
-  IdVector<FrameKindId, FrameId> first(p.kinds.size());
-  for (const FrameId f : p.frames.ids()) {
-    FrameId& of_kind = first[p.frame(f).kind];
+  IdVector<BufferKindId, BufferId> first(p.kinds.size());
+  for (const BufferId f : p.buffers.ids()) {
+    BufferId& of_kind = first[p.buffer(f).kind];
     if (of_kind == kNone) of_kind = f;
-    append(findings, verify_frame(p, f, p.frame(of_kind)));
+    append(findings, verify_buffer(p, f, p.buffer(of_kind)));
   }
   append(findings, verify_batches(p));
   for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));

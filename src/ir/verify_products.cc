@@ -158,8 +158,8 @@ class CommonAttributes {
   std::map<std::string, std::vector<AttentionScores>> scores_;
   std::map<std::string, std::vector<Gelu>> gelus_;
   std::map<std::string, Dropout> dropouts_;
-  std::map<FrameKindId, FactorSums> sums_;
-  std::map<FrameKindId, double> momentums_;  // momentum of Muon's directions
+  std::map<BufferKindId, FactorSums> sums_;
+  std::map<BufferKindId, double> momentums_;  // momentum of Muon's directions
   Findings findings_;
 };
 

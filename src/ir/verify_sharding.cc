@@ -30,7 +30,7 @@ bool converts(const Op& op, ValueSpan values, AxisKind axis, bool same_bytes) {
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
   const GroupRef& over = *over_of(op.attributes);
   if (!over.has(axis)) return from == to || fits(x, from, to, same_bytes);
-  if (op.is<Share>()) return from == kReplicated && to == kShared;
+  if (op.is<MarkShared>()) return from == kReplicated && to == kShared;
   auto way = conversion(from, to);
   if (!way) return false;
   *over_of(way->attributes) = over;

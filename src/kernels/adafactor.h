@@ -19,7 +19,7 @@ namespace tessera::kernels {
 
 // Elements [begin, end) of a flat view. `element` is the index of the first one in its weight,
 // which has `columns` columns or is a vector (columns = 0).
-struct FactorStretch {
+struct FactorRun {
   int64_t begin = 0, end = 0, element = 0, columns = 0;
 };
 
@@ -30,7 +30,7 @@ struct FactorStretch {
 // plus columns.
 struct FactorSumsArgs {
   TensorView gradient;  // [n] f32, bf16 or f16
-  FactorStretch stretch;
+  FactorRun run;
   UpdateNumbers numbers;  // scale and skip
   double epsilon = 0;
   TensorView rows;     // [R] f64  added to
@@ -81,7 +81,7 @@ struct FactorNorms {
 // *sum += the sum of u^2 over the range.
 struct UpdateSquaresArgs {
   TensorView gradient;  // [n] f32, bf16 or f16
-  FactorStretch stretch;
+  FactorRun run;
   UpdateNumbers numbers;  // scale and skip
   FactorScales scales;
   double* sum = nullptr;

@@ -40,8 +40,8 @@ class Backend {
   virtual int64_t alignment() const = 0;  // bytes; for buffers and workspaces in the arena
 
   virtual const KernelTable& table() const = 0;
-  virtual std::unique_ptr<Product> product(const MatmulShape& shape) const = 0;
-  virtual std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const = 0;
+  virtual std::unique_ptr<Gemm> product(const MatmulShape& shape) const = 0;
+  virtual std::unique_ptr<LmHead> head(const LinearCrossEntropyShape& shape) const = 0;
   virtual std::unique_ptr<Experts> experts(const ExpertsShape& shape) const = 0;
   // Returns nullptr if the kernel of the table computes attention of this shape.
   virtual std::unique_ptr<GpuAttention> attention(const AttentionShape&) { return nullptr; }
@@ -71,8 +71,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Arena> arena(std::string name, int64_t bytes) const override;
   int64_t alignment() const override;
   const KernelTable& table() const override { return cpu_kernels(); }
-  std::unique_ptr<Product> product(const MatmulShape& shape) const override;
-  std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const override;
+  std::unique_ptr<Gemm> product(const MatmulShape& shape) const override;
+  std::unique_ptr<LmHead> head(const LinearCrossEntropyShape& shape) const override;
   std::unique_ptr<Experts> experts(const ExpertsShape& shape) const override;
   double best_seconds(const std::function<void(Stream)>& work, const std::function<double()>& now_s,
                       double seconds) const override;

@@ -9,7 +9,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/kernel.h"
-#include "kernels/product_choices.h"
+#include "kernels/kernel_choices.h"
 #include "tensor/gpu.h"
 
 namespace tessera::kernels {
@@ -56,7 +56,7 @@ std::string attention_text(const AttentionShape& shape);
 // shape with no stored choice if there is no clock.
 struct AttentionChoosing {
   const CudaDnn* dnn = nullptr;
-  ProductChoices* choices = nullptr;
+  KernelChoices* choices = nullptr;
   std::function<double()> now_s;  // clock; with it, shapes without choice are measured
   std::function<void(const std::string&)> say;  // receives the reason if cuDNN is not used
 };

@@ -52,11 +52,11 @@ std::unique_ptr<Arena> GpuBackend::arena(std::string name, int64_t bytes) const 
   return gpu_arena(std::move(name), bytes);
 }
 
-std::unique_ptr<Product> GpuBackend::product(const MatmulShape& shape) const {
+std::unique_ptr<Gemm> GpuBackend::product(const MatmulShape& shape) const {
   return std::make_unique<GpuMatmul>(shape, blas_);
 }
 
-std::unique_ptr<Head> GpuBackend::head(const LinearCrossEntropyShape& shape) const {
+std::unique_ptr<LmHead> GpuBackend::head(const LinearCrossEntropyShape& shape) const {
   return std::make_unique<GpuLinearCrossEntropy>(shape, blas_);
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/gpu_products.h"
-#include "kernels/product_choices.h"
+#include "kernels/kernel_choices.h"
 
 namespace tessera::kernels {
 
@@ -19,8 +19,8 @@ class GpuBackend final : public Backend {
   std::unique_ptr<Arena> arena(std::string name, int64_t bytes) const override;
   int64_t alignment() const override { return kBlasWorkspaceAlignment; }
   const KernelTable& table() const override { return gpu_kernels(); }
-  std::unique_ptr<Product> product(const MatmulShape& shape) const override;
-  std::unique_ptr<Head> head(const LinearCrossEntropyShape& shape) const override;
+  std::unique_ptr<Gemm> product(const MatmulShape& shape) const override;
+  std::unique_ptr<LmHead> head(const LinearCrossEntropyShape& shape) const override;
   std::unique_ptr<Experts> experts(const ExpertsShape& shape) const override;
   std::unique_ptr<GpuAttention> attention(const AttentionShape& shape) override;
   double best_seconds(const std::function<void(Stream)>& work, const std::function<double()>& now_s,
@@ -32,7 +32,7 @@ class GpuBackend final : public Backend {
 
   // Returns the kernel choices for GEMMs that are prepared later. With a clock, shapes without a
   // choice are measured; without a clock, nothing is measured. See GpuBlas::choose_by.
-  ProductChoices& choices() { return choices_; }
+  KernelChoices& choices() { return choices_; }
   void measure_products(std::function<double()> now_s);
   // Makes attention that cuDNN supports use the stored choices, or measurements (measure_products).
   // cuDNN is opened for the first such shape. `say` receives a log line if cuDNN is opened, cannot
@@ -42,7 +42,7 @@ class GpuBackend final : public Backend {
  private:
   GpuFeatures features_;
   GpuBlas blas_;
-  ProductChoices choices_;
+  KernelChoices choices_;
   std::unique_ptr<CudaDnn> dnn_;
   AttentionChoosing attention_by_;
   bool opens_dnn_ = false;  // choose_attention was called, and cuDNN was not opened yet

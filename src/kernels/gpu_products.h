@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
+#include "kernels/kernel_choices.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/matmul.h"
-#include "kernels/product_choices.h"
 #include "tensor/gpu.h"
 
 namespace tessera::kernels {
@@ -32,11 +32,11 @@ class GpuBlas {
   // object. For a shape without a choice, if there is a clock, some proposals of the library are
   // measured and the fastest is added to the choices; the device must have free memory for the
   // operands. Without a choice and a clock, the library's first proposal is used.
-  void choose_by(ProductChoices& choices, std::function<double()> now_s = {}) {
+  void choose_by(KernelChoices& choices, std::function<double()> now_s = {}) {
     choices_ = &choices;
     now_s_ = std::move(now_s);
   }
-  ProductChoices* choices() const { return choices_; }
+  KernelChoices* choices() const { return choices_; }
   const std::function<double()>& now_s() const { return now_s_; }
 
   struct Handle;
@@ -45,7 +45,7 @@ class GpuBlas {
  private:
   std::unique_ptr<Handle> handle_;
   bool tf32_;
-  ProductChoices* choices_ = nullptr;
+  KernelChoices* choices_ = nullptr;
   std::function<double()> now_s_;
 };
 
@@ -54,7 +54,7 @@ class GpuBlas {
 // model. Returns when the memory is filled.
 void fill_with_noise(Stream s, void* to, DType type, int64_t elements);
 
-class GpuMatmul final : public Product {
+class GpuMatmul final : public Gemm {
  public:
   // `blas` must outlive this object. A, B and C are aligned to 16 bytes, the workspace to
   // kBlasWorkspaceAlignment.
@@ -75,7 +75,7 @@ class GpuMatmul final : public Product {
   std::unique_ptr<Plan> plan_;
 };
 
-class GpuLinearCrossEntropy final : public Head {
+class GpuLinearCrossEntropy final : public LmHead {
  public:
   GpuLinearCrossEntropy(const LinearCrossEntropyShape& shape, const GpuBlas& blas);
   ~GpuLinearCrossEntropy() override;

@@ -72,7 +72,7 @@ class TableOf<ArgsList<Args...>> {
 };
 
 // A kernel that is prepared once for a shape, for example with a library's plan or a measured
-// algorithm. See `Product` (kernels/matmul.h), Head (kernels/linear_cross_entropy.h), Experts
+// algorithm. See `Gemm` (kernels/matmul.h), LmHead (kernels/linear_cross_entropy.h), Experts
 // (kernels/experts.h) and GpuAttention (kernels/gpu_attention.h).
 class PreparedKernel {
  public:

@@ -42,12 +42,12 @@ struct LinearCrossEntropyOperands {
 };
 
 // A prepared LM head for one shape, on either device. run() allocates nothing and is not reentrant.
-class Head : public PreparedKernel {
+class LmHead : public PreparedKernel {
  public:
   virtual void run(const Launch& l, const LinearCrossEntropyOperands& operands) const = 0;
 };
 
-class LinearCrossEntropy final : public Head {
+class LinearCrossEntropy final : public LmHead {
  public:
   LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu, int threads);
   ~LinearCrossEntropy() override;

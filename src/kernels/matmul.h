@@ -54,7 +54,7 @@ struct MatmulOperands {
 };
 
 // A GEMM of one shape, on either device.
-class Product : public PreparedKernel {
+class Gemm : public PreparedKernel {
  public:
   // Returns the bytes of a packed B. Packing pays if B is used often, as weights are: run() then
   // reads B in the library's order. 0 if packing does not pay, or with a batch: leave packed_b
@@ -64,7 +64,7 @@ class Product : public PreparedKernel {
   virtual void run(const Launch& l, const MatmulOperands& operands) const = 0;
 };
 
-class Matmul final : public Product {
+class Matmul final : public Gemm {
  public:
   // run() uses `threads` threads. Throws Error if the library cannot prepare this GEMM.
   Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads);

@@ -42,14 +42,14 @@ class OrthogonalMatrices final : public PreparedKernel {
   // The GEMMs of a step. Steps with equal coefficients share them.
   struct Step {
     NewtonSchulzStep numbers;
-    std::unique_ptr<Product> square;  // B += c A A
+    std::unique_ptr<Gemm> square;  // B += c A A
   };
   void run_one(const Launch& l, const TensorView& matrix) const;
   const Step& step(int64_t i) const;
 
   NewtonSchulzShape shape_;
   const KernelTable& kernels_;
-  std::unique_ptr<Product> gram_, apply_;  // A = X Xᵀ;  Y += B X
+  std::unique_ptr<Gemm> gram_, apply_;  // A = X Xᵀ;  Y += B X
   std::vector<Step> steps_;
   int64_t side_;  // the smaller one
   int64_t x_ = 0, y_ = 0, a_ = 0, b_ = 0, scratch_ = 0, bytes_ = 0;

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "launch/home.h"
+#include "launch/monitor_endpoint.h"
 
 namespace tessera::launch {
 namespace {
@@ -14,10 +14,9 @@ namespace {
 // and --label prefix each line with its rank, which relay.cc parses. Ranks are not bound to cores,
 // because each of them runs several threads.
 std::vector<std::string> mpirun(const StartOptions& o) {
-  std::vector<std::string> c = {"mpirun",       "-n",        std::to_string(o.ranks),
-                                "--tag-output", "--bind-to", "none",
-                                "--map-by",     "slot",      "-x",
-                                kHomeVariable};
+  std::vector<std::string> c = {
+      "mpirun", "-n", std::to_string(o.ranks), "--tag-output", "--bind-to", "none", "--map-by",
+      "slot",   "-x", kEndpointVariable};
   if (o.root) c.emplace_back("--allow-run-as-root");
   // Without it, mpirun rejects more ranks than there are cores.
   if (o.hosts.empty() || slots(o.hosts) < o.ranks) c.emplace_back("--oversubscribe");
@@ -58,7 +57,7 @@ bool plain(char c) {
 std::vector<std::string> start_command(const StartOptions& options) {
   CHECK(options.ranks > 0 && !options.program.empty(), "nothing to start");
   std::vector<std::string> c =
-      options.starter == Starter::kMpirun ? mpirun(options) : srun(options);
+      options.launcher == Launcher::kMpirun ? mpirun(options) : srun(options);
   c.insert(c.end(), options.more.begin(), options.more.end());
   c.insert(c.end(), options.program.begin(), options.program.end());
   return c;

@@ -12,7 +12,7 @@ namespace tessera::launch {
 
 // ---- Output of the ranks, as mpirun and srun pass it on line by line.
 
-enum class Starter : uint8_t { kMpirun, kSrun };
+enum class Launcher : uint8_t { kMpirun, kSrun };
 
 struct RankLine {
   int rank = -1;  // -1: output of the launcher itself
@@ -21,20 +21,20 @@ struct RankLine {
 
 // Parses a line such as "[1,5]<stderr>:text" of `mpirun --tag-output`, or "5: text" of `srun
 // --label`.
-RankLine parse_line(Starter starter, std::string_view line);
+RankLine parse_line(Launcher launcher, std::string_view line);
 
 // Parses a line of the launcher that reports how a rank's process ended. Returns rank -1 for any
 // other line. Examples:
 //   mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).
 //   srun: error: n02: task 1: Killed
-RankLine parse_ending(Starter starter, std::string_view line);
+RankLine parse_ending(Launcher launcher, std::string_view line);
 
 // Returns true for launcher output without information: frames, and the text it prints for every
 // failed job.
 bool is_noise(std::string_view line);
 
 struct StartOptions {
-  Starter starter = Starter::kMpirun;
+  Launcher launcher = Launcher::kMpirun;
   int ranks = 1;
   std::vector<Host> hosts;            // mpirun: where to start ranks; empty: on this host
   std::vector<std::string> left_out;  // srun: names of hosts to exclude

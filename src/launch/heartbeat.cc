@@ -44,11 +44,11 @@ constexpr std::chrono::seconds kLastWords(1);
 
 Heartbeat::Heartbeat(HeartbeatOptions options) : options_(std::move(options)) {
   connect();
-  Message hello = options_.hello;
+  HeartbeatMessage hello = options_.hello;
   hello.kind = MessageKind::kHello;
-  hello.token = options_.home.token;
+  hello.token = options_.monitor.token;
   hello.clock_s = options_.wall_s();
-  doing_.write(0, "startup", false, options_.now_s());
+  activity_.write(0, "startup", false, options_.now_s());
   post(hello);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
@@ -65,9 +65,9 @@ void Heartbeat::connect() {
   std::string tried;
   do {
     tried.clear();
-    for (const std::string& address : options_.home.addresses) {
+    for (const std::string& address : options_.monitor.addresses) {
       std::string why;
-      socket_ = connect_to(address, options_.home.port, 2, why);
+      socket_ = connect_to(address, options_.monitor.port, 2, why);
       if (socket_.open()) return;
       tried += fmt::format("{}{} ({})", tried.empty() ? "" : ", ", address, why);
     }
@@ -76,7 +76,7 @@ void Heartbeat::connect() {
   throw Error(
       "rank {} on {} cannot reach `tessera launch` at port {} of {}. Open the ports between these "
       "hosts, or pass `launch` an address that the ranks can reach with --address",
-      options_.hello.rank, options_.hello.host, options_.home.port, tried);
+      options_.hello.rank, options_.hello.host, options_.monitor.port, tried);
 }
 
 void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
@@ -84,40 +84,40 @@ void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
   // A repeated report, as a long wait makes, keeps its start time.
   const size_t what = std::hash<std::string_view>()(text) + step * 2 + (waits ? 1 : 0);
   if (what == std::exchange(said_, what)) return;
-  doing_.write(step, text, waits, options_.now_s());
+  activity_.write(step, text, waits, options_.now_s());
 }
 
 void Heartbeat::facts(const std::string& config) {
   if (!thread_.joinable()) return;
-  Message message;
+  HeartbeatMessage message;
   message.kind = MessageKind::kFacts;
   message.text = config;
   post(message);
 }
 
 bool Heartbeat::fail(const std::string& error, int code) {
-  Message message;
-  message.kind = MessageKind::kFail;
+  HeartbeatMessage message;
+  message.kind = MessageKind::kError;
   message.code = code;
   message.text = error;
   return post_last(message);
 }
 
 bool Heartbeat::leave() {
-  Message message;
+  HeartbeatMessage message;
   message.kind = MessageKind::kBye;
   return post_last(message);
 }
 
 // The training thread posts events, and the heartbeat's thread posts beats; the mutex keeps their
 // bytes in the socket from mixing.
-void Heartbeat::post(const Message& message) {
+void Heartbeat::post(const HeartbeatMessage& message) {
   const std::lock_guard lock(mutex_);
   to_send_ += encode(message);
   if (!send_some(socket_, to_send_)) gone_ = true;
 }
 
-bool Heartbeat::post_last(const Message& message) {
+bool Heartbeat::post_last(const HeartbeatMessage& message) {
   if (!thread_.joinable()) return false;
   beat();  // the final activity of the rank
   post(message);
@@ -130,13 +130,13 @@ bool Heartbeat::post_last(const Message& message) {
 }
 
 void Heartbeat::beat() {
-  const Doing doing = doing_.read();
-  Message message;
-  message.kind = MessageKind::kBeat;
-  message.step = doing.step;
-  message.text = doing.text;
-  message.waits = doing.waits;
-  message.since_s = std::max(0.0, options_.now_s() - doing.since_s);
+  const Activity activity = activity_.read();
+  HeartbeatMessage message;
+  message.kind = MessageKind::kHeartbeat;
+  message.step = activity.step;
+  message.text = activity.text;
+  message.waits = activity.waits;
+  message.since_s = std::max(0.0, options_.now_s() - activity.since_s);
   message.resident_bytes = options_.resident_bytes ? options_.resident_bytes() : 0;
   const std::lock_guard lock(mutex_);
   // If the last beat has not been sent completely, this one is skipped: the next one replaces it.
@@ -158,19 +158,20 @@ void Heartbeat::run() {
     if (!listen_once()) return;
     // Beats are more frequent while the activity changes, so that a failure is reported at the
     // right op.
-    const double pause_s = doing_.turn() == beaten_turn ? options_.period_s : options_.period_s / 5;
+    const double pause_s =
+        activity_.turn() == beaten_turn ? options_.period_s : options_.period_s / 5;
     if (now_s - beaten_s < pause_s) continue;
     beaten_s = now_s;
-    beaten_turn = doing_.turn();
+    beaten_turn = activity_.turn();
     beat();
   }
 }
 
-// kStop asks for a save and an end, which the training thread does at the end of its step. kHeard
+// kStop asks for a save and an end, which the training thread does at the end of its step. kAck
 // acknowledges the last message.
 void Heartbeat::obey(MessageKind kind) {
   if (kind == MessageKind::kStop) asked_to_stop_ = true;
-  if (kind != MessageKind::kHeard) return;
+  if (kind != MessageKind::kAck) return;
   const std::lock_guard lock(mutex_);
   heard_ = true;
   changed_.notify_all();

@@ -1,6 +1,6 @@
 // The rank's side of the heartbeats. A thread that never uses MPI reports several times per second
-// to the monitor (`tessera launch`, watch.h) that the rank is alive and what it is doing. A rank
-// that is suspended, disconnected or dead stops reporting; a rank in a long op does not.
+// to the monitor (`tessera launch`, rank_monitor.h) that the rank is alive and what it is doing. A
+// rank that is suspended, disconnected or dead stops reporting; a rank in a long op does not.
 //
 // clang-format off
 //   Heartbeat heartbeat(options);              // Heartbeat(): no monitor, the calls have no effect
@@ -20,16 +20,16 @@
 #include <string>
 #include <thread>
 
-#include "launch/doing.h"
-#include "launch/home.h"
+#include "launch/activity.h"
 #include "launch/message.h"
+#include "launch/monitor_endpoint.h"
 #include "launch/socket.h"
 
 namespace tessera::launch {
 
 struct HeartbeatOptions {
-  Home home;
-  Message hello;                            // identity: rank, ranks, host, pid, version, memory
+  MonitorEndpoint monitor;
+  HeartbeatMessage hello;                   // identity: rank, ranks, host, pid, version, memory
   std::function<double()> now_s, wall_s;    // a steady clock; seconds since 1970
   std::function<int64_t()> resident_bytes;  // resident memory of this process
   // Ends the process at once. It is called on the heartbeat thread. `why` is empty if the monitor
@@ -68,13 +68,13 @@ class Heartbeat {
   bool listen_once();  // returns false if the thread must stop
   void obey(MessageKind kind);
   bool end(const std::string& why);  // returns false
-  void post(const Message& message);
-  bool post_last(const Message& message);
+  void post(const HeartbeatMessage& message);
+  bool post_last(const HeartbeatMessage& message);
   void beat();
 
   HeartbeatOptions options_;
   Descriptor socket_;
-  DoingSlot doing_;
+  ActivitySlot activity_;
   size_t said_ = 0;  // hash of the last activity that say() wrote
   std::atomic<bool> asked_to_stop_{false}, over_{false};
   std::mutex mutex_;  // guards the next three lines

@@ -46,11 +46,11 @@ void members(auto& m, auto&& visit) {
     visit("memory_bytes", m.memory_bytes);
     visit("clock_s", m.clock_s);
   }
-  const bool has_text =
-      m.kind == MessageKind::kFacts || m.kind == MessageKind::kBeat || m.kind == MessageKind::kFail;
+  const bool has_text = m.kind == MessageKind::kFacts || m.kind == MessageKind::kHeartbeat ||
+                        m.kind == MessageKind::kError;
   if (has_text) visit("text", m.text);
-  if (m.kind == MessageKind::kFail) visit("code", m.code);
-  if (m.kind == MessageKind::kBeat) {
+  if (m.kind == MessageKind::kError) visit("code", m.code);
+  if (m.kind == MessageKind::kHeartbeat) {
     visit("step", m.step);
     visit("since_s", m.since_s);
     visit("waits", m.waits);
@@ -60,20 +60,20 @@ void members(auto& m, auto&& visit) {
 
 }  // namespace
 
-std::string encode(const Message& message) {
+std::string encode(const HeartbeatMessage& message) {
   Tree tree;
   tree.set("kind", Tree(std::string(kNames[static_cast<size_t>(message.kind)])));
   members(message, [&](const char* name, const auto& value) { tree.set(name, Tree(value)); });
   return to_json(tree) + "\n";
 }
 
-Message decode(std::string_view line) {
+HeartbeatMessage decode(std::string_view line) {
   const Tree tree = parse_json(line, "message");
   std::string kind;
   read(tree, "kind", kind);
   const auto* const at = std::find(kNames.begin(), kNames.end(), kind);
   if (at == kNames.end()) throw Error("unknown message kind '{}'", kind);
-  Message message;
+  HeartbeatMessage message;
   message.kind = static_cast<MessageKind>(at - kNames.begin());
   members(message, [&](const char* name, auto& value) { read(tree, name, value); });
   return message;

@@ -21,17 +21,17 @@ namespace tessera::launch {
 enum class MessageKind : uint8_t {
   kHello,
   kFacts,
-  kBeat,
-  kFail,
+  kHeartbeat,
+  kError,
   kBye,
-  kPulse,
-  kHeard,
+  kPing,
+  kAck,
   kStop,
   kEnd
 };
 
-struct Message {
-  MessageKind kind = MessageKind::kPulse;
+struct HeartbeatMessage {
+  MessageKind kind = MessageKind::kPing;
   // hello
   std::string token, host, version;
   int64_t rank = 0, ranks = 1, pid = 0;
@@ -47,8 +47,8 @@ struct Message {
   int64_t resident_bytes = 0;
 };
 
-std::string encode(const Message& message);  // with the newline
-Message decode(std::string_view line);       // throws Error
+std::string encode(const HeartbeatMessage& message);  // with the newline
+HeartbeatMessage decode(std::string_view line);       // throws Error
 
 // Splits a stream of bytes into lines. Holds at most one line of `longest` bytes in addition to
 // what the last append() added.

@@ -11,17 +11,17 @@ namespace {
 
 constexpr double kMinPeriod_s = 1;
 
-const char* name_of(RankState::Life life) {
-  switch (life) {
-    case RankState::Life::kAwaited:
+const char* name_of(RankState::Phase phase) {
+  switch (phase) {
+    case RankState::Phase::kAwaited:
       return "awaited";
-    case RankState::Life::kAlive:
+    case RankState::Phase::kAlive:
       return "runs";
-    case RankState::Life::kFailed:
+    case RankState::Phase::kFailed:
       return "failed";
-    case RankState::Life::kDied:
+    case RankState::Phase::kDied:
       return "died";
-    case RankState::Life::kLeft:
+    case RankState::Phase::kLeft:
       return "left";
   }
   return "";
@@ -38,7 +38,7 @@ std::string to_json(std::span<const RankState> ranks, double clock_s) {
     t.set("rank", Tree(static_cast<int64_t>(i)));
     t.set("host", Tree(r.hello.host));
     t.set("pid", Tree(r.hello.pid));
-    t.set("state", Tree(std::string(name_of(r.life))));
+    t.set("state", Tree(std::string(name_of(r.phase))));
     t.set("step", Tree(r.beat.step));
     t.set("doing", Tree(r.beat.text));
     t.set("since_s", Tree(r.beat.since_s + silent_s));
@@ -54,15 +54,15 @@ std::string to_json(std::span<const RankState> ranks, double clock_s) {
 
 // The run creates its directory, and removes it if its start fails: so nothing is written before
 // the first step.
-void RankStateFile::write(const Watch& watch, double now_s, bool always) {
-  if (path_.empty() || watch.step() == 0) return;
+void RankStateFile::write(const RankMonitor& monitor, double now_s, bool always) {
+  if (path_.empty() || monitor.step() == 0) return;
   if (!always && written_s_ >= 0 && now_s - written_s_ < kMinPeriod_s) return;
   written_s_ = now_s;
   Path part = path_;
   part += ".part";
   {
     std::ofstream out(part, std::ios::binary | std::ios::trunc);
-    out << to_json(watch.ranks(), watch.clock_s());
+    out << to_json(monitor.ranks(), monitor.clock_s());
     if (!out.flush()) return;
   }
   std::error_code ignored;

@@ -12,11 +12,11 @@
 #include <string>
 
 #include "base/file.h"
-#include "launch/watch.h"
+#include "launch/rank_monitor.h"
 
 namespace tessera::launch {
 
-// `clock_s` is the time on Watch's clock.
+// `clock_s` is the time on RankMonitor's clock.
 std::string to_json(std::span<const RankState> ranks, double clock_s);
 
 // Replaces the file at most once per second, as a best effort: errors are ignored, and nothing is
@@ -25,7 +25,7 @@ class RankStateFile {
  public:
   explicit RankStateFile(Path path) : path_(std::move(path)) {}  // empty: nothing is written
 
-  void write(const Watch& watch, double now_s, bool always);
+  void write(const RankMonitor& monitor, double now_s, bool always);
   void remove() const;
 
  private:

@@ -21,7 +21,7 @@ constexpr size_t kLongestHello = size_t{16} << 10;
 constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes read from a rank before others get a turn
 constexpr size_t kSpareStrangers = 64;
 
-void watch(const Descriptor& epoll, const Descriptor& socket) {
+void monitor(const Descriptor& epoll, const Descriptor& socket) {
   // Level-triggered: data that remains after a bounded read is reported again by the next call.
   epoll_event event{};
   event.events = EPOLLIN;
@@ -37,12 +37,12 @@ Receiver::Receiver(std::string token, int ranks, Interfaces interfaces)
       most_strangers_(ranks + kSpareStrangers),
       listener_(listen_on(interfaces, port_)) {
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
-  watch(epoll_, listener_);
+  monitor(epoll_, listener_);
 }
 
 void Receiver::accept_all() {
   for (Descriptor d = accept_one(listener_); d.open(); d = accept_one(listener_)) {
-    watch(epoll_, d);
+    monitor(epoll_, d);
     Connection& c = connections_[d.get()];
     c.socket = std::move(d);
     c.arrival = arrivals_++;
@@ -94,7 +94,7 @@ bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) 
   connection.lines.append(bytes);
   try {
     while (connection.lines.take(line)) {
-      Message message = decode(line);
+      HeartbeatMessage message = decode(line);
       const bool hello = message.kind == MessageKind::kHello;
       // The first message must be a hello, and no later one may be.
       if (hello != (connection.rank < 0)) return false;
@@ -118,7 +118,7 @@ void Receiver::post(Connection& connection, MessageKind kind) {
   // A rank that does not read (it is suspended) must not make this process store messages without
   // bound.
   if (connection.rank < 0 || connection.to_send.size() > kMostWaiting) return;
-  Message message;
+  HeartbeatMessage message;
   message.kind = kind;
   connection.to_send += encode(message);
   send_some(connection.socket, connection.to_send);  // a lost connection is detected by read()

@@ -14,7 +14,7 @@ namespace tessera::launch {
 struct RankEvent {
   int rank = 0;
   bool closed = false;  // the connection ended; `message` is empty
-  Message message;
+  HeartbeatMessage message;
 };
 
 class Receiver {

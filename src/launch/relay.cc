@@ -76,12 +76,12 @@ RankLine parse_srun_ending(std::string_view rest) {
 
 }  // namespace
 
-RankLine parse_line(Starter starter, std::string_view line) {
-  return starter == Starter::kMpirun ? parse_tagged(line) : parse_labelled(line);
+RankLine parse_line(Launcher launcher, std::string_view line) {
+  return launcher == Launcher::kMpirun ? parse_tagged(line) : parse_labelled(line);
 }
 
-RankLine parse_ending(Starter starter, std::string_view line) {
-  return starter == Starter::kMpirun ? parse_mpirun_ending(line) : parse_srun_ending(line);
+RankLine parse_ending(Launcher launcher, std::string_view line) {
+  return launcher == Launcher::kMpirun ? parse_mpirun_ending(line) : parse_srun_ending(line);
 }
 
 bool is_noise(std::string_view line) {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "launch/hosts.h"
-#include "launch/watch.h"
+#include "launch/rank_monitor.h"
 
 namespace tessera::launch {
 
 // How an attempt ended.
 struct AttemptEnd {
-  Verdict verdict;
+  Failure failure;
   std::string report;
 };
 
@@ -33,7 +33,7 @@ struct Restart {
 // consecutive failure without progress. Not retried are disagreements between ranks, errors before
 // the first step, numeric failures (kNumericExitCode: the same computation would give the same
 // numbers), and the same error at the same step as in the attempt before.
-Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends);
+Restart after_failure(const RestartOptions& options, const std::vector<AttemptEnd>& ends);
 
 // The parts of the batch and the layout that limit the choice of fewer ranks.
 struct JobSize {
@@ -56,7 +56,7 @@ struct RankHosts {
 // Returns the ranks and hosts without the hosts of the failed ranks, or with fewer ranks on the
 // same hosts if no other host is left. `rank_hosts` is the host that each rank reported. Returns
 // nothing if no layout fits.
-std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
+std::optional<RankHosts> smaller(const RankHosts& world, const Failure& failure,
                                  const std::vector<std::string>& rank_hosts, const JobSize& job);
 
 }  // namespace tessera::launch

@@ -1,5 +1,5 @@
 // One attempt of a run: a single thread that polls heartbeats and the launcher's output, feeds both
-// to Watch, and carries out its verdict.
+// to RankMonitor, and carries out its decision.
 //
 // Ending goes in stages: an end message to the ranks, SIGTERM to mpirun or srun, then SIGKILL to
 // its process group. Every stage is needed: ranks may hang in MPI, and mpirun may hang while it
@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/child.h"
-#include "launch/home.h"
+#include "launch/monitor_endpoint.h"
 #include "launch/rank_states.h"
 #include "launch/receiver.h"
 
@@ -45,9 +45,9 @@ class Attempt {
  public:
   explicit Attempt(const AttemptOptions& options)
       : o_(options),
-        receiver_(token_, options.watch.ranks, options.interfaces),
-        watch_(options.watch, options.now_s()),
-        child_(options.command, {std::string(kHomeVariable) + "=" +
+        receiver_(token_, options.monitor.ranks, options.interfaces),
+        monitor_(options.monitor, options.now_s()),
+        child_(options.command, {std::string(kEndpointVariable) + "=" +
                                  to_text({token_, receiver_.port(), options.addresses})}),
         states_(options.state_file) {}
   AttemptResult go();
@@ -74,7 +74,7 @@ class Attempt {
   const AttemptOptions& o_;
   std::string token_ = new_token();
   Receiver receiver_;
-  Watch watch_;
+  RankMonitor monitor_;
   Child child_;
   std::array<Stream, 2> streams_{Stream{child_.out(), o_.out}, Stream{child_.err(), o_.err}};
   RankStateFile states_;
@@ -97,36 +97,36 @@ void Attempt::wait() {
 void Attempt::read_ranks() {
   for (const RankEvent& e : receiver_.read()) {
     if (e.closed) {
-      watch_.closed(o_.now_s(), e.rank);
+      monitor_.closed(o_.now_s(), e.rank);
       continue;
     }
-    watch_.heard(o_.now_s(), e.rank, e.message);
+    monitor_.heard(o_.now_s(), e.rank, e.message);
     // This rank started after the user had asked to stop.
     if (asked_ > 0 && e.message.kind == MessageKind::kHello)
       receiver_.tell(e.rank, MessageKind::kStop);
-    const bool last = e.message.kind == MessageKind::kFail || e.message.kind == MessageKind::kBye;
+    const bool last = e.message.kind == MessageKind::kError || e.message.kind == MessageKind::kBye;
     // Both kinds are acknowledged, so that the rank can exit.
-    if (last) receiver_.tell(e.rank, MessageKind::kHeard);
+    if (last) receiver_.tell(e.rank, MessageKind::kAck);
   }
   if (o_.now_s() - pulsed_s_ < kPulse_s) return;
   pulsed_s_ = o_.now_s();
-  receiver_.tell_all(MessageKind::kPulse);
+  receiver_.tell_all(MessageKind::kPing);
 }
 
 void Attempt::show(Stream& stream, const std::string& line) {
   // The rest of a split line has no prefix of its own; it belongs to the rank of its beginning.
   const RankLine said =
-      stream.continues ? RankLine{stream.rank, line} : parse_line(o_.starter, line);
+      stream.continues ? RankLine{stream.rank, line} : parse_line(o_.launcher, line);
   stream.continues = stream.lines.cut();
   stream.rank = said.rank;
   if (said.rank < 0) {
-    if (const RankLine ending = parse_ending(o_.starter, line); ending.rank >= 0)
-      watch_.ended_by(ending.rank, ending.text);
+    if (const RankLine ending = parse_ending(o_.launcher, line); ending.rank >= 0)
+      monitor_.ended_by(ending.rank, ending.text);
     if (!is_noise(line) && words_.size() < kMostWords) words_.push_back(line);
     return;
   }
-  // After the verdict, errors are consequences: ranks that are being ended print them.
-  if (stream.to == o_.err && !watch_.verdict()) watch_.printed(said.rank, said.text);
+  // After the decision, errors are consequences: ranks that are being ended print them.
+  if (stream.to == o_.err && !monitor_.failure()) monitor_.printed(said.rank, said.text);
   if (!o_.rank_files.empty()) {
     std::ofstream& file = files_[said.rank];
     if (!file.is_open())
@@ -185,12 +185,12 @@ bool Attempt::done() {
   }
   // The last messages of the ranks may still be unread.
   read_ranks();
-  if (watch_.verdict() || asked_ > 1) return true;
+  if (monitor_.failure() || asked_ > 1) return true;
   // A program that is not a training run (none_came) may end without ever connecting.
-  const bool in_order = *code == 0 && (watch_.all_left() || watch_.none_came());
+  const bool in_order = *code == 0 && (monitor_.all_left() || monitor_.none_came());
   if (in_order) return true;
-  watch_.starter_ended(o_.now_s(), o_.command[0], *code, words());
-  // Not done yet: Watch waits for its settling time, then gives a verdict.
+  monitor_.launcher_ended(o_.now_s(), o_.command[0], *code, words());
+  // Not done yet: RankMonitor waits for its settling time, then decides.
   return false;
 }
 
@@ -201,27 +201,27 @@ AttemptResult Attempt::go() {
     wait();
     read_ranks();
     for (Stream& s : streams_) read_output(s);
-    const bool decided = watch_.verdict().has_value();
-    watch_.tick(o_.now_s());
-    // The ranks are ended as soon as the verdict is known, and the loop continues until they are
+    const bool decided = monitor_.failure().has_value();
+    monitor_.tick(o_.now_s());
+    // The ranks are ended as soon as the decision is known, and the loop continues until they are
     // gone.
-    if (!decided && watch_.verdict()) {
-      states_.write(watch_, o_.now_s(), true);  // as they were when the failure was detected
+    if (!decided && monitor_.failure()) {
+      states_.write(monitor_, o_.now_s(), true);  // as they were when the failure was detected
       end_all();
     }
-    if (!watch_.verdict()) states_.write(watch_, o_.now_s(), false);
-    for (const std::string& w : watch_.take_warnings())
+    if (!monitor_.failure()) states_.write(monitor_, o_.now_s(), false);
+    for (const std::string& w : monitor_.take_warnings())
       print_to(o_.err, fmt::format("warning: {}\n", w));
     obey_user();
   } while (!done());
   AttemptResult r;
-  r.verdict = watch_.verdict();
-  if (r.verdict)
-    r.report = watch_.report();
+  r.failure = monitor_.failure();
+  if (r.failure)
+    r.report = monitor_.report();
   else
     states_.remove();
-  r.hosts = watch_.hosts();
-  r.step = watch_.step();
+  r.hosts = monitor_.hosts();
+  r.step = monitor_.step();
   r.stopped = asked_ > 0;
   if (decided_s_ > 0) r.ending_s = o_.now_s() - decided_s_;
   return r;

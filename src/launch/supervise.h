@@ -10,17 +10,17 @@
 
 #include "base/file.h"
 #include "launch/command.h"
+#include "launch/rank_monitor.h"
 #include "launch/socket.h"
-#include "launch/watch.h"
 
 namespace tessera::launch {
 
 struct AttemptOptions {
-  Starter starter = Starter::kMpirun;
+  Launcher launcher = Launcher::kMpirun;
   std::vector<std::string> command;          // from start_command
   std::vector<std::string> addresses;        // where the ranks can reach this process
   Interfaces interfaces = Interfaces::kAll;  // where this process listens for ranks
-  WatchOptions watch;
+  RankMonitorOptions monitor;
   std::function<double()> now_s;
   // Returns how many times the user asked to stop. After the first request the ranks finish their
   // step, save and exit; after the second they end at once.
@@ -32,12 +32,12 @@ struct AttemptOptions {
 };
 
 struct AttemptResult {
-  std::optional<Verdict> verdict;  // the failure; none if all ranks exited normally
+  std::optional<Failure> failure;  // the failure; none if all ranks exited normally
   std::string report;              // describes the failure
   std::vector<std::string> hosts;  // per rank
   int64_t step = 0;                // the latest step that any rank began
   bool stopped = false;            // true if the user asked to stop
-  double ending_s = 0;             // seconds from the verdict until all processes had ended
+  double ending_s = 0;             // seconds from the decision until all processes had ended
 };
 
 // Runs the command to its end. Throws Error if it cannot be started.

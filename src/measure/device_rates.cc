@@ -32,8 +32,8 @@ double shortest_call(double seconds, const std::function<void()>& call) {
   }
 }
 
-Buffer operand(int64_t elements, DType type, int threads) {
-  Buffer b("benchmark operand", elements * size_of(type));
+HostBuffer operand(int64_t elements, DType type, int threads) {
+  HostBuffer b("benchmark operand", elements * size_of(type));
 // Every thread first touches the pages that it will read, which places them in its NUMA node. The
 // numbers are small and not zero, so no denormal slows the arithmetic.
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -62,8 +62,8 @@ class OpenBlas {
 
   explicit operator bool() const { return sgemm_ != nullptr && set_threads_ != nullptr; }
 
-  void run(const kernels::MatmulShape& s, const Buffer& a, const Buffer& b, const Buffer& c,
-           int threads) const {
+  void run(const kernels::MatmulShape& s, const HostBuffer& a, const HostBuffer& b,
+           const HostBuffer& c, int threads) const {
     constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;  // as in cblas.h
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
     set_threads_(threads);
@@ -87,8 +87,8 @@ kernels::MatmulShape shape_of(const ProductCase& c, DType type) {
   kernels::MatmulShape s{.m = c.m, .n = c.n, .k = c.k, .a = type, .b = type};
   // Weights are stored [outputs, inputs]: forward computes x W^T, the input's gradient dy W, and
   // the weight's gradient dy^T x, which is added to the sum over micro-batches.
-  s.transpose_b = c.kind == ProductKind::kForward;
-  s.transpose_a = s.accumulate = c.kind == ProductKind::kWeightGradient;
+  s.transpose_b = c.kind == GemmKind::kForward;
+  s.transpose_a = s.accumulate = c.kind == GemmKind::kWeightGradient;
   if (!s.accumulate) s.c = type;
   return s;
 }
@@ -106,11 +106,11 @@ std::vector<ProductCase> product_cases(int64_t tokens, int64_t hidden, int64_t v
                           {"up", tokens, 4 * hidden, hidden},
                           {"down", tokens, hidden, 4 * hidden},
                           {"head", std::min(tokens, kChunk), vocabulary, hidden}};
-  std::vector<ProductCase> cases{{"2048 cubed", ProductKind::kInputGradient, 2048, 2048, 2048}};
+  std::vector<ProductCase> cases{{"2048 cubed", GemmKind::kInputGradient, 2048, 2048, 2048}};
   for (const Layer& l : layers) {
-    cases.push_back({l.name, ProductKind::kForward, l.rows, l.outputs, l.inputs});
-    cases.push_back({l.name, ProductKind::kInputGradient, l.rows, l.inputs, l.outputs});
-    cases.push_back({l.name, ProductKind::kWeightGradient, l.outputs, l.inputs, l.rows});
+    cases.push_back({l.name, GemmKind::kForward, l.rows, l.outputs, l.inputs});
+    cases.push_back({l.name, GemmKind::kInputGradient, l.rows, l.inputs, l.outputs});
+    cases.push_back({l.name, GemmKind::kWeightGradient, l.outputs, l.inputs, l.rows});
   }
   return cases;
 }
@@ -123,22 +123,22 @@ ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures&
   // A multiplication and an addition per element of the inner dimension.
   const double operations =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
-  const Buffer a = operand(c.m * c.k, type, threads), b = operand(c.k * c.n, type, threads);
-  const Buffer result("benchmark result", c.m * c.n * size_of(s.c));
+  const HostBuffer a = operand(c.m * c.k, type, threads), b = operand(c.k * c.n, type, threads);
+  const HostBuffer result("benchmark result", c.m * c.n * size_of(s.c));
   result.touch(threads);
   ProductRate rate;
   const kernels::Matmul plain(s, cpu, threads);
-  const Buffer room("benchmark workspace", plain.workspace_bytes());
+  const HostBuffer room("benchmark workspace", plain.workspace_bytes());
   rate.plain = operations / shortest_call(seconds, [&] {
                  plain.run({.workspace = room.data()}, {a.data(), b.data(), result.data()});
                });
   // The second operand of a weight gradient is an activation, which is used once: packing would not
   // pay.
-  s.packed_b = c.kind != ProductKind::kWeightGradient;
+  s.packed_b = c.kind != GemmKind::kWeightGradient;
   const kernels::Matmul packing(s, cpu, threads);
   if (packing.packed_bytes() > 0) {
-    const Buffer packed("benchmark packed operand", packing.packed_bytes());
-    const Buffer space("benchmark workspace", packing.workspace_bytes());
+    const HostBuffer packed("benchmark packed operand", packing.packed_bytes());
+    const HostBuffer space("benchmark workspace", packing.workspace_bytes());
     packing.pack(b.data(), packed.data());
     rate.packed =
         operations / shortest_call(seconds, [&] {
@@ -156,7 +156,7 @@ MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
   // Each array has four times the size of the last-level cache, so almost none of it stays there.
   const int64_t bytes = std::clamp<int64_t>(4 * cpu.l3_bytes, 64 << 20, 1 << 30);
   const int64_t n = bytes / 8;
-  const Buffer x("benchmark array", bytes), y("benchmark array", bytes),
+  const HostBuffer x("benchmark array", bytes), y("benchmark array", bytes),
       z("benchmark array", bytes);
   auto* const px = reinterpret_cast<uint64_t*>(x.data());
   auto* const py = reinterpret_cast<uint64_t*>(y.data());

@@ -15,7 +15,7 @@ namespace tessera::measure {
 // A GEMM of a training step: C [m, n] = A [m, k] times B [k, n].
 struct ProductCase {
   std::string name;  // "2048 cubed", "qkv", …
-  ProductKind kind = ProductKind::kForward;
+  GemmKind kind = GemmKind::kForward;
   int64_t m = 0, n = 0, k = 0;
 };
 

@@ -264,7 +264,7 @@ class KernelBench {
     const TensorView row_sums = {sums, DType::kF64, {height}},
                      column_sums = {sums + height, DType::kF64, {columns}};
     const auto* const scales = o.numbers(kHigh, {height + columns}).as<float>();
-    const kernels::FactorStretch all = {0, n, 0, columns};
+    const kernels::FactorRun all = {0, n, 0, columns};
     const kernels::FactorScales by = {columns, scales, scales + height};
     const auto each = static_cast<double>(n);
     time("adafactor sums", kHigh, 4 * each, o,
@@ -330,7 +330,7 @@ class KernelBench {
     } catch (const Error&) {
       return;
     }
-    kernels::ProductChoices choices("here");
+    kernels::KernelChoices choices("here");
     const kernels::GpuAttention attention(shape, {dnn_.get(), &choices, now_s_, {}});
     if (!attention.by_library()) return;
     Operands o(device_);

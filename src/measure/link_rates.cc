@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/idle.h"
+#include "comm/backoff.h"
 
 namespace tessera::measure {
 namespace {

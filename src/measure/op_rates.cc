@@ -135,7 +135,7 @@ class Rates {
     const double seconds = std::max(median(s.seconds) - kernel_s_, 0.1 * median(s.seconds));
     // Work and time are summed before the division, so that long ops have more weight in a rate.
     if (s.cost.work == Work::kProduct) {
-      const ProductShape& p = s.cost.products.front();
+      const GemmShape& p = s.cost.products.front();
       Sum& sum =
           products_[{std::string(name_of(p.type)), std::string(name_of(p.kind)), p.m, p.n, p.k}];
       sum.work += p.flops();

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 

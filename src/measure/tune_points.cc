@@ -161,7 +161,7 @@ plan::Prediction Simulator::prediction(const TunedRun& tuned, const plan::Space&
   config::RunConfig config = config_of(tuned, space, point);
   if (config.precision == compile::Precision::kAuto) config.precision = compile::Precision::kFp32;
   train::resolve_sizes(config);
-  return plan::predict(config::compile_request(config, compile::Purpose::kTrain), hardware,
+  return plan::predict(config::compile_request(config, compile::ProgramKind::kTrain), hardware,
                        plan::Software{}, target);
 }
 

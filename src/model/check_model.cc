@@ -41,7 +41,7 @@ void check_heads(const ModelConfig& m) {
   if (m.head_width == 0 && m.hidden % m.heads != 0)
     fail("heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
          fmt::join(divisors(m.hidden), ", "));
-  if (rule_of(m.family).groups_heads) {
+  if (rule_of(m.family).supports_gqa) {
     if (m.heads % m.kv_heads != 0)
       fail("kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads, m.heads,
            fmt::join(divisors(m.heads), ", "));
@@ -52,7 +52,7 @@ void check_heads(const ModelConfig& m) {
 }
 
 void check_encoder(const ModelConfig& m) {
-  const bool encodes = rule_of(m.family).encodes;
+  const bool encodes = rule_of(m.family).has_encoder;
   between("encoder_layers", m.encoder_layers, encodes ? 1 : 0, kMostLayers);
   if (!encodes && m.encoder_layers > 0)
     fail("encoder_layers", "= {}, but family {} has no encoder. Leave it out.", m.encoder_layers,
@@ -89,7 +89,7 @@ void check_rope_scaling(const ModelConfig& m) {
   between("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings, 1,
           kMostContext);
   const bool longrope = s.rope_type == RopeType::kLongrope;
-  const int64_t pairs = longrope && rule_of(m.family).turns ? rotated_dims(m) / 2 : 0;
+  const int64_t pairs = longrope && rule_of(m.family).has_rope ? rotated_dims(m) / 2 : 0;
   check_dividers("rope_scaling.short_factor", s.short_factor, pairs);
   check_dividers("rope_scaling.long_factor", s.long_factor, pairs);
   if (s.attention_factor > 0 && s.rope_type != RopeType::kYarn && !longrope)
@@ -107,7 +107,7 @@ void check_rope_scaling(const ModelConfig& m) {
 void check_rotary(const ModelConfig& m) {
   within("rotary_pct", m.rotary_pct, 0, 1);
   const int64_t turned = rotated_dims(m);
-  if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
+  if (rule_of(m.family).has_rope && (turned % 2 != 0 || turned == 0))
     fail("rotary_pct",
          "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
          m.rotary_pct, turned, m.head_size());
@@ -123,13 +123,13 @@ void check_numbers(const ModelConfig& m, std::string_view key, const std::vector
 }
 
 void check_kinds_of_layers(const ModelConfig& m) {
-  const FamilyRule& family = rule_of(m.family);
+  const ModelFamily& family = rule_of(m.family);
   check_numbers(m, "no_rope_layers", m.no_rope_layers);
-  if (!m.no_rope_layers.empty() && !family.turns)
+  if (!m.no_rope_layers.empty() && !family.has_rope)
     fail("no_rope_layers", "= [{}], but family {} has no rotary embedding. Remove it.",
          fmt::join(m.no_rope_layers, ", "), name_of_entry(m.family));
   check_numbers(m, "wide_layers", m.wide_layers);
-  if (!m.wide_layers.empty() && family.encodes)
+  if (!m.wide_layers.empty() && family.has_encoder)
     fail("wide_layers", "= [{}] is not supported by family {}. Remove it.",
          fmt::join(m.wide_layers, ", "), name_of_entry(m.family));
   if (m.wide_layers.empty() ? m.wide_feed_forward != 0 : m.wide_feed_forward < 1)
@@ -152,7 +152,7 @@ void check_router(const ModelConfig& m) {
 }
 
 void check_experts(const ModelConfig& m) {
-  const FamilyRule& family = rule_of(m.family);
+  const ModelFamily& family = rule_of(m.family);
   between("experts", m.experts, 0, kMostWidth);
   between("expert_feed_forward", m.expert_feed_forward, 0, kMostWidth);
   check_numbers(m, "dense_layers", m.dense_layers);
@@ -178,17 +178,17 @@ void check_attention(const ModelConfig& m) {
     fail("window_layers", "= [{}], but window = 0. Set a window.",
          fmt::join(m.window_layers, ", "));
   within("window_rope_theta", m.window_rope_theta, 0, 1e15);
-  if (m.window_rope_theta > 0 && (m.window == 0 || !rule_of(m.family).turns))
+  if (m.window_rope_theta > 0 && (m.window == 0 || !rule_of(m.family).has_rope))
     fail("window_rope_theta", "= {}, but no layer has a window and rotary embeddings. Remove it.",
          m.window_rope_theta);
   for (const auto& [key, value] : {std::pair{"attention_scalar", m.attention_scalar},
                                    std::pair{"attention_soft_cap", m.attention_soft_cap},
                                    std::pair{"logit_soft_cap", m.logit_soft_cap}}) {
     if (value != 0) within(key, value, 1e-6, 1e9);
-    if (value != 0 && rule_of(m.family).encodes)
+    if (value != 0 && rule_of(m.family).has_encoder)
       fail(key, "= {} is not supported by family {}. Remove it.", value, name_of_entry(m.family));
   }
-  if (m.window > 0 && rule_of(m.family).encodes)
+  if (m.window > 0 && rule_of(m.family).has_encoder)
     fail("window", "= {} is not supported by family {}. Remove it.", m.window,
          name_of_entry(m.family));
 }
@@ -235,10 +235,10 @@ void check_model(const ModelConfig& m) {
 }
 
 bool changes_model(std::string_view key, Family family) {
-  const FamilyRule& rule = rule_of(family);
+  const ModelFamily& rule = rule_of(family);
   if (key.starts_with("rotary") || key.starts_with("rope") || key == "window_rope_theta")
-    return rule.turns;
-  if (key.starts_with("relative") || key == "scaled_head") return rule.encodes;
+    return rule.has_rope;
+  if (key.starts_with("relative") || key == "scaled_head") return rule.has_encoder;
   if (key == "parallel_residual") return family == Family::kNeox;
   if (key == "gelu") return rule.chooses_gelu;
   for (const std::string_view other :

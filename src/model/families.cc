@@ -14,10 +14,10 @@ constexpr std::array kFamilies = {&kGpt2Family,   &kNeoxFamily,    &kLlamaFamily
 
 }  // namespace
 
-std::span<const FamilyRule* const> all_families() { return kFamilies; }
+std::span<const ModelFamily* const> all_families() { return kFamilies; }
 
-const FamilyRule& rule_of(Family family) {
-  for (const FamilyRule* f : kFamilies)
+const ModelFamily& rule_of(Family family) {
+  for (const ModelFamily* f : kFamilies)
     if (f->family == family) return *f;
   CHECK(false, "family {} has no rule", static_cast<int>(family));
 }

@@ -20,17 +20,17 @@ struct Preset {
   void (*more)(ModelConfig&) = nullptr;
 };
 
-struct FamilyRule {
+struct ModelFamily {
   Family family;
   void (*forward)(Graph&, const BatchValues&, const ModelConfig&) = nullptr;
   // Sets the defaults that differ from ModelConfig's; nullptr: none.
   void (*defaults)(ModelConfig&) = nullptr;
   std::span<const Preset> presets = {};
 
-  bool encodes = false;       // has an encoder and a decoder
-  bool turns = false;         // has RoPE
+  bool has_encoder = false;   // has an encoder and a decoder
+  bool has_rope = false;      // has RoPE
   bool has_experts = false;   // its layers may have experts
-  bool groups_heads = false;  // several queries may share a key/value head
+  bool supports_gqa = false;  // several queries may share a key/value head
   bool copies_heads = true;   // KV heads may be replicated over tensor ranks
   bool chooses_gelu = true;   // model.gelu selects the activation
 
@@ -53,10 +53,10 @@ struct FamilyRule {
   bool hf_overrides_pretokenizer = false;
 };
 
-std::span<const FamilyRule* const> all_families();
-const FamilyRule& rule_of(Family family);
+std::span<const ModelFamily* const> all_families();
+const ModelFamily& rule_of(Family family);
 
-extern const FamilyRule kGemma2Family, kGemma3Family, kGpt2Family, kLlamaFamily, kMistralFamily,
+extern const ModelFamily kGemma2Family, kGemma3Family, kGpt2Family, kLlamaFamily, kMistralFamily,
     kMixtralFamily, kNeoxFamily, kOlmo2Family, kPhi3Family, kQwen2Family, kQwen3Family,
     kQwen3MoeFamily, kSmollm3Family, kT5Family;
 

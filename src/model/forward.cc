@@ -173,30 +173,30 @@ void BlockWriter::name_parts(ValueId weight, int64_t dim,
 
 ValueId BlockWriter::common(const std::string& name, Shape shape, double std, int divided) {
   const ValueId v = matrix(name, std::move(shape), std, divided);
-  graph_[v].per = kOne;
+  graph_[v].indexed_by = kOne;
   return v;
 }
 
 ValueId BlockWriter::stream(HiddenStream from) {
-  const int64_t tokens = from == HiddenStream::kHidden ? graph_.tokens : graph_.source;
+  const int64_t tokens = from == HiddenStream::kHidden ? graph_.tokens : graph_.encoder_tokens;
   const Shape shape{graph_.sequences, tokens, model_.hidden};
   block_.from = from;
-  block_.input = builder_.value("hidden", DType::kF32, shape, Role::kStream, kEach);
+  block_.input = builder_.value("hidden", DType::kF32, shape, Role::kHidden, kEach);
   return block_.input;
 }
 
 void BlockWriter::finish(ValueId hidden, HiddenStream to) {
   block_.to = to;
   block_.output = hidden;
-  graph_[hidden].role = Role::kStream;
-  graph_[hidden].per = kEach;
+  graph_[hidden].role = Role::kHidden;
+  graph_[hidden].indexed_by = kEach;
   graph_.blocks.push_back(std::move(block_));
 }
 
 void BlockWriter::remember(ValueId memory) {
-  graph_.memory = memory;
-  graph_[memory].role = Role::kStream;
-  graph_[memory].per = kPerMicrobatch;
+  graph_.encoder_output = memory;
+  graph_[memory].role = Role::kHidden;
+  graph_[memory].indexed_by = kPerMicrobatch;
 }
 
 void BlockWriter::finish_with_loss() {
@@ -247,13 +247,13 @@ ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out
 
 // The GEMM with a part of the grouped heads' weight (and bias): its rows named `part`.
 ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& part, ValueId x,
-                                   const Shape& out, const PartOf& of, bool bias) {
+                                   const Shape& out, const ParentSlice& of, bool bias) {
   const std::string own = name + "." + part;
   std::vector<int64_t> dims = out.dims(), whole = of.shape.dims();
   dims.push_back(graph_[x].shape[-1]);
   whole.push_back(dims.back());
   const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
-    graph_[v].whole = {kind_.stack + "." + name + suffix, std::move(shape), of.first, of.copies};
+    graph_[v].parent = {kind_.stack + "." + name + suffix, std::move(shape), of.first, of.copies};
     if (of.copies > 1) return;
     graph_[v].sharding.place[AxisKind::kTensorKv] = 0;
     graph_[v].sharding.place[AxisKind::kTensor] = kShared;
@@ -327,16 +327,17 @@ ValueId BlockWriter::attention(ValueId qkv) {
 ValueId BlockWriter::attention(const std::string& name, ValueId queries,
                                const AttentionForm& form) {
   Attention a = {.scale = form.scale,
-                 .across = form.across != kNone,
-                 .whole = form.whole,
+                 .separate_kv = form.separate_kv != kNone,
+                 .non_causal = form.non_causal,
                  .window = form.window,
                  .soft_cap = form.soft_cap};
   std::vector<ValueId> in = {queries};
   if (form.bias != kNone) a.bias_distance = model_.relative_distance;
-  if (form.padding != kNone) a.seen = Mask::kPadding;
+  if (form.padding != kNone) a.mask = Mask::kPadding;
   const bool apart = form.padding == kNone && batch_.documents != kNone;
-  if (apart) a.seen = Mask::kDocuments;
-  for (const ValueId v : {form.across, form.bias, form.padding, apart ? batch_.documents : kNone})
+  if (apart) a.mask = Mask::kDocuments;
+  for (const ValueId v :
+       {form.separate_kv, form.bias, form.padding, apart ? batch_.documents : kNone})
     if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
     a.dropout = model_.attention_dropout;
@@ -379,7 +380,7 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   Graph g;
   g.sequences = form.sequences;
   g.tokens = form.tokens;
-  g.source = form.source;
+  g.encoder_tokens = form.source;
   std::vector<Op> none;
   Builder inputs(g, none, kOne, "");
   const auto batch = [&](Role role, DType type, Shape shape) {

@@ -27,10 +27,10 @@ struct AttentionForm {
   double scale = 1;
   int64_t window = 0;
   double soft_cap = 0;
-  ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
-  bool whole = false;       // not causal: also attends to later keys
-  ValueId bias = kNone;     // [H, N] by distance
-  ValueId padding = kNone;  // [B, S] ids of the keys, where 0 is padding
+  ValueId separate_kv = kNone;  // keys and values [B, S, H, 2, D]; kNone: packed with the queries
+  bool non_causal = false;      // not causal: also attends to later keys
+  ValueId bias = kNone;         // [H, N] by distance
+  ValueId padding = kNone;      // [B, S] ids of the keys, where 0 is padding
 };
 
 // B sequences of T tokens (decoder) and S tokens (encoder).
@@ -91,7 +91,7 @@ class BlockWriter {
   // are [B, S, F].
   ValueId stream(HiddenStream from = HiddenStream::kHidden);
   void finish(ValueId hidden, HiddenStream to = HiddenStream::kHidden);
-  void remember(ValueId memory);  // output that later layers read (Graph::memory)
+  void remember(ValueId memory);  // output that later layers read (Graph::encoder_output)
   void finish_with_loss();        // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
@@ -134,7 +134,7 @@ class BlockWriter {
 
  private:
   ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
-                        const Shape& out, const PartOf& of, bool bias);
+                        const Shape& out, const ParentSlice& of, bool bias);
 
   Graph& graph_;
   const BatchValues& batch_;

@@ -119,7 +119,7 @@ void read_gemma2(const HfReader& in, ModelConfig& m) {
   read_common(in, kPeriod2, m);
   m.attention_soft_cap = read_cap(in, "attn_logit_softcapping", kAttentionCap);
   m.logit_soft_cap = read_cap(in, "final_logit_softcapping", kLogitCap);
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 // transformers does not look at `type` here, and finds `truncate` in no object of a kind of layer.
@@ -129,7 +129,7 @@ void read_scale_of_full_layers(const HfReader& rope, ModelConfig& m) {
   if (rope.number("partial_rotary_factor", 1, 0, 1) != 1)
     rope.refuse("partial_rotary_factor", "below 1", "heads of this family are turned whole");
   m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, 1e12);
-  read_rope_scaling(rope, rope, Ropes::kAll, m);
+  read_rope_scaling(rope, rope, RopeScalingSupport::kAll, m);
   m.rope_scaling.truncate = true;
 }
 
@@ -201,8 +201,8 @@ Tree write_gemma3(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule2() {
-  FamilyRule rule = llama_like<kForm2>(Family::kGemma2);
+constexpr ModelFamily rule2() {
+  ModelFamily rule = llama_like<kForm2>(Family::kGemma2);
   rule.defaults = defaults2;
   rule.presets = kPresets2;
   rule.hf_type = "gemma2";
@@ -211,8 +211,8 @@ constexpr FamilyRule rule2() {
   return rule;
 }
 
-constexpr FamilyRule rule3() {
-  FamilyRule rule = llama_like<kForm3>(Family::kGemma3);
+constexpr ModelFamily rule3() {
+  ModelFamily rule = llama_like<kForm3>(Family::kGemma3);
   rule.defaults = defaults3;
   rule.presets = kPresets3;
   rule.hf_type = "gemma3_text";
@@ -223,7 +223,7 @@ constexpr FamilyRule rule3() {
 
 }  // namespace
 
-const FamilyRule kGemma2Family = rule2();
-const FamilyRule kGemma3Family = rule3();
+const ModelFamily kGemma2Family = rule2();
+const ModelFamily kGemma3Family = rule3();
 
 }  // namespace tessera::model

@@ -160,16 +160,16 @@ bool is_buffer(std::string_view name) {
 
 }  // namespace
 
-const FamilyRule kGpt2Family = {.family = Family::kGpt2,
-                                .forward = forward,
-                                .defaults = nullptr,
-                                .presets = kPresets,
-                                .hf_type = "gpt2",
-                                .hf_prefix = "transformer.",
-                                .hf_head = "lm_head.weight",
-                                .hf_read = read_hf,
-                                .hf_write = write_hf,
-                                .hf_tensors = add_tensors,
-                                .hf_is_buffer = is_buffer};
+const ModelFamily kGpt2Family = {.family = Family::kGpt2,
+                                 .forward = forward,
+                                 .defaults = nullptr,
+                                 .presets = kPresets,
+                                 .hf_type = "gpt2",
+                                 .hf_prefix = "transformer.",
+                                 .hf_head = "lm_head.weight",
+                                 .hf_read = read_hf,
+                                 .hf_write = write_hf,
+                                 .hf_tensors = add_tensors,
+                                 .hf_is_buffer = is_buffer};
 
 }  // namespace tessera::model

@@ -28,9 +28,10 @@ double required(const HfReader& rope, const char* key, const char* kind) {
 
 // The first context: a key of the file wins over the one in rope_scaling. Phi-3 has the former
 // always, 4096 by default.
-int64_t first_context(const HfReader& in, const HfReader& rope, Ropes known, const ModelConfig& m) {
+int64_t first_context(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
+                      const ModelConfig& m) {
   constexpr const char* kKey = "original_max_position_embeddings";
-  return in.size(kKey, known == Ropes::kPhi3 ? 4096 : rope.size(kKey, m.context));
+  return in.size(kKey, support == RopeScalingSupport::kPhi3 ? 4096 : rope.size(kKey, m.context));
 }
 
 // The factor, which may be null for the kinds that then divide the context by the first one.
@@ -53,7 +54,7 @@ void read_llama3(const HfReader& in, const HfReader& rope, ModelConfig& m) {
   s.factor = read_factor(rope, m, "llama3", false);
   s.low_freq_factor = required(rope, "low_freq_factor", "llama3");
   s.high_freq_factor = required(rope, "high_freq_factor", "llama3");
-  s.original_max_position_embeddings = first_context(in, rope, Ropes::kAll, m);
+  s.original_max_position_embeddings = first_context(in, rope, RopeScalingSupport::kAll, m);
   if (s.high_freq_factor <= s.low_freq_factor)
     rope.refuse("high_freq_factor", fmt::format("{}", s.high_freq_factor),
                 fmt::format("expected more than low_freq_factor = {}", s.low_freq_factor));
@@ -61,7 +62,7 @@ void read_llama3(const HfReader& in, const HfReader& rope, ModelConfig& m) {
 
 void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
   RopeScalingConfig& s = m.rope_scaling;
-  s.original_max_position_embeddings = first_context(in, rope, Ropes::kAll, m);
+  s.original_max_position_embeddings = first_context(in, rope, RopeScalingSupport::kAll, m);
   s.factor = read_factor(rope, m, "yarn", rope.is_null("factor"));
   const auto bound = [&](const char* key, double otherwise) {
     const double x = rope.number(key, otherwise, 0, kMaxFactor);
@@ -97,9 +98,10 @@ std::vector<double> read_dividers(const HfReader& rope, const char* key, const M
   return factors;
 }
 
-void read_longrope(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
+void read_longrope(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
+                   ModelConfig& m) {
   RopeScalingConfig& s = m.rope_scaling;
-  s.original_max_position_embeddings = first_context(in, rope, known, m);
+  s.original_max_position_embeddings = first_context(in, rope, support, m);
   s.factor = read_factor(rope, m, "longrope", true);
   s.attention_factor = read_attention(rope);
   s.short_factor = read_dividers(rope, "short_factor", m);
@@ -149,7 +151,8 @@ Tree rope_scaling_tree(const RopeScalingConfig& s) {
   return out;
 }
 
-void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m) {
+void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
+                       ModelConfig& m) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (rope.find(layers))
       rope.refuse(layers, "given",
@@ -157,14 +160,14 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, Mo
   // Old files call the kind `type`, new ones `rope_type`.
   const auto old = rope.get<std::string>("type", "default");
   auto kind = rope.get<std::string>("rope_type", old);
-  if (known == Ropes::kPhi3 && (kind == "su" || kind == "yarn")) kind = "longrope";
+  if (support == RopeScalingSupport::kPhi3 && (kind == "su" || kind == "yarn")) kind = "longrope";
   if (kind == "default") return;
   const std::tuple<const char*, RopeType, bool> kinds[] = {
-      {"llama3", RopeType::kLlama3, known == Ropes::kAll},
-      {"linear", RopeType::kLinear, known == Ropes::kAll},
-      {"dynamic", RopeType::kDynamic, known == Ropes::kAll},
-      {"yarn", RopeType::kYarn, known == Ropes::kAll},
-      {"longrope", RopeType::kLongrope, known != Ropes::kUnscaled}};
+      {"llama3", RopeType::kLlama3, support == RopeScalingSupport::kAll},
+      {"linear", RopeType::kLinear, support == RopeScalingSupport::kAll},
+      {"dynamic", RopeType::kDynamic, support == RopeScalingSupport::kAll},
+      {"yarn", RopeType::kYarn, support == RopeScalingSupport::kAll},
+      {"longrope", RopeType::kLongrope, support != RopeScalingSupport::kUnscaled}};
   std::string computed = "default";
   for (const auto& [name, entry, computes] : kinds) {
     if (!computes) continue;
@@ -184,7 +187,7 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, Mo
       case RopeType::kYarn:
         return read_yarn(in, rope, m);
       case RopeType::kLongrope:
-        return read_longrope(in, rope, known, m);
+        return read_longrope(in, rope, support, m);
     }
   }
   rope.refuse("rope_type", kind,
@@ -193,7 +196,7 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, Mo
                           computed));
 }
 
-void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m) {
+void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support, ModelConfig& m) {
   m.rope_theta = in.number(keys.base, m.rope_theta, 1, kMaxBase);
   if (keys.share != nullptr) read_share(in, keys.share, keys, m);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -202,7 +205,7 @@ void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& 
     if (rope.empty()) continue;
     m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, kMaxBase);
     read_share(rope, "partial_rotary_factor", keys, m);
-    read_rope_scaling(in, rope, known, m);
+    read_rope_scaling(in, rope, support, m);
     break;  // if both are given, rope_parameters is ignored
   }
   if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)

@@ -9,7 +9,7 @@ namespace tessera::model {
 
 // The kinds of rotary embedding that a family's config.json may ask for. kPhi3: longrope, also as
 // "su" and "yarn".
-enum class Ropes : uint8_t { kUnscaled, kPhi3, kAll };
+enum class RopeScalingSupport : uint8_t { kUnscaled, kPhi3, kAll };
 
 // The names that a family's config.json uses for rope_theta and rotary_pct if they are not in
 // rope_parameters. nullptr: RoPE applies to the whole head.
@@ -19,10 +19,11 @@ struct RotaryKeys {
 
 // transformers 4: `keys` and rope_scaling; 5: all in rope_parameters, which rope_scaling replaces.
 // Members of `m` whose keys are absent keep their values. Rejects other kinds by name.
-void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m);
+void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support, ModelConfig& m);
 
 // Reads an object like rope_scaling; `in` is the file, whose keys about the first context win.
-void read_rope_scaling(const HfReader& in, const HfReader& rope, Ropes known, ModelConfig& m);
+void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
+                       ModelConfig& m);
 
 // Writes rope_theta and rope_scaling; the latter alone, null where frequencies are unscaled.
 void write_rotary(const ModelConfig& m, Tree& out);

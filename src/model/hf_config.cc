@@ -19,10 +19,10 @@ void check_common(const HfReader& in) {
   in.must_be("add_cross_attention", false, "cross attention in this family");
 }
 
-const FamilyRule& family_of(const HfReader& in) {
+const ModelFamily& family_of(const HfReader& in) {
   const auto type = in.get<std::string>("model_type", "");
   std::vector<std::string_view> known;
-  for (const FamilyRule* f : all_families()) {
+  for (const ModelFamily* f : all_families()) {
     if (f->hf_type == type || (!type.empty() && f->hf_type_alias == type)) return *f;
     known.push_back(f->hf_type);
     if (!f->hf_type_alias.empty()) known.push_back(f->hf_type_alias);
@@ -55,7 +55,7 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   if (!config.as_members()) throw Error("{}: not a JSON object, expected a config.json", source);
   const HfReader in(config, source);
   check_common(in);
-  const FamilyRule& rule = family_of(in);
+  const ModelFamily& rule = family_of(in);
   ModelConfig m;
   m.family = rule.family;
   if (rule.defaults != nullptr) rule.defaults(m);

@@ -18,7 +18,7 @@ namespace tessera::model {
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 
 // Corrects a model that was read from a config.json whose files have no head: in some families
-// (FamilyRule::hf_ties_missing_head) it is then tied to the embedding and not scaled.
+// (ModelFamily::hf_ties_missing_head) it is then tied to the embedding and not scaled.
 void tie_missing_head(ModelConfig& model);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and

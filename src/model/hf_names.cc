@@ -113,7 +113,7 @@ std::string_view hf_prefix(Family family) { return rule_of(family).hf_prefix; }
 std::vector<HfTensor> hf_tensors(const ModelConfig& model) {
   CHECK(model.heads > 0 && (model.head_width > 0 || model.hidden % model.heads == 0),
         "hidden {} heads {}", model.hidden, model.heads);
-  const FamilyRule& family = rule_of(model.family);
+  const ModelFamily& family = rule_of(model.family);
   HfTensorList list;
   family.hf_tensors(model, list);
   if (!model.tied_embeddings)
@@ -134,7 +134,7 @@ bool hf_is_buffer(const ModelConfig& model, std::string_view name) {
 }
 
 bool hf_is_embedding(const ModelConfig& model, std::string_view name) {
-  const FamilyRule& family = rule_of(model.family);
+  const ModelFamily& family = rule_of(model.family);
   return (model.tied_embeddings && name == family.hf_head) ||
          (!family.hf_copies.empty() && name.ends_with(family.hf_copies));
 }

@@ -59,7 +59,7 @@ HfReader HfReader::object(std::string_view key) const {
   return {*t, source_};
 }
 
-Place HfReader::place(std::string_view key) const {
+SourceLocation HfReader::place(std::string_view key) const {
   const Tree* t = config_.find(key);
   const bool known = t && t->line > 0;
   return {known ? fmt::format("{}:{}:{}", source_, t->line, t->column) : source_, std::string(key)};

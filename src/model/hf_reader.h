@@ -37,7 +37,7 @@ class HfReader {
   HfReader object(std::string_view key) const;
 
  private:
-  Place place(std::string_view key) const;
+  SourceLocation place(std::string_view key) const;
 
   const Tree& config_;
   std::string source_;

@@ -47,7 +47,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_silu(in);
   if (in.find("sliding_window"))
     in.refuse("sliding_window", "given", "LLaMA attends to the whole text. Remove the key");
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -60,8 +60,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kLlama);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kLlama);
   rule.presets = kPresets;
   rule.hf_type = "llama";
   rule.hf_read = read_hf;
@@ -71,6 +71,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kLlamaFamily = rule();
+const ModelFamily kLlamaFamily = rule();
 
 }  // namespace tessera::model

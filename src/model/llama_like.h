@@ -46,14 +46,14 @@ bool is_llama_buffer(std::string_view their_name);
 
 // Returns the rule of a family like LLaMA with the form `kForm`; the caller sets the rest.
 template <const LlamaForm& kForm>
-constexpr FamilyRule llama_like(Family family) {
-  FamilyRule rule = {.family = family};
+constexpr ModelFamily llama_like(Family family) {
+  ModelFamily rule = {.family = family};
   rule.forward = [](Graph& graph, const BatchValues& batch, const ModelConfig& m) {
     llama_forward(graph, batch, m, kForm);
   };
   rule.defaults = llama_defaults;
-  rule.turns = true;
-  rule.groups_heads = true;
+  rule.has_rope = true;
+  rule.supports_gqa = true;
   rule.chooses_gelu = kForm.gelu_gate;
   rule.copies_heads = kForm.head_norm != HeadNormForm::kWhole;
   rule.hf_prefix = "model.";

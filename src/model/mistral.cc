@@ -40,7 +40,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   if (in.find("layer_types"))
     in.refuse("layer_types", "given",
               "the layers of this family are alike, in transformers too. Remove the key");
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -52,8 +52,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kMistral);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kMistral);
   rule.presets = kPresets;
   rule.hf_type = "mistral";
   rule.hf_read = read_hf;
@@ -63,6 +63,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kMistralFamily = rule();
+const ModelFamily kMistralFamily = rule();
 
 }  // namespace tessera::model

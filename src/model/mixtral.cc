@@ -44,7 +44,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   if (in.number("router_jitter_noise", 0, 0, 1) != 0)
     in.refuse("router_jitter_noise", "given", "Tessera adds no noise to the router's input");
   m.window = in.find("sliding_window") ? in.size("sliding_window", 1) : 0;
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -72,8 +72,8 @@ Tree write_hf(const ModelConfig& m) {
 
 constexpr ExpertNames kNames = {"block_sparse_moe", "w1", "w3", "w2"};
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kMixtral);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kMixtral);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.has_experts = true;
@@ -89,6 +89,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kMixtralFamily = rule();
+const ModelFamily kMixtralFamily = rule();
 
 }  // namespace tessera::model

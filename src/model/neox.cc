@@ -108,7 +108,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   in.must_be("attention_bias", true, "attention without biases");
   check_heads(in, "num_attention_heads", m);
   check_head_dim(in, m);
-  read_rotary(in, {"rotary_emb_base", "rotary_pct"}, Ropes::kUnscaled, m);
+  read_rotary(in, {"rotary_emb_base", "rotary_pct"}, RopeScalingSupport::kUnscaled, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -161,17 +161,17 @@ bool is_buffer(std::string_view name) {
 
 }  // namespace
 
-const FamilyRule kNeoxFamily = {.family = Family::kNeox,
-                                .forward = forward,
-                                .defaults = nullptr,
-                                .presets = kPresets,
-                                .turns = true,
-                                .hf_type = "gpt_neox",
-                                .hf_prefix = "gpt_neox.",
-                                .hf_head = "embed_out.weight",
-                                .hf_read = read_hf,
-                                .hf_write = write_hf,
-                                .hf_tensors = add_tensors,
-                                .hf_is_buffer = is_buffer};
+const ModelFamily kNeoxFamily = {.family = Family::kNeox,
+                                 .forward = forward,
+                                 .defaults = nullptr,
+                                 .presets = kPresets,
+                                 .has_rope = true,
+                                 .hf_type = "gpt_neox",
+                                 .hf_prefix = "gpt_neox.",
+                                 .hf_head = "embed_out.weight",
+                                 .hf_read = read_hf,
+                                 .hf_write = write_hf,
+                                 .hf_tensors = add_tensors,
+                                 .hf_is_buffer = is_buffer};
 
 }  // namespace tessera::model

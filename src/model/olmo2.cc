@@ -34,7 +34,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_silu(in);
   if (in.find("sliding_window"))
     in.refuse("sliding_window", "given", "OLMo 2 attends to the whole text. Remove the key");
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -46,8 +46,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kOlmo2);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kOlmo2);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.hf_type = "olmo2";
@@ -58,6 +58,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kOlmo2Family = rule();
+const ModelFamily kOlmo2Family = rule();
 
 }  // namespace tessera::model

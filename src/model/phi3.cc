@@ -32,7 +32,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.dropout = in.number("resid_pdrop", 0, 0, 1);
   m.embedding_dropout = 0;  // transformers does not read embd_pdrop
   m.window = in.find("sliding_window") ? in.size("sliding_window", 1) : 0;
-  read_rotary(in, {.share = "partial_rotary_factor"}, Ropes::kPhi3, m);
+  read_rotary(in, {.share = "partial_rotary_factor"}, RopeScalingSupport::kPhi3, m);
 }
 
 // transformers 4 expects exactly three keys in rope_scaling, 5 takes more.
@@ -67,8 +67,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kPhi3);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kPhi3);
   rule.presets = kPresets;
   rule.hf_type = "phi3";
   rule.hf_read = read_hf;
@@ -78,6 +78,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kPhi3Family = rule();
+const ModelFamily kPhi3Family = rule();
 
 }  // namespace tessera::model

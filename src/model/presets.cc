@@ -15,7 +15,7 @@ void apply_family(Family family, ModelConfig& config) {
 }
 
 bool apply_preset(const std::string& name, ModelConfig& config) {
-  for (const FamilyRule* f : all_families())
+  for (const ModelFamily* f : all_families())
     for (const Preset& p : f->presets) {
       if (name != p.name) continue;
       apply_family(f->family, config);
@@ -36,7 +36,7 @@ bool apply_preset(const std::string& name, ModelConfig& config) {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const FamilyRule* f : all_families())
+  for (const ModelFamily* f : all_families())
     for (const Preset& p : f->presets) names.emplace_back(p.name);
   return names;
 }
@@ -71,7 +71,7 @@ int64_t parameter_count(const ModelConfig& config) {
   int64_t n = 0;
   for (const ValueId v : g.values.ids())
     if (g[v].role == Role::kWeight)
-      n += g[v].shape.elements() * ((g[v].per & kPerLayer) ? layers_of(v) : 1);
+      n += g[v].shape.elements() * ((g[v].indexed_by & kPerLayer) ? layers_of(v) : 1);
   return n;
 }
 

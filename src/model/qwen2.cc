@@ -36,7 +36,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_llama(in, m);
   read_silu(in);
   read_last_windows(in, m);
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -49,8 +49,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kQwen2);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kQwen2);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.hf_type = "qwen2";
@@ -62,6 +62,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kQwen2Family = rule();
+const ModelFamily kQwen2Family = rule();
 
 }  // namespace tessera::model

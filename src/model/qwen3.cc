@@ -40,7 +40,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_llama(in, m);
   read_silu(in);
   read_last_windows(in, m);
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -54,8 +54,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kQwen3);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kQwen3);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.hf_type = "qwen3";
@@ -67,6 +67,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kQwen3Family = rule();
+const ModelFamily kQwen3Family = rule();
 
 }  // namespace tessera::model

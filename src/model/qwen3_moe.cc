@@ -71,7 +71,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.router.renormalize = in.get<bool>("norm_topk_prob", false);
   read_dense_layers(in, m);
   m.window = read_used_window(in, 4096);
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -99,8 +99,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kQwen3Moe);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kQwen3Moe);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.has_experts = true;
@@ -117,6 +117,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kQwen3MoeFamily = rule();
+const ModelFamily kQwen3MoeFamily = rule();
 
 }  // namespace tessera::model

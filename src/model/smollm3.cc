@@ -61,7 +61,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   const int64_t window = read_used_window(in, 0);
   read_windows(
       in, window, [&](int64_t l) { return window > 0 && !has_rotary(m, l); }, m);
-  read_rotary(in, {}, Ropes::kAll, m);
+  read_rotary(in, {}, RopeScalingSupport::kAll, m);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -79,8 +79,8 @@ Tree write_hf(const ModelConfig& m) {
   return out;
 }
 
-constexpr FamilyRule rule() {
-  FamilyRule rule = llama_like<kForm>(Family::kSmollm3);
+constexpr ModelFamily rule() {
+  ModelFamily rule = llama_like<kForm>(Family::kSmollm3);
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.hf_type = "smollm3";
@@ -91,6 +91,6 @@ constexpr FamilyRule rule() {
 
 }  // namespace
 
-const FamilyRule kSmollm3Family = rule();
+const ModelFamily kSmollm3Family = rule();
 
 }  // namespace tessera::model

@@ -49,7 +49,7 @@ ValueId attend(BlockWriter& w, const std::string& name, ValueId x, ValueId keys,
   const ValueId out = w.matrix(name + ".out.weight", {F, H, D}, std_of(m, H * D), 1);
   w.name_parts(kv, 1, {{"k", 1}, {"v", 1}});
   const ValueId queries = w.product(name + ".q", x, q);
-  form.across = w.product(name + ".kv", keys, kv);
+  form.separate_kv = w.product(name + ".kv", keys, kv);
   return w.product(name + ".out", w.attention(name, queries, form), out, 2);
 }
 
@@ -75,7 +75,7 @@ ValueId feed_forward(BlockWriter& w, ValueId x) {
 void encoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "encoder", m.encoder_layers);
   AttentionForm form;
-  form.whole = true;
+  form.non_causal = true;
   form.padding = batch.source;
   const ValueId x = w.stream(HiddenStream::kSource);
   w.finish(feed_forward(w, self_attend(w, x, form)), HiddenStream::kSource);
@@ -85,9 +85,9 @@ void decoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "decoder", m.layers);
   const ValueId x = self_attend(w, w.stream(), {});
   AttentionForm form;
-  form.whole = true;
+  form.non_causal = true;
   form.padding = batch.source;
-  const ValueId crossed = attend(w, "cross", w.rms_norm("norm3", x), graph.memory, form);
+  const ValueId crossed = attend(w, "cross", w.rms_norm("norm3", x), graph.encoder_output, form);
   w.finish(feed_forward(w, w.sum("residual3", {x, w.dropout("cross.drop", crossed)})));
 }
 
@@ -295,23 +295,23 @@ bool is_buffer(std::string_view name) {
 
 }  // namespace
 
-const FamilyRule kT5Family = {.family = Family::kT5,
-                              .forward = forward,
-                              .defaults = defaults,
-                              .presets = kPresets,
-                              .encodes = true,
-                              .hf_type = "t5",
-                              .hf_type_alias = "mt5",
-                              .hf_prefix = "",
-                              .hf_head = "lm_head.weight",
-                              .hf_ties_missing_head = true,
-                              .hf_copies = "coder.embed_tokens.weight",
-                              .hf_read = read_hf,
-                              .hf_write = write_hf,
-                              .hf_tensors = add_tensors,
-                              .hf_is_buffer = is_buffer,
-                              .hf_check_start = check_start,
-                              .hf_tokenizer_file = "spiece.model",
-                              .hf_tokenizer = "T5Tokenizer"};
+const ModelFamily kT5Family = {.family = Family::kT5,
+                               .forward = forward,
+                               .defaults = defaults,
+                               .presets = kPresets,
+                               .has_encoder = true,
+                               .hf_type = "t5",
+                               .hf_type_alias = "mt5",
+                               .hf_prefix = "",
+                               .hf_head = "lm_head.weight",
+                               .hf_ties_missing_head = true,
+                               .hf_copies = "coder.embed_tokens.weight",
+                               .hf_read = read_hf,
+                               .hf_write = write_hf,
+                               .hf_tensors = add_tensors,
+                               .hf_is_buffer = is_buffer,
+                               .hf_check_start = check_start,
+                               .hf_tokenizer_file = "spiece.model",
+                               .hf_tokenizer = "T5Tokenizer"};
 
 }  // namespace tessera::model

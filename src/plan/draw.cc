@@ -84,15 +84,15 @@ std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& tim
 std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
                                                  const IdVector<CallId, CallTime>& times) {
   std::vector<std::pair<int64_t, int64_t>> changes;
-  IdVector<FrameId, std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
+  IdVector<BufferId, std::pair<int64_t, int64_t>> life(p.buffers.size(), {INT64_MAX, 0});
   for (const CallId c : p.schedule.ids())
-    for (const FrameId f : p.schedule[c].frames) {
+    for (const BufferId f : p.schedule[c].buffers) {
       auto& [first, last] = life[f];
       first = std::min(first, times[c].start_ns);
       last = std::max(last, times[c].finish_ns);
     }
-  for (const FrameId f : p.frames.ids()) {
-    if (p.frames[f].state || life[f].first == INT64_MAX) continue;
+  for (const BufferId f : p.buffers.ids()) {
+    if (p.buffers[f].state || life[f].first == INT64_MAX) continue;
     const int64_t bytes = p.bytes_of(f);
     changes.emplace_back(life[f].first, bytes);
     changes.emplace_back(life[f].second, -bytes);

@@ -49,11 +49,11 @@ std::vector<Part> parts_of(const TimeParts& t) {
           {StepPart::kAttention, t.attention()},
           {StepPart::kRecomputation, t.recomputation},
           {StepPart::kSweeps, t.computing() - t.matrix() - t.attention()},
-          {StepPart::kTensor, t.exposed[Traffic::kTensor]},
-          {StepPart::kData, t.exposed[Traffic::kData]},
-          {StepPart::kPipeline, t.exposed[Traffic::kPipeline]},
-          {StepPart::kWorld, t.exposed[Traffic::kWorld]},
-          {StepPart::kHostCopies, t.exposed[Traffic::kHost]},
+          {StepPart::kTensor, t.exposed[TrafficKind::kTensor]},
+          {StepPart::kData, t.exposed[TrafficKind::kData]},
+          {StepPart::kPipeline, t.exposed[TrafficKind::kPipeline]},
+          {StepPart::kWorld, t.exposed[TrafficKind::kWorld]},
+          {StepPart::kHostCopies, t.exposed[TrafficKind::kHost]},
           {StepPart::kBubble, t.bubble},
           {StepPart::kOptimizer, t.optimizer},
           {StepPart::kHost, t.host}};
@@ -143,7 +143,8 @@ Tree parts_tree(const TimeParts& t) {
   Tree compute, exposed, all;
   for (const OpKind k : Enumerators<OpKind>())
     if (const double s = t.compute[k]; s > 0) compute.set(tessera::name_of(k), Tree(s));
-  for (const Traffic a : Enumerators<Traffic>()) exposed.set(name_of(a), Tree(t.exposed[a]));
+  for (const TrafficKind a : Enumerators<TrafficKind>())
+    exposed.set(name_of(a), Tree(t.exposed[a]));
   all.set("compute_s", std::move(compute));
   all.set("recomputation_s", Tree(t.recomputation));
   all.set("optimizer_s", Tree(t.optimizer));

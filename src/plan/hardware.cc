@@ -69,7 +69,7 @@ double number_in(const Field& f) {
 // Throws Error if a figure is missing, not a usable number, a share above 1, or outside its
 // plausible range; checks in this order.
 void check_figure(std::span<const Field> fields, const Bound& b, bool required,
-                  const std::string& source, const Places& places) {
+                  const std::string& source, const SourceLocations& places) {
   const Field& f = find_field(fields, b.path, "");
   const auto place = places.find(b.path);
   if (place == places.end()) {
@@ -89,12 +89,12 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
     throw Error("{}: {} = {} is implausible; expected {}.", place->second, b.path, x, b.example);
 }
 
-std::string place_of(const Tree& t, const Place& place) {
+std::string place_of(const Tree& t, const SourceLocation& place) {
   return t.line == 0 ? fmt::format("{}: {}", place.at, place.path)
                      : fmt::format("{}: {} (line {})", place.at, place.path, t.line);
 }
 
-double positive(const Tree& t, const Place& place) {
+double positive(const Tree& t, const SourceLocation& place) {
   double x = 0;
   tessera::read_value(t, x, place);
   if (!(x > 0) || std::isinf(x))
@@ -103,7 +103,7 @@ double positive(const Tree& t, const Place& place) {
 }
 
 void check_known(const std::string& name, std::span<const char* const> known, const char* what,
-                 const Tree& t, const Place& place) {
+                 const Tree& t, const SourceLocation& place) {
   for (const char* k : known)
     if (name == k) return;
   throw Error("{}: '{}' is not a {} of a measured GEMM; expected {}.", place_of(t, place), name,
@@ -135,7 +135,7 @@ Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides) {
   Hardware h;
   const std::vector<Field> fields = fields_of(h);
-  Places places;
+  SourceLocations places;
   read_fields(fields, tree, source, places);
   for (const std::string& o : overrides) read_override(fields, parse_override(o), places);
   for (const Bound& b : kRequired) check_figure(fields, b, true, source, places);
@@ -148,7 +148,8 @@ Hardware load_hardware(const Path& path, std::span<const std::string> overrides)
   return read_hardware(parse_yaml(read_file(path), path.string()), path.string(), overrides);
 }
 
-void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<MeasuredProduct>& value,
+                const SourceLocation& place) {
   constexpr const char* kTypes[] = {"f32", "bf16"};
   constexpr const char* kKinds[] = {"forward", "input gradient", "weight gradient"};
   value.clear();
@@ -175,7 +176,7 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
 }
 
 // Keys are op names, optionally with a dtype: "norm" or "norm.bf16".
-void read_value(const Tree& tree, OpRates& value, const Place& place) {
+void read_value(const Tree& tree, OpRates& value, const SourceLocation& place) {
   value.clear();
   if (tree.as_members() == nullptr) wrong_value(tree, "rates by the name of the op", place);
   for (const auto& [name, rate] : *tree.as_members()) {
@@ -184,7 +185,7 @@ void read_value(const Tree& tree, OpRates& value, const Place& place) {
   }
 }
 
-void check_op_name(const std::string& name, const Tree& tree, const Place& place) {
+void check_op_name(const std::string& name, const Tree& tree, const SourceLocation& place) {
   if (op_kind_named(name)) return;
   std::vector<std::string> names;
   for (const OpKind k : Enumerators<OpKind>()) names.emplace_back(name_of(k));

@@ -148,11 +148,11 @@ Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
 // Throws Error if no op has that name; the message suggests the nearest name.
-void check_op_name(const std::string& name, const Tree& tree, const Place& place);
+void check_op_name(const std::string& name, const Tree& tree, const SourceLocation& place);
 
 // Overloads that base/config.h uses for the types above.
-void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place);
-void read_value(const Tree& tree, OpRates& value, const Place& place);
+void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const SourceLocation& place);
+void read_value(const Tree& tree, OpRates& value, const SourceLocation& place);
 Tree write_value(const std::vector<MeasuredProduct>& x);
 Tree write_value(const OpRates& x);
 std::string type_name(const std::vector<MeasuredProduct>&);

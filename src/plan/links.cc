@@ -41,7 +41,7 @@ double node_rate(bool package, const Hardware& h) {
 }
 
 // Returns the passes over the data: an all-reduce is a reduce-scatter and an all-gather.
-double passes_of(WireKind kind) { return kind == WireKind::kAllReduce ? 2 : 1; }
+double passes_of(CommKind kind) { return kind == CommKind::kAllReduce ? 2 : 1; }
 
 double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& h) {
   const auto n = static_cast<double>(g.members);
@@ -115,12 +115,12 @@ GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardw
   return g;
 }
 
-double collective_s(WireKind kind, double bytes, const GroupShape& group,
+double collective_s(CommKind kind, double bytes, const GroupShape& group,
                     const Hardware& hardware) {
   if (group.members == 1) return 0;
   const double passes = passes_of(kind);
   double best = ring_s(bytes, group, passes, hardware);
-  if (kind == WireKind::kAllReduce) best = std::min(best, tree_s(bytes, group, hardware));
+  if (kind == CommKind::kAllReduce) best = std::min(best, tree_s(bytes, group, hardware));
   const bool whole = group.per_node == hardware.node.devices;
   if (group.nodes > 1 && group.per_node > 1 && (group.hierarchical || whole))
     best = std::min(best, hierarchical_s(bytes, group, passes, hardware));

@@ -38,7 +38,7 @@ GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardw
 
 // Return seconds. `bytes` is the size of the full tensor: the operand of an all-reduce or a
 // reduce-scatter, the result of an all-gather. A collective in a group of one takes no time.
-double collective_s(WireKind kind, double bytes, const GroupShape& group, const Hardware& hardware);
+double collective_s(CommKind kind, double bytes, const GroupShape& group, const Hardware& hardware);
 double message_s(double bytes, const GroupShape& pair, const Hardware& hardware);
 
 }  // namespace tessera::plan

@@ -234,7 +234,7 @@ constexpr Knob kOffload = {&compile::Layout::offload, "offload", "activations"};
 
 bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s,
           const Target& target) {
-  const compile::Blocks blocks = compile::compile_blocks(as_compiled_by(s, r), target);
+  const compile::CompiledBlocks blocks = compile::compile_blocks(as_compiled_by(s, r), target);
   for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
     const Program p = compile::program_of(blocks, stage);
     if (!has_room(h.device, memory_need(p))) return false;

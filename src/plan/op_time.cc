@@ -33,7 +33,7 @@ double rate_of(DType type, const DeviceFigures& d) {
   return type == DType::kF32 ? d.fp32_flops_per_s : d.bf16_flops_per_s;
 }
 
-double rate_of(const ProductShape& s, const DeviceFigures& d) {
+double rate_of(const GemmShape& s, const DeviceFigures& d) {
   return s.fp8 && d.fp8_flops_per_s > 0 ? d.fp8_flops_per_s : rate_of(s.type, d);
 }
 
@@ -43,7 +43,7 @@ double sweep_s(double bytes, const DeviceFigures& d) {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const DeviceFigures& d) {
+double tiled_s(const GemmShape& s, const Tile& tile, int64_t split, const DeviceFigures& d) {
   const double blocks =
       real_product(s.batch * split, ceil_div(s.m, tile.rows), ceil_div(s.n, tile.columns));
   const double depth = ratio(s.k, split) + kTileOverhead;
@@ -58,7 +58,7 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
   return effective * one + sums;
 }
 
-double log_distance(const MeasuredProduct& r, const ProductShape& s) {
+double log_distance(const MeasuredProduct& r, const GemmShape& s) {
   const auto part = [](int64_t a, int64_t b) {
     const double x = std::log(ratio(a, std::max<int64_t>(b, 1)));
     return x * x;
@@ -68,7 +68,7 @@ double log_distance(const MeasuredProduct& r, const ProductShape& s) {
 
 // Interpolates measured rates: a mean of logarithms, weighted by the inverse squared distance in
 // log m, log n and log k.
-double measured_rate(const ProductShape& s, const DeviceFigures& d) {
+double measured_rate(const GemmShape& s, const DeviceFigures& d) {
   double weights = 0, sum = 0;
   for (const MeasuredProduct& r : d.products) {
     if (r.kind != name_of(s.kind) || r.type != name_of(s.type)) continue;
@@ -96,7 +96,7 @@ double moved_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFig
 // type. Each FP8 operand is quantized by two kernels, each of which reads it.
 double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d,
                      double kernels) {
-  const ProductShape& product = cost.products.front();
+  const GemmShape& product = cost.products.front();
   const double result = bytes_of(values, op.outputs[0]);
   double rounding = 0;
   if (product.fp8)
@@ -111,7 +111,7 @@ double one_product_s(const Op& op, const Cost& cost, ValueSpan values, const Dev
 // The GEMMs run one after another; the time is at least that of the bytes that the op moves.
 double products_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   double s = 0;
-  for (const ProductShape& p : cost.products) s += product_s(p, d);
+  for (const GemmShape& p : cost.products) s += product_s(p, d);
   return std::max(s, moved_s(op, cost, values, d));
 }
 
@@ -141,11 +141,11 @@ double attention_s(const Op& op, const Cost& cost, ValueSpan values, const Devic
 double chunks_s(const Op& op, const Cost& cost, ValueSpan values, const DeviceFigures& d) {
   if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
     return cost.flops.hardware / r + d.kernel_s;
-  const ProductShape& logits = cost.products.front();
+  const GemmShape& logits = cost.products.front();
   const int64_t tokens = logits.m, chunk = std::min(tokens, kHeadChunk);
   double s = 0;
-  for (ProductShape p : cost.products) {
-    (p.kind == ProductKind::kWeightGradient ? p.k : p.m) = chunk;
+  for (GemmShape p : cost.products) {
+    (p.kind == GemmKind::kWeightGradient ? p.k : p.m) = chunk;
     s += product_s(p, d);
   }
   s += sweep_s(real_product(2, chunk * logits.n * size_of(DType::kF32)), d);
@@ -169,7 +169,7 @@ std::string rate_key(const Op& op, ValueSpan values) {
   return std::string(name_of(op.kind()));
 }
 
-double product_s(const ProductShape& s, const DeviceFigures& d) {
+double product_s(const GemmShape& s, const DeviceFigures& d) {
   const double operations = s.flops();
   const double moved =
       sweep_s(real_product(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n), size_of(s.type)), d);

@@ -23,7 +23,7 @@
 
 namespace tessera::plan {
 
-double product_s(const ProductShape& shape, const DeviceFigures& device);
+double product_s(const GemmShape& shape, const DeviceFigures& device);
 
 // `cost` is cost_of(op, values), whose `values` have the shapes of one rank (local_values).
 double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& hardware,

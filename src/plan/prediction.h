@@ -17,25 +17,25 @@ namespace tessera::plan {
 // Kinds of communication, by the mesh axis that a message or collective runs over. kTensor includes
 // the gathers of keys over kContext, and reductions over it of the one data-parallel rank. kHost:
 // copies to and from host memory.
-enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
-constexpr size_t count_of(Traffic) { return static_cast<size_t>(Traffic::kHost) + 1; }
-std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"
+enum class TrafficKind : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
+constexpr size_t count_of(TrafficKind) { return static_cast<size_t>(TrafficKind::kHost) + 1; }
+std::string_view name_of(TrafficKind t);  // "tensor", "data", "pipeline", "world", "host"
 
 // Breakdown of the time of a device; the parts add up to the step.
 template <class T>
 struct TimeBreakdown {
-  EnumArray<OpKind, T> compute;   // forward and backward, by op kind
-  T recomputation = 0;            // repeated forward work
-  T optimizer = 0;                // squares, clip, update
-  EnumArray<Traffic, T> exposed;  // communication that does not overlap computation
-  T bubble = 0;                   // waiting for another stage's computation
-  T host = 0;                     // waiting for kernel launches
+  EnumArray<OpKind, T> compute;       // forward and backward, by op kind
+  T recomputation = 0;                // repeated forward work
+  T optimizer = 0;                    // squares, clip, update
+  EnumArray<TrafficKind, T> exposed;  // communication that does not overlap computation
+  T bubble = 0;                       // waiting for another stage's computation
+  T host = 0;                         // waiting for kernel launches
 
   // Calls f(own part, other's part) for each part.
   template <class U, class F>
   void with(const TimeBreakdown<U>& o, const F& f) {
     for (const OpKind k : Enumerators<OpKind>()) f(compute[k], o.compute[k]);
-    for (const Traffic t : Enumerators<Traffic>()) f(exposed[t], o.exposed[t]);
+    for (const TrafficKind t : Enumerators<TrafficKind>()) f(exposed[t], o.exposed[t]);
     f(recomputation, o.recomputation);
     f(optimizer, o.optimizer);
     f(bubble, o.bubble);

@@ -71,7 +71,7 @@ class Search {
   Bounds bounds_;
   std::vector<Candidate> candidates_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
-  std::vector<std::pair<Found, size_t>> kept_;  // by time, then index
+  std::vector<std::pair<RankedLayout, size_t>> kept_;  // by time, then index
   SearchResult result_;
 };
 
@@ -105,7 +105,8 @@ void Search::look_at_first_stage(const Entry& walked) {
   const Candidate& c = candidates_[walked.index];
   Entry next = {walked.step_ns, walked.index, Known::kAlone};
   if (c.layout.pipeline > 1) {
-    const compile::Blocks blocks = compile::compile_blocks(request_of(request_, c), target_);
+    const compile::CompiledBlocks blocks =
+        compile::compile_blocks(request_of(request_, c), target_);
     const std::vector<Program> alone = {compile::program_of(blocks, 0)};
     if (!may_fit({0, alone[0].bytes})) return;
     if (!has_room(hardware_.device, memory_need(alone[0]))) {
@@ -120,7 +121,7 @@ void Search::look_at_first_stage(const Entry& walked) {
 // Returns nothing if a stage does not fit. Stages are compiled from the last one on: if the first
 // one fits, the last one is the most likely not to.
 std::optional<Prediction> Search::predict(const Candidate& c) const {
-  const compile::Blocks blocks = compile::compile_blocks(request_of(request_, c), target_);
+  const compile::CompiledBlocks blocks = compile::compile_blocks(request_of(request_, c), target_);
   std::vector<Program> programs(c.layout.pipeline);
   for (auto stage = programs.size(); stage-- > 0;) {
     programs[stage] = compile::program_of(blocks, stage);
@@ -139,7 +140,7 @@ void Search::simulate_in_full(size_t index) {
     const double s = a.first.prediction.step_s, t = b.first.prediction.step_s;
     return s != t ? s < t : a.second < b.second;
   };
-  std::pair<Found, size_t> found{{candidates_[index], *std::move(p)}, index};
+  std::pair<RankedLayout, size_t> found{{candidates_[index], *std::move(p)}, index};
   kept_.insert(std::upper_bound(kept_.begin(), kept_.end(), found, before), std::move(found));
   if (kept_.size() > request_.keep) kept_.pop_back();
 }
@@ -200,7 +201,7 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   add_part(parts, "optimizer", a.optimizer, b.optimizer);
   add_part(parts, "bubble", a.bubble, b.bubble);
   add_part(parts, "host", a.host, b.host);
-  for (const Traffic t : Enumerators<Traffic>())
+  for (const TrafficKind t : Enumerators<TrafficKind>())
     add_part(parts, fmt::format("exposed {} traffic", name_of(t)), a.exposed[t], b.exposed[t]);
   std::sort(parts.begin(), parts.end(),
             [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });

@@ -58,7 +58,7 @@ compile::CompileRequest request_of(const SearchRequest& request, const Candidate
 // "tensor 8 x pipeline 64 x data 6, micro 1, 1f1b, ZeRO 1, recompute none"
 std::string text_of(const Candidate& candidate);
 
-struct Found {
+struct RankedLayout {
   Candidate candidate;
   Prediction prediction;
 };
@@ -71,7 +71,7 @@ struct SimulatedLayout {
 };
 
 struct SearchResult {
-  std::vector<Found> best;               // by time
+  std::vector<RankedLayout> best;        // by time
   std::vector<SimulatedLayout> fitting;  // in the order of simulation; contains `best`
   int64_t candidates = 0;
   int64_t too_large = 0;       // by their bound of memory

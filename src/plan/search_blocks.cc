@@ -17,9 +17,9 @@ namespace {
 
 class Measure {
  public:
-  Measure(const compile::Blocks& blocks, const Hardware& hardware, const Software& software)
+  Measure(const compile::CompiledBlocks& blocks, const Hardware& hardware, const Software& software)
       : request_(blocks.context.request),
-        e_(blocks.state.expanded),
+        e_(blocks.state.lowered),
         p_(e_.program),
         software_(software),
         times_(p_, hardware, software) {}
@@ -40,7 +40,7 @@ class Measure {
     // layout puts the group; what may be hidden counts as 0.
     for (const Op& op : s.ops) {
       if (!communicates(op) || runs_beside(s, op)) continue;
-      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
+      c.collectives.push_back({rule_of(op).effects.comm, *over_of(op.attributes),
                                ratio(p_[whole_operand(op)].bytes(), op.chunk.count)});
     }
     return c;
@@ -66,7 +66,7 @@ class Measure {
     c.read_back = reads_back(g);
     c.trained = !g.frozen;
     if (g.frozen) return c;
-    for (const FrameKindId k : g.state) {
+    for (const BufferKindId k : g.state) {
       if (k == g.factors)
         c.factor_bytes += p_.kind(k).bytes;
       else if (k != g.weights)
@@ -89,10 +89,10 @@ class Measure {
     c.again = cost(s.recompute);
     c.backward = cost(s.backward);
     c.weights = cost(s.weight_backward);
-    c.pending_bytes = frame_bytes(s.pending);
-    c.saved_bytes = frame_bytes(s.saved);
+    c.pending_bytes = buffer_bytes(s.pending);
+    c.saved_bytes = buffer_bytes(s.saved);
     c.stream_gradient_bytes = 2 * value_bytes(block.input_gradient);
-    const FrameKindId input = p_[block.input].frame;
+    const BufferKindId input = p_[block.input].buffer;
     const bool kept = reads(s.weight_backward, input);
     if (reads(s.backward, input) || reads(s.recompute, input) || kept)
       c.input_bytes = value_bytes(block.input);
@@ -105,12 +105,12 @@ class Measure {
   int64_t value_bytes(ValueId v) const { return v == kNone ? 0 : p_[v].bytes(); }
 
   // Bytes of a buffer of this kind, with padding.
-  int64_t frame_bytes(FrameKindId kind) const { return kind == kNone ? 0 : p_.kind(kind).bytes; }
+  int64_t buffer_bytes(BufferKindId kind) const { return kind == kNone ? 0 : p_.kind(kind).bytes; }
 
-  bool reads(SegmentId id, FrameKindId kind) const {
+  bool reads(SegmentId id, BufferKindId kind) const {
     if (id == kNone || kind == kNone) return false;
-    const std::vector<Parameter>& frames = p_.segment(id).frames;
-    return std::any_of(frames.begin(), frames.end(),
+    const std::vector<Parameter>& buffers = p_.segment(id).buffers;
+    return std::any_of(buffers.begin(), buffers.end(),
                        [&](const Parameter& f) { return f.kind == kind; });
   }
 
@@ -128,7 +128,7 @@ class Measure {
     if (software_.overlap_tensor && is_inner(op.queue)) return true;
     const bool again =
         s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == CopyKind::kRecomputed;
-    return software_.overlap_regather && again && rule_of(op).effects.wire == WireKind::kAllGather;
+    return software_.overlap_regather && again && rule_of(op).effects.comm == CommKind::kAllGather;
   }
 
   const SegmentTime& time(SegmentId id, bool fresh) {
@@ -139,7 +139,7 @@ class Measure {
   }
 
   const compile::CompileRequest& request_;
-  const compile::Expanded& e_;
+  const compile::LoweredGraph& e_;
   const Program& p_;
   const Software& software_;
   SegmentTimes times_;
@@ -160,8 +160,8 @@ BlockCosts block_costs(const compile::CompileRequest& asked, const Target& targe
   l.pipeline = divided ? 2 : 1;
   if (!divided) l.pipeline_schedule = compile::PipelineSchedule::k1F1B;
   request.microbatches = 1;
-  const compile::Blocks blocks = compile::compile_blocks(request, target);
-  const compile::Expanded& e = blocks.state.expanded;
+  const compile::CompiledBlocks blocks = compile::compile_blocks(request, target);
+  const compile::LoweredGraph& e = blocks.state.lowered;
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
   costs.message_bytes = std::numeric_limits<double>::infinity();
@@ -188,7 +188,7 @@ BlockCosts block_costs(const compile::CompileRequest& asked, const Target& targe
   size_t stacks = 0;
   for (const BlockId b : e.blocks.ids())
     if (e.blocks[b].is_stack()) stack[b] = stacks++;
-  for (const compile::Visit& v : compile::model_order(e.blocks)) {
+  for (const compile::ChunkBlock& v : compile::model_order(e.blocks)) {
     const Block& block = e.blocks[v.block];
     if (block.is_stack())
       costs.order.push_back(stack[v.block]);

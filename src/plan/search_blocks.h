@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compile/request.h"
-#include "compile/schedule/block_shares.h"
+#include "compile/schedule/layer_costs.h"
 #include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
@@ -17,7 +17,7 @@
 namespace tessera::plan {
 
 struct InlineCollective {
-  WireKind kind = WireKind::kAllReduce;
+  CommKind kind = CommKind::kAllReduce;
   GroupRef over;
   double bytes = 0;  // size of the full tensor
 };
@@ -67,7 +67,7 @@ struct BlockCosts {
   bool light = false;                   // full recomputation: layers save only their input
   double message_bytes = 0;             // the smallest message between stages
   std::vector<GroupCost> groups;
-  compile::BlockShares shares;
+  compile::LayerCosts shares;
 };
 
 // Returns the costs of the blocks of `request`. The data and pipeline degrees of its layout are

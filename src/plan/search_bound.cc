@@ -119,13 +119,13 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return real_product(g.elements, each); };
-    const auto moved = [&](WireKind kind, int64_t each) {
+    const auto moved = [&](CommKind kind, int64_t each) {
       return to_ns(collective_s(kind, bytes(each), shard, hardware_));
     };
     // Only ZeRO 3 shards weights that are never updated.
     const bool gathers = zero == 3 || (zero > 0 && g.trained);
-    const int64_t gather = gathers ? moved(WireKind::kAllGather, g.weight_bytes) : 0;
-    const WireKind reduction = zero == 0 ? WireKind::kAllReduce : WireKind::kReduceScatter;
+    const int64_t gather = gathers ? moved(CommKind::kAllGather, g.weight_bytes) : 0;
+    const CommKind reduction = zero == 0 ? CommKind::kAllReduce : CommKind::kReduceScatter;
     const int64_t reduce = g.trained ? moved(reduction, g.wire_bytes) : 0;
     if (g.stack != kNone) {
       CallNs::OfLayer& layer = n.stacks[g.stack];
@@ -146,7 +146,7 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
     gather = std::min(
-        gather, collective_s(WireKind::kAllGather, b.message_bytes,
+        gather, collective_s(CommKind::kAllGather, b.message_bytes,
                              group_shape(places.mesh[0],
                                          GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
                                          stage, hardware_, software_.hierarchical),

@@ -142,7 +142,7 @@ class Bounds {
   using BlockKey = std::tuple<int64_t, int64_t, int64_t, std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
   std::map<std::array<int64_t, 3>, MeshPlaces> places_;
-  std::map<std::pair<int64_t, compile::BlockShares>, ChunkLayers> layers_;
+  std::map<std::pair<int64_t, compile::LayerCosts>, ChunkLayers> layers_;
 };
 
 }  // namespace tessera::plan

@@ -57,7 +57,7 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
 void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
   const int64_t parts = ranks.tensor * ranks.context;
-  const bool may_split = r.base.tokens % parts == 0 && r.base.source % parts == 0;
+  const bool may_split = r.base.tokens % parts == 0 && r.base.encoder_tokens % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)

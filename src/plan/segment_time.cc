@@ -20,7 +20,7 @@ int64_t to_ns(double s) { return std::llround(s * 1e9); }
 
 // Returns true for a GEMM whose result is added to a weight gradient.
 bool adds_product(const Cost& c) {
-  return c.work == Work::kProduct && c.products.front().kind == ProductKind::kWeightGradient;
+  return c.work == Work::kProduct && c.products.front().kind == GemmKind::kWeightGradient;
 }
 
 // Returns true if the call writes a sum instead of adding to it, as the first call of a step does.
@@ -30,18 +30,18 @@ bool adds_first(const Call& c) {
 
 }  // namespace
 
-std::string_view name_of(Traffic t) {
-  constexpr EnumArray<Traffic, std::string_view> kNames = {"tensor", "data", "pipeline", "world",
-                                                           "host"};
+std::string_view name_of(TrafficKind t) {
+  constexpr EnumArray<TrafficKind, std::string_view> kNames = {"tensor", "data", "pipeline",
+                                                               "world", "host"};
   return kNames.at(t);
 }
 
-Traffic traffic_of(const GroupRef& group) {
-  if (group.kind == GroupRef::Kind::kStages) return Traffic::kPipeline;
-  if (group.kind == GroupRef::Kind::kWorld) return Traffic::kWorld;
+TrafficKind traffic_of(const GroupRef& group) {
+  if (group.kind == GroupRef::Kind::kStages) return TrafficKind::kPipeline;
+  if (group.kind == GroupRef::Kind::kWorld) return TrafficKind::kWorld;
   const bool data =
       group.has(AxisKind::kShard) || group.has(AxisKind::kReplica) || group.has(AxisKind::kExpert);
-  return data ? Traffic::kData : Traffic::kTensor;
+  return data ? TrafficKind::kData : TrafficKind::kTensor;
 }
 
 TimeParts PartsNs::seconds() const {
@@ -88,12 +88,12 @@ const GroupShape& SegmentTimes::pair_with(int64_t peer) {
 double SegmentTimes::message_time(const Op& op, const Call& call) {
   const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
   const double bytes = bytes_of(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
-  const GroupShape& pair = pair_with(call.wire.peer);
+  const GroupShape& pair = pair_with(call.comm.peer);
   const int64_t parts = program_.mesh[AxisKind::kTensor] * program_.mesh[AxisKind::kTensorKv];
   if (!software_.split_messages || parts == 1 || v.sharding.place[AxisKind::kTensor] >= 0)
     return message_s(bytes, pair, hardware_);
   return message_s(ratio(bytes, parts), pair, hardware_) +
-         collective_s(WireKind::kAllGather, bytes,
+         collective_s(CommKind::kAllGather, bytes,
                       group(GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor})), hardware_);
 }
 
@@ -102,7 +102,7 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
   const Value& whole = local_[whole_operand(op)];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements() / op.chunk.count;
   const double sent = real_product(elements, size_of(wire_type(op, whole)));
-  return collective_s(rule_of(op).effects.wire, sent, group(*over_of(op.attributes)), hardware_);
+  return collective_s(rule_of(op).effects.comm, sent, group(*over_of(op.attributes)), hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
@@ -112,12 +112,13 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   const OpRule& rule = rule_of(op);
   if (tessera::communicates(op)) {
     const int64_t ns = to_ns(communication_s(op, call));
-    if (again && software_.overlap_regather && rule.effects.wire == WireKind::kAllGather) {
+    if (again && software_.overlap_regather && rule.effects.comm == CommKind::kAllGather) {
       t.beside_ns += ns;
       return;
     }
-    const Traffic traffic =
-        s.queue >= Queue::kSendForward ? Traffic::kPipeline : traffic_of(*over_of(op.attributes));
+    const TrafficKind traffic = s.queue >= Queue::kSendForward
+                                    ? TrafficKind::kPipeline
+                                    : traffic_of(*over_of(op.attributes));
     t.ns += ns;
     t.parts.exposed[traffic] += ns;
     t.traffic = traffic;
@@ -130,8 +131,8 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (cost.work == Work::kHostCopy) {
     const int64_t ns = to_ns(seconds);
     t.ns += ns;
-    t.parts.exposed[Traffic::kHost] += ns;
-    t.traffic = Traffic::kHost;
+    t.parts.exposed[TrafficKind::kHost] += ns;
+    t.traffic = TrafficKind::kHost;
     return;
   }
   t.communicates = false;
@@ -146,7 +147,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (flops.hardware > 0 && t.beside_ns > 0) {
     const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
     t.ns += exposed;
-    t.parts.exposed[Traffic::kTensor] += exposed;
+    t.parts.exposed[TrafficKind::kTensor] += exposed;
     t.beside_ns = 0;
   }
   t.ns += ns;
@@ -186,7 +187,7 @@ void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fr
     finish.push_back(clock);
   }
   const int64_t end = *std::max_element(free.begin(), free.end());
-  t.parts.exposed[Traffic::kTensor] += end - t.ns;
+  t.parts.exposed[TrafficKind::kTensor] += end - t.ns;
   t.ns = end;
 }
 

@@ -21,13 +21,13 @@ struct SegmentTime {
   PartsNs parts;   // they add up to ns
   Flops flops;     // per rank; recomputation is not counted in `model` and `square`
   bool head = false, again = false;
-  int64_t beside_ns = 0;             // duration of a gather that the next GEMM may hide
-  bool communicates = false;         // only communicates: a separate message or collective
-  Traffic traffic = Traffic::kData;  // the kind of that communication
+  int64_t beside_ns = 0;                     // duration of a gather that the next GEMM may hide
+  bool communicates = false;                 // only communicates: a separate message or collective
+  TrafficKind traffic = TrafficKind::kData;  // the kind of that communication
 };
 
 // Returns the kind of traffic in a group by its mesh axis; a group of stages is kPipeline.
-Traffic traffic_of(const GroupRef& group);
+TrafficKind traffic_of(const GroupRef& group);
 
 class SegmentTimes {
  public:

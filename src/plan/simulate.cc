@@ -27,31 +27,32 @@ namespace {
 // ---- Adds up the bytes and times of a stage by optimizer.
 
 bool is_optimizer_state(Role r) {
-  return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 || r == Role::kFactor;
+  return r == Role::kMaster || r == Role::kMoment1 || r == Role::kMoment2 ||
+         r == Role::kFactoredMoment;
 }
 
 // Returns the kind of the weights that an optimizer-state buffer kind belongs to; kNone for other
 // kinds.
-FrameKindId weights_of(const FrameKind& kind) {
+BufferKindId weights_of(const BufferKind& kind) {
   return kind.factors_of != kNone ? kind.factors_of : kind.like;
 }
 
 std::vector<OptimizerPart> optimizer_parts(const Program& p, SegmentTimes& times) {
   std::map<int64_t, OptimizerPart> parts;
-  const auto part = [&](FrameKindId weights) -> OptimizerPart& {
+  const auto part = [&](BufferKindId weights) -> OptimizerPart& {
     const int64_t group = p[p.kind(weights).values.at(0)].policy;
     parts[group].group = group;
     return parts[group];
   };
-  for (const Frame& f : p.frames) {
-    const FrameKind& kind = p.kind(f.kind);
+  for (const Buffer& f : p.buffers) {
+    const BufferKind& kind = p.kind(f.kind);
     if (kind.values.empty() || !is_optimizer_state(p[kind.values[0]].role)) continue;
-    if (const FrameKindId weights = weights_of(kind)) part(weights).bytes += kind.bytes;
+    if (const BufferKindId weights = weights_of(kind)) part(weights).bytes += kind.bytes;
   }
   for (const Call& call : p.schedule) {
     bool counted = false;
     for (const Op& op : p.segment(call).ops) {
-      const FrameKindId weights = members_of(op.attributes);
+      const BufferKindId weights = members_of(op.attributes);
       if (!weights || rule_of(op).time != TimeGroup::kOptimizer) continue;
       OptimizerPart& own = part(weights);
       if (!counted) own.seconds += seconds_of(times.of(call).parts.optimizer);
@@ -107,14 +108,14 @@ class Walk {
   static constexpr int64_t kPending = -1;
 
   // A queue of a stage.
-  struct Line {
+  struct QueueState {
     std::vector<CallId> calls;
     size_t next = 0;
     bool waits = false;  // its next call waits for partners
     int64_t free = 0;    // when the previous call ends
   };
   struct Lane {
-    EnumArray<Queue, Line> lines;
+    EnumArray<Queue, QueueState> queues;
     IdVector<CallId, CallTime> times;
     IdVector<CallId, Event> blocker;  // the event that determined each call's start
   };
@@ -124,7 +125,7 @@ class Walk {
   void line_up(int64_t s);
   Queue queue_of(int64_t s, const Call& c);
   Meeting* meeting_of(int64_t s, const Call& c);
-  bool step(int64_t s, Line& line);
+  bool step(int64_t s, QueueState& queue);
   void advance(int64_t s);
   void finish(int64_t s, CallId c, int64_t start, int64_t ns, Event blocker);
   bool meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
@@ -166,12 +167,12 @@ void Walk::line_up(int64_t s) {
     const Call& call = program(s).call(c);
     const Queue q = program(s).segment(call).queue;
     const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
-                      call.wire.kind != WireKind::kAllGather && call.microbatch == kNone;
+                      call.comm.kind != CommKind::kAllGather && call.microbatch == kNone;
     if (sums && !software_.overlap_data) {
       held.push_back(c);
       continue;
     }
-    std::vector<CallId>& compute = lane.lines[Queue::kCompute].calls;
+    std::vector<CallId>& compute = lane.queues[Queue::kCompute].calls;
     const bool needed = std::any_of(call.after.begin(), call.after.end(), [&](CallId a) {
       return std::find(held.begin(), held.end(), a) != held.end();
     });
@@ -179,11 +180,11 @@ void Walk::line_up(int64_t s) {
       compute.insert(compute.end(), held.begin(), held.end());
       held.clear();
     }
-    lane.lines[queue_of(s, call)].calls.push_back(c);
+    lane.queues[queue_of(s, call)].calls.push_back(c);
   }
-  lane.lines[Queue::kCompute].calls.insert(lane.lines[Queue::kCompute].calls.end(), held.begin(),
-                                           held.end());
-  for (Line& line : lane.lines) line.free = begin_;
+  lane.queues[Queue::kCompute].calls.insert(lane.queues[Queue::kCompute].calls.end(), held.begin(),
+                                            held.end());
+  for (QueueState& queue : lane.queues) queue.free = begin_;
 }
 
 // Returns the rendezvous of a call, or nullptr if it involves one stage only.
@@ -191,13 +192,13 @@ Meeting* Walk::meeting_of(int64_t s, const Call& c) {
   if (stages_.size() == 1) return nullptr;
   const Queue q = program(s).segment(c).queue;
   if (q >= Queue::kSendForward) {
-    if (c.wire.peer == kNone) return nullptr;
+    if (c.comm.peer == kNone) return nullptr;
     const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
-    Meeting& m = messages_[sends(q) ? s : c.wire.peer][backward];
+    Meeting& m = messages_[sends(q) ? s : c.comm.peer][backward];
     m.members = 2;
     return &m;
   }
-  const GroupRef& over = c.wire.over;
+  const GroupRef& over = c.comm.over;
   if (over.kind == GroupRef::Kind::kAxes) return nullptr;
   Meeting& m = groups_.try_emplace(over).first->second;
   m.members = over.kind == GroupRef::Kind::kWorld ? stages_.size() : over.stages.size();
@@ -206,12 +207,12 @@ Meeting* Walk::meeting_of(int64_t s, const Call& c) {
 
 void Walk::finish(int64_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
   Lane& lane = lanes_[s];
-  Line& line = lane.lines[queue_of(s, program(s).call(c))];
+  QueueState& queue = lane.queues[queue_of(s, program(s).call(c))];
   lane.times[c] = {start, start + ns};
   lane.blocker[c] = blocker;
-  line.free = start + ns;
-  line.waits = false;
-  ++line.next;
+  queue.free = start + ns;
+  queue.waits = false;
+  ++queue.next;
   if (start + ns >= end_) {
     end_ = start + ns;
     last_ = {s, c};
@@ -236,13 +237,13 @@ bool Walk::meet(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, i
 }
 
 // Finishes the next call of a queue if possible. Returns true if it did.
-bool Walk::step(int64_t s, Line& line) {
-  if (line.waits || line.next == line.calls.size()) return false;
+bool Walk::step(int64_t s, QueueState& queue) {
+  if (queue.waits || queue.next == queue.calls.size()) return false;
   const Lane& lane = lanes_[s];
-  const CallId c = line.calls[line.next];
+  const CallId c = queue.calls[queue.next];
   const Call& call = program(s).call(c);
-  int64_t ready = line.free;
-  Event blocker{s, line.next == 0 ? CallId() : line.calls[line.next - 1]};
+  int64_t ready = queue.free;
+  Event blocker{s, queue.next == 0 ? CallId() : queue.calls[queue.next - 1]};
   for (const CallId a : call.after) {
     const int64_t t = lane.times[a].finish_ns;
     if (t == kPending) return false;
@@ -260,7 +261,7 @@ bool Walk::step(int64_t s, Line& line) {
   }
   if (!software_.overlap_pipeline && program(s).segment(call).queue >= Queue::kSendForward)
     return pass(*meeting, s, c, ready, blocker, ns);
-  line.waits = true;
+  queue.waits = true;
   return meet(*meeting, s, c, ready, blocker, ns);
 }
 
@@ -291,8 +292,8 @@ bool Walk::pass(Meeting& m, int64_t s, CallId c, int64_t ready, Event blocker, i
 void Walk::advance(int64_t s) {
   for (bool moved = true; moved;) {
     moved = false;
-    for (Line& line : lanes_[s].lines)
-      while (step(s, line)) moved = true;
+    for (QueueState& queue : lanes_[s].queues)
+      while (step(s, queue)) moved = true;
   }
 }
 
@@ -306,9 +307,9 @@ void Walk::run() {
     advance(s);
   }
   for (int64_t s = 0; s < std::ssize(stages_); ++s)
-    for (const Line& line : lanes_[s].lines)
-      CHECK(line.next == line.calls.size(), "stage {} is deadlocked in {}", s,
-            call_name(program(s), line.calls[line.next]));
+    for (const QueueState& queue : lanes_[s].queues)
+      CHECK(queue.next == queue.calls.size(), "stage {} is deadlocked in {}", s,
+            call_name(program(s), queue.calls[queue.next]));
 }
 
 // Attributes the idle time from `from` to `to` to communication while it runs, otherwise to the
@@ -332,7 +333,7 @@ PartsNs Walk::parts_of(int64_t s) {
   parts.host = begin_;
   int64_t done = begin_;
   const Program& p = program(s);
-  for (const CallId c : lanes_[s].lines[Queue::kCompute].calls) {
+  for (const CallId c : lanes_[s].queues[Queue::kCompute].calls) {
     const Call& call = p.call(c);
     const CallTime& t = lanes_[s].times[c];
     wait(done, t.start_ns, lanes_[s].blocker[c], parts);
@@ -360,8 +361,8 @@ void Walk::count(Prediction& p) {
     }
   // With full recomputation, the Frontier counter multiplies the layers by 4/3, but not the head.
   p.counter_flops = head + (p.square_flops - head) * (full ? 4.0 / 3 : 1);
-  for (const Frame& f : program(0).frames) {
-    const FrameKind& kind = program(0).kind(f.kind);
+  for (const Buffer& f : program(0).buffers) {
+    const BufferKind& kind = program(0).kind(f.kind);
     for (const ValueId v : kind.values)
       if (program(0)[v].role == Role::kTokens) p.tokens += program(0)[v].shape.elements();
   }

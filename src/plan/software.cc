@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kMostImbalance = 1e4;  // all tokens on one of 10,000 ranks
 
-void check_time(double s, const char* key, const Places& places) {
+void check_time(double s, const char* key, const SourceLocations& places) {
   constexpr double kMost = 10;  // longer host times are implausible
   if (s >= 0 && s <= kMost) return;
   throw Error("{}: {} = {}: expected seconds in [0, {}] (20 µs is 20e-6).", places.at(key), key, s,
@@ -59,7 +59,7 @@ compile::CompileRequest as_compiled_by(const Software& software, compile::Compil
   return request;
 }
 
-void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
+void read_value(const Tree& tree, KernelCounts& value, const SourceLocation& place) {
   value.clear();
   if (tree.as_members() == nullptr) wrong_value(tree, "counts by the name of the op", place);
   for (const auto& [name, count] : *tree.as_members()) {

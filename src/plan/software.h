@@ -24,7 +24,7 @@ struct Software {
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
   compile::CompilerOptions compiler;
-  Places places;  // the places of all keys that were given
+  SourceLocations places;  // the places of all keys that were given
 
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "name of the software");
@@ -64,7 +64,7 @@ Software on_machine(Software software, const Hardware& hardware);
 // Returns the request with the software's compiler options in place of the run's.
 compile::CompileRequest as_compiled_by(const Software& software, compile::CompileRequest request);
 
-void read_value(const Tree& tree, KernelCounts& value, const Place& place);
+void read_value(const Tree& tree, KernelCounts& value, const SourceLocation& place);
 Tree write_value(const KernelCounts& x);
 std::string type_name(const KernelCounts&);
 

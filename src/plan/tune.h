@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/enum_array.h"
-#include "plan/acquire.h"
+#include "plan/acquisition.h"
 
 namespace tessera::plan {
 

@@ -26,8 +26,8 @@ const Binding& find(OpKind kind, TypeList<Ts...>) {
 
 const Binding& binding_of(OpKind kind) { return find(kind, OpTypes()); }
 
-Extents BoundOp::extents(ValueId v) const {
-  if (position) return extents_of(values[v], position->mesh, position->at);
+GlobalBox BoundOp::extents(ValueId v) const {
+  if (position) return global_box_of(values[v], position->mesh, position->at);
   const std::vector<int64_t>& all = values[v].shape.dims();
   return {std::vector<int64_t>(all.size(), 0), all};
 }

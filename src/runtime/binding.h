@@ -11,8 +11,8 @@
 #include "ir/state/member_ranges.h"
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
-#include "runtime/channels.h"
-#include "runtime/member_stretches.h"
+#include "runtime/communicator_map.h"
+#include "runtime/member_runs.h"
 #include "tensor/tensor.h"
 
 namespace tessera::runtime {
@@ -20,8 +20,8 @@ namespace tessera::runtime {
 // An op with its operands bound to memory: the argument of its binding.
 struct BoundOp {
   const Op* op = nullptr;
-  ValueSpan values;                    // values of the program, for the boxes of operands (extents)
-  const Position* position = nullptr;  // nullptr: bound to the shapes of a single rank
+  ValueSpan values;  // values of the program, for the boxes of operands (extents)
+  const RankPosition* position = nullptr;  // nullptr: bound to the shapes of a single rank
   // In the order of the op's operands. If the op is bound to shapes only, data is nullptr.
   std::vector<TensorView> inputs, outputs;
   std::vector<bool> fresh;               // per output: true: overwritten, false: added to
@@ -66,7 +66,7 @@ struct BoundOp {
 
   // Returns the box of the global value that this rank's operand holds: all of it without a
   // position.
-  Extents extents(ValueId v) const;
+  GlobalBox extents(ValueId v) const;
   // Copies `from` to `to` unless they are the same memory. For kernels that work in place, if the
   // compiler could not let input and output share bytes.
   void copy_unless_shared(const TensorView& from, const TensorView& to) const;

@@ -17,12 +17,12 @@ namespace {
 PreparedOperand operand_of(const Program& program, const Segment& segment, ValueId v) {
   if (v == kNone) return {};
   const int parameter = parameter_of(program, segment, v);
-  CHECK(parameter != kNone || program[v].frame == kNone, "{} uses {} without its buffer",
+  CHECK(parameter != kNone || program[v].buffer == kNone, "{} uses {} without its buffer",
         segment.name(), program[v].name);
   return {v, parameter};
 }
 
-bool is_host_state(const Program& p, FrameKindId kind) {
+bool is_host_state(const Program& p, BufferKindId kind) {
   return kind != kNone && p.kind(kind).state && p.kind(kind).host;
 }
 
@@ -36,19 +36,19 @@ ValueId directions_of(const Op& op) {
 // does not.
 bool updates_state(const Program& p, const Op& op) {
   return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
-    return changes_state(op, p[v].role) || is_host_state(p, p[v].frame);
+    return changes_state(op, p[v].role) || is_host_state(p, p[v].buffer);
   });
 }
 
 }  // namespace
 
 BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, PreparedKernels& kernels,
-                           const Channels& channels)
+                           const CommunicatorMap& communicators)
     : program_(std::move(program)),
       local_(local_values(program_.values)),
       memory_(memory),
       kernels_(kernels),
-      channels_(channels) {
+      communicators_(communicators) {
   prepared_.resize(program_.segments.size());
   for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
@@ -62,19 +62,19 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Prepare
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
-  const FrameKindId table = members_of(p.op->attributes);
+  const BufferKindId table = members_of(p.op->attributes);
   CHECK(table != kNone, "{} has no table of weights", p.op->origin);
-  const Coordinates& at = channels_.position().at;
+  const Coordinates& at = communicators_.position().at;
   FlatMembers& m = p.members;
   m.ranges = member_ranges(program_, table, program_[p.op->inputs[0]], at);
   if (needed == MemberTables::kRanges) return;
-  m.stretches = member_stretches(program_, m.ranges, at);
-  if (needed == MemberTables::kStretches) return;
-  m.stretches = part_stretches(program_, table, m.ranges, m.stretches);
+  m.runs = member_runs(program_, m.ranges, at);
+  if (needed == MemberTables::kRuns) return;
+  m.runs = part_runs(program_, table, m.ranges, m.runs);
   if (needed == MemberTables::kFactors)
-    m.factors = factor_places(program_, table);
+    m.factors = factored_moment_ranges(program_, table);
   else
-    m.matrices = matrix_places(program_, program_[directions_of(*p.op)].frame, at);
+    m.matrices = matrix_ranges(program_, program_[directions_of(*p.op)].buffer, at);
 }
 
 void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
@@ -100,7 +100,7 @@ void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out)
     p.bound.inputs.resize(op.inputs.size());
     p.bound.outputs.resize(op.outputs.size());
     p.bound.fresh.resize(op.outputs.size());
-    p.bound.position = &channels_.position();
+    p.bound.position = &communicators_.position();
     p.bound.values = program_.values;
     p.bound.launch.threads = kernels_.backend().threads();
     p.bound.kernels = &kernels_.table();
@@ -120,7 +120,7 @@ void BoundProgram::take_chunk(const Op& op, PreparedOp& p) const {
 }
 
 void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
-  bound.channel = &channels_.of(op, queue, program_);
+  bound.channel = &communicators_.of(op, queue, program_);
   const std::pair<GroupRef, comm::Communicator*> use = {group_of(op), bound.channel};
   if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
 }
@@ -139,10 +139,10 @@ std::byte* BoundProgram::address(const PreparedOperand& o, const Call& call,
   if (o.value == kNone) return nullptr;
   std::byte* const base = o.parameter == kNone
                               ? memory_.arena.data() + scratch_offset(program_, segment.queue)
-                              : arenas().frame(program_, call.frames[o.parameter]);
+                              : arenas().buffer(program_, call.buffers[o.parameter]);
   const Value& v = program_[o.value];
-  const Position& at = channels_.position();
-  const int64_t own = v.own ? state_shard(at.mesh, at.at) * v.bytes() : 0;
+  const RankPosition& at = communicators_.position();
+  const int64_t own = v.is_local_shard ? state_shard(at.mesh, at.at) * v.bytes() : 0;
   return base + v.offset + own;
 }
 
@@ -168,13 +168,13 @@ void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment)
   p.bound.packed = address(p.packed, call, segment);
   p.bound.members = &p.members;
   p.bound.layer = call.layer;
-  if (is_message(*p.op)) p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
+  if (is_message(*p.op)) p.bound.peer = communicators_.peer(*p.bound.channel, call.comm.peer);
 }
 
 std::byte* BoundProgram::device_address(ValueId v, int64_t layer, int64_t microbatch) const {
   const Value& value = program_[v];
-  for (const Frame& f : program_.frames) {
-    if (f.kind != value.frame) continue;
+  for (const Buffer& f : program_.buffers) {
+    if (f.kind != value.buffer) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
     return memory_.arena.data() + f.offset + value.offset;
@@ -189,7 +189,7 @@ TensorView BoundProgram::view(ValueId v, int64_t layer, int64_t microbatch) cons
 
 ValueId BoundProgram::find(Role role) const {
   for (const ValueId v : program_.values.ids())
-    if (program_[v].role == role && program_[v].frame != kNone) return v;
+    if (program_[v].role == role && program_[v].buffer != kNone) return v;
   return kNone;
 }
 

@@ -9,7 +9,7 @@
 
 #include "ir/program.h"
 #include "runtime/binding.h"
-#include "runtime/channels.h"
+#include "runtime/communicator_map.h"
 #include "runtime/prepared_kernels.h"
 #include "tensor/arena.h"
 
@@ -40,9 +40,9 @@ struct PreparedOp {
 struct Arenas {
   std::byte *arena = nullptr, *host = nullptr;
 
-  std::byte* frame(const Program& p, FrameId f) const {
-    const int64_t offset = p.frame(f).offset;
-    return p.kind(p.frame(f).kind).host ? host + (offset - p.bytes) : arena + offset;
+  std::byte* buffer(const Program& p, BufferId f) const {
+    const int64_t offset = p.buffer(f).offset;
+    return p.kind(p.buffer(f).kind).host ? host + (offset - p.bytes) : arena + offset;
   }
 };
 
@@ -55,15 +55,15 @@ struct ProgramMemory {
 class BoundProgram {
  public:
   BoundProgram(Program program, const ProgramMemory& memory, PreparedKernels& kernels,
-               const Channels& channels);
+               const CommunicatorMap& communicators);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
   const Program& program() const { return program_; }
-  const Position& position() const { return channels_.position(); }
+  const RankPosition& position() const { return communicators_.position(); }
   const Arena& arena() const { return memory_.arena; }
   Arenas arenas() const { return {memory_.arena.data(), memory_.host}; }
-  const Channels& channels() const { return channels_; }
+  const CommunicatorMap& communicators() const { return communicators_; }
   int threads() const { return kernels_.threads(); }
 
   // Assigns the ops of each queue to a stream. `step` is the host copy of the value `step`, or
@@ -107,7 +107,7 @@ class BoundProgram {
   ValueVector local_;  // the values with this rank's shapes, as kernels see them
   ProgramMemory memory_;
   PreparedKernels& kernels_;
-  const Channels& channels_;
+  const CommunicatorMap& communicators_;
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
   std::vector<std::pair<GroupRef, comm::Communicator*>> used_;
   IdVector<SegmentId, bool> updates_;

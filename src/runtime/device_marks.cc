@@ -15,7 +15,7 @@ constexpr int64_t kStride = 64 / sizeof(int64_t);  // one cache line per mark
 void DeviceMarks::use(Queue queue) {
   if (!used()) {
     memory_ =
-        Buffer("marks of a device", kQueues * kStride * static_cast<int64_t>(sizeof(int64_t)));
+        HostBuffer("marks of a device", kQueues * kStride * static_cast<int64_t>(sizeof(int64_t)));
     const MemoryRange all = {memory_.data(), memory_.bytes()};
     pinned_ = PinnedPages("marks of a device", {&all, 1});
   }

@@ -37,7 +37,7 @@ class DeviceMarks {
 
   std::set<Queue> queues_;
   int64_t seen_ = -1;  // sum() at the last call of changed()
-  Buffer memory_;
+  HostBuffer memory_;
   PinnedPages pinned_;
 };
 

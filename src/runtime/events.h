@@ -39,7 +39,7 @@ struct OpStart {
   bool waits;  // the op communicates, so it may wait for other ranks
 };
 
-// Functions that the executors of a machine call. Each may be empty.
+// Functions that the executors of an engine call. Each may be empty.
 struct RunHooks {
   std::function<double()> now_s = {};  // clock for all times; without it they are zero
   std::function<void(const OpStart&)> started = {};  // must be cheap compared with an op
@@ -68,7 +68,7 @@ struct Waiting {
   double since_s = 0;
 };
 
-// Reports the ops of a run to the hooks of the machine and to the observer of the run.
+// Reports the ops of a run to the hooks of the engine and to the observer of the run.
 class OpReporter {
  public:
   // All arguments must outlive this object.

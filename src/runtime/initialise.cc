@@ -9,7 +9,7 @@
 namespace tessera::runtime {
 namespace {
 
-int64_t extent(const Extents& box, int d) { return box.end[d] - box.begin[d]; }
+int64_t extent(const GlobalBox& box, int d) { return box.end[d] - box.begin[d]; }
 
 TensorView range(const TensorView& t, int64_t first, int64_t elements) {
   return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {elements}};
@@ -21,8 +21,8 @@ TensorView range(const TensorView& t, int64_t first, int64_t elements) {
 //
 //   global 19-21   local 0-2
 //   global 27-29   local 3-5
-void each_stretch(const Shape& global, const Shape& local, const Extents& box,
-                  const std::function<void(const Stretch&)>& visit) {
+void each_run(const Shape& global, const Shape& local, const GlobalBox& box,
+              const std::function<void(const ContiguousRange&)>& visit) {
   const int rank = global.rank();
   CHECK(local.rank() == rank && std::ssize(box.begin) == rank && std::ssize(box.end) == rank,
         "a box of {} dimensions in {} and {}", box.begin.size(), to_string(global),
@@ -32,7 +32,7 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
   int cut = rank - 1;
   while (cut >= 0 && extent(box, cut) == global[cut] && local[cut] == global[cut]) --cut;
   const int64_t row = global.product(cut + 1, rank);
-  Stretch s = {0, 0, row};
+  ContiguousRange s = {0, 0, row};
   if (cut < 0) return visit(s);
   s.elements = extent(box, cut) * row;
   int64_t count = s.elements > 0 ? 1 : 0;  // number of runs
@@ -54,14 +54,14 @@ void each_stretch(const Shape& global, const Shape& local, const Extents& box,
   }
 }
 
-void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
+void initialise_part(const TensorView& part, const Shape& global, const GlobalBox& box,
                      const Initial& initial, uint64_t key, int threads) {
   int64_t elements = 1;
   for (int d = 0; d < global.rank(); ++d) elements *= extent(box, d);
   // A padded shard: elements beyond the weight are zero.
   if (elements < part.elements())
     kernels::launch(kernels::Cpu(), {.threads = threads}, kernels::ClearArgs{part});
-  each_stretch(global, part.shape, box, [&](const Stretch& s) {
+  each_run(global, part.shape, box, [&](const ContiguousRange& s) {
     const TensorView y = range(part, s.local, s.elements);
     if (initial.std > 0)
       kernels::initialise_normal(

@@ -15,10 +15,10 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 Poison::Poison(const Program& program, Arenas arenas)
     : program_(program),
       arenas_(arenas),
-      first_(program.frames.size()),
-      calls_(program.frames.size(), 0) {
+      first_(program.buffers.size()),
+      calls_(program.buffers.size(), 0) {
   for (const CallId c : program.schedule.ids())
-    for (const FrameId f : program.call(c).frames) {
+    for (const BufferId f : program.call(c).buffers) {
       CallId& first = first_[f];
       if (first == kNone) first = c;
       ++calls_[f];
@@ -30,20 +30,20 @@ void Poison::start() { left_ = calls_; }
 void Poison::before(CallId c) {
   const Segment& s = program_.segment(program_.call(c));
   std::memset(arenas_.arena + scratch_offset(program_, s.queue), kPoison, s.scratch_bytes);
-  for (const FrameId f : program_.call(c).frames)
+  for (const BufferId f : program_.call(c).buffers)
     if (first_[f] == c) spoil(f);
 }
 
 // Calls of different queues do not end in issue order: the lifetime of a buffer ends when all its
 // calls have ended.
 void Poison::after(CallId c) {
-  for (const FrameId f : program_.call(c).frames)
+  for (const BufferId f : program_.call(c).buffers)
     if (--left_[f] == 0) spoil(f);
 }
 
-void Poison::spoil(FrameId f) const {
-  if (program_.frame(f).state) return;
-  std::memset(arenas_.frame(program_, f), kPoison, program_.bytes_of(f));
+void Poison::spoil(BufferId f) const {
+  if (program_.buffer(f).state) return;
+  std::memset(arenas_.buffer(program_, f), kPoison, program_.bytes_of(f));
 }
 
 }  // namespace tessera::runtime

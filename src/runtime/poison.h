@@ -15,13 +15,13 @@ class Poison {
   void before(CallId c);  // fills the buffers that c uses first, and the scratch of its queue
   void after(CallId c);   // fills the buffers whose calls are all complete
  private:
-  void spoil(FrameId f) const;
+  void spoil(BufferId f) const;
 
   const Program& program_;
   Arenas arenas_;
-  IdVector<FrameId, CallId> first_;   // the first call that uses each buffer
-  IdVector<FrameId, int64_t> calls_;  // the number of calls that use it
-  IdVector<FrameId, int64_t> left_;   // the number of these calls that are not complete
+  IdVector<BufferId, CallId> first_;   // the first call that uses each buffer
+  IdVector<BufferId, int64_t> calls_;  // the number of calls that use it
+  IdVector<BufferId, int64_t> left_;   // the number of these calls that are not complete
 };
 
 }  // namespace tessera::runtime

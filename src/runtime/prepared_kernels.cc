@@ -111,7 +111,7 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   if (a.bias_distance > 0 || a.window > 0 || a.soft_cap > 0 || a.dropout > 0) return std::nullopt;
   const Value& q = values[op.inputs[0]];
   kernels::AttentionShape s;
-  s.apart = a.across;
+  s.apart = a.separate_kv;
   s.b = q.shape[0];
   s.t = s.s = q.shape[1];
   const ValueId kv = gradient ? input(op, AttentionGrad::kKv) : input(op, Attention::kKv);
@@ -120,9 +120,9 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   s.g = q.shape[3] - (s.apart ? 0 : 2);
   s.d = q.shape[4];
   s.dtype = q.dtype;
-  s.causal = !a.whole;
-  s.documents = a.seen == Mask::kDocuments;
-  s.padding = a.seen == Mask::kPadding;
+  s.causal = !a.non_causal;
+  s.documents = a.mask == Mask::kDocuments;
+  s.padding = a.mask == Mask::kPadding;
   s.gradient = gradient != nullptr;
   s.scale = static_cast<float>(a.scale);
   if (s.b == 0 || s.t == 0 || s.s == 0 || s.kv == 0 || s.g == 0) return std::nullopt;
@@ -150,7 +150,7 @@ ExpertsShape experts_shape(const Op& op, ValueSpan values) {
     return shape_of(*a, input(op, Experts::kUp), a->saves, false);
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   ExpertsShape s = shape_of(a, input(op, ExpertsGrad::kUp), a.saved, true);
-  s.sums = a.into;
+  s.sums = a.accum_dtype;
   return s;
 }
 
@@ -160,11 +160,11 @@ const kernels::GpuAttention* PreparedKernels::attention(const Op& op, ValueSpan 
   return attention_.get(*shape, [&] { return backend_->attention(*shape); });
 }
 
-const kernels::Product& PreparedKernels::product(const MatmulShape& shape) {
+const kernels::Gemm& PreparedKernels::product(const MatmulShape& shape) {
   return *products_.get(shape, [&] { return backend_->product(shape); });
 }
 
-const kernels::Head& PreparedKernels::head(const LinearCrossEntropyShape& shape) {
+const kernels::LmHead& PreparedKernels::head(const LinearCrossEntropyShape& shape) {
   return *heads_.get(shape, [&] { return backend_->head(shape); });
 }
 

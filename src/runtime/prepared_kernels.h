@@ -48,8 +48,8 @@ class PreparedKernels {
   int threads() const { return backend_->threads(); }
   // Returns the kernels of the device that need no preparation.
   const kernels::KernelTable& table() const { return backend_->table(); }
-  const kernels::Product& product(const kernels::MatmulShape& shape);
-  const kernels::Head& head(const kernels::LinearCrossEntropyShape& shape);
+  const kernels::Gemm& product(const kernels::MatmulShape& shape);
+  const kernels::LmHead& head(const kernels::LinearCrossEntropyShape& shape);
   const kernels::Experts& experts(const kernels::ExpertsShape& shape);
   // Returns the prepared kernel of an op (OpRule::prepared), or nullptr if a kernel of table()
   // computes the op.
@@ -65,8 +65,8 @@ class PreparedKernels {
   int64_t workspace_bytes(const Op& op, ValueSpan values);
 
   std::unique_ptr<kernels::Backend> backend_;
-  ShapeCache<kernels::MatmulShape, kernels::Product> products_;
-  ShapeCache<kernels::LinearCrossEntropyShape, kernels::Head> heads_;
+  ShapeCache<kernels::MatmulShape, kernels::Gemm> products_;
+  ShapeCache<kernels::LinearCrossEntropyShape, kernels::LmHead> heads_;
   ShapeCache<kernels::ExpertsShape, kernels::Experts> experts_;
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
   ShapeCache<kernels::NewtonSchulzShape, kernels::OrthogonalMatrices> orthogonal_;

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "comm/idle.h"
+#include "comm/backoff.h"
 
 namespace tessera::runtime {
 

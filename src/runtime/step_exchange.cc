@@ -10,16 +10,16 @@ namespace {
 
 bool is_sent(Role r) { return is_batch(r) || r == Role::kStep; }
 bool is_fetched(Role r) {
-  return r == Role::kReport || r == Role::kLogits || r == Role::kActivation || r == Role::kStream;
+  return r == Role::kReport || r == Role::kLogits || r == Role::kActivation || r == Role::kHidden;
 }
 
 }  // namespace
 
 StepExchange::StepExchange(const BoundProgram& bound) : bound_(bound) {
   const Program& p = bound.program();
-  for (const Frame& f : p.frames) {
+  for (const Buffer& f : p.buffers) {
     if (!f.state) continue;
-    const FrameKind& kind = p.kind(f.kind);
+    const BufferKind& kind = p.kind(f.kind);
     const Role role = p[kind.values.at(0)].role;
     const TensorView device = {bound.arena().data() + f.offset, DType::kU8, {kind.bytes}};
     if (is_sent(role)) sent_.push_back(bound.arena().host(device));
@@ -49,7 +49,7 @@ void StepExchange::carry_skip(Stream main) const {
   const auto of_device = [&](Role role, int slot) {
     return bound_.device_address(bound_.only(role)) + kernels::bytes_for<double>(slot);
   };
-  copy_in_stream(main, of_device(Role::kStep, kSkipBefore), of_device(Role::kReport, kSkip),
+  copy_in_stream(main, of_device(Role::kStep, kPreviousSkipped), of_device(Role::kReport, kSkip),
                  sizeof(double));
 }
 

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/shared_device.h"
@@ -243,12 +243,12 @@ bool StreamExecutor::cut_full_graph(CallId next) {
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();
-  comm::Idle idle;
+  comm::Backoff backoff;
   try {
     while (!event.is_over()) {
       for (const auto& use : bound_.used()) use.second->progress();
-      if (idle.sleeps() % kLongWait == 1) report_transfer(since);
-      idle.pause();
+      if (backoff.sleeps() % kLongWait == 1) report_transfer(since);
+      backoff.pause();
     }
   } catch (const Error&) {
     graphs_.clear();
@@ -277,7 +277,7 @@ void StreamExecutor::report_transfer(double since_s) {
       if (!waits) return;
       Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
       if (is_message(*ops[i].op)) {
-        const int64_t peer = bound_.channels().peer(channel, call.wire.peer);
+        const int64_t peer = bound_.communicators().peer(channel, call.comm.peer);
         w.missing = {channel.ranks()[peer]};
       }
       return waiting_.set(std::move(w));

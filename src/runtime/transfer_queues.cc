@@ -1,12 +1,12 @@
 // Progress of transfers on the host. Each queue is a FIFO of calls; its first call is advanced op
-// by op, and the transfer of its second call may start early (lead.cc) so that the link does not
-// idle. Three callers advance the queues under one mutex: the computing thread when it waits, the
-// same thread between ops, and the progress thread.
+// by op, and the transfer of its second call may start early (early_start.cc) so that the link does
+// not idle. Three callers advance the queues under one mutex: the computing thread when it waits,
+// the same thread between ops, and the progress thread.
 #include "runtime/transfer_queues.h"
 
 #include <algorithm>
 
-#include "comm/idle.h"
+#include "comm/backoff.h"
 
 namespace tessera::runtime {
 
@@ -229,17 +229,17 @@ void TransferQueues::wait(const Over& over, const Move& move, CallId c, const Pr
   if (over()) return;
   const double since = hooks_.time_s();
   const GroupRef group = op ? group_of(*op->op) : bound_.group_of_call(c);
-  comm::Idle idle;
+  comm::Backoff backoff;
   while (!over()) {
     if (failed_) std::rethrow_exception(failed_);
     if (move()) {
-      idle.moved();
+      backoff.moved();
       continue;
     }
-    if (idle.sleeps() % kLongWait == 1) report_wait(c, op, since);
+    if (backoff.sleeps() % kLongWait == 1) report_wait(c, op, since);
     // The mutex is released during the pause, so that the progress thread can continue.
     lock.unlock();
-    idle.pause();
+    backoff.pause();
     lock.lock();
   }
   const double waited = hooks_.time_s() - since;

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/early_start.h"
 #include "runtime/executor.h"
-#include "runtime/lead.h"
 #include "runtime/poison.h"
 #include "runtime/progress_thread.h"
 #include "runtime/wait_report.h"
@@ -84,7 +84,7 @@ class TransferQueues {
   const RunHooks& hooks_;
   OpReporter& report_;
   std::optional<Poison> poison_;
-  MayLead may_lead_;
+  EarlyStarts may_lead_;
   std::map<GroupRef, int64_t> sent_before_;
   WaitReport waiting_;
   // Protects the members from here to `failed_`, and all communicators, which the progress thread

@@ -8,7 +8,7 @@
 
 namespace tessera::runtime {
 
-// A wait is reported once per kLongWait sleeps of comm::Idle (some milliseconds).
+// A wait is reported once per kLongWait sleeps of comm::Backoff (some milliseconds).
 constexpr int64_t kLongWait = 100;
 
 class WaitReport {

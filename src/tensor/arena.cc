@@ -21,7 +21,7 @@ class HostArena : public Arena {
   void touch(int threads) const override { memory_.touch(threads); }
 
  private:
-  Buffer memory_;
+  HostBuffer memory_;
 };
 
 class GpuArena : public Arena {
@@ -66,7 +66,7 @@ class GpuArena : public Arena {
     return data_ + (host.data - mirror_.data());
   }
 
-  Buffer mirror_;
+  HostBuffer mirror_;
   DeviceBuffer memory_;
   PinnedPages pinned_;
 };

@@ -30,7 +30,7 @@ BF16* TensorView::bf16() const {
   return as<BF16>();
 }
 
-Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
+HostBuffer::HostBuffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
   CHECK(bytes >= 0, "buffer '{}' of {} bytes", name_, bytes);
   if (bytes == 0) return;
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -47,23 +47,23 @@ Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_
   if (bytes >= 4 * kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
 }
 
-Buffer::~Buffer() {
+HostBuffer::~HostBuffer() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-Buffer::Buffer(Buffer&& other) noexcept
+HostBuffer::HostBuffer(HostBuffer&& other) noexcept
     : name_(std::move(other.name_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
+HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   std::swap(name_, other.name_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
-void Buffer::touch(int threads) const {
+void HostBuffer::touch(int threads) const {
   // A thread touches whole huge pages, so that no two threads fault on the same one.
   const int64_t blocks = (bytes_ + kHugePage - 1) / kHugePage;
 #pragma omp parallel for schedule(static) num_threads(threads)

@@ -1,5 +1,5 @@
 // Memory and views of it. A TensorView is dense and row-major and does not own its memory, which
-// belongs to a Buffer with a name.
+// belongs to a HostBuffer with a name.
 #pragma once
 
 #include <cstddef>
@@ -47,13 +47,13 @@ struct TensorView {
 
 // Page-aligned anonymous memory, initialized to zero and returned to the system by the destructor.
 // The constructor throws Error if the system cannot provide the memory.
-class Buffer {
+class HostBuffer {
  public:
-  Buffer() = default;
-  Buffer(std::string name, int64_t bytes);
-  ~Buffer();
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
+  HostBuffer() = default;
+  HostBuffer(std::string name, int64_t bytes);
+  ~HostBuffer();
+  HostBuffer(HostBuffer&& other) noexcept;
+  HostBuffer& operator=(HostBuffer&& other) noexcept;
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }

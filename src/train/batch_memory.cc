@@ -28,7 +28,7 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
   data::BatchView b = {whole<int32_t>(view(Role::kTokens)), whole<int32_t>(view(Role::kLabels)),
                        whole<int32_t>(view(Role::kPositions)),
                        whole<int64_t>(view(Role::kSamples))};
-  const runtime::Position& at = e.bound().position();
+  const runtime::RankPosition& at = e.bound().position();
   b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext]};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));

@@ -19,7 +19,7 @@ std::string read_times(double epochs) {
 
 }  // namespace
 
-std::vector<std::string> data_lines(const TrainingRows& rows,
+std::vector<std::string> data_lines(const TrainingRowReader& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples) {
   const double epochs = rows.epochs(samples);
   const data::InstructionData* instructions = rows.instructions();
@@ -39,7 +39,7 @@ std::vector<std::string> data_lines(const TrainingRows& rows,
   return lines;
 }
 
-Tree data_counts(const TrainingRows& rows, int64_t samples) {
+Tree data_counts(const TrainingRowReader& rows, int64_t samples) {
   Tree t;
   if (rows.instructions())
     t = data::to_tree(rows.instructions()->counts());

@@ -58,9 +58,9 @@ struct SetAside {
 
 // Moves checkpoints of later steps and TensorBoard's files into
 // RUN/set_aside/<UTC time>-after-step-<step>/, and copies the lines of metrics.jsonl after `step`,
-// which RunRecord then cuts. Event files hold earlier steps too, so they are copied if those stay.
-// If checkpoints/ is on another disk, its folders go to checkpoints/set_aside/ there. Returns a
-// line that reports what was moved where; empty if there was nothing. Throws Error.
+// which MetricsRecorder then cuts. Event files hold earlier steps too, so they are copied if those
+// stay. If checkpoints/ is on another disk, its folders go to checkpoints/set_aside/ there. Returns
+// a line that reports what was moved where; empty if there was nothing. Throws Error.
 std::string set_aside(const SetAside& request);
 
 }  // namespace tessera::train

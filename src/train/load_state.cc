@@ -18,47 +18,47 @@ bool differs_in_rows_alone(const Shape& a, const Shape& b) {
 }
 
 // Returns true if a table of `rows` rows is sufficient for this model.
-bool enough_rows(const StatePiece& piece, const model::ModelConfig& model, int64_t rows) {
-  if (piece.role != Role::kWeight) return false;
-  if (piece.name == "embed.position.weight") return rows >= model.context;
-  const bool words = piece.name == "embed.weight" || piece.name == "head.weight";
+bool enough_rows(const StateShard& shard, const model::ModelConfig& model, int64_t rows) {
+  if (shard.role != Role::kWeight) return false;
+  if (shard.name == "embed.position.weight") return rows >= model.context;
+  const bool words = shard.name == "embed.weight" || shard.name == "head.weight";
   return words && rows >= model.vocabulary;
 }
 
-void read_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
+void read_shard(checkpoint::CheckpointReader& checkpoint, const StateShard& shard,
                 const model::ModelConfig& model, const TensorView& view) {
-  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
-  if (!stored || stored->shape == piece.shape)
-    return checkpoint.read(piece.name, piece.begin, piece.end, view);
-  if (!differs_in_rows_alone(stored->shape, piece.shape) ||
-      !enough_rows(piece, model, stored->shape[0]))
-    throw Error("{}: '{}' has the shape {}, expected {}", checkpoint.folder().string(), piece.name,
-                to_string(stored->shape), to_string(piece.shape));
-  std::vector<int64_t> end = piece.end;
+  const checkpoint::StoredTensor* stored = checkpoint.find(shard.name);
+  if (!stored || stored->shape == shard.shape)
+    return checkpoint.read(shard.name, shard.begin, shard.end, view);
+  if (!differs_in_rows_alone(stored->shape, shard.shape) ||
+      !enough_rows(shard, model, stored->shape[0]))
+    throw Error("{}: '{}' has the shape {}, expected {}", checkpoint.folder().string(), shard.name,
+                to_string(stored->shape), to_string(shard.shape));
+  std::vector<int64_t> end = shard.end;
   end[0] = std::min(end[0], stored->shape[0]);
   // Rows that the checkpoint does not have are padding, which is zero.
-  if (end[0] < piece.end[0]) kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{view});
-  const int64_t rows = end[0] - piece.begin[0];
+  if (end[0] < shard.end[0]) kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{view});
+  const int64_t rows = end[0] - shard.begin[0];
   if (rows <= 0) return;
   // The first rows of a dense box are a dense box, so they can be read in place.
-  const TensorView there{view.data, view.dtype, Shape{rows, end[1] - piece.begin[1]}};
-  checkpoint.read(piece.name, piece.begin, end, there);
+  const TensorView there{view.data, view.dtype, Shape{rows, end[1] - shard.begin[1]}};
+  checkpoint.read(shard.name, shard.begin, end, there);
 }
 
 }  // namespace
 
-void load_piece(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
+void load_shard(checkpoint::CheckpointReader& checkpoint, const StateShard& shard,
                 const model::ModelConfig& model, const TensorView& view) {
-  const size_t bar = piece.name.find('|');  // only names of optimizer state have it
-  if (bar != piece.name.npos && checkpoint.find(piece.name) == nullptr)
+  const size_t bar = shard.name.find('|');  // only names of optimizer state have it
+  if (bar != shard.name.npos && checkpoint.find(shard.name) == nullptr)
     throw Error(
         "{0}: has no optimizer state '{1}', because '{2}' was not trained when the checkpoint was "
         "saved. Set optimizer.freeze and lora as they were, or start a new run from the weights "
         "with "
         "checkpoint.from={0} checkpoint.load=weights checkpoint.resume=never.",
-        checkpoint.folder().string(), piece.name, piece.name.substr(0, bar));
-  read_piece(checkpoint, piece, model, view);
-  checkpoint::require_finite(checkpoint, piece.name, view);
+        checkpoint.folder().string(), shard.name, shard.name.substr(0, bar));
+  read_shard(checkpoint, shard, model, view);
+  checkpoint::require_finite(checkpoint, shard.name, view);
 }
 
 // ---- Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such
@@ -97,14 +97,14 @@ std::vector<float> rows_of(const std::vector<float>& packed, const Shape& shape,
 
 }  // namespace
 
-bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StatePiece& piece,
+bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StateShard& shard,
                          const Program& program, const TensorView& view) {
-  if (piece.role != Role::kFactor || checkpoint.find(piece.name) != nullptr) return false;
-  const Value& weight = program[piece.weight];
+  if (shard.role != Role::kFactoredMoment || checkpoint.find(shard.name) != nullptr) return false;
+  const Value& weight = program[shard.weight];
   // Names are "WEIGHT|rows.PART" and "WEIGHT|columns.PART".
-  const size_t bar = piece.name.find('|'), dot = piece.name.find('.', bar);
+  const size_t bar = shard.name.find('|'), dot = shard.name.find('.', bar);
   if (weight.parts.empty() || dot == std::string::npos) return false;
-  const std::string name = piece.name.substr(0, bar), part_name = piece.name.substr(dot + 1);
+  const std::string name = shard.name.substr(0, bar), part_name = shard.name.substr(dot + 1);
   if (checkpoint.find(name + "|rows") == nullptr) return false;
   const auto part = std::find_if(weight.parts.begin(), weight.parts.end(),
                                  [&](const WeightPart& p) { return p.name == part_name; });
@@ -115,7 +115,7 @@ bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StatePi
       read_all(checkpoint, name + "|rows", weight.shape.elements() / columns);
   const std::vector<float> rows = rows_of(packed, weight.shape, *part, columns);
   std::vector<float> out = rows;
-  if (piece.name.substr(bar, dot - bar) == "|columns") {
+  if (shard.name.substr(bar, dot - bar) == "|columns") {
     out = read_all(checkpoint, name + "|columns", columns);
     // Scaling the columns keeps the estimate rows[i] * columns[j] / mean(rows) of every element,
     // because the mean of the rows changes by the same factor.
@@ -123,7 +123,7 @@ bool load_packed_factors(checkpoint::CheckpointReader& checkpoint, const StatePi
     for (float& x : out) x = static_cast<float>(static_cast<double>(x) * factor);
   }
   CHECK(view.dtype == DType::kF32 && view.elements() == std::ssize(out), "{} has {} elements",
-        piece.name, out.size());
+        shard.name, out.size());
   std::copy(out.begin(), out.end(), view.f32());
   return true;
 }

@@ -81,7 +81,7 @@ Tree completed(const Tree& saved, const Tree& defaults) {
 // kinds.
 config::OptimizerSection saved_optimizer(const Tree& saved) {
   config::OptimizerSection o;
-  Places places;
+  SourceLocations places;
   Tree known = Tree::object();  // other keys do not matter here
   for (const char* key : {"kind", "groups"})
     if (const Tree* value = saved.find(key)) known.set(key, *value);
@@ -110,7 +110,7 @@ OptimizerKind kind_for(const config::OptimizerSection& o, const std::string& wei
 void require_same_optimizers(const config::RunConfig& config, const Path& checkpoint,
                              const Tree& saved) {
   const config::OptimizerSection before = saved_optimizer(saved);
-  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
+  compile::CompileRequest request = config::compile_request(config, compile::ProgramKind::kTrain);
   request.model.vocabulary = std::max<int64_t>(request.model.vocabulary, 1);  // 0: the tokenizer's
   const MatrixWeights matrices = {compile::matrix_weights(request, false),
                                   compile::matrix_weights(request, true)};
@@ -151,7 +151,7 @@ void require_same_optimizer(const config::RunConfig& config, const Path& checkpo
 
 std::vector<Change> model_differences(const config::RunConfig& config, const Tree& saved_model) {
   model::ModelConfig saved;
-  Places places;
+  SourceLocations places;
   read_fields(fields_of(saved), saved_model, "the checkpoint's header", places);
   return differences(to_tree(model::comparable(saved)), to_tree(model::comparable(config.model)));
 }

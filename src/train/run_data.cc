@@ -50,7 +50,7 @@ std::string identity_of(const data::InstructionData& data) {
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary) {
   data::DatasetSpec spec;
   spec.datasets = blend_of(config.data.train);
-  for (const config::DataStage& stage : config.data.stages) {
+  for (const config::BlendStageConfig& stage : config.data.stages) {
     spec.stages.push_back({stage.from_tokens, blend_of(stage.train)});
   }
   spec.size_exponent = config.data.size_exponent;
@@ -89,8 +89,8 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config) {
 
 // Opens one of the two kinds of data. Instructions count as a single source, whose position is a
 // row number.
-TrainingRows::TrainingRows(const config::RunConfig& config, int64_t vocabulary,
-                           const data::Tokenizer& tokenizer)
+TrainingRowReader::TrainingRowReader(const config::RunConfig& config, int64_t vocabulary,
+                                     const data::Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
   if (config.model.encoder_layers > 0) data::require_padding(tokenizer, tokenizer_name(config));
   if (!config.data.instructions.empty()) {
@@ -113,12 +113,12 @@ TrainingRows::TrainingRows(const config::RunConfig& config, int64_t vocabulary,
 // Samples count from the start of the run; rows of instructions from the start of their files. Both
 // advance in step from (first_sample_, first_row_), which differ if the run trained on other data
 // before.
-void TrainingRows::read_row(int64_t sample, const data::SampleRow& row) {
+void TrainingRowReader::read_row(int64_t sample, const data::SampleRow& row) {
   if (instructions_) return instructions_->read_row(first_row_ + sample - first_sample_, row);
   datasets_->read_row(sample, row);
 }
 
-void TrainingRows::continue_from(const data::DataPosition& saved, bool changes) {
+void TrainingRowReader::continue_from(const data::DataPosition& saved, bool changes) {
   if (datasets_) return datasets_->continue_from(saved, changes);
   data::SourcePosition ours = start_.sources.front();
   // The files of instructions count as one source with one position.
@@ -142,7 +142,7 @@ void TrainingRows::continue_from(const data::DataPosition& saved, bool changes) 
 
 // Returns the position after `samples` samples: the position at the start of this process, advanced
 // by the rows that were read since.
-data::DataPosition TrainingRows::position(int64_t samples) {
+data::DataPosition TrainingRowReader::position(int64_t samples) {
   if (datasets_) return datasets_->position(samples);
   data::DataPosition p = start_;
   p.samples = p.blend_sample = samples;
@@ -151,11 +151,11 @@ data::DataPosition TrainingRows::position(int64_t samples) {
   return p;
 }
 
-int64_t TrainingRows::tokens() const {
+int64_t TrainingRowReader::tokens() const {
   return instructions_ ? instructions_->tokens() : datasets_->tokens();
 }
 
-double TrainingRows::epochs(int64_t samples) const {
+double TrainingRowReader::epochs(int64_t samples) const {
   if (!instructions_) return datasets_->epochs(samples);
   return ratio(first_row_ + samples - first_sample_, instructions_->rows());
 }

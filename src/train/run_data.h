@@ -25,12 +25,12 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config);
 
 // The rows that a run trains on, from datasets or from instruction files. Only position() may be
 // called from several threads at once.
-class TrainingRows {
+class TrainingRowReader {
  public:
   // Opens the data. Throws the errors of TrainingData or InstructionData, and with an encoder those
   // of require_padding().
-  TrainingRows(const config::RunConfig& config, int64_t vocabulary,
-               const data::Tokenizer& tokenizer);
+  TrainingRowReader(const config::RunConfig& config, int64_t vocabulary,
+                    const data::Tokenizer& tokenizer);
 
   // Have the contracts of TrainingData. All instruction files together are one source.
   void continue_from(const data::DataPosition& saved, bool changes);
@@ -90,11 +90,11 @@ std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int6
 // Returns lines with the amount of data and how often a run of `samples` samples reads it. For
 // instructions they also have the counts of examples, rows, padding and skipped examples, also for
 // each validation set. A line that starts with "warning" follows if the data is read many times.
-std::vector<std::string> data_lines(const TrainingRows& rows,
+std::vector<std::string> data_lines(const TrainingRowReader& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples);
 
 // Returns the counts of the training data for scripts.
-Tree data_counts(const TrainingRows& rows, int64_t samples);
+Tree data_counts(const TrainingRowReader& rows, int64_t samples);
 
 // Returns a log line with the validation result of one set.
 std::string validation_line(const ValidationMetrics& m);

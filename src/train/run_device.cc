@@ -120,12 +120,12 @@ std::string short_bytes(int64_t bytes) {
 
 }  // namespace
 
-std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Machine& machine,
+std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Engine& engine,
                                       const RunDevice& device) {
   std::vector<std::string> lines = {
       fmt::format(
           "memory    peak {} (arena, {} bytes) + at most {} outside it, limit {} for this process",
-          short_bytes(m.arena), format_count(machine.arena_bytes()),
+          short_bytes(m.arena), format_count(engine.arena_bytes()),
           short_bytes(device.outside_bytes(m)), short_bytes(device.memory_limit())),
       fmt::format(
           "          weights {}, optimizer {}, gradients {}, activations {}, other {} · live "
@@ -134,24 +134,24 @@ std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtim
           short_bytes(m.activations), short_bytes(m.other), short_bytes(m.live))};
   if (m.host > 0)
     lines.push_back(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
-                                format_count(machine.host_arena_bytes())));
+                                format_count(engine.host_arena_bytes())));
   return lines;
 }
 
-std::vector<std::string> device_lines(const runtime::Machine& machine) {
+std::vector<std::string> device_lines(const runtime::Engine& engine) {
   return {fmt::format("device    {}: the kernels are not yet verified on a GPU, see "
                       "scripts/gpu_check.sh",
-                      machine.kernels().backend().model()),
-          fmt::format("transport {}", machine.transport())};
+                      engine.kernels().backend().model()),
+          fmt::format("transport {}", engine.transport())};
 }
 
-std::string device_memory_line(const runtime::Machine& machine, const GpuFeatures& device) {
+std::string device_memory_line(const runtime::Engine& engine, const GpuFeatures& device) {
   constexpr int64_t kMib = 1 << 20;
-  const int64_t outside = device.memory_bytes - free_gpu_bytes() - machine.arena_bytes();
+  const int64_t outside = device.memory_bytes - free_gpu_bytes() - engine.arena_bytes();
   return fmt::format(
       "memory    on the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
       "code, libraries, NCCL, other processes), {:.0f} MiB of it before the arena",
-      machine.planned_bytes(), machine.arena_bytes(), ratio(outside, kMib),
+      engine.planned_bytes(), engine.arena_bytes(), ratio(outside, kMib),
       ratio(device.memory_bytes - device.free_bytes, kMib));
 }
 

@@ -7,7 +7,7 @@
 #include "comm/world.h"
 #include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 
 namespace tessera::train {
 
@@ -47,14 +47,14 @@ std::string threads_warning(const CpuFeatures& cpu, comm::World& world, int64_t 
 void require_host_memory(comm::World& world, int64_t need, int64_t host_bytes);
 
 // Returns log lines about the planned memory of a run: the device's, and the host's if it offloads.
-std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Machine& machine,
+std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtime::Engine& engine,
                                       const RunDevice& device);
 
 // Returns log lines about the device of a run and the transport between its ranks.
-std::vector<std::string> device_lines(const runtime::Machine& machine);
+std::vector<std::string> device_lines(const runtime::Engine& engine);
 
 // Returns a log line about the device's memory: planned and allocated bytes, and those that are
 // used outside the arena. `device` was read before the arena was allocated.
-std::string device_memory_line(const runtime::Machine& machine, const GpuFeatures& device);
+std::string device_memory_line(const runtime::Engine& engine, const GpuFeatures& device);
 
 }  // namespace tessera::train

@@ -50,7 +50,7 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const model::Mod
     copy_box(box, whole_box(t.shape), static_cast<const std::byte*>(g->data.data), box, sums.data(),
              size_of(g->data.dtype));
     kernels::launch(
-        kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
+        kernels::Cpu(), {.threads = trainer.engine().kernels().threads()},
         kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
     const checkpoint::FillPiece piece = checkpoint::transposed(
@@ -107,7 +107,7 @@ void write_gradients(const Path& file, Trainer& trainer, const model::ModelConfi
     if (size_of(t.data.dtype) < 4) {
       wide.emplace_back(t.data.elements());
       const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
-      kernels::launch(kernels::Cpu(), {.threads = trainer.machine().kernels().threads()},
+      kernels::launch(kernels::Cpu(), {.threads = trainer.engine().kernels().threads()},
                       kernels::CastArgs{t.data, to});
       t.data = to;
       t.dtype = DType::kF32;
@@ -153,7 +153,7 @@ RunDumps::RunDumps(const config::RunConfig& config, comm::World& world)
 
 void RunDumps::begin(Trainer& trainer) {
   if (!config_.run.dump_values.empty())
-    recorder_.emplace(trainer.program(), trainer.machine().position());
+    recorder_.emplace(trainer.program(), trainer.engine().position());
 }
 
 void RunDumps::after_step(Trainer& trainer, bool is_first) {

@@ -123,7 +123,7 @@ RunPosition derived_position(const checkpoint::CheckpointHeader& header,
   if (!header.config.as_members() || header.config.as_members()->empty()) return p;
   config::RunConfig old = config::read_run(header.config, "its configuration", {});
   resolve_sizes(old);
-  TrainingRows rows(old, old.model.vocabulary, tokenizer);
+  TrainingRowReader rows(old, old.model.vocabulary, tokenizer);
   const data::BatchShape shape = with_row_lengths(config::batch_shape(old, 0), rows);
   // Recounting a blend of several sources takes time proportional to the samples.
   const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;

@@ -36,7 +36,7 @@ RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string
 RunPosition position_of(const checkpoint::CheckpointHeader& header, const std::string& folder,
                         const data::Tokenizer& tokenizer);
 
-// Returns `shape` with the row lengths of TrainingRows or TrainingData.
+// Returns `shape` with the row lengths of TrainingRowReader or TrainingData.
 template <class Rows>
 data::BatchShape with_row_lengths(data::BatchShape shape, const Rows& rows) {
   shape.sequence_length = rows.row_tokens();

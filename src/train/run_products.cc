@@ -16,8 +16,9 @@ namespace {
 // Prepares all GEMMs of the run's programs. Compiling asks for the workspace of each one, which
 // registers it.
 void prepare_products(runtime::PreparedKernels& kernels, const config::RunConfig& config) {
-  for (const compile::Purpose purpose : {compile::Purpose::kTrain, compile::Purpose::kValidate})
-    compile::compile_stages(config::compile_request(config, purpose), kernels.target());
+  for (const compile::ProgramKind kind :
+       {compile::ProgramKind::kTrain, compile::ProgramKind::kValidate})
+    compile::compile_stages(config::compile_request(config, kind), kernels.target());
 }
 
 // Returns the file of the selection. One that an earlier version stored as products.txt gets its
@@ -38,7 +39,7 @@ void share_products(runtime::PreparedKernels& kernels, const config::RunConfig& 
   kernels::GpuBackend* const gpu = kernels.backend().gpu();
   if (gpu == nullptr || config.run.kernel_selection == config::KernelSelection::kHeuristic) return;
   gpu->choose_attention(say);
-  kernels::ProductChoices& choices = gpu->choices();
+  kernels::KernelChoices& choices = gpu->choices();
   std::string text;
   if (world.rank() == 0) {
     const Path file = selection_file(config.run.directory);

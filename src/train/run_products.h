@@ -1,4 +1,4 @@
-// Selects the GEMM and attention algorithms of a run on a GPU (kernels/product_choices.h).
+// Selects the GEMM and attention algorithms of a run on a GPU (kernels/kernel_choices.h).
 #pragma once
 
 #include <functional>

@@ -26,7 +26,7 @@ int64_t bytes_of(const Program& p, const config::RunConfig& config) {
 
 int64_t host_state_bytes(const Program& p) {
   int64_t bytes = 0;
-  for (const Frame& f : p.frames)
+  for (const Buffer& f : p.buffers)
     if (f.state && p.kind(f.kind).host) bytes += p.kind(f.kind).bytes;
   return bytes;
 }
@@ -40,7 +40,7 @@ void try_keys(const config::RunConfig& config, const Target& target, const std::
   try {
     config::validate(other);
     const Program program =
-        compile::compile(config::compile_request(other, compile::Purpose::kTrain), target);
+        compile::compile(config::compile_request(other, compile::ProgramKind::kTrain), target);
     found.emplace_back(keys, bytes_of(program, other));
   } catch (const Error&) {
     return;

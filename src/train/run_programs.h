@@ -7,7 +7,7 @@
 #include "compile/request.h"
 #include "config/run_request.h"
 #include "ir/target.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::train {

@@ -24,7 +24,7 @@ std::string describe(const runtime::OpStart& at) {
   fmt::format_to(to, ": {}", name_of(at.op.kind()));
   if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
   const GroupRef* const group = over_of(at.op.attributes);
-  const std::string over = group != nullptr ? to_string(*group) : partners_of(at.call.wire);
+  const std::string over = group != nullptr ? to_string(*group) : partners_of(at.call.comm);
   if (!at.op.chunk.is_whole())
     fmt::format_to(to, ", chunk {} of {}", at.op.chunk.index + 1, at.op.chunk.count);
   if (is_inner(at.op.queue)) fmt::format_to(to, " on queue {}", name_of(at.op.queue));

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "runtime/executor.h"
 #include "train/loop.h"
+#include "train/metrics_recorder.h"
 #include "train/progress.h"
-#include "train/run_record.h"
 #include "train/step_figures.h"
 
 namespace tessera::train {
@@ -31,8 +31,8 @@ class RunReporter {
   void doing(const runtime::OpStart& at, int64_t saving) const;
 
   // Opens the metrics. Rank 0 calls it once, when the run is about to change its directory.
-  void begin_record(RunRecordOptions options) { record_.emplace(std::move(options)); }
-  RunRecord* record() { return record_ ? &*record_ : nullptr; }
+  void begin_record(MetricsRecorderOptions options) { record_.emplace(std::move(options)); }
+  MetricsRecorder* record() { return record_ ? &*record_ : nullptr; }
   StepFigures& figures() { return figures_; }
   // Reports a step. `m` has all metrics except the rates, which are computed here. `tokens` are
   // loss tokens, `sequences` is the size of the global batch, and `recorded` means that the step
@@ -47,7 +47,7 @@ class RunReporter {
   bool is_rank0_;
   Log log_;
   Progress progress_;
-  std::optional<RunRecord> record_;
+  std::optional<MetricsRecorder> record_;
   StepFigures figures_;
   int64_t step_ = 0;       // the current step
   double next_log_s_ = 0;  // when log.txt gets its next line of a step

@@ -30,7 +30,7 @@ namespace {
 // vocabulary than the model, and instructions only if their tokenizer has. A dataset without
 // PREFIX.json is checked row by row when it is read.
 void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& tokenizer,
-                        const TrainingRows& rows, std::span<const ValidationSet> validation) {
+                        const TrainingRowReader& rows, std::span<const ValidationSet> validation) {
   const int64_t vocabulary = config.model.vocabulary;
   if (rows.instructions()) {
     if (tokenizer.vocabulary_size() <= vocabulary) return;
@@ -119,21 +119,21 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::Prepare
   parts_.trainer = std::make_unique<Trainer>(config_, std::move(kernels), device.memory_limit(),
                                              world_, options_.now_s);
   const double compiled = since(began);
-  runtime::Machine& machine = parts_.trainer->machine();
-  machine.hooks().captured = [this](const std::string& line) { say(line); };
+  runtime::Engine& engine = parts_.trainer->engine();
+  engine.hooks().captured = [this](const std::string& line) { say(line); };
   report_model();
   if (device.gpu)
-    for (const std::string& line : device_lines(machine)) say(line);
+    for (const std::string& line : device_lines(engine)) say(line);
   say(layout_line(config_));
   const compile::MemoryPlan m = compile::memory_plan(parts_.trainer->program());
-  for (const std::string& line : memory_lines(m, machine, device)) say(line);
+  for (const std::string& line : memory_lines(m, engine, device)) say(line);
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
   // Touching every page now reveals a lack of memory before the first step, and places pages on the
   // NUMA nodes of the threads that use them.
   const double touching = options_.now_s();
-  machine.touch();
+  engine.touch();
   say(fmt::format(
       "check     {} rank{}, {} calls each: collectives match, data flow verified, no deadlock",
       world_.size(), world_.size() > 1 ? "s" : "", parts_.trainer->program().schedule.size()));
@@ -195,7 +195,7 @@ LoadedStart RunStart::resume() {
 // Connects the saves with the rest of the run: metrics reach the disk before a checkpoint becomes
 // visible, so that no checkpoint is newer than its metrics.
 void RunStart::make_saves() {
-  SavesOptions o;
+  CheckpointSchedulerOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
   o.tokens_after = [this](int64_t steps) { return parts_.input->tokens_after(steps); };
@@ -203,13 +203,13 @@ void RunStart::make_saves() {
   o.now_s = options_.now_s;
   o.before_visible = [this] {
     options_.owner.require();
-    if (RunRecord* const record = reporter_.record()) record->sync();
+    if (MetricsRecorder* const record = reporter_.record()) record->sync();
   };
   o.say = [this](const std::string& line) { say(line); };
   o.warn = [this](const std::string& line) { reporter_.warn(line); };
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
-  parts_.trainer->machine().hooks().before_update = [this] { parts_.saves->before_update(); };
+  parts_.trainer->engine().hooks().before_update = [this] { parts_.saves->before_update(); };
   if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 
@@ -253,7 +253,7 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   for (const std::string& line :
        make_way(directory(), start_, loaded, parts_.first_step - 1, wall_s))
     say(line);
-  reporter_.begin_record(RunRecordOptions{
+  reporter_.begin_record(MetricsRecorderOptions{
       directory(), parts_.first_step, config_.metrics.tensorboard, config_.metrics.prometheus,
       config_.run.name, options_.wall_s, [this](const std::string& line) { reporter_.warn(line); },
       [this] { return options_.owner.owns_open_files(); }});

@@ -7,12 +7,12 @@
 
 #include "config/schedule.h"
 #include "data/tokenizer.h"
+#include "train/checkpoint_scheduler.h"
 #include "train/load_start.h"
 #include "train/run_device.h"
 #include "train/run_dumps.h"
 #include "train/run_reporter.h"
 #include "train/run_validation.h"
-#include "train/saves.h"
 #include "train/step_judge.h"
 #include "train/trainer.h"
 #include "train/training_input.h"
@@ -31,7 +31,7 @@ struct RunParts {
   std::optional<RunValidation> validation;
   std::optional<StepJudge> judge;
   std::optional<RunDumps> dumps;
-  std::optional<Saves> saves;
+  std::optional<CheckpointScheduler> saves;
   config::Schedule schedule;
   std::string tokenizer_bytes;  // the tokenizer file, for checkpoints; on rank 0
   int64_t first_step = 1, last_step = 0;

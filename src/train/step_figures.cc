@@ -19,7 +19,7 @@ void StepFigures::measure(const config::RunConfig& config, runtime::PreparedKern
                          : DType::kF32;  // f16 is computed in f32
   // Per sequence; the batch-size warm-up gives the number of sequences per step.
   sequence_flops_ =
-      compile::model_flops(config::compile_request(config, compile::Purpose::kTrain)) /
+      compile::model_flops(config::compile_request(config, compile::ProgramKind::kTrain)) /
       static_cast<double>(config.batch.micro * ranks);
   if (kernels.backend().has_streams()) {
     matrix_rate_ = kernels.backend().matrix_rate(type, now_s);

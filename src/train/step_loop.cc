@@ -14,10 +14,10 @@
 #include "checkpoint/hf_folder.h"
 #include "comm/agree.h"
 #include "kernels/gpu_backend.h"
+#include "train/checkpoint_scheduler.h"
 #include "train/diagnose.h"
 #include "train/loop.h"
 #include "train/run_device.h"
-#include "train/saves.h"
 #include "train/step_trace.h"
 #include "train/trainer.h"
 
@@ -42,7 +42,7 @@ StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& wo
   outcome_.step = parts.first_step - 1;
   outcome_.data = parts.data;
   if (options.heartbeat)
-    parts.trainer->machine().hooks().started = [this](const runtime::OpStart& at) {
+    parts.trainer->engine().hooks().started = [this](const runtime::OpStart& at) {
       reporter_.doing(at, parts_.saves->under_way());
     };
 }
@@ -215,9 +215,9 @@ void StepLoop::count_step(const StepResult& r) {
 }
 
 void StepLoop::measure() {
-  runtime::PreparedKernels& kernels = parts_.trainer->machine().kernels();
+  runtime::PreparedKernels& kernels = parts_.trainer->engine().kernels();
   if (const kernels::GpuBackend* const gpu = kernels.backend().gpu())
-    reporter_.say(device_memory_line(parts_.trainer->machine(), gpu->features()));
+    reporter_.say(device_memory_line(parts_.trainer->engine(), gpu->features()));
   reporter_.figures().measure(config_, kernels, world_.size(), options_.now_s);
   if (const std::string& why = reporter_.figures().rate_error(); !why.empty())
     reporter_.warn(

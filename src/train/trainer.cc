@@ -42,13 +42,13 @@ std::optional<RouterResult> router_of(const model::ModelConfig& m, const double*
 }
 
 // Returns views of the pieces of a program that this rank owns.
-std::vector<checkpoint::StateTensor> owned(const runtime::Machine& machine,
-                                           const std::vector<StatePiece>& pieces, size_t program) {
+std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
+                                           const std::vector<StateShard>& shards, size_t program) {
   std::vector<checkpoint::StateTensor> out;
-  for (const StatePiece& piece : pieces) {
-    if (!piece.owned) continue;
-    const TensorView view = machine.view(piece, program);
-    out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
+  for (const StateShard& shard : shards) {
+    if (!shard.owned) continue;
+    const TensorView view = engine.view(shard, program);
+    out.push_back({shard.name, view.dtype, shard.shape, shard.begin, shard.end, view});
   }
   return out;
 }
@@ -59,7 +59,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
                  int64_t limit, comm::World& world, std::function<double()> now_s)
     : config_(config), now_s_(now_s) {
   const Target target = kernels->target();
-  compile::CompileRequest request = config::compile_request(config, compile::Purpose::kTrain);
+  compile::CompileRequest request = config::compile_request(config, compile::ProgramKind::kTrain);
   // Rank 0 verifies the programs of all stages; the result does not depend on the rank.
   if (world.rank() == 0) {
     const std::vector<std::string> wrong =
@@ -70,7 +70,8 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   // Each rank compiles only the program of its own pipeline stage.
   request.stage =
       coordinates_of(compile::mesh_of(config.layout), world.rank())[AxisKind::kPipeline];
-  compile::CompileRequest validation = config::compile_request(config, compile::Purpose::kValidate);
+  compile::CompileRequest validation =
+      config::compile_request(config, compile::ProgramKind::kValidate);
   validation.stage = request.stage;
   std::vector<Program> programs;
   programs.push_back(compile::compile(request, target));
@@ -81,53 +82,52 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
     request.microbatches = batch / (config.batch.micro * config.layout.data);
     programs.push_back(compile::compile(request, target));
   }
-  machine_ = std::make_unique<runtime::Machine>(
+  engine_ = std::make_unique<runtime::Engine>(
       std::move(programs), std::move(kernels),
-      runtime::MachineOptions{&world, config.compiler.poison, std::move(now_s)});
+      runtime::EngineOptions{&world, config.compiler.poison, std::move(now_s)});
 }
 
 void Trainer::initialise() {
-  machine_->initialise(config_.run.seed);
+  engine_->initialise(config_.run.seed);
   updates_ = 0;
 }
 
 int64_t Trainer::data_rank() const {
-  const runtime::Position& p = machine_->position();
+  const runtime::RankPosition& p = engine_->position();
   return group_index(p.mesh, data_ranks(), p.at);
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
-  for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
-    const TensorView view = machine_->view(piece);
+  for (const StateShard& shard : local_state(program(), engine_->position().at)) {
+    const TensorView view = engine_->view(shard);
     const bool is_adapter =
-        config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
+        config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
     // A run that starts from weights begins with zero moments.
-    if (what == config::Load::kWeights && piece.role != Role::kWeight)
-      kernels::launch(kernels::Cpu(), {.threads = machine_->kernels().backend().threads()},
+    if (what == config::Load::kWeights && shard.role != Role::kWeight)
+      kernels::launch(kernels::Cpu(), {.threads = engine_->kernels().backend().threads()},
                       kernels::ClearArgs{runtime::flat(view)});
     // Adapters that the checkpoint does not have start with their initial values.
-    else if (is_adapter && what == config::Load::kWeights && checkpoint.find(piece.name) == nullptr)
-      machine_->initialise(piece, config_.run.seed);
+    else if (is_adapter && what == config::Load::kWeights && checkpoint.find(shard.name) == nullptr)
+      engine_->initialise(shard, config_.run.seed);
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
-    else if (!load_packed_factors(checkpoint, piece, program(), view))
-      load_piece(checkpoint, piece, config_.model, view);
-    if (!(is_adapter && what == config::Load::kWeights)) machine_->written(view);
+    else if (!load_packed_factors(checkpoint, shard, program(), view))
+      load_shard(checkpoint, shard, config_.model, view);
+    if (!(is_adapter && what == config::Load::kWeights)) engine_->written(view);
   }
-  machine_->round_weights();
+  engine_->round_weights();
   updates_ = what == config::Load::kAll ? updates_before(checkpoint.header()) : 0;
 }
 
 std::vector<checkpoint::StateTensor> Trainer::state() {
-  return owned(*machine_, pieces(program(), machine_->position().at), kTrain);
+  return owned(*engine_, local_state(program(), engine_->position().at), kTrain);
 }
 
 std::vector<checkpoint::StateTensor> Trainer::gradients() {
-  return owned(*machine_, gradient_pieces(machine_->program(last_), machine_->position().at),
-               last_);
+  return owned(*engine_, local_gradients(engine_->program(last_), engine_->position().at), last_);
 }
 
 void Trainer::write(StepInput& input) {
-  runtime::Executor& e = machine_->executor(program_of(config_.batch, input.step));
+  runtime::Executor& e = engine_->executor(program_of(config_.batch, input.step));
   // A step that was started may still read its batch from this memory.
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
@@ -138,13 +138,13 @@ void Trainer::write(StepInput& input) {
   state[kLearningRate] = input.learning_rate;
   state[kSeed] = static_cast<double>(config_.run.seed);
   state[kLossScale] = input.loss_scale;
-  state[kSkipBefore] = 0;
+  state[kPreviousSkipped] = 0;
   state[kUpdate] = static_cast<double>(input.update);
 }
 
 StepResult Trainer::result_of(const StepInput& input) {
   finished_ = input;
-  runtime::Executor& e = machine_->executor(last_);
+  runtime::Executor& e = engine_->executor(last_);
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   // A skipped step is not an update: neither the optimizer's t nor the schedule advances.
   if (report[kSkip] == 0) ++updates_;
@@ -168,7 +168,7 @@ void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource
 
 StepResult Trainer::run_step(const std::function<void(const runtime::OpEvent&)>& observe) {
   last_ = program_of(config_.batch, next_.step);
-  machine_->executor(last_).run(observe);
+  engine_->executor(last_).run(observe);
   return result_of(next_);
 }
 
@@ -183,24 +183,24 @@ StepResult Trainer::step(int64_t step, double learning_rate, data::BatchSource& 
 // which do not wait for those of this one.
 bool Trainer::can_start_step(int64_t step) const {
   const size_t program = program_of(config_.batch, step);
-  return (started_.empty() || program == last_) && machine_->executor(program).can_run_ahead();
+  return (started_.empty() || program == last_) && engine_->executor(program).can_run_ahead();
 }
 
 void Trainer::start_step() {
   last_ = program_of(config_.batch, next_.step);
-  machine_->executor(last_).start();
+  engine_->executor(last_).start();
   started_.push_back(next_);
 }
 
 StepResult Trainer::finish_step() {
-  machine_->executor(last_).finish();
+  engine_->executor(last_).finish();
   const StepInput input = started_.front();
   started_.pop_front();
   return result_of(input);
 }
 
 const runtime::CommunicationTime& Trainer::communication() const {
-  return machine_->executor(last_).communication();
+  return engine_->executor(last_).communication();
 }
 
 void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe) {
@@ -208,12 +208,12 @@ void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe
   const bool overwritten = batch_.step() != again.step;
   while (!started_.empty()) finish_step();
   if (overwritten) write(again);
-  machine_->executor(program_of(config_.batch, again.step)).run(observe);
+  engine_->executor(program_of(config_.batch, again.step)).run(observe);
 }
 
 double Trainer::loss_on_last_batch() {
   // The validation program has no backward pass and no update, so the state is unchanged.
-  runtime::Executor& e = machine_->executor(kValidate);
+  runtime::Executor& e = engine_->executor(kValidate);
   batch_.restore(e);
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
@@ -224,8 +224,9 @@ bool Trainer::can_continue() {
   StepInput again = finished_;
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
-  runtime::Executor& e = machine_->executor(program_of(config_.batch, again.step));
-  e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // disables the update
+  runtime::Executor& e = engine_->executor(program_of(config_.batch, again.step));
+  e.bound().view(e.bound().only(Role::kStep)).as<double>()[kPreviousSkipped] =
+      1;  // disables the update
   e.run();
   const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   // Both are tested, since a finite loss can have gradients that overflow.
@@ -234,7 +235,7 @@ bool Trainer::can_continue() {
 
 ValidationResult Trainer::validate(const data::ValidationData& data, int64_t sequences,
                                    const std::function<void(int64_t)>& on_progress) {
-  runtime::Executor& e = machine_->executor(kValidate);
+  runtime::Executor& e = engine_->executor(kValidate);
   const data::BatchView view = batch_.view(e, 0);
   ValidationResult total;
   // All data-parallel ranks together handle `together` consecutive samples per run.
@@ -258,12 +259,12 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
 }
 
 double Trainer::loss_scale() {
-  runtime::Executor& e = machine_->executor(last_);
+  runtime::Executor& e = engine_->executor(last_);
   return e.bound().view(e.bound().only(Role::kStep)).as<double>()[kLossScale];
 }
 
 double Trainer::loss_tokens() {
-  runtime::Executor& e = machine_->executor(kTrain);
+  runtime::Executor& e = engine_->executor(kTrain);
   return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
 }
 

@@ -13,7 +13,7 @@
 #include "config/run_config.h"
 #include "data/batches.h"
 #include "data/training_data.h"
-#include "runtime/machine.h"
+#include "runtime/engine.h"
 #include "train/batch_memory.h"
 
 namespace tessera::train {
@@ -50,16 +50,16 @@ class Trainer {
   Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
           int64_t limit, comm::World& world, std::function<double()> now_s);
 
-  // Uses a machine with existing programs for training and validation, which share their state.
-  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Machine> machine)
-      : config_(config), machine_(std::move(machine)) {}
+  // Uses an engine with existing programs for training and validation, which share their state.
+  Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Engine> engine)
+      : config_(config), engine_(std::move(engine)) {}
 
-  const Program& program() const { return machine_->program(); }
+  const Program& program() const { return engine_->program(); }
   // Returns the index of this rank among the data-parallel ranks, which selects the sequences that
   // it reads.
   int64_t data_rank() const;
-  // Returns the machine. Its hook before_update is called before a step changes what state() views.
-  runtime::Machine& machine() { return *machine_; }
+  // Returns the engine. Its hook before_update is called before a step changes what state() views.
+  runtime::Engine& engine() { return *engine_; }
 
   void initialise();  // initial weights, and zero optimizer state
   // Loads all state from a checkpoint, or only the weights (moments then start at zero).
@@ -138,7 +138,7 @@ class Trainer {
   StepInput next_, finished_;  // next_: prepared
   BatchMemory batch_;
   std::deque<StepInput> started_;  // steps that are started and not finished
-  std::unique_ptr<runtime::Machine> machine_;
+  std::unique_ptr<runtime::Engine> engine_;
 };
 
 // ---- The number of updates of a run, as checkpoints store it. Steps that fp16 skipped are not

@@ -13,14 +13,15 @@ namespace tessera::train {
 
 class TrainingInput {
  public:
-  // Opens the data of the run file. Throws the errors of require_own_datasets() and TrainingRows.
+  // Opens the data of the run file. Throws the errors of require_own_datasets() and
+  // TrainingRowReader.
   TrainingInput(const config::RunConfig& config, const data::Tokenizer& tokenizer);
   // Starts at the first sample that `from` has not consumed, or at the first sample, with the
-  // batches of this data-parallel rank. Throws the errors of TrainingRows::continue_from().
+  // batches of this data-parallel rank. Throws the errors of TrainingRowReader::continue_from().
   void begin(const config::RunConfig& config, int64_t data_rank,
              const std::optional<RunPosition>& from);
 
-  const TrainingRows& rows() const { return rows_; }
+  const TrainingRowReader& rows() const { return rows_; }
   // The following may be called only after begin().
   data::BatchSource& batches() { return *batches_; }
   int64_t sequences_of(int64_t step) const;     // global batch of a step (from 1)
@@ -29,7 +30,7 @@ class TrainingInput {
   Tree position_after(int64_t step);            // position for a checkpoint of that step
 
  private:
-  TrainingRows rows_;
+  TrainingRowReader rows_;
   std::unique_ptr<data::BatchSource> batches_;
 };
 

@@ -48,7 +48,7 @@ bool is_maximum(const Value& v) {
 
 // Returns true for values computed in a block, or passed from one block to the next.
 bool is_computed(Role r) {
-  return r == Role::kStream || r == Role::kStreamGradient || r == Role::kActivation ||
+  return r == Role::kHidden || r == Role::kHiddenGradient || r == Role::kActivation ||
          r == Role::kScratch;
 }
 
@@ -66,7 +66,7 @@ std::string_view pass_of(const Segment& s) {
 bool is_gradient_sum(const Program& p, const Op& op, ValueId v) {
   const Sum* const sum = op.if_as<Sum>();
   return sum != nullptr && sum->of_gradients && v == op.outputs[0] &&
-         p[v].role != Role::kStreamGradient;
+         p[v].role != Role::kHiddenGradient;
 }
 
 // Returns the name of a value in a call. Values of a forward pass that will be recomputed, and
@@ -108,7 +108,7 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
   walk(0, 0, 0);
 }
 
-ValueRecorder::ValueRecorder(const Program& program, const runtime::Position& position)
+ValueRecorder::ValueRecorder(const Program& program, const runtime::RankPosition& position)
     : program_(program),
       live_(live_values(program)),
       position_(position),
@@ -163,7 +163,7 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   const Value& value = program_[v];
   known_[v] = known;
   if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
-  const Extents box = extents_of(value, position_.mesh, position_.at);
+  const GlobalBox box = global_box_of(value, position_.mesh, position_.at);
   ValueRecord r;
   r.place = value.sharding;
   r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name());
@@ -187,7 +187,7 @@ void ValueRecorder::arrivals(const runtime::OpEvent& e) {
     const Role role = program_[v].role;
     if (role == Role::kWeight)
       record(e, v, e.host(e.op.inputs[i]), known_of(e, "read", v), "weight as it is read");
-    else if (role == Role::kStream || role == Role::kStreamGradient)
+    else if (role == Role::kHidden || role == Role::kHiddenGradient)
       record(e, v, e.host(all_of(e, v, e.op.inputs[i])), known_of(e, "arrives", v),
              "as it arrives");
   }
@@ -321,7 +321,7 @@ RankRecords parse_records(const std::string& text, const std::string& source) {
 // Marks the values that are in a buffer that outlives its segment, and the inputs of all ops.
 IdVector<ValueId, bool> live_values(const Program& program) {
   IdVector<ValueId, bool> live(program.values.size(), false);
-  for (const ValueId v : live.ids()) live[v] = program.values[v].frame != kNone;
+  for (const ValueId v : live.ids()) live[v] = program.values[v].buffer != kNone;
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
       for (const ValueId v : op.inputs)

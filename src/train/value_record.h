@@ -52,7 +52,7 @@ struct RankRecords {
 // Collects the records of one rank, step by step.
 class ValueRecorder {
  public:
-  ValueRecorder(const Program& program, const runtime::Position& position);
+  ValueRecorder(const Program& program, const runtime::RankPosition& position);
 
   // Returns the observer for Trainer::run_step() in step `step`.
   std::function<void(const runtime::OpEvent&)> observer(int64_t step);
@@ -80,7 +80,7 @@ class ValueRecorder {
 
   const Program& program_;
   IdVector<ValueId, bool> live_;
-  runtime::Position position_;
+  runtime::RankPosition position_;
   RankRecords all_;
   int64_t step_ = 0;
   // The shape of packed heads in a layout that replicates key/value heads. Other layouts have no

@@ -36,7 +36,7 @@ struct Outer {
 
 struct Read {
   Outer config;
-  Places places;
+  SourceLocations places;
 };
 
 Read read(const std::string& yaml, const std::vector<std::string>& overrides = {}) {

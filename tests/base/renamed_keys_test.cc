@@ -35,7 +35,7 @@ struct Config {
 
 std::string error_of(const std::string& yaml) {
   Config c;
-  Places places;
+  SourceLocations places;
   try {
     read_fields(fields_of(c), parse_yaml(yaml, "run.yaml"), "run.yaml", places);
   } catch (const Error& e) {
@@ -66,7 +66,7 @@ TEST(RenamedKeys, AnOldValueIsAnErrorThatNamesTheNewOne) {
 
 TEST(RenamedKeys, AnOldKeyOnTheCommandLineIsAnErrorToo) {
   Config c;
-  Places places;
+  SourceLocations places;
   const std::vector<Field> fields = fields_of(c);
   try {
     read_override(fields, parse_override("schedule.floor=0.1"), places);

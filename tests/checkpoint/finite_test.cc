@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "checkpoint/async_save.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/saving.h"
 #include "tests/checkpoint/temporary_folder.h"
 
 namespace tessera::checkpoint {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/async_save.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/saving.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
@@ -30,8 +30,8 @@ inline model::ModelConfig small(model::Family family) {
   m.vocabulary_multiple = 1;
   m.context = 16;
   m.tied_embeddings = family == model::Family::kGpt2;
-  if (model::rule_of(family).encodes) m.encoder_layers = 3;
-  if (!model::rule_of(family).groups_heads) return m;
+  if (model::rule_of(family).has_encoder) m.encoder_layers = 3;
+  if (!model::rule_of(family).supports_gqa) return m;
   m.heads = 4;
   m.kv_heads = 2;
   return m;

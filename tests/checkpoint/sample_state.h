@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "checkpoint/saving.h"
+#include "checkpoint/async_save.h"
 
 namespace tessera::checkpoint {
 

@@ -147,7 +147,7 @@ TEST_F(Program, CompileShowsTheStateAfterAPass) {
   const Result graph = run("compile " + path + " --after shard");
   EXPECT_EQ(graph.code, 0) << graph.err;
   EXPECT_EQ(graph.out.rfind("graph sequences=2 tokens=16", 0), 0u) << graph.out.substr(0, 80);
-  const std::string placed = run("compile " + path + " --after place").out;
+  const std::string placed = run("compile " + path + " --after assign_buffers").out;
   EXPECT_EQ(placed, run("compile " + path + " --text").out);
   EXPECT_EQ(run("compile --check-text " + file("placed.txt", placed)).code, 0);
   EXPECT_NE(run("compile " + path + " --after decode").err.find("pass decode is skipped"),

@@ -210,8 +210,8 @@ TEST(Communicator, CommunicatorsNeverMix) {
   for (size_t k = 0; k < kMany; ++k)
     tickets[turn(k)] =
         groups[turn(k)]->all_reduce(x[turn(k)].view, x[turn(k)].view, comm::Reduction::kSum);
-  comm::Idle idle;
-  for (bool over = false; !over; idle.pause()) {
+  comm::Backoff backoff;
+  for (bool over = false; !over; backoff.pause()) {
     over = true;
     for (size_t k = 0; k < kMany; ++k) {
       groups[turn(k)]->progress();

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "comm/world.h"
 
 namespace tessera::testing {
@@ -20,8 +20,8 @@ inline std::unique_ptr<comm::Communicator> everyone() {
 }
 
 inline void finish(comm::Communicator& c, comm::Ticket t) {
-  comm::Idle idle;
-  while (!c.done(t)) c.progress() ? idle.moved() : idle.pause();
+  comm::Backoff backoff;
+  while (!c.done(t)) c.progress() ? backoff.moved() : backoff.pause();
 }
 
 // n elements on memory of their own, aligned as the arena is.
@@ -68,7 +68,7 @@ struct Tensor {
     return {view.as<std::byte>() + begin * size_of(view.dtype), view.dtype, Shape{count}};
   }
 
-  Buffer bytes;
+  HostBuffer bytes;
   TensorView view;
 };
 

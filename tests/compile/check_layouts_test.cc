@@ -68,7 +68,7 @@ CompileRequest four_llama_layers(LayoutDraw& draw) {
   CompileRequest r = draw.request(1);
   model::apply_family(model::Family::kLlama, r.model);
   r.model.layers = 4;
-  r.model.encoder_layers = r.source = 0;
+  r.model.encoder_layers = r.encoder_tokens = 0;
   model::derive_sizes(r.model);
   return r;
 }
@@ -103,7 +103,7 @@ TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
     const std::vector<Program> programs = compile_stages(r, {});
     EXPECT_EQ(first_finding(programs, true), "");
     for (const Program& p : programs)
-      for (const Call& c : p.schedule) EXPECT_NE(c.wire.label, "d_hidden layer=0 mb=0");
+      for (const Call& c : p.schedule) EXPECT_NE(c.comm.label, "d_hidden layer=0 mb=0");
   }
 }
 
@@ -127,7 +127,7 @@ TEST(CheckLayouts, OtherPurposesHaveNoFinding) {
   LayoutDraw draw(41);
   for (int i = 0; i < 30; ++i) {
     CompileRequest r = draw.request(16);
-    r.purpose = Purpose::kValidate;
+    r.kind = ProgramKind::kValidate;
     r.microbatches = 1;
     SCOPED_TRACE(testing::text_of(r));
     EXPECT_EQ(first_finding(compile_stages(r, {}), false), "");

@@ -2,7 +2,7 @@
 //
 // What cannot matter, by rule: a call may stand on the other side of a neighbour
 //   - of another queue, where neither waits for the other: no queue and no wait changes;
-//   - of its own queue, where neither communicates and they conflict on no frame, or both only add
+//   - of its own queue, where neither communicates and they conflict on no buffer, or both only add
 //     to it and neither begins it.
 // And a call that computes nothing (release_sent: what it names lives until it) may be missing or
 // stand twice.
@@ -14,7 +14,7 @@
 
 #include "compile/check/check.h"
 #include "compile/compile.h"
-#include "compile/memory/place.h"
+#include "compile/memory/assign_buffers.h"
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"
 
@@ -56,11 +56,11 @@ bool commute(const Program& p, CallId x, CallId y) {
   const Call &a = p.call(x), &b = p.call(y);
   const Segment &s = p.segment(a), &t = p.segment(b);
   if (s.queue != t.queue) return !waits(a, y) && !waits(b, x);
-  if (a.wire != Wire{} && b.wire != Wire{}) return false;
-  for (size_t i = 0; i < a.frames.size(); ++i)
-    for (size_t j = 0; j < b.frames.size(); ++j) {
-      if (a.frames[i] != b.frames[j]) continue;
-      const Access m = s.frames[i].access, n = t.frames[j].access;
+  if (a.comm != CommSpec{} && b.comm != CommSpec{}) return false;
+  for (size_t i = 0; i < a.buffers.size(); ++i)
+    for (size_t j = 0; j < b.buffers.size(); ++j) {
+      if (a.buffers[i] != b.buffers[j]) continue;
+      const Access m = s.buffers[i].access, n = t.buffers[j].access;
       const bool read = m == Access::kRead && n == Access::kRead;
       const bool add = m == Access::kAdd && n == Access::kAdd && !a.fresh[i] && !b.fresh[j];
       if (!read && !add) return false;
@@ -77,9 +77,9 @@ class Mutator {
     m_ = {p_, "", false};
     c_ = CallId(draw_.number(0, size() - 1));
     constexpr bool (Mutator::*kKinds[])() = {
-        &Mutator::drop,  &Mutator::twice,      &Mutator::move,      &Mutator::resize,
-        &Mutator::group, &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
-        &Mutator::frame, &Mutator::label,      &Mutator::shrink};
+        &Mutator::drop,   &Mutator::twice,      &Mutator::move,      &Mutator::resize,
+        &Mutator::group,  &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
+        &Mutator::buffer, &Mutator::label,      &Mutator::shrink};
     static_assert(std::size(kKinds) == kKindCount);
     if (!(this->*kKinds[kind])()) return std::nullopt;
     m_.what += " " + call_name(p_, c_);
@@ -133,19 +133,19 @@ class Mutator {
   }
 
   bool resize() {
-    if (!find([](const Call& c) { return c.wire.kind != WireKind::kSilent; })) return false;
+    if (!find([](const Call& c) { return c.comm.kind != CommKind::kSilent; })) return false;
     m_.what = "resize";
-    call(m_.program, c_).wire.bytes += 64;
+    call(m_.program, c_).comm.bytes += 64;
     return true;
   }
 
   // Ops and facts alike: the program is sound, but for its partners.
   bool group() {
     if (!find([](const Call& c) {
-          return c.wire.over.kind != GroupRef::Kind::kStages && !c.wire.over.empty();
+          return c.comm.over.kind != GroupRef::Kind::kStages && !c.comm.over.empty();
         }))
       return false;
-    const GroupRef old = p_.call(c_).wire.over;
+    const GroupRef old = p_.call(c_).comm.over;
     const auto along = [](std::initializer_list<AxisKind> axes) { return GroupRef::along(axes); };
     std::vector<GroupRef> others = {
         along({AxisKind::kTensor}), along({AxisKind::kShard}), along({AxisKind::kReplica}),
@@ -162,7 +162,7 @@ class Mutator {
       if (GroupRef* const over = over_of(op.attributes); over != nullptr && *over == old)
         *over = other;
     for (Call& c : m_.program.schedule)
-      if (c.segment == s) c.wire.over = other;
+      if (c.segment == s) c.comm.over = other;
     return true;
   }
 
@@ -190,25 +190,26 @@ class Mutator {
     return true;
   }
 
-  bool frame() {
+  bool buffer() {
     Call& c = call(m_.program, c_);
-    if (c.frames.empty()) return false;
-    FrameId& mine =
-        c.frames[static_cast<size_t>(draw_.number(0, static_cast<int64_t>(c.frames.size()) - 1))];
-    std::vector<FrameId> others;
-    for (const FrameId f : p_.frames.ids())
-      if (p_.frame(f).offset != p_.frame(mine).offset && p_.frame(f).kind == p_.frame(mine).kind)
+    if (c.buffers.empty()) return false;
+    BufferId& mine =
+        c.buffers[static_cast<size_t>(draw_.number(0, static_cast<int64_t>(c.buffers.size()) - 1))];
+    std::vector<BufferId> others;
+    for (const BufferId f : p_.buffers.ids())
+      if (p_.buffer(f).offset != p_.buffer(mine).offset &&
+          p_.buffer(f).kind == p_.buffer(mine).kind)
         others.push_back(f);
     if (others.empty()) return false;
-    const FrameId other = draw_.one_of(others);
-    m_.what = fmt::format("{} for {} in", frame_name(p_, other), frame_name(p_, mine));
+    const BufferId other = draw_.one_of(others);
+    m_.what = fmt::format("{} for {} in", buffer_name(p_, other), buffer_name(p_, mine));
     mine = other;
     return true;
   }
 
   bool label() {
     Call& c = call(m_.program, c_);
-    if (c.microbatch == kNone || c.frames.empty()) return false;
+    if (c.microbatch == kNone || c.buffers.empty()) return false;
     m_.what = "next micro-batch's label on";
     ++c.microbatch;
     return true;
@@ -216,14 +217,14 @@ class Mutator {
 
   bool shrink() {
     auto& kinds = m_.program.kinds;
-    const FrameKindId k(draw_.number(0, static_cast<int64_t>(kinds.size()) - 1));
+    const BufferKindId k(draw_.number(0, static_cast<int64_t>(kinds.size()) - 1));
     int64_t end = 0;
     for (const ValueId v : kinds[k].values) end = std::max(end, p_[v].offset + p_[v].bytes());
     if (end <= 4) return false;
     kinds[k].bytes = end - 4;
     m_.what = "shrunk " + kinds[k].name + " at";
     return std::any_of(p_.segments.begin(), p_.segments.end(), [&](const Segment& s) {
-      return std::any_of(s.frames.begin(), s.frames.end(),
+      return std::any_of(s.buffers.begin(), s.buffers.end(),
                          [&](const Parameter& x) { return x.kind == k; });
     });
   }
@@ -351,14 +352,14 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     const std::vector<Program> stages = compile_stages(r, {});
     const Program& p = stages[0];
     for (const CallId c : p.schedule.ids()) {
-      const WireKind kind = p.call(c).wire.kind;
-      if (kind == WireKind::kSilent || kind == WireKind::kSegment) continue;
+      const CommKind kind = p.call(c).comm.kind;
+      if (kind == CommKind::kSilent || kind == CommKind::kSegment) continue;
       Program mutant = p;
       IdVector<CallId, CallId> now = same_numbers(p);
       for (CallId& n : now) n = n == c ? CallId() : later(n, -(n > c));
       mutant.schedule.erase(mutant.schedule.begin() + c.number());
       renumber(mutant, now);
-      place(mutant, {});
+      assign_buffers(mutant, {});
       EXPECT_FALSE(prove({mutant}).empty()) << "without " << call_name(p, c);
       ++dropped;
     }

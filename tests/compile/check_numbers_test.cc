@@ -269,7 +269,7 @@ constexpr Legal kLegal[] = {
     {"segments rotary.dividers", "any number of its range"},
     {"segments rotary.inverse", "turns either way"},
     {"segments *.bias_distance", "any distance beyond the near half of the buckets"},
-    {"segments attention.whole", "where no gradient says otherwise"},
+    {"segments attention.non_causal", "where no gradient says otherwise"},
     {"segments *.%", "reads or writes another value of the same type that is there"},
     {"segments *.workspace%", "another workspace, where no target says how large it is"},
     {"segments sum.terms", "a term may count as a bias that has all dimensions"},
@@ -277,10 +277,10 @@ constexpr Legal kLegal[] = {
     {"kinds %", "another value of the same bytes, where no op uses either"},
     {"values policy", "of a gradient, whose weight says which optimizer updates it"},
     {"values shape", "of a workspace, where no target says how large it is, or of no op"},
-    {"values offset", "other bytes of the frame or scratch that nothing else uses at the time"},
-    {"frames layer", "a frame that is the only one of its kind needs no layer"},
-    {"frames mb", "a frame that is the only one of its kind needs no micro-batch"},
-    {"frames offset", "other bytes that nothing else uses at the time"},
+    {"values offset", "other bytes of the buffer or scratch that nothing else uses at the time"},
+    {"buffers layer", "a buffer that is the only one of its kind needs no layer"},
+    {"buffers mb", "a buffer that is the only one of its kind needs no micro-batch"},
+    {"buffers offset", "other bytes that nothing else uses at the time"},
     {"calls layer", "a call that is the only one of its segment needs no layer"},
     {"calls after#", "another wait that still orders what touches the same bytes"},
     {"calls before_step#", "another wait that still orders what touches the same bytes"},
@@ -334,7 +334,7 @@ class Wrong {
       change_part(v);
       move_to_another_kind(v);
     }
-    for (const FrameId f : p_.frames.ids()) change_microbatch(f);
+    for (const BufferId f : p_.buffers.ids()) change_microbatch(f);
     for (const CallId c : p_.schedule.ids()) {
       drop_layer(c);
       read_own_gradient(c);
@@ -352,31 +352,32 @@ class Wrong {
   }
 
   void change_part(ValueId v) {
-    if (!p_[v].whole || p_[v].role == Role::kWeight) return;
-    add("the part of a gradient", [&](Program& p) { ++p.values[v].whole->shape[1]; });
+    if (!p_[v].parent || p_[v].role == Role::kWeight) return;
+    add("the part of a gradient", [&](Program& p) { ++p.values[v].parent->shape[1]; });
   }
 
   // A flat value goes to a kind that has more bytes.
   void move_to_another_kind(ValueId v) {
-    const FrameKindId kind = p_[v].frame;
-    if (kind == kNone || p_[v].own || p_[v].shape.rank() != 1 || p_.kind(kind).like == kNone)
+    const BufferKindId kind = p_[v].buffer;
+    if (kind == kNone || p_[v].is_local_shard || p_[v].shape.rank() != 1 ||
+        p_.kind(kind).like == kNone)
       return;
-    for (const FrameKindId k : p_.kinds.ids())
+    for (const BufferKindId k : p_.kinds.ids())
       if (p_.kind(k).bytes > p_.kind(kind).bytes && !p_.kind(k).values.empty())
-        return add("the kind of a flat value", [&](Program& p) { p.values[v].frame = k; });
+        return add("the kind of a flat value", [&](Program& p) { p.values[v].buffer = k; });
   }
 
-  int64_t frames_of(FrameKindId kind) const {
-    return std::count_if(p_.frames.begin(), p_.frames.end(),
-                         [&](const Frame& f) { return f.kind == kind; });
+  int64_t buffers_of(BufferKindId kind) const {
+    return std::count_if(p_.buffers.begin(), p_.buffers.end(),
+                         [&](const Buffer& f) { return f.kind == kind; });
   }
-  void change_microbatch(FrameId f) {
-    const Frame& frame = p_.frame(f);
-    if (frame.microbatch == kNone || frames_of(frame.kind) < 2) return;
-    if (frame.state)
-      add("a batch", [&](Program& p) { p.frames[f].microbatch += frames_of(frame.kind); });
-    else if ((p_.kind(frame.kind).per & kPerMicrobatch) == 0)
-      add("a frame without micro-batch", [&](Program& p) { p.frames[f].microbatch = kNone; });
+  void change_microbatch(BufferId f) {
+    const Buffer& buffer = p_.buffer(f);
+    if (buffer.microbatch == kNone || buffers_of(buffer.kind) < 2) return;
+    if (buffer.state)
+      add("a batch", [&](Program& p) { p.buffers[f].microbatch += buffers_of(buffer.kind); });
+    else if ((p_.kind(buffer.kind).indexed_by & kPerMicrobatch) == 0)
+      add("a buffer without micro-batch", [&](Program& p) { p.buffers[f].microbatch = kNone; });
   }
 
   void drop_layer(CallId c) {
@@ -392,14 +393,14 @@ class Wrong {
   void read_own_gradient(CallId c) {
     const Call& call = p_.call(c);
     if (p_.segment(call).phase != Phase::kWeightBackward) return;
-    for (size_t i = 0; i < call.frames.size(); ++i) {
-      const Frame& read = p_.frame(call.frames[i]);
+    for (size_t i = 0; i < call.buffers.size(); ++i) {
+      const Buffer& read = p_.buffer(call.buffers[i]);
       const auto& values = p_.kind(read.kind).values;
-      if (values.empty() || p_[values[0]].role != Role::kStreamGradient) continue;
-      for (const FrameId f : p_.frames.ids())
-        if (p_.frame(f).kind == read.kind && p_.frame(f).layer == read.layer - 1 &&
-            p_.frame(f).microbatch == read.microbatch)
-          add("the gradient of another layer", [&](Program& p) { p.schedule[c].frames[i] = f; });
+      if (values.empty() || p_[values[0]].role != Role::kHiddenGradient) continue;
+      for (const BufferId f : p_.buffers.ids())
+        if (p_.buffer(f).kind == read.kind && p_.buffer(f).layer == read.layer - 1 &&
+            p_.buffer(f).microbatch == read.microbatch)
+          add("the gradient of another layer", [&](Program& p) { p.schedule[c].buffers[i] = f; });
     }
   }
 

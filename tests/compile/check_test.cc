@@ -124,7 +124,7 @@ TEST(CheckMutants, ADroppedCallIsCaught) {
 TEST(CheckMutants, ASumOrUpdateTwiceIsCaught) {
   for (const Program& p : programs())
     for (const CallId c : p.schedule.ids()) {
-      const auto& parameters = p.segment(p.call(c)).frames;
+      const auto& parameters = p.segment(p.call(c)).buffers;
       if (std::any_of(parameters.begin(), parameters.end(), [](const Parameter& x) {
             return x.access == Access::kAdd || x.access == Access::kUpdate;
           }))
@@ -135,7 +135,7 @@ TEST(CheckMutants, ASumOrUpdateTwiceIsCaught) {
 TEST(CheckMutants, ALostOrExtraFreshIsCaught) {
   for (const Program& p : programs())
     for (const CallId c : p.schedule.ids())
-      for (size_t i = 0; i < p.call(c).frames.size(); ++i) {
+      for (size_t i = 0; i < p.call(c).buffers.size(); ++i) {
         Program mutant = p;
         mutant.schedule[c].fresh[i].flip();
         expect_caught(mutant, "fresh of " + call_name(p, c));
@@ -181,30 +181,30 @@ TEST(CheckMutants, AHarmfulOffsetIsCaught) {
   int harmful = 0;
   for (const Program& p : {by_hand()[1], by_hand()[5], by_hand()[4]}) {
     const auto good = outcome(p);
-    for (const FrameId f : p.frames.ids())
+    for (const BufferId f : p.buffers.ids())
       for (int64_t offset = 0; offset < p.bytes; offset += 64) {
         Program mutant = p;
-        mutant.frames[f].offset = offset;
-        const std::string name = frame_name(p, f);
+        mutant.buffers[f].offset = offset;
+        const std::string name = buffer_name(p, f);
         harmful += expect_caught_if_harmful(good, mutant, fmt::format("{} at {}", name, offset));
       }
   }
   EXPECT_GT(harmful, 100);
 }
 
-TEST(CheckMutants, AnotherFrameOfItsKindIsCaught) {
+TEST(CheckMutants, AnotherBufferOfItsKindIsCaught) {
   int harmful = 0;
   for (const Program& p : {by_hand()[5], by_hand()[6], by_hand()[7]}) {
     const auto good = outcome(p);
     for (const CallId c : p.schedule.ids())
-      for (size_t i = 0; i < p.call(c).frames.size(); ++i)
-        for (const FrameId f : p.frames.ids()) {
-          const FrameId mine = p.call(c).frames[i];
-          if (f == mine || p.frame(f).kind != p.frame(mine).kind) continue;
+      for (size_t i = 0; i < p.call(c).buffers.size(); ++i)
+        for (const BufferId f : p.buffers.ids()) {
+          const BufferId mine = p.call(c).buffers[i];
+          if (f == mine || p.buffer(f).kind != p.buffer(mine).kind) continue;
           Program mutant = p;
-          mutant.schedule[c].frames[i] = f;
+          mutant.schedule[c].buffers[i] = f;
           harmful += expect_caught_if_harmful(
-              good, mutant, fmt::format("{} on {}", call_name(p, c), frame_name(p, f)));
+              good, mutant, fmt::format("{} on {}", call_name(p, c), buffer_name(p, f)));
         }
   }
   EXPECT_GT(harmful, 100);
@@ -217,7 +217,7 @@ class CheckRanks : public ::testing::Test {
 
   CallId wired(int which) const {
     for (const CallId c : b.schedule.ids())
-      if (!b.call(c).wire.over.empty() && which-- == 0) return c;
+      if (!b.call(c).comm.over.empty() && which-- == 0) return c;
     return kNone;
   }
   std::string first_kind() const {
@@ -235,12 +235,12 @@ TEST_F(CheckRanks, AMissingPartnerIsAMismatch) {
 }
 
 TEST_F(CheckRanks, OtherBytesAreAMismatch) {
-  b.schedule[wired(3)].wire.bytes += 64;
+  b.schedule[wired(3)].comm.bytes += 64;
   EXPECT_EQ(first_kind(), "match");
 }
 
 TEST_F(CheckRanks, SwappedCollectivesAreAMismatch) {
-  std::swap(b.schedule[wired(0)].wire, b.schedule[wired(1)].wire);
+  std::swap(b.schedule[wired(0)].comm, b.schedule[wired(1)].comm);
   EXPECT_EQ(first_kind(), "match");
 }
 
@@ -257,26 +257,27 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
   const auto program = [](bool turned) {
     Program p;
     p.kinds.resize(2);
-    p.kinds[FrameKindId(0)] = {
+    p.kinds[BufferKindId(0)] = {
         .name = "out", .values = {}, .bytes = 64, .state = true, .stages = {}};
-    p.kinds[FrameKindId(1)] = {
+    p.kinds[BufferKindId(1)] = {
         .name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
-    p.frames = {{FrameKindId(0), kNone, kNone, 0, true}, {FrameKindId(1), kNone, kNone, 64, true}};
+    p.buffers = {{BufferKindId(0), kNone, kNone, 0, true},
+                 {BufferKindId(1), kNone, kNone, 64, true}};
     p.segments.resize(2);
     p.segments[SegmentId(0)].subject = "send";
-    p.segments[SegmentId(0)].frames = {{FrameKindId(0), Access::kRead}};
+    p.segments[SegmentId(0)].buffers = {{BufferKindId(0), Access::kRead}};
     p.segments[SegmentId(1)].subject = "receive";
-    p.segments[SegmentId(1)].frames = {{FrameKindId(1), Access::kWrite}};
+    p.segments[SegmentId(1)].buffers = {{BufferKindId(1), Access::kWrite}};
     Call send, recv;
     send.segment = SegmentId(0);
     recv.segment = SegmentId(1);
-    send.frames = {FrameId(0)};
-    recv.frames = {FrameId(1)};
-    send.wire = {WireKind::kSend, {}, turned ? 1 : 0, "hidden", 64};
-    recv.wire = {WireKind::kReceive, {}, turned ? 0 : 1, "hidden", 64};
+    send.buffers = {BufferId(0)};
+    recv.buffers = {BufferId(1)};
+    send.comm = {CommKind::kSend, {}, turned ? 1 : 0, "hidden", 64};
+    recv.comm = {CommKind::kReceive, {}, turned ? 0 : 1, "hidden", 64};
     p.schedule = {send, recv};
     p.state_bytes = 128;
-    place(p, {});
+    assign_buffers(p, {});
     return p;
   };
   const Program a = program(false), b = program(true);
@@ -291,10 +292,10 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
 TEST(CheckText, SpeaksInTheNamesOfTheModel) {
   Program p = training_program({2, 1, false, Queue::kData, {}});
   // forward.layer 1 saves into the bytes of forward.layer 0.
-  FrameId saved[2] = {kNone, kNone};
-  for (const FrameId f : p.frames.ids())
-    if (p.kind(p.frame(f).kind).name == "saved") saved[p.frame(f).layer] = f;
-  p.frames[saved[1]].offset = p.frame(saved[0]).offset;
+  BufferId saved[2] = {kNone, kNone};
+  for (const BufferId f : p.buffers.ids())
+    if (p.kind(p.buffer(f).kind).name == "saved") saved[p.buffer(f).layer] = f;
+  p.buffers[saved[1]].offset = p.buffer(saved[0]).offset;
   const std::string found = texts(check({&p}));
   EXPECT_NE(found.find("call #6 backward.layer layer=0 mb=0 reads saved layer=0 mb=0 that call #3 "
                        "forward.layer layer=1 mb=0 overwrote"),

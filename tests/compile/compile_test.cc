@@ -29,20 +29,20 @@ model::ModelConfig tiny(model::Family family) {
   m.vocabulary_multiple = 32;
   m.context = 16;
   if (family == model::Family::kGpt2) m.tied_embeddings = true;
-  if (model::rule_of(family).groups_heads) m.kv_heads = 2;
-  if (model::rule_of(family).encodes) m.encoder_layers = 2;
+  if (model::rule_of(family).supports_gqa) m.kv_heads = 2;
+  if (model::rule_of(family).has_encoder) m.encoder_layers = 2;
   model::derive_sizes(m);
   return m;
 }
 
-CompileRequest request(model::Family family, Purpose purpose) {
+CompileRequest request(model::Family family, ProgramKind kind) {
   CompileRequest r;
   r.model = tiny(family);
-  r.purpose = purpose;
+  r.kind = kind;
   r.sequences = 2;
-  r.tokens = purpose == Purpose::kDecode ? 1 : 16;
-  if (model::rule_of(family).encodes) r.source = 24;
-  r.microbatches = purpose == Purpose::kTrain ? 3 : 1;
+  r.tokens = kind == ProgramKind::kDecode ? 1 : 16;
+  if (model::rule_of(family).has_encoder) r.encoder_tokens = 24;
+  r.microbatches = kind == ProgramKind::kTrain ? 3 : 1;
   return r;
 }
 
@@ -137,9 +137,9 @@ TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
   for (const model::Family family : every_family())
     for (const Option& option : kOptions) {
       SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
-      CompileRequest r = request(family, Purpose::kTrain);
+      CompileRequest r = request(family, ProgramKind::kTrain);
       option.set(r);
-      if (model::rule_of(family).encodes) r.options.attention = AttentionKind::kFused;
+      if (model::rule_of(family).has_encoder) r.options.attention = AttentionKind::kFused;
       expect_sound(r, Target());
       expect_sound(r, demanding());
     }
@@ -147,20 +147,22 @@ TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
 
 TEST(Compile, EveryPurposeIsSound) {
   for (const model::Family family : every_decoder())
-    for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
+    for (const ProgramKind kind :
+         {ProgramKind::kValidate, ProgramKind::kLogits, ProgramKind::kDecode}) {
       SCOPED_TRACE(
-          fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
-      expect_sound(request(family, purpose), demanding());
+          fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(kind)));
+      expect_sound(request(family, kind), demanding());
     }
-  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
-    expect_sound(request(model::Family::kT5, purpose), demanding());
+  for (const ProgramKind kind :
+       {ProgramKind::kValidate, ProgramKind::kLogits, ProgramKind::kDecode})
+    expect_sound(request(model::Family::kT5, kind), demanding());
 }
 
 // Behind its encoder a decoder finds all state, caches too, where the encoder's program has it.
 TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
-  CompileRequest r = request(model::Family::kT5, Purpose::kDecode);
+  CompileRequest r = request(model::Family::kT5, ProgramKind::kDecode);
   const Program first = compile(r, demanding());
-  r.encoded = true;
+  r.reuse_encoder_output = true;
   expect_sound(r, demanding());
   const Program next = compile(r, demanding());
   EXPECT_EQ(first.state_bytes, next.state_bytes);
@@ -170,19 +172,19 @@ TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
 }
 
 TEST(Compile, TextReadsBack) {
-  const Program p = compile(request(model::Family::kGpt2, Purpose::kTrain), demanding());
+  const Program p = compile(request(model::Family::kGpt2, ProgramKind::kTrain), demanding());
   const std::string text = tessera::print(p);
   EXPECT_EQ(tessera::print(parse_program(text, "program")), text);
 }
 
 TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
-  CompileRequest train = request(model::Family::kNeox, Purpose::kTrain);
-  CompileRequest validate = request(model::Family::kNeox, Purpose::kValidate);
+  CompileRequest train = request(model::Family::kNeox, ProgramKind::kTrain);
+  CompileRequest validate = request(model::Family::kNeox, ProgramKind::kValidate);
   validate.optimizer_state = true;
   const Program a = compile(train, Target()), b = compile(validate, Target());
   int shared = 0;
-  for (const Frame& x : a.frames)
-    for (const Frame& y : b.frames)
+  for (const Buffer& x : a.buffers)
+    for (const Buffer& y : b.buffers)
       if (x.state && a.kind(x.kind).name == b.kind(y.kind).name && x.layer == y.layer &&
           x.microbatch == y.microbatch) {
         EXPECT_EQ(x.offset, y.offset) << a.kind(x.kind).name;
@@ -252,14 +254,14 @@ TEST(Compile, FullRecomputationKeepsOnlyInputs) {
 
 // Layers of a decoder cost more than an encoder's, so the decoder's stage gets fewer.
 TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
-  CompileRequest r = request(model::Family::kT5, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kT5, ProgramKind::kTrain);
   r.model.encoder_layers = r.model.layers = 6;
-  r.tokens = r.source = 16;
+  r.tokens = r.encoder_tokens = 16;
   r.layout.pipeline = 2;
   std::vector<int64_t> layers;
   for (const Program& p : compile_stages(r, Target())) {
     std::set<std::string> held;
-    for (const Frame& f : p.frames)
+    for (const Buffer& f : p.buffers)
       if (p.kind(f.kind).name == "encoder.weights" || p.kind(f.kind).name == "decoder.weights")
         held.insert(fmt::format("{} {}", p.kind(f.kind).name, f.layer));
     layers.push_back(static_cast<int64_t>(held.size()));
@@ -270,7 +272,7 @@ TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
 
 // The first layers cost more than the others, so the first stage gets fewer.
 TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
-  CompileRequest r = request(model::Family::kLlama, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kLlama, ProgramKind::kTrain);
   r.model.layers = 8;
   r.model.wide_layers = {0, 1};
   r.model.wide_feed_forward = 8 * r.model.feed_forward;
@@ -278,7 +280,7 @@ TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
   std::vector<std::set<int64_t>> held;
   for (const Program& p : compile_stages(r, Target())) {
     held.emplace_back();
-    for (const Frame& f : p.frames) {
+    for (const Buffer& f : p.buffers) {
       const std::string& kind = p.kind(f.kind).name;
       if (kind != "layer.weights" && kind != "layer_wide.weights") continue;
       EXPECT_TRUE(held.back().insert(f.layer).second) << "layer " << f.layer;
@@ -290,20 +292,20 @@ TEST(Compile, StagesAreCutByWhatLayersOfSeveralKindsCost) {
 }
 
 TEST(Compile, RefusesWhatItCannotRun) {
-  CompileRequest r = request(model::Family::kNeox, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kNeox, ProgramKind::kTrain);
   r.layout.tensor = 3;
   EXPECT_THROW(compile(r, Target()), Error);
   r.layout.tensor = 1;
   r.layout.recompute = "full:9";
   EXPECT_THROW(compile(r, Target()), Error);
-  r = request(model::Family::kT5, Purpose::kTrain);
+  r = request(model::Family::kT5, ProgramKind::kTrain);
   r.options.attention = AttentionKind::kUnfused;
   EXPECT_THROW(compile(r, Target()), Error);
 }
 
 // The layer's forward after all passes, as a person reads it.
 std::string layer_forward(model::Family family) {
-  const Program p = compile(request(family, Purpose::kTrain), Target());
+  const Program p = compile(request(family, ProgramKind::kTrain), Target());
   std::string ops;
   for (const Segment& s : p.segments)
     if (s.name() == "forward.layer")
@@ -335,7 +337,7 @@ std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
 }
 
 TEST(EightBits, GradientsHaveTheWiderRange) {
-  CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kGpt2, ProgramKind::kTrain);
   r.options.gemm_dtype = GemmDType::kFp8;
   const auto all = formats_of(r);
   EXPECT_EQ(all.at(kind_of<Matmul>()), std::set<std::string>{"e4m3"});
@@ -344,7 +346,7 @@ TEST(EightBits, GradientsHaveTheWiderRange) {
 }
 
 TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
-  CompileRequest r = request(model::Family::kGpt2, Purpose::kTrain);
+  CompileRequest r = request(model::Family::kGpt2, ProgramKind::kTrain);
   r.options.gemm_dtype = GemmDType::kFp8;
   r.options.cross_entropy = CrossEntropyKind::kUnfused;  // the head's product is one, too
   EXPECT_EQ(formats_of(r).at(kind_of<Matmul>()), (std::set<std::string>{"e4m3", "stored"}));

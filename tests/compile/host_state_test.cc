@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
+#include "compile/memory/assign_buffers.h"
 #include "compile/memory/memory_plan.h"
-#include "compile/memory/place.h"
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "ir/state/pieces.h"
+#include "ir/state/local_state.h"
 #include "tests/compile/random_layout.h"
 
 namespace tessera::compile {
@@ -38,7 +38,7 @@ CompileRequest request(const std::string& offload, Precision precision = Precisi
 
 int64_t host_state_bytes(const Program& p) {
   int64_t bytes = 0;
-  for (const Frame& f : p.frames)
+  for (const Buffer& f : p.buffers)
     if (f.state && p.kind(f.kind).host) bytes += p.kind(f.kind).bytes;
   return bytes;
 }
@@ -101,7 +101,7 @@ TEST(HostState, TheStateOfTheArenaIsLessByThatOfTheHost) {
     EXPECT_EQ(without.state_bytes - with.state_bytes, after.host);
     // The embedding's and the head's state are larger than a layer's.
     int64_t largest = 0;
-    for (const FrameKind& k : with.kinds)
+    for (const BufferKind& k : with.kinds)
       if (k.host) largest = std::max(largest, k.bytes);
     EXPECT_LE(with.bytes, std::max(without.bytes - after.host + 6 * largest, without.bytes));
     EXPECT_LT(with.bytes, without.bytes);
@@ -112,7 +112,7 @@ TEST(HostState, TheStateOfTheArenaIsLessByThatOfTheHost) {
 // The same pieces under the same names; master weights and moments in kinds of the host.
 TEST(HostState, PiecesNameTheHost) {
   const Program without = compile(request("none"), {}), with = compile(request("optimizer"), {});
-  const std::vector<StatePiece> a = pieces(without), b = pieces(with);
+  const std::vector<StateShard> a = local_state(without), b = local_state(with);
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].name, b[i].name);
@@ -127,13 +127,13 @@ TEST(HostState, PiecesNameTheHost) {
 TEST(HostState, ProgramsAgreeOnOffsets) {
   CompileRequest r = request("activations+optimizer");
   const Program train = compile(r, {});
-  r.purpose = Purpose::kValidate;
+  r.kind = ProgramKind::kValidate;
   r.microbatches = 1;
   r.optimizer_state = true;
   const Program validate = compile(r, {});
   const auto offsets = [](const Program& p) {
     std::map<std::pair<std::string, int64_t>, int64_t> found;
-    for (const Frame& f : p.frames)
+    for (const Buffer& f : p.buffers)
       if (f.state && p.kind(f.kind).host)
         found[{p.kind(f.kind).name, f.layer}] = f.offset - p.bytes;
     return found;
@@ -149,7 +149,7 @@ TEST(HostState, TextIsReadBackAndPlacedAgain) {
   Program p = compile(request("activations+optimizer"), {});
   EXPECT_EQ(parse_program(tessera::print(p), "text"), p);
   const Program before = p;
-  place(p, {});
+  assign_buffers(p, {});
   EXPECT_EQ(p, before);
 }
 
@@ -186,7 +186,7 @@ TEST(HostState, ACopyThatIsMissingIsFound) {
     // A call's place in the list is what others wait for: it stays, and copies nothing.
     q.schedule[c].segment = q.segments.emplace_back();
     q.segments.back().subject = "nothing";
-    q.schedule[c].frames.clear();
+    q.schedule[c].buffers.clear();
     q.schedule[c].fresh.clear();
     EXPECT_FALSE(prove({q}).empty()) << call_name(p, c);
   }

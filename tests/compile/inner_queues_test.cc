@@ -43,8 +43,8 @@ class RandomSegment {
 
   Program make() {
     const int64_t count = number(3, 40), inner_share = number(0, 2);
-    for (int64_t k = 0; k < 2; ++k) inputs_.push_back(in_frame(add_value()));
-    for (int64_t k = 0; k < 2; ++k) sums_.push_back(in_frame(add_value()));
+    for (int64_t k = 0; k < 2; ++k) inputs_.push_back(in_buffer(add_value()));
+    for (int64_t k = 0; k < 2; ++k) sums_.push_back(in_buffer(add_value()));
     Segment s;
     for (int64_t i = 0; i < count; ++i) add_op(s, inner_share);
     p_.segments.push_back(std::move(s));
@@ -63,15 +63,15 @@ class RandomSegment {
     return p_.values.push_back(std::move(v));
   }
   // What is there before the segment.
-  ValueId in_frame(ValueId x) {
-    p_.values[x].frame = FrameKindId(0);
-    p_.values[x].offset = frame_bytes_;
-    frame_bytes_ += p_.values[x].bytes();
+  ValueId in_buffer(ValueId x) {
+    p_.values[x].buffer = BufferKindId(0);
+    p_.values[x].offset = buffer_bytes_;
+    buffer_bytes_ += p_.values[x].bytes();
     return x;
   }
   ValueId like(ValueId x) {
     Value v = p_.values[x];
-    v.frame = kNone;
+    v.buffer = kNone;
     v.offset = kNone;
     v.name = "v" + std::to_string(p_.values.size());
     return p_.values.push_back(std::move(v));
@@ -116,7 +116,7 @@ class RandomSegment {
   Program p_;
   std::mt19937_64 random_;
   std::vector<ValueId> inputs_, sums_, made_;
-  int64_t frame_bytes_ = 0;
+  int64_t buffer_bytes_ = 0;
 };
 
 constexpr uint64_t kSegments = 4000;
@@ -281,7 +281,7 @@ class Mutator {
     Op& op = ops()[any(ops().size())];
     Value& v = program.values[op.outputs[any(op.outputs.size())]];
     const Segment& s = segment();
-    if (v.frame != kNone || s.scratch_bytes == v.bytes()) return false;
+    if (v.buffer != kNone || s.scratch_bytes == v.bytes()) return false;
     const int64_t places = (s.scratch_bytes - v.bytes()) / 64;
     const int64_t offset = 64 * static_cast<int64_t>(any(static_cast<size_t>(places) + 1));
     if (offset == v.offset) return false;

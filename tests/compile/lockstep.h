@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/schedule/stage_layers.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -70,8 +70,8 @@ class Lockstep {
   void run() {
     ValueId stream = kNone;
     int64_t at = kNone;
-    const std::vector<compile::Visit> order = compile::model_order(g_.blocks);
-    for (const compile::Visit& v : order) {
+    const std::vector<compile::ChunkBlock> order = compile::model_order(g_.blocks);
+    for (const compile::ChunkBlock& v : order) {
       const Block& b = g_.blocks[v.block];
       if (b.loss) continue;
       const int64_t l = std::max<int64_t>(v.layer, 0);
@@ -106,7 +106,7 @@ class Lockstep {
   // visit(global element, local element) for all that a rank holds.
   void each_element(ValueId v, int64_t rank,
                     const std::function<void(int64_t, int64_t)>& visit) const {
-    const Extents e = extents_of(g_[v], g_.mesh, coordinates_of(g_.mesh, rank));
+    const GlobalBox e = global_box_of(g_[v], g_.mesh, coordinates_of(g_.mesh, rank));
     const Shape &whole = g_[v].shape, &part = local_[v].shape;
     std::vector<int64_t> i(whole.dims().size(), 0);
     const std::function<void(size_t, int64_t, int64_t)> walk = [&](size_t d, int64_t from,
@@ -168,8 +168,8 @@ class Lockstep {
   int64_t layer_of(ValueId v, int64_t layer) const {
     const Role r = g_[v].role;
     // What layers have in common: a table of biases, an encoder's output.
-    const bool common = !(g_[v].per & kPerLayer) &&
-                        (r == Role::kWeight || r == Role::kGradient || r == Role::kStream);
+    const bool common = !(g_[v].indexed_by & kPerLayer) &&
+                        (r == Role::kWeight || r == Role::kGradient || r == Role::kHidden);
     const bool once = is_batch(r) || r == Role::kStep || r == Role::kReport || common;
     return once ? 0 : layer;
   }
@@ -184,7 +184,7 @@ class Lockstep {
   }
 
   void run_on(const Op& op, int64_t layer, int64_t rank) {
-    const runtime::Position position = {g_.mesh, coordinates_of(g_.mesh, rank)};
+    const runtime::RankPosition position = {g_.mesh, coordinates_of(g_.mesh, rank)};
     runtime::BoundOp b;
     b.op = &op;
     b.position = &position;

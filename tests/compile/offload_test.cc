@@ -82,10 +82,10 @@ TEST(Offload, TextBeforeAndAfter) {
             "$14 fetch.hidden queue=copy_in scratch=0\n"
             "read hidden.host\n"
             "%8 = copy (%83) queue=copy_in at=fetch : f32 [1, 128, 128]\n"
-            "#3 offload.hidden layer=0 mb=0 frames=@19,@46 fresh=- after=#1\n"
-            "#9 fetch.hidden layer=0 mb=0 frames=@46,@47 fresh=- after=#3\n"
-            "#16 offload.hidden layer=0 mb=1 frames=@35,@50 fresh=- after=#14\n"
-            "#22 fetch.hidden layer=0 mb=1 frames=@50,@51 fresh=- after=#16\n");
+            "#3 offload.hidden layer=0 mb=0 buffers=@19,@46 fresh=- after=#1\n"
+            "#9 fetch.hidden layer=0 mb=0 buffers=@46,@47 fresh=- after=#3\n"
+            "#16 offload.hidden layer=0 mb=1 buffers=@35,@50 fresh=- after=#14\n"
+            "#22 fetch.hidden layer=0 mb=1 buffers=@50,@51 fresh=- after=#16\n");
 }
 
 TEST(Offload, TextIsReadBack) {
@@ -122,7 +122,7 @@ TEST(Offload, FirstLayersAlone) {
   }
 }
 
-// A copy out and one back for each frame; each kind's queue is its own.
+// A copy out and one back for each buffer; each kind's queue is its own.
 TEST(Offload, CopiesComeInPairs) {
   const Program p = program("activations");
   std::multiset<std::pair<int64_t, int64_t>> out, in;
@@ -167,7 +167,7 @@ TEST(Offload, ACopyThatIsMissingIsFound) {
     // A call's place in the list is what others wait for: it stays, and copies nothing.
     copy->segment = q.segments.emplace_back();
     q.segments.back().subject = "nothing";
-    copy->frames.clear();
+    copy->buffers.clear();
     copy->fresh.clear();
     EXPECT_FALSE(prove({q}).empty());
   }
@@ -175,7 +175,7 @@ TEST(Offload, ACopyThatIsMissingIsFound) {
 
 TEST(Offload, ValidationCopiesNothing) {
   CompileRequest r = request("activations");
-  r.purpose = Purpose::kValidate;
+  r.kind = ProgramKind::kValidate;
   r.microbatches = 1;
   EXPECT_EQ(compile(r, Target{}).host_bytes, 0);
 }

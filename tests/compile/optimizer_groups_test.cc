@@ -32,7 +32,7 @@ CompileRequest grouped() {
   return r;
 }
 
-// The group of each weight of a program, by what the name of its kind of frames ends with.
+// The group of each weight of a program, by what the name of its buffer kind ends with.
 int64_t expected_policy(const std::string& weight) {
   if (weight.starts_with("embed.")) return 1;
   if (weight.find("norm") != weight.npos) return 2;
@@ -42,7 +42,7 @@ int64_t expected_policy(const std::string& weight) {
 TEST(OptimizerGroups, WeightsLiveWithThoseOfTheirOptimizer) {
   const Program p = compile(grouped(), {});
   std::set<int64_t> seen;
-  for (const FrameKind& kind : p.kinds) {
+  for (const BufferKind& kind : p.kinds) {
     if (kind.values.empty() || p[kind.values[0]].role != Role::kWeight) continue;
     for (const ValueId v : kind.values) {
       const int64_t policy = expected_policy(p[v].name);
@@ -116,9 +116,9 @@ TEST(OptimizerGroups, ProgramsOfAllLayoutsAreProven) {
       CompileRequest r = grouped();
       model::apply_family(family, r.model);
       r.model.tied_embeddings = family == model::Family::kGpt2;
-      if (model::rule_of(family).encodes) {
+      if (model::rule_of(family).has_encoder) {
         r.model.encoder_layers = 2;
-        r.source = 32;
+        r.encoder_tokens = 32;
       }
       model::derive_sizes(r.model);
       r.layout.data = 2;
@@ -134,7 +134,7 @@ TEST(OptimizerGroups, FrozenWeightsKeepNoState) {
   CompileRequest r = grouped();
   r.frozen = {"embed.*"};
   const Program p = compile(r, {});
-  for (const FrameKind& kind : p.kinds)
+  for (const BufferKind& kind : p.kinds)
     EXPECT_EQ(kind.name.find("group1"), kind.name.npos) << kind.name;
 }
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "compile/schedule/block_shares.h"
+#include "compile/schedule/layer_costs.h"
 
 namespace tessera::compile {
 namespace {

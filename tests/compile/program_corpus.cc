@@ -26,15 +26,15 @@ struct NamedRequest {
   CompileRequest request;
 };
 
-const char* name_of(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::kTrain:
+const char* name_of(ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::kTrain:
       return "train";
-    case Purpose::kValidate:
+    case ProgramKind::kValidate:
       return "validate";
-    case Purpose::kLogits:
+    case ProgramKind::kLogits:
       return "logits";
-    case Purpose::kDecode:
+    case ProgramKind::kDecode:
       return "decode";
   }
   return "";
@@ -43,17 +43,16 @@ const char* name_of(Purpose purpose) {
 bool one_rank(const CompileRequest& r) { return mesh_of(r.layout).ranks() == 1; }
 
 // Text generation runs on one rank.
-void add_purposes(const std::string& name, const CompileRequest& r,
-                  std::vector<NamedRequest>& all) {
-  for (const Purpose purpose :
-       {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
-    const bool generates = purpose == Purpose::kLogits || purpose == Purpose::kDecode;
+void add_kinds(const std::string& name, const CompileRequest& r, std::vector<NamedRequest>& all) {
+  for (const ProgramKind kind :
+       {ProgramKind::kTrain, ProgramKind::kValidate, ProgramKind::kLogits, ProgramKind::kDecode}) {
+    const bool generates = kind == ProgramKind::kLogits || kind == ProgramKind::kDecode;
     if (generates && !one_rank(r)) continue;
-    CompileRequest of_purpose = r;
-    of_purpose.purpose = purpose;
-    if (purpose != Purpose::kTrain) of_purpose.microbatches = 1;
-    if (generates) of_purpose.adapters = {};
-    all.push_back({fmt::format("{}.{}", name, name_of(purpose)), of_purpose});
+    CompileRequest of_kind = r;
+    of_kind.kind = kind;
+    if (kind != ProgramKind::kTrain) of_kind.microbatches = 1;
+    if (generates) of_kind.adapters = {};
+    all.push_back({fmt::format("{}.{}", name, name_of(kind)), of_kind});
   }
 }
 
@@ -67,14 +66,15 @@ std::vector<NamedRequest> corpus() {
     config::RunConfig c = train::load_run(path, {});
     c.precision = c.precision == Precision::kAuto ? Precision::kBf16 : c.precision;
     train::resolve_sizes(c);
-    all.push_back({path.stem().string() + ".train", config::compile_request(c, Purpose::kTrain)});
+    all.push_back(
+        {path.stem().string() + ".train", config::compile_request(c, ProgramKind::kTrain)});
   }
   const auto add = [&](const char* name, int layouts, bool experts) {
     testing::LayoutDraw draw(kSeed, experts, families_by_experts(experts));
     for (int i = 0; i < layouts; ++i) {
       CompileRequest r = draw.request(16);
       r.groups.clear();  // the corpus is of runs with one optimizer
-      add_purposes(fmt::format("{}{}", name, i), r, all);
+      add_kinds(fmt::format("{}{}", name, i), r, all);
     }
   };
   add("layout", kLayouts, false);

@@ -40,7 +40,7 @@ class LayoutDraw {
       const int64_t ranks = r.layout.data * r.layout.context * r.layout.tensor * r.layout.pipeline;
       if (ranks > most_ranks) continue;
       try {
-        compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
+        compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.encoder_tokens});
         compile::check_head_copies(r);
         use_muon(r);
         return r;
@@ -54,10 +54,10 @@ class LayoutDraw {
     compile::CompileRequest r;
     model::apply_family(one_of<model::Family>(families_), r.model);
     r.model.layers = number(1, 6);
-    if (model::rule_of(r.model.family).encodes) {
+    if (model::rule_of(r.model.family).has_encoder) {
       r.model.encoder_layers = number(1, 3);
       r.model.layers = number(1, 3);
-      r.source = 24;
+      r.encoder_tokens = 24;
     }
     r.model.hidden = 32;
     r.model.heads = 4;
@@ -70,7 +70,7 @@ class LayoutDraw {
     r.sequences = number(1, 2);
     r.tokens = 16;
     r.microbatches = number(1, 5);
-    if (model::rule_of(r.model.family).groups_heads) r.model.kv_heads = r.microbatches % 3 + 1;
+    if (model::rule_of(r.model.family).supports_gqa) r.model.kv_heads = r.microbatches % 3 + 1;
     if (r.model.kv_heads == 3) r.model.kv_heads = 4;
     if (r.model.experts > 0) experts(r.model);
     r.precision =
@@ -83,11 +83,11 @@ class LayoutDraw {
     r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
     if ((r.sequences + r.microbatches) % 3 == 0) r.groups = groups(r.optimizer);
     if (number(0, 4) == 0) r.adapters.rank = 4;
-    if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
+    if (number(0, 4) == 0) r.frozen = {r.encoder_tokens > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
     if (r.model.experts > 0) r.layout.expert = one_of<int64_t>({1, 2, 4});
-    if (r.source == 0 && number(0, 2) == 0) r.layout.context = one_of<int64_t>({2, 4});
+    if (r.encoder_tokens == 0 && number(0, 2) == 0) r.layout.context = one_of<int64_t>({2, 4});
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
     r.options.grad_accum_dtype = one_of<compile::GradAccumDType>(
@@ -132,11 +132,11 @@ class LayoutDraw {
   }
 
   void kinds_of_layers(model::ModelConfig& m) {
-    const model::FamilyRule& family = model::rule_of(m.family);
+    const model::ModelFamily& family = model::rule_of(m.family);
     for (int64_t l = 0; l < m.layers; ++l) {
       if (family.has_experts && number(0, 2) == 0) m.dense_layers.push_back(l);
-      if (family.turns && number(0, 2) == 0) m.no_rope_layers.push_back(l);
-      if (!family.encodes && number(0, 1) == 0) m.wide_layers.push_back(l);
+      if (family.has_rope && number(0, 2) == 0) m.no_rope_layers.push_back(l);
+      if (!family.has_encoder && number(0, 1) == 0) m.wide_layers.push_back(l);
     }
     if (!m.wide_layers.empty()) m.wide_feed_forward = one_of<int64_t>({32, 64, 128, 256});
   }

@@ -1,5 +1,5 @@
-// Small random programs of the schedule level: segments without ops, frames, calls on several
-// queues. Every frame is written before it is read.
+// Small random programs of the schedule level: segments without ops, buffers, calls on several
+// queues. Every buffer is written before it is read.
 #pragma once
 
 #include <random>
@@ -9,9 +9,9 @@
 namespace tessera::testing {
 
 struct RandomProgramOptions {
-  int state_frames = 3, frames = 12, calls = 30;
+  int state_buffers = 3, buffers = 12, calls = 30;
   int queues = 3;          // the first of Queue
-  int64_t largest = 1000;  // bytes of a frame
+  int64_t largest = 1000;  // bytes of a buffer
   int scratch = 2000;      // bytes of a call at most
 };
 
@@ -24,16 +24,16 @@ class RandomProgram {
   RandomProgram(uint64_t seed, const RandomProgramOptions& options) : random_(seed), o_(options) {}
 
   Program make() {
-    for (int i = 0; i < o_.state_frames + o_.frames; ++i) add_frame(i < o_.state_frames);
-    // Every frame is written once, and then touched a few times.
-    std::vector<std::pair<int, FrameId>> touches;  // time, frame
-    for (const FrameId f : p_.frames.ids()) {
+    for (int i = 0; i < o_.state_buffers + o_.buffers; ++i) add_buffer(i < o_.state_buffers);
+    // Every buffer is written once, and then touched a few times.
+    std::vector<std::pair<int, BufferId>> touches;  // time, buffer
+    for (const BufferId f : p_.buffers.ids()) {
       const int from = number(0, o_.calls - 1), to = number(from, o_.calls - 1);
       for (int n = number(1, 4); n > 0; --n) touches.emplace_back(number(from, to), f);
     }
-    IdVector<FrameId, bool> written(p_.frames.size(), false);
+    IdVector<BufferId, bool> written(p_.buffers.size(), false);
     for (int c = 0; c < o_.calls; ++c) {
-      std::vector<FrameId> mine;
+      std::vector<BufferId> mine;
       for (const auto& [time, f] : touches)
         if (time == c && std::find(mine.begin(), mine.end(), f) == mine.end()) mine.push_back(f);
       add_call(mine, written);
@@ -44,12 +44,12 @@ class RandomProgram {
  private:
   int number(int from, int to) { return std::uniform_int_distribution<int>(from, to)(random_); }
 
-  void add_frame(bool state) {
-    FrameKind k;
-    k.name = (state ? "state" : "frame") + std::to_string(p_.kinds.size());
+  void add_buffer(bool state) {
+    BufferKind k;
+    k.name = (state ? "state" : "buffer") + std::to_string(p_.kinds.size());
     k.bytes = number(1, static_cast<int>(o_.largest));
     k.state = state;
-    Frame f;
+    Buffer f;
     f.kind = p_.kinds.next_id();
     f.state = state;
     if (state) {
@@ -57,23 +57,23 @@ class RandomProgram {
       p_.state_bytes = aligned(p_.state_bytes + k.bytes);
     }
     p_.kinds.push_back(std::move(k));
-    p_.frames.push_back(f);
+    p_.buffers.push_back(f);
   }
 
-  void add_call(const std::vector<FrameId>& frames, IdVector<FrameId, bool>& written) {
+  void add_call(const std::vector<BufferId>& buffers, IdVector<BufferId, bool>& written) {
     Segment s;
     Call call;
     s.subject = "segment" + std::to_string(p_.segments.size());
     s.queue = static_cast<Queue>(number(0, 3) < 2 ? 0 : number(0, o_.queues - 1));
     if (number(0, 2) == 0) s.scratch_bytes = number(0, o_.scratch);
-    for (const FrameId f : frames) {
+    for (const BufferId f : buffers) {
       const bool first = !written[f];
       const Access access = first ? (number(0, 1) ? Access::kAdd : Access::kWrite)
                                   : static_cast<Access>(number(0, 3));
-      // A frame may not be written anew in the middle of its life.
-      s.frames.push_back(
-          {p_.frame(f).kind, !first && access == Access::kWrite ? Access::kUpdate : access});
-      call.frames.push_back(f);
+      // A buffer may not be written anew in the middle of its life.
+      s.buffers.push_back(
+          {p_.buffer(f).kind, !first && access == Access::kWrite ? Access::kUpdate : access});
+      call.buffers.push_back(f);
       written[f] = true;
     }
     call.segment = p_.segments.next_id();

@@ -109,7 +109,7 @@ class SegmentMachine {
   template <class F>
   void each_cell(const OperandUse& t, const F& visit) {
     const Value& v = values_[t.value];
-    auto& memory = memory_[v.frame];
+    auto& memory = memory_[v.buffer];
     const int64_t piece_bytes = v.bytes() / DataFlow::kPieces;
     CHECK(piece_bytes % kCell == 0, "{} has {} bytes", v.name, v.bytes());
     const auto [first, last] = DataFlow::pieces(t.chunk);
@@ -163,7 +163,7 @@ class SegmentMachine {
   std::vector<size_t> names_;
   std::mt19937_64 random_;
   std::vector<bool> started_, over_;
-  std::map<FrameKindId, std::vector<Mark>> memory_;
+  std::map<BufferKindId, std::vector<Mark>> memory_;
   int64_t wrong_ = 0;
 };
 

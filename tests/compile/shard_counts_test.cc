@@ -22,7 +22,7 @@ model::ModelConfig tiny(model::Family family) {
   m.vocabulary = 50;
   m.vocabulary_multiple = 1;
   m.context = 8;
-  if (model::rule_of(family).encodes) m.encoder_layers = 1;
+  if (model::rule_of(family).has_encoder) m.encoder_layers = 1;
   model::derive_sizes(m);
   return m;
 }
@@ -42,7 +42,7 @@ Graph compiled(Graph g, bool sequence_parallel, bool selective = false) {
   layout.sequence_parallel = sequence_parallel;
   shard(g, layout);
   differentiate(g);
-  remove_shares(g);
+  remove_mark_shared(g);
   if (selective) recompute_selective(g);
   remove_dead_ops(g);
   return g;

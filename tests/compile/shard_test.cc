@@ -35,7 +35,7 @@ const std::vector<model::Family> kFamilies = every_family();
 model::ModelConfig tiny(model::Family family) {
   model::ModelConfig m;
   model::apply_family(family, m);
-  const bool grouped = model::rule_of(family).groups_heads;
+  const bool grouped = model::rule_of(family).supports_gqa;
   m.layers = 2;
   m.hidden = grouped ? 64 : 32;
   m.heads = grouped ? 8 : 4;
@@ -46,7 +46,7 @@ model::ModelConfig tiny(model::Family family) {
   m.tied_embeddings = family == model::Family::kGpt2;
   m.init = m.output_init = model::Initialiser::kNormal;
   m.init_std = 0.1;
-  if (model::rule_of(family).encodes) m.encoder_layers = 2;
+  if (model::rule_of(family).has_encoder) m.encoder_layers = 2;
   model::derive_sizes(m);
   return m;
 }
@@ -82,7 +82,7 @@ Graph built(const Trial& s) {
   if (s.options.fuse_bias_gelu) compile::fuse_bias_gelu(g);
   compile::differentiate(g);
   for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
-  compile::remove_shares(g);
+  compile::remove_mark_shared(g);
   if (s.selective) compile::recompute_selective(g);
   if (s.options.fuse_residual_norm) compile::fuse_residual_norm(g);
   compile::remove_dead_ops(g);
@@ -99,18 +99,17 @@ double drawn(const std::string& name, int64_t element) {
 std::vector<int64_t> known_elements(const Value& v) {
   std::vector<int64_t> elements;
   const Box box = whole_box(v.shape);
-  for (const KnownBox& k : known_boxes(v, {box.begin, box.end}, box))
-    runtime::each_stretch(known_shape(v), k.part.extents(), k.known,
-                          [&](const runtime::Stretch& s) {
-                            for (int64_t i = 0; i < s.elements; ++i)
-                              elements.push_back(s.global + i);
-                          });
+  for (const CheckpointBox& k : checkpoint_boxes(v, {box.begin, box.end}, box))
+    runtime::each_run(checkpoint_shape(v), k.part.extents(), k.known,
+                      [&](const runtime::ContiguousRange& s) {
+                        for (int64_t i = 0; i < s.elements; ++i) elements.push_back(s.global + i);
+                      });
   return elements;
 }
 
 Array contents(const Value& v, int64_t layer, const model::ModelConfig& m) {
   Array a(static_cast<size_t>(v.shape.elements()));
-  const std::string name = known_name(v, layer);
+  const std::string name = checkpoint_name(v, layer);
   const std::vector<int64_t> known = known_elements(v);
   for (size_t i = 0; i < a.size(); ++i) {
     const double x = drawn(name, known[i]);
@@ -138,12 +137,12 @@ using Results = std::map<std::string, Array>;
 // Gradients of parts of a weight become that of the whole.
 void join_parts(const Graph& g, int64_t layers, Results& out) {
   for (const Value& w : g.values) {
-    if (!w.whole || w.role != Role::kWeight) continue;
+    if (!w.parent || w.role != Role::kWeight) continue;
     for (int64_t l = 0; l < layers; ++l) {
       const Array part = out.at(full_name(w, l) + ".gradient");
       out.erase(full_name(w, l) + ".gradient");
-      Array& all = out[known_name(w, l) + ".gradient"];
-      all.resize(static_cast<size_t>(w.whole->shape.elements()));
+      Array& all = out[checkpoint_name(w, l) + ".gradient"];
+      all.resize(static_cast<size_t>(w.parent->shape.elements()));
       const std::vector<int64_t> known = known_elements(w);
       for (size_t i = 0; i < part.size(); ++i) all[static_cast<size_t>(known[i])] = part[i];
     }
@@ -157,7 +156,7 @@ Results run(const Trial& s, const Graph& g) {
   for (const ValueId i : g.values.ids()) {
     const Value& v = g.values[i];
     const bool given = v.role == Role::kWeight || is_batch(v.role) || v.role == Role::kStep;
-    layers[i] = (v.per & kPerLayer) ? s.model.layers : 1;
+    layers[i] = (v.indexed_by & kPerLayer) ? s.model.layers : 1;
     if (!given) continue;
     for (int64_t l = 0; l < layers[i]; ++l) machine.write(i, l, contents(v, l, s.model));
   }
@@ -255,8 +254,8 @@ TEST(Shard, UntiedAndSequentialResidual) {
 
 // Only causal attention is ever unfused.
 compile::AttentionKind unfused_attention(model::Family f) {
-  return model::rule_of(f).encodes ? compile::AttentionKind::kFused
-                                   : compile::AttentionKind::kUnfused;
+  return model::rule_of(f).has_encoder ? compile::AttentionKind::kFused
+                                       : compile::AttentionKind::kUnfused;
 }
 
 TEST(Shard, Dropout) {
@@ -299,7 +298,7 @@ TEST(Shard, Bf16) {
 TEST(Shard, ThreeAndSixRanks) {
   for (const model::Family f : kFamilies) {
     Trial s = of(f);
-    s.model.hidden = model::rule_of(f).groups_heads ? 96 : 48;
+    s.model.hidden = model::rule_of(f).supports_gqa ? 96 : 48;
     s.model.heads = s.model.hidden / 8;
     s.model.kv_heads = 6;
     s.model.feed_forward = 96;

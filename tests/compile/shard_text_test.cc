@@ -67,7 +67,7 @@ TEST(ShardText, LayerBeforeAndAfter) {
   Graph g = sharded(whole, true);
   EXPECT_EQ(block_text(g, "layer"), golden("neox_layer_tensor2_sequence"));
   differentiate(g);
-  remove_shares(g);
+  remove_mark_shared(g);
   EXPECT_EQ(block_text(g, "layer"), golden("neox_layer_tensor2_sequence_differentiated"));
 }
 
@@ -75,7 +75,7 @@ TEST(ShardText, EmbeddingAndHead) {
   Graph g = sharded(tiny(model::Family::kGpt2), true);
   EXPECT_EQ(block_text(g, "embed"), golden("gpt2_embed_tensor2_sequence"));
   differentiate(g);
-  remove_shares(g);
+  remove_mark_shared(g);
   EXPECT_EQ(block_text(g, "head"), golden("gpt2_head_tensor2_sequence_differentiated"));
 }
 

@@ -63,7 +63,7 @@ class SymbolicMachine {
   // What the state holds, as one number.
   uint64_t state() const {
     uint64_t h = 0;
-    for (const Frame& f : p_.frames)
+    for (const Buffer& f : p_.buffers)
       if (f.state) h = mix(h, hash_of(f));
     return h;
   }
@@ -75,11 +75,11 @@ class SymbolicMachine {
     h *= 0xBF58476D1CE4E5B9ull;
     return h ^ (h >> 32);
   }
-  uint64_t& at(const Frame& f, int64_t i) {
+  uint64_t& at(const Buffer& f, int64_t i) {
     return memory_[static_cast<size_t>(f.offset / unit_ + i)];
   }
-  int64_t units(const Frame& f) const { return (p_.kind(f.kind).bytes + unit_ - 1) / unit_; }
-  uint64_t hash_of(const Frame& f) const {
+  int64_t units(const Buffer& f) const { return (p_.kind(f.kind).bytes + unit_ - 1) / unit_; }
+  uint64_t hash_of(const Buffer& f) const {
     uint64_t h = 7;
     for (int64_t i = 0; i < units(f); ++i)
       h = mix(h, memory_[static_cast<size_t>(f.offset / unit_ + i)]);
@@ -91,18 +91,18 @@ class SymbolicMachine {
     uint64_t seen = std::hash<std::string>{}(s.name());
     seen = mix(seen, static_cast<uint64_t>(c.layer + 1));
     seen = mix(seen, static_cast<uint64_t>(c.microbatch + 1));
-    for (size_t i = 0; i < c.frames.size(); ++i)
-      if (s.frames[i].access == Access::kRead || s.frames[i].access == Access::kUpdate)
-        seen = mix(seen, hash_of(p_.frame(c.frames[i])));
+    for (size_t i = 0; i < c.buffers.size(); ++i)
+      if (s.buffers[i].access == Access::kRead || s.buffers[i].access == Access::kUpdate)
+        seen = mix(seen, hash_of(p_.buffer(c.buffers[i])));
     const int64_t scratch = scratch_offset(p_, s.queue) / unit_;
     for (int64_t i = 0; i < (s.scratch_bytes + unit_ - 1) / unit_; ++i)
       memory_[static_cast<size_t>(scratch + i)] = mix(seen, 3);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      if (s.frames[i].access == Access::kRead) continue;
-      const Frame& f = p_.frame(c.frames[i]);
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      if (s.buffers[i].access == Access::kRead) continue;
+      const Buffer& f = p_.buffer(c.buffers[i]);
       for (int64_t u = 0; u < units(f); ++u) {
         const uint64_t term = mix(seen, static_cast<uint64_t>(u) + 11 * i);
-        const bool adds = s.frames[i].access == Access::kAdd && !c.fresh[i];
+        const bool adds = s.buffers[i].access == Access::kAdd && !c.fresh[i];
         at(f, u) = adds ? at(f, u) + term : term;
       }
     }

@@ -6,14 +6,14 @@
 #include <string>
 #include <tuple>
 
-#include "compile/memory/place.h"
+#include "compile/memory/assign_buffers.h"
 #include "ir/program.h"
 
 namespace tessera::testing {
 
 struct TrainingProgramOptions {
   int64_t layers = 3, microbatches = 2;
-  bool gathers = true;        // weights are gathered into frames of their own, by layer and use
+  bool gathers = true;        // weights are gathered into buffers of their own, by layer and use
   Queue side = Queue::kData;  // of gathers and reductions
   GroupRef channel;           // of their wires; empty: none
 };
@@ -49,7 +49,7 @@ class TrainingProgram {
             {g + ".moments", Access::kUpdate}},
            l);
     });
-    compile::place(p_, {});
+    compile::assign_buffers(p_, {});
     return std::move(p_);
   }
 
@@ -103,7 +103,7 @@ class TrainingProgram {
   }
 
   // hidden of layer l is what it reads, hidden' what it writes: hidden of layer l + 1.
-  FrameId frame(std::string kind, int64_t layer, int64_t m) {
+  BufferId buffer(std::string kind, int64_t layer, int64_t m) {
     if (kind.ends_with('\'')) {
       kind.pop_back();
       ++layer;
@@ -114,8 +114,8 @@ class TrainingProgram {
     int64_t use = kNone;
     if (kind.ends_with(".gathered")) use = use_of_[{kind, layer}] = live_use(kind, layer);
     const auto key = std::tuple(kind, layer, m, use);
-    if (frames_.contains(key)) return frames_[key];
-    Frame f;
+    if (buffers_.contains(key)) return buffers_[key];
+    Buffer f;
     f.kind = kind_of(kind);
     f.layer = layer;
     f.microbatch = m;
@@ -124,16 +124,16 @@ class TrainingProgram {
       f.offset = p_.state_bytes;
       p_.state_bytes += p_.kind(f.kind).bytes;
     }
-    return frames_[key] = p_.frames.push_back(f);
+    return buffers_[key] = p_.buffers.push_back(f);
   }
   // A gather starts a new life; the calls after it use that one.
   int64_t live_use(const std::string& kind, int64_t layer) {
     if (gathering_) return use_;
     return use_of_[{kind, layer}];
   }
-  FrameKindId kind_of(const std::string& name) {
+  BufferKindId kind_of(const std::string& name) {
     if (kinds_.contains(name)) return kinds_[name];
-    FrameKind k;
+    BufferKind k;
     k.name = name;
     k.bytes = 64 * (1 + static_cast<int64_t>(name.size()) % 3);
     k.state = name == "report" || name.ends_with(".weights") || name.ends_with(".moments");
@@ -149,7 +149,7 @@ class TrainingProgram {
       s.queue = queue;
       if (queue == Queue::kCompute) s.scratch_bytes = 64 * (static_cast<int64_t>(name.size()) % 4);
       for (const auto& [kind, access] : parameters)
-        s.frames.push_back(
+        s.buffers.push_back(
             {kind_of(kind.ends_with('\'') ? kind.substr(0, kind.size() - 1) : kind), access});
       segments_[name] = p_.segments.push_back(s);
     }
@@ -157,18 +157,18 @@ class TrainingProgram {
     c.segment = segments_[name];
     c.layer = layer;
     c.microbatch = m;
-    for (const auto& [kind, access] : parameters) c.frames.push_back(frame(kind, layer, m));
+    for (const auto& [kind, access] : parameters) c.buffers.push_back(buffer(kind, layer, m));
     if (queue != Queue::kCompute && !o_.channel.empty())
-      c.wire = {gathering_ ? WireKind::kAllGather : WireKind::kAllReduce, o_.channel, kNone, name,
-                p_.bytes_of(c.frames.back())};
+      c.comm = {gathering_ ? CommKind::kAllGather : CommKind::kAllReduce, o_.channel, kNone, name,
+                p_.bytes_of(c.buffers.back())};
     p_.schedule.push_back(std::move(c));
   }
 
   TrainingProgramOptions o_;
   Program p_;
-  std::map<std::string, FrameKindId> kinds_;
+  std::map<std::string, BufferKindId> kinds_;
   std::map<std::string, SegmentId> segments_;
-  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, FrameId> frames_;
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, BufferId> buffers_;
   std::map<std::pair<std::string, int64_t>, int64_t> use_of_;
   int64_t use_ = 0;
   bool gathering_ = false;

@@ -36,7 +36,7 @@ std::string refusal(const std::string& groups) {
 
 TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
   const RunConfig c = read(kRun);
-  const compile::CompileRequest r = compile_request(c, compile::Purpose::kTrain);
+  const compile::CompileRequest r = compile_request(c, compile::ProgramKind::kTrain);
   ASSERT_EQ(r.groups.size(), 2u);
   const compile::OptimizerPolicy& embed = r.groups[0].policy;
   EXPECT_EQ(embed.kind, OptimizerKind::kAdamW);
@@ -56,7 +56,7 @@ TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
 // The section's keys may come after its groups, and from the command line.
 TEST(OptimizerGroups, InheritWhatAnOverrideGives) {
   const RunConfig c = read(kRun, {"optimizer.beta1=0.7", "optimizer.moment_dtype=bf16"});
-  const compile::CompileRequest r = compile_request(c, compile::Purpose::kTrain);
+  const compile::CompileRequest r = compile_request(c, compile::ProgramKind::kTrain);
   EXPECT_EQ(r.groups[0].policy.beta1, 0.7);
   EXPECT_TRUE(r.groups[0].policy.bf16_moments);
   EXPECT_TRUE(r.groups[1].policy.bf16_moments);  // of the whole run, whatever the kind
@@ -66,7 +66,7 @@ TEST(OptimizerGroups, ComeBackFromWhatARunWrites) {
   const RunConfig c = read(kRun);
   const Tree written = to_tree(c);
   RunConfig again;
-  Places places;
+  SourceLocations places;
   read_fields(fields_of(again), written, "run.yaml", places);
   EXPECT_TRUE(differences(to_tree(again), written).empty());
   EXPECT_EQ(again.optimizer.groups.size(), 2u);

@@ -18,7 +18,7 @@ using kernels::AttentionChoice;
 using kernels::AttentionShape;
 using kernels::CudaDnn;
 using kernels::GpuAttention;
-using kernels::ProductChoices;
+using kernels::KernelChoices;
 using kernels::gpu::AttentionTrial;
 using kernels::gpu::DnnParts;
 using kernels::gpu::DnnRuns;
@@ -40,7 +40,7 @@ class AttentionChoosing : public testing::OnGpu {
   // What is measured for a shape; hears why it is not cuDNN.
   AttentionChoice choice(const AttentionShape& shape) {
     const CudaDnn dnn;
-    ProductChoices choices("here");
+    KernelChoices choices("here");
     said_.clear();
     const GpuAttention attention(shape, {&dnn, &choices, [&] { return now_s(); },
                                          [&](const std::string& s) { said_.push_back(s); }});
@@ -182,7 +182,7 @@ TEST_F(AttentionChoosing, WhatIsKnownIsTakenWithoutMeasuring) {
   const CudaDnn dnn;
   const AttentionShape shape = shapes()[0];
   const std::string text = "cuDNN 1 " + kernels::attention_text(shape);
-  ProductChoices choices("here");
+  KernelChoices choices("here");
   choices.add_attention(text, {"plain_too", 1, 3, 0, 1e-3});
   EXPECT_TRUE(GpuAttention(shape, {&dnn, &choices, {}, {}}).by_library());
   EXPECT_EQ(dnn_conduct.runs, 0);
@@ -235,7 +235,7 @@ class AttentionRuns : public AttentionChoosing {
         });
     train::Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
     const train::Curve curve = train::curve_of(trainer, config_, 3);
-    EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
+    EXPECT_EQ(trainer.engine().arena_bytes(), trainer.engine().planned_bytes());
     return curve;
   }
   Path file() const { return folder_.path() / "kernel_selection.txt"; }

@@ -36,7 +36,7 @@ TEST_F(CudaDevice, MemoryIsZeroFromTheStart) {
 TEST_F(CudaDevice, CopiesArePinnedOrNot) {
   const GpuStream stream;
   const DeviceBuffer buffer("a buffer", kBytes);
-  const Buffer host("the host's", kBytes);
+  const HostBuffer host("the host's", kBytes);
   const MemoryRange middle = {host.data() + 3 * kPageBytes + 100, 2 * kPageBytes};
   const PinnedPages pinned("a test", {&middle, 1});
   fill_in_stream(stream.get(), buffer.data(), 9, kBytes);

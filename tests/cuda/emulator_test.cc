@@ -74,7 +74,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   trainer.prepare_step(5, 1e-3, source);
   trainer.start_step();
   const train::StepResult fourth = trainer.finish_step();
-  runtime::Executor& e = trainer.machine().executor(0);
+  runtime::Executor& e = trainer.engine().executor(0);
   const auto* const report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   EXPECT_EQ(report[kLossSum] / report[kLossTokens], fourth.loss);
   EXPECT_NEAR(fourth.loss, want.losses[3], 1e-5 * want.losses[3]);
@@ -82,7 +82,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
 }
 
 TEST_F(CudaEmulated, D_B10_PinningThatFailsLeavesNothingPinned) {
-  const Buffer host("the host's", 8 * kPageBytes);
+  const HostBuffer host("the host's", 8 * kPageBytes);
   const MemoryRange parts[] = {{host.data(), kPageBytes},
                                {host.data() + 2 * kPageBytes, kPageBytes},
                                {host.data() + 4 * kPageBytes, kPageBytes}};
@@ -213,7 +213,7 @@ TEST_F(CudaEmulated, AFreshProductTakesTheChoiceOfTheShapeThatWrites) {
   const kernels::MatmulShape writes = {.m = kN, .n = kN, .k = kK};
   kernels::MatmulShape adds = writes;
   adds.accumulate = true;
-  kernels::ProductChoices choices("here");
+  kernels::KernelChoices choices("here");
   choices.add(adds, {{0}, 0, 1});
   choices.add(writes, {{1}, 0, 1});  // sums that begin with the last term
   const GpuStream stream;

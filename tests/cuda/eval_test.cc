@@ -22,7 +22,7 @@ std::vector<int32_t> some_tokens(int32_t n) {
 }
 
 std::vector<int32_t> some_source(model::Family family) {
-  if (!model::rule_of(family).encodes) return {};
+  if (!model::rule_of(family).has_encoder) return {};
   return {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
 }
 

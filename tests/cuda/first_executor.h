@@ -7,7 +7,7 @@
 namespace tessera::testing {
 
 inline runtime::StreamExecutor& stream_executor(train::Trainer& trainer) {
-  return dynamic_cast<runtime::StreamExecutor&>(trainer.machine().executor(0));
+  return dynamic_cast<runtime::StreamExecutor&>(trainer.engine().executor(0));
 }
 
 }  // namespace tessera::testing

@@ -50,9 +50,9 @@ TEST_F(CudaKernels, ProductsInEightBits) {
                                             .b = type,
                                             .fp8_a = Fp8::kE5M2,
                                             .fp8_b = Fp8::kE4M3};
-        const kernels::Product &wanted = here.product(shape), &got = there->product(shape);
+        const kernels::Gemm &wanted = here.product(shape), &got = there->product(shape);
         Both room(DType::kI64, {got.workspace_bytes() / 8 + 1});
-        const Buffer space("workspace", wanted.workspace_bytes());
+        const HostBuffer space("workspace", wanted.workspace_bytes());
         wanted.run({.workspace = space.data()}, {a.host().data, b.host().data, c.host().data});
         const kernels::Launch on_device = {stream(), room.device().data};
         got.run(on_device, {a.device().data, b.device().data, c.device().data});
@@ -216,7 +216,7 @@ TEST_F(CudaKernels, SquaresAndClip) {
     squares.run(l, {{v.as<float>() + 3, DType::kF32, {kN - 3}}, r + kSquareSum});
     k.of<kernels::ClipArgs>().run(
         l, {r + kLossTokens, r + kSquareSum, r + kLossSum, of_step + kLossScale,
-            of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
+            of_step + kPreviousSkipped, r + kGradNorm, r + kScale, r + kSkip, 0.1});
   };
   run(cpu(), {.workspace = here.data()}, x.host(), report.host().as<double>(),
       step.host().as<double>());
@@ -226,7 +226,7 @@ TEST_F(CudaKernels, SquaresAndClip) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
 }
 
-// Of whole weights, of stretches that begin and end in a row, and of rows that no 16 bytes divide.
+// Of whole weights, of runs that begin and end in a row, and of rows that no 16 bytes divide.
 TEST_F(CudaKernels, SumsOfSquaresByRowAndColumn) {
   struct Case {
     int64_t rows, columns, first, last;  // elements [first, last) of the weight
@@ -242,11 +242,11 @@ TEST_F(CudaKernels, SumsOfSquaresByRowAndColumn) {
     numbers.set(0, 0.25);  // the scale
     numbers.set(1, 0);     // no skip
     for (Both* b : {&g, &rows, &columns, &numbers}) b->send(stream());
-    const kernels::FactorStretch stretch = {kBefore, kBefore + n, c.first, c.columns};
+    const kernels::FactorRun run = {kBefore, kBefore + n, c.first, c.columns};
     const auto args = [&](bool here) {
       const auto side = [&](Both& b) { return here ? b.host() : b.device(); };
       const auto* said = side(numbers).as<double>();
-      return kernels::FactorSumsArgs{side(g), stretch,    {nullptr, nullptr, said, said + 1},
+      return kernels::FactorSumsArgs{side(g), run,        {nullptr, nullptr, said, said + 1},
                                      1e-3,    side(rows), side(columns)};
     };
     const auto& there = gpu().of<kernels::FactorSumsArgs>();

@@ -103,8 +103,8 @@ class CudaRanks : public ::testing::Test {
   void expect_trains(const config::RunConfig& c, const std::string& transport) {
     constexpr int kSteps = 5;
     train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
-    EXPECT_NE(trainer.machine().transport().find(transport), std::string::npos)
-        << trainer.machine().transport();
+    EXPECT_NE(trainer.engine().transport().find(transport), std::string::npos)
+        << trainer.engine().transport();
     train::expect_same(train(trainer, c, kSteps), on_cpu(c, kSteps), 1e-5);
   }
 };
@@ -181,10 +181,10 @@ TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
 TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
   const config::RunConfig c = config(ranks().size() == 2 ? "data" : "four");
   train::Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
-  const runtime::Executor& e = trainer.machine().executor(0);
+  const runtime::Executor& e = trainer.engine().executor(0);
   runtime::Waiting seen;
   std::string doing;
-  trainer.machine().hooks().started = [&](const runtime::OpStart& at) {
+  trainer.engine().hooks().started = [&](const runtime::OpStart& at) {
     if (at.waits) doing = at.op.origin;
   };
   // Rank 1 comes when rank 0 has seen that it waits, or after a minute. All ranks have one parent.
@@ -275,7 +275,7 @@ TEST_F(CudaRanks, D_B6_StepsTakeNoMemory) {
     EXPECT_EQ(free_gpu_bytes(), before) << layout;
     const compile::MemoryPlan m = compile::memory_plan(trainer.program());
     EXPECT_EQ(nccl_conduct.joined, m.communicators) << layout;
-    EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
+    EXPECT_EQ(trainer.engine().arena_bytes(), trainer.engine().planned_bytes());
     nccl_conduct.joined = 0;
   }
 }

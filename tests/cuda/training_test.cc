@@ -89,8 +89,8 @@ TEST_F(CudaTraining, ArenasAreAsPlanned) {
   const config::RunConfig c = train::tiny(model::Family::kGpt2);
   const auto world = comm::self_world();
   train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-  EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
-  const std::string line = train::device_memory_line(trainer.machine(), features_);
+  EXPECT_EQ(trainer.engine().arena_bytes(), trainer.engine().planned_bytes());
+  const std::string line = train::device_memory_line(trainer.engine(), features_);
   const std::string bytes = std::to_string(trainer.program().bytes);
   EXPECT_NE(line.find(bytes + " bytes planned, " + bytes + " allocated"), std::string::npos)
       << line;
@@ -140,7 +140,7 @@ TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
     trainer.initialise();
     data::BatchSource source = train::batches(c);
     int64_t waits = 0;
-    trainer.machine().hooks().before_update = [&] { ++waits; };
+    trainer.engine().hooks().before_update = [&] { ++waits; };
     for (int s = 1; s <= 3; ++s) {
       const int64_t before = waits;
       trainer.step(s, 1e-3, source);
@@ -178,7 +178,7 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   for (const int64_t most : {INT64_MAX, int64_t{100}}) {
     const auto world = comm::self_world();
     train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-    trainer.machine().hooks().captured = [&](const std::string& line) { said.push_back(line); };
+    trainer.engine().hooks().captured = [&](const std::string& line) { said.push_back(line); };
     runtime::StepGraphs& graphs = testing::stream_executor(trainer).graphs();
     graphs.limits = {.graph_nodes = 30, .nodes = most};
     const train::Curve got = train::curve_of(trainer, c, 4);
@@ -189,7 +189,7 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
     } else {
       EXPECT_EQ(graphs.size(), 0);
     }
-    EXPECT_EQ(trainer.machine().executor(0).can_run_ahead(), most == INT64_MAX);
+    EXPECT_EQ(trainer.engine().executor(0).can_run_ahead(), most == INT64_MAX);
   }
   ASSERT_EQ(said.size(), 2u);
   EXPECT_NE(said[0].find("nodes of train in"), std::string::npos) << said[0];

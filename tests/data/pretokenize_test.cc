@@ -10,7 +10,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words split(std::string_view text, WordSplit how = WordSplit::kGpt2) {
+Words split(std::string_view text, PretokenizerKind how = PretokenizerKind::kGpt2) {
   const UnicodeTable table;
   const Pretokenizer pretokenizer(table, how);
   Words words;
@@ -53,16 +53,16 @@ TEST(Pretokenize, SplitsOtherScripts) {
 
 // What Hugging Face's tokenizers makes of the same expressions.
 TEST(Pretokenize, SplitsAsQwen2AndLlama3Do) {
-  const auto qwen2 = [](std::string_view text) { return split(text, WordSplit::kQwen2); };
+  const auto qwen2 = [](std::string_view text) { return split(text, PretokenizerKind::kQwen2); };
   EXPECT_EQ(qwen2("it'S  we'LL (x) -y"),
             (Words{"it", "'S", " ", " we", "'LL", " (", "x", ")", " -", "y"}));
   EXPECT_EQ(qwen2("a.b !c\td"), (Words{"a", ".b", " !", "c", "\td"}));
   EXPECT_EQ(qwen2("a 1234"), (Words{"a", " ", "1", "2", "3", "4"}));
-  EXPECT_EQ(split("a 1234", WordSplit::kLlama3), (Words{"a", " ", "123", "4"}));
+  EXPECT_EQ(split("a 1234", PretokenizerKind::kLlama3), (Words{"a", " ", "123", "4"}));
   EXPECT_EQ(qwen2("x;\n\n  y \n z\n"), (Words{"x", ";\n\n", " ", " y", " \n", " z", "\n"}));
   EXPECT_EQ(qwen2("a   b  "), (Words{"a", "  ", " b", "  "}));
   EXPECT_EQ(qwen2("\nb\r\n \t\nc"), (Words{"\n", "b", "\r\n \t\n", "c"}));
-  EXPECT_EQ(split("a b", WordSplit::kOff), (Words{"a b"}));
+  EXPECT_EQ(split("a b", PretokenizerKind::kOff), (Words{"a b"}));
 }
 
 TEST(Pretokenize, TakesInvalidBytesForPunctuation) {

@@ -35,13 +35,15 @@ TEST(TokenizerJson, ReadsWhatItWrites) {
   EXPECT_EQ(again.vocabulary, bpe.vocabulary);
   EXPECT_EQ(again.merges, bpe.merges);
   EXPECT_EQ(again.normalizer, bpe.normalizer);
-  EXPECT_TRUE(again.ignore_merges && again.words == WordSplit::kGpt2 && !again.add_prefix_space);
+  EXPECT_TRUE(again.ignore_merges && again.words == PretokenizerKind::kGpt2 &&
+              !again.add_prefix_space);
   ASSERT_EQ(again.added_tokens.size(), 1u);
   EXPECT_EQ(write_tokenizer_json(again), text);
 }
 
 TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
-  for (const WordSplit words : {WordSplit::kOff, WordSplit::kQwen2, WordSplit::kLlama3}) {
+  for (const PretokenizerKind words :
+       {PretokenizerKind::kOff, PretokenizerKind::kQwen2, PretokenizerKind::kLlama3}) {
     BpeDescription bpe = small_bpe();
     bpe.words = words;
     const std::string text = write_tokenizer_json(bpe);
@@ -49,14 +51,14 @@ TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
     EXPECT_EQ(write_tokenizer_json(read_tokenizer_json(text, "t.json")), text);
   }
   BpeDescription bpe = small_bpe();
-  bpe.words = WordSplit::kLlama3;
+  bpe.words = PretokenizerKind::kLlama3;
   const std::string good = write_tokenizer_json(bpe);
   // Others are kept as splits, which are slower.
   for (const auto& [from, to] : {std::pair("{1,3}", "{1,2}"), std::pair("Isolated", "Removed"),
                                  std::pair("\"use_regex\": false", "\"use_regex\": true")}) {
     const BpeDescription other = read_tokenizer_json(replaced(good, from, to), "t.json");
     EXPECT_EQ(other.splits.size(), 1u) << to;
-    EXPECT_NE(other.words, WordSplit::kLlama3) << to;
+    EXPECT_NE(other.words, PretokenizerKind::kLlama3) << to;
   }
 }
 

@@ -55,7 +55,7 @@ SAMPLES = {
     "age": ("no rank ages", "two stages"),
     "born": ("values are born", "values are created"),
     "die": ("buffers die there", "the process dies"),
-    "life": ("a frame's life", "a frame's lifetime"),
+    "life": ("a buffer's life", "a buffer's lifetime"),
     "meet": ("ranges that meet", "it meets the requirement"),
     "moved on": ("transfers are moved on", "transfers are advanced"),
     "over": ("the run is over.", "the sum is over ranks"),

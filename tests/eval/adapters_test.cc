@@ -1,9 +1,9 @@
 // A model with adapters, and the plain weights that merging makes of it, give the same logits.
 #include <cmath>
 
+#include "checkpoint/async_save.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
-#include "checkpoint/saving.h"
 #include "eval/language_model.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/tiny_run.h"
@@ -76,7 +76,7 @@ TEST(Average, IsTheMeanOfEachWeight) {
                          INT64_MAX, *world, {});
   std::vector<std::vector<float>> seen;
   for (const uint64_t seed : {1u, 2u, 3u}) {
-    trainer.machine().initialise(seed);
+    trainer.engine().initialise(seed);
     for (const checkpoint::StateTensor& t : trainer.state())
       if (t.name == "layer1.attn.out.weight")
         seen.emplace_back(t.data.f32(), t.data.f32() + t.data.elements());

@@ -14,7 +14,7 @@ void expect_the_same_token_by_token(const config::RunConfig& c) {
   checkpoint::CheckpointReader reader(fresh_model(folder.path(), c));
   std::vector<int32_t> tokens, source;
   for (int32_t i = 0; i < 20; ++i) tokens.push_back((i * 7 + 3) % 96);
-  if (model::rule_of(c.model.family).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
+  if (model::rule_of(c.model.family).has_encoder) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
   LogitsModel all(reader, 1, 20, {}, static_cast<int64_t>(source.size()));
   const std::span<const float> wanted = all.read(tokens, source);
   const size_t vocabulary = wanted.size() / tokens.size();
@@ -40,7 +40,7 @@ TEST(DecodingStacks, TokenByTokenEqualsAllAtOnce) {
   for (const model::Family family : every_decoder()) {
     config::RunConfig c = train::tiny(family);
     c.model.layers = 5;
-    if (model::rule_of(family).turns) c.model.no_rope_layers = {1, 4};
+    if (model::rule_of(family).has_rope) c.model.no_rope_layers = {1, 4};
     c.model.wide_layers = {0, 1, 2};
     c.model.wide_feed_forward = 48;
     expect_the_same_token_by_token(c);

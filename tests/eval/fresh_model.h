@@ -1,7 +1,7 @@
 // A checkpoint of a tiny model.
 #pragma once
 
-#include "checkpoint/saving.h"
+#include "checkpoint/async_save.h"
 #include "tests/train/tiny_run.h"
 
 namespace tessera::eval {

@@ -95,8 +95,8 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
   for (size_t i = 0; i < examples.size(); ++i) {
     const char* const contexts[] = {"One", "Two of the letters", "Three"};
     const std::vector<int32_t> ids = encode_text(rules, tokenizer, contexts[i]);
-    Decoder decoder(reader, {}, rules.encodes ? ids : std::vector<int32_t>());
-    const auto alone = generate(decoder, rules.encodes ? std::vector<int32_t>{0} : ids, o);
+    Decoder decoder(reader, {}, rules.has_encoder ? ids : std::vector<int32_t>());
+    const auto alone = generate(decoder, rules.has_encoder ? std::vector<int32_t>{0} : ids, o);
     EXPECT_EQ(found[i].line, static_cast<int64_t>(i) + 1);
     EXPECT_EQ(found[i].written, written_text(tokenizer, alone));
   }
@@ -115,7 +115,7 @@ TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
   EXPECT_EQ(c.context, (std::vector<int32_t>{'^', 'a'}));
   EXPECT_EQ(c.tokens, (std::vector<int32_t>{' ', 'b'}));
   EXPECT_EQ(encode_continuation(tokenizer, rules, "", "b").context, std::vector<int32_t>{'^'});
-  rules.encodes = true;
+  rules.has_encoder = true;
   rules.end = 256;
   c = encode_continuation(tokenizer, rules, "a ", "b");
   EXPECT_EQ(c.context, (std::vector<int32_t>{'^', 'a', 256}));

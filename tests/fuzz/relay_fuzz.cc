@@ -10,9 +10,9 @@ namespace {
 // `messages`: how many more lines are read as messages. Throwing an Error takes far longer than the
 // rest.
 void read_line(const std::string& line, int& messages) {
-  for (const launch::Starter starter : {launch::Starter::kMpirun, launch::Starter::kSrun}) {
-    const launch::RankLine said = launch::parse_line(starter, line),
-                           ending = launch::parse_ending(starter, line);
+  for (const launch::Launcher launcher : {launch::Launcher::kMpirun, launch::Launcher::kSrun}) {
+    const launch::RankLine said = launch::parse_line(launcher, line),
+                           ending = launch::parse_ending(launcher, line);
     CHECK(said.rank >= -1 && ending.rank >= -1, "rank {}, {}", said.rank, ending.rank);
     CHECK(said.text.size() <= line.size(), "{} bytes of {}", said.text.size(), line.size());
   }

@@ -102,7 +102,7 @@ TEST(OpRules, FlopsAndBytesAreAsCountedByHand) {
 
 double flops_of_description(const Cost& cost) {
   double flops = cost.attention.flops();
-  for (const ProductShape& p : cost.products) flops += p.flops();
+  for (const GemmShape& p : cost.products) flops += p.flops();
   return flops;
 }
 
@@ -128,7 +128,7 @@ TEST(OpRules, CostsDescribeAllOperations) {
         break;
       case Work::kChunks:
         ASSERT_FALSE(cost.products.empty());
-        EXPECT_EQ(cost.products[0].kind, ProductKind::kForward);
+        EXPECT_EQ(cost.products[0].kind, GemmKind::kForward);
         EXPECT_EQ(time, TimeGroup::kMatrix);
         break;
       case Work::kGrouped:
@@ -154,7 +154,7 @@ TEST(OpRules, ProductsHaveTheExtentsOfTheOperands) {
     const Built b(c);
     const Cost cost = cost_of(b.op(), b.graph.values);
     if (cost.work != Work::kProduct) continue;
-    const ProductShape& p = cost.products[0];
+    const GemmShape& p = cost.products[0];
     EXPECT_EQ(p.m * p.k, c.inputs[0].shape.elements()) << c.name;
     EXPECT_EQ(p.k * p.n, c.inputs[1].shape.elements()) << c.name;
     EXPECT_EQ(p.m * p.n, c.outputs[0].shape.elements()) << c.name;
@@ -229,8 +229,8 @@ TEST(OpRules, EffectsOnOtherRanksFitTheOperands) {
     const Built b(c);
     const Effects& effects = rule_of(kind_of(c.attributes)).effects;
     const bool over = over_of(c.attributes) != nullptr;
-    EXPECT_EQ(communicates(b.op()), effects.wire != WireKind::kSilent);
-    EXPECT_NE(effects.wire, WireKind::kSegment);
+    EXPECT_EQ(communicates(b.op()), effects.comm != CommKind::kSilent);
+    EXPECT_NE(effects.comm, CommKind::kSegment);
     EXPECT_EQ(over, effects.converts);
     if (is_message(b.op())) {
       EXPECT_FALSE(effects.converts || reduces(b.op()));
@@ -243,7 +243,7 @@ TEST(OpRules, EffectsOnOtherRanksFitTheOperands) {
     EXPECT_EQ(c.inputs.size(), 1u);
     EXPECT_EQ(c.outputs.size(), 1u);
     EXPECT_EQ(whole_operand(b.op()),
-              effects.wire == WireKind::kAllGather ? b.op().outputs[0] : b.op().inputs[0]);
+              effects.comm == CommKind::kAllGather ? b.op().outputs[0] : b.op().inputs[0]);
   }
 }
 
@@ -267,7 +267,7 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
     const bool is_elementwise = b.op().is<BalanceUpdate>();
     if (effects.updates_weights) {
       EXPECT_TRUE(effects.flat_state);
-      EXPECT_EQ(rule.members >= MemberTables::kStretches, !is_elementwise);
+      EXPECT_EQ(rule.members >= MemberTables::kRuns, !is_elementwise);
     }
     EXPECT_EQ(effects.flat_state, rule.members != MemberTables::kNothing || is_elementwise);
     if (effects.measures_part) {
@@ -322,7 +322,7 @@ TEST(OpRules, StateIsChangedByUpdatesAndByRole) {
               rule_of(kind_of(c.attributes)).effects.updates_weights)
         << c.name;
     EXPECT_TRUE(changes_state(b.op(), Role::kCache)) << c.name;
-    EXPECT_TRUE(changes_state(b.op(), Role::kFactor)) << c.name;
+    EXPECT_TRUE(changes_state(b.op(), Role::kFactoredMoment)) << c.name;
   }
 }
 

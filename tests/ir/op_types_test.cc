@@ -61,14 +61,14 @@ TEST(OpTypes, DefaultsAreNotPrintedUnlessAlways) {
   EXPECT_EQ(text_of(Matmul{2, 0.5, DType::kF32, Fp8Format::kE5M2}),
             "matmul () contract=2 scale=0.5 out=\"f32\" fp8=\"e5m2\"");
   EXPECT_EQ(text_of(NormGrad{}), "norm_grad ()");
-  EXPECT_EQ(text_of(NormGrad{.add = true, .into = DType::kBF16}),
-            "norm_grad () add=1 into=\"bf16\"");
+  EXPECT_EQ(text_of(NormGrad{.add = true, .accum_dtype = DType::kBF16}),
+            "norm_grad () add=1 accum_dtype=\"bf16\"");
   EXPECT_EQ(text_of(Attention{.scale = 2}), "attention () scale=2.0");
-  EXPECT_EQ(text_of(AttentionGrad{{.across = true, .seen = Mask::kPadding}, DType::kF16}),
-            "attention_grad () scale=1.0 across=1 seen=\"padding\" into=\"f16\"");
+  EXPECT_EQ(text_of(AttentionGrad{{.separate_kv = true, .mask = Mask::kPadding}, DType::kF16}),
+            "attention_grad () scale=1.0 separate_kv=1 mask=\"padding\" accum_dtype=\"f16\"");
   EXPECT_EQ(text_of(Receive{AdjacentStage::kNext, DType::kF16, {2, 4}}),
             "receive () from=\"next\" type=\"f16\" shape=\"2x4\"");
-  EXPECT_EQ(text_of(Squares{FrameKindId(0)}), "squares () members=\"layer.weights\"");
+  EXPECT_EQ(text_of(Squares{BufferKindId(0)}), "squares () members=\"layer.weights\"");
   EXPECT_EQ(text_of(Squares{}), "squares ()");
 }
 
@@ -97,7 +97,7 @@ struct Change {
   void operator()(std::optional<DType>& t) const { t = DType::kF16; }
   void operator()(Shape& s) const { s = {2, 4}; }
   void operator()(GroupRef& g) const { g = GroupRef::world(); }
-  void operator()(FrameKindId& k) const { k = FrameKindId(3); }
+  void operator()(BufferKindId& k) const { k = BufferKindId(3); }
   template <class E>
   requires std::is_enum_v<E>
   void operator()(E& e) const { e = static_cast<E>(1); }
@@ -161,12 +161,12 @@ TEST(OpTypes, WrongAttributesAreErrorsWithAPlace) {
                "p.txt:19:25: found 'f33', expected an element type in quotes");
   expect_error(Gelu{}, "\"erf\"", "\"silu\"",
                "p.txt:19:27: found 'silu', expected one of erf|tanh");
-  expect_error(Share{GroupRef::world()}, "\"world\"", "\"wrold\"",
+  expect_error(MarkShared{GroupRef::world()}, "\"world\"", "\"wrold\"",
                "p.txt:19:28: found 'wrold', expected a group of ranks");
   expect_error(Receive{.shape = {2, 4}}, "\"2x4\"", "\"2x\"",
                "p.txt:19:58: found '2x', expected extents such as \"2x64x768\"");
-  expect_error(Squares{FrameKindId(0)}, "\"layer.weights\"", "\"layer.wieghts\"",
-               "p.txt:19:33: found 'layer.wieghts', expected a kind of frame");
+  expect_error(Squares{BufferKindId(0)}, "\"layer.weights\"", "\"layer.wieghts\"",
+               "p.txt:19:33: found 'layer.wieghts', expected a buffer kind");
 }
 
 // Every combination of the operands that attention may have.
@@ -183,10 +183,10 @@ void expect_slots(const A& a, const Attention& of, int first) {
     EXPECT_EQ(input(op, slot), has ? ValueId(100 + slot) : ValueId()) << A::kName << " " << slot;
   };
   op.inputs.resize(static_cast<size_t>(first));
-  expect(A::kKv, of.across);
+  expect(A::kKv, of.separate_kv);
   expect(A::kBias, of.bias_distance > 0);
-  if constexpr (requires { A::kSeen; }) {
-    expect(A::kSeen, of.seen != Mask::kNothing);
+  if constexpr (requires { A::kMask; }) {
+    expect(A::kMask, of.mask != Mask::kNothing);
     expect(A::kSamples, of.dropout > 0);
     expect(A::kStep, of.dropout > 0);
   }
@@ -194,19 +194,21 @@ void expect_slots(const A& a, const Attention& of, int first) {
 }
 
 TEST(Operands, OfAttentionInEveryCombination) {
-  for (const bool across : {false, true})
+  for (const bool separate_kv : {false, true})
     for (const int64_t distance : {0, 128})
-      for (const Mask seen : {Mask::kNothing, Mask::kDocuments, Mask::kPadding})
+      for (const Mask mask : {Mask::kNothing, Mask::kDocuments, Mask::kPadding})
         for (const double dropout : {0.0, 0.1}) {
-          const Attention a = {
-              .across = across, .bias_distance = distance, .seen = seen, .dropout = dropout};
+          const Attention a = {.separate_kv = separate_kv,
+                               .bias_distance = distance,
+                               .mask = mask,
+                               .dropout = dropout};
           expect_slots(a, a, 1);
           const AttentionGrad grad = {a};
           expect_slots(grad, a, 4);
-          EXPECT_EQ(output_index(grad, AttentionGrad::kDKv), across ? 1 : kNone);
-          const int bias = across ? 2 : 1;
+          EXPECT_EQ(output_index(grad, AttentionGrad::kDKv), separate_kv ? 1 : kNone);
+          const int bias = separate_kv ? 2 : 1;
           EXPECT_EQ(output_index(grad, AttentionGrad::kDBias), distance > 0 ? bias : kNone);
-          const CachedAttention cached = {.across = across, .bias_distance = distance};
+          const CachedAttention cached = {.separate_kv = separate_kv, .bias_distance = distance};
           expect_slots(cached, a, 2);
         }
 }

@@ -37,13 +37,13 @@ Program full_program() {
   Value& v = p.values[ValueId(1)];
   v.decays = true;
   v.initial = {0.1 + 0.2, -1.0 / 3};
-  v.whole = {"the whole", {4, 6}, 4, 2};
+  v.parent = {"the whole", {4, 6}, 4, 2};
   v.sharding.place[AxisKind::kTensor] = 0;
   v.sharding.place[AxisKind::kShard] = kShared;
   v.sharding.place[AxisKind::kContext] = kPartialMax;
   p.values[ValueId(2)].name = "two words \"quoted\" \\ and\na line";
   p.values[ValueId(3)].name = p.values[ValueId(1)].name;  // no longer a name for one
-  p.kinds[FrameKindId(1)].name = "-3";
+  p.kinds[BufferKindId(1)].name = "-3";
   Op& norm = p.segments[SegmentId(1)].ops[0];
   norm.attributes = Norm{-std::numeric_limits<double>::infinity(), -7, 9};
   Op& op = p.segments[SegmentId(1)].ops[1];
@@ -52,7 +52,7 @@ Program full_program() {
   op.queue = Queue::kGroups;
   op.attributes = AllReduce{GroupRef::of_stages({0, 3}), true, DType::kBF16, 4, 3};
   Op& clear = p.segments[SegmentId(0)].ops[0];
-  clear.attributes = Adamw{{.members = FrameKindId(1),  // whose name is not a word
+  clear.attributes = Adamw{{.members = BufferKindId(1),  // whose name is not a word
                             .beta1 = 1e300,
                             .beta2 = 7,
                             .master = true,
@@ -60,10 +60,10 @@ Program full_program() {
                             .rounding = Rounding::kStochastic}};
   p.segments[SegmentId(0)].queue = Queue::kCopyIn;
   p.schedule[CallId(1)].fresh = {false, true, true};
-  p.schedule[CallId(1)].wire = {WireKind::kAllReduce,
+  p.schedule[CallId(1)].comm = {CommKind::kAllReduce,
                                 GroupRef::along({AxisKind::kReplica, AxisKind::kTensor}), kNone,
                                 "layer 3, gradients", 1 << 20};
-  p.schedule[CallId(0)].wire = {WireKind::kSend, {}, 2, "hidden", 64};
+  p.schedule[CallId(0)].comm = {CommKind::kSend, {}, 2, "hidden", 64};
   p.schedule[CallId(1)].after = {CallId(0), CallId(1)};
   p.schedule[CallId(0)].before_step = {CallId(1)};
   p.schedule[CallId(0)].fresh = {};
@@ -95,14 +95,14 @@ segments
     write hidden'
     %4, %5 = norm (%0, layer.norm.gain, layer.norm.bias) epsilon=1e-05 at=layer.norm : f32 [2, 8, 16], f32 [2, 8, 2]
     %6 = matmul (%4, layer.up.weight) contract=1 at=layer.up : f32 [2, 8, 32]
-frames
+buffers
   @0 layer.weights layer=0 offset=0 state
   @1 report offset=2176 state
   @2 hidden layer=0 mb=0 offset=5248
   @3 hidden layer=1 mb=0 offset=7296
 calls
-  #0 clear frames=@1 fresh=-
-  #1 forward.layer layer=0 mb=0 frames=@0,@2,@3 fresh=-
+  #0 clear buffers=@1 fresh=-
+  #1 forward.layer layer=0 mb=0 buffers=@0,@2,@3 fresh=-
 )");
 }
 
@@ -144,7 +144,7 @@ TEST(Print, AnEncoderComesBack) {
   compile::CompileRequest r = small_request();
   r.model.family = model::Family::kT5;
   r.model.encoder_layers = 2;
-  r.source = 24;
+  r.encoder_tokens = 24;
   expect_round_trip(compile::compile(r, {}));
   Graph g = model::forward(r.model, {2, 32, 24});
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
@@ -192,7 +192,7 @@ TEST(Parse, ABlockHasAsManyLayersAsNumbers) {
   EXPECT_NE(fault("layers=99999999999").find("expected 1 to 100000 layers"), std::string::npos);
 }
 
-// What names alone tell: copies, gradients, factors and the frames that belong to a kind of
+// What names alone tell: copies, gradients, factors and the buffers that belong to a kind of
 // weights.
 TEST(Print, RelationsComeBack) {
   compile::CompileRequest r = small_request();
@@ -255,7 +255,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
                "p.txt:3:27: found ';', expected a word, a number or one of ()[]=,:-");
   expect_error("weight per", "wait per", "p.txt:4:31: found 'wait', expected the role of a value");
   expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', expected %1");
-  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', expected a kind of frame");
+  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', expected a buffer kind");
   expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', expected the name of an op");
   expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', expected a value below %8");
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
@@ -263,12 +263,12 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
   expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', expected a whole number");
   expect_error(": f64 [8]", ": f64 [9]",
                "p.txt:19:25: found 'f64', expected f64 [8], the type of report");
-  expect_error("frames=@0,@2,@3", "frames=@0,@2,@4",
-               "p.txt:32:46: found '@4', expected a frame below @4");
-  expect_error("frames=@0,@2,@3", "frames=@0,@2",
-               "p.txt:32:3: found '#1', expected 3 frames, one per parameter of forward.layer "
+  expect_error("buffers=@0,@2,@3", "buffers=@0,@2,@4",
+               "p.txt:32:47: found '@4', expected a buffer below @4");
+  expect_error("buffers=@0,@2,@3", "buffers=@0,@2",
+               "p.txt:32:3: found '#1', expected 3 buffers, one per parameter of forward.layer "
                "(this call has 2)");
-  expect_error("frames=@1 fresh=-", "frames=@1 after=#2",
+  expect_error("buffers=@1 fresh=-", "buffers=@1 after=#2",
                "p.txt: found a wait for call #2, expected one below #2");
   expect_error("bytes=12000", "bytes=99999999999999999999",
                "p.txt:1:45: found '99999999999999999999', expected a whole number");

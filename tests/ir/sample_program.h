@@ -22,7 +22,7 @@ inline Sample sample_graph() {
   b.name = "layer";
   b.at = {0, 1, 2};
   Builder build(g, b.forward, kPerLayer | kPerMicrobatch, "layer");
-  s.hidden = build.value("input", DType::kF32, {2, 8, 16}, Role::kStream, kPerLayer);
+  s.hidden = build.value("input", DType::kF32, {2, 8, 16}, Role::kHidden, kPerLayer);
   s.gain = build.value("norm.gain", DType::kF32, {16}, Role::kWeight, kPerLayer);
   s.bias = build.value("norm.bias", DType::kF32, {16}, Role::kWeight, kPerLayer);
   s.weight = build.value("up.weight", DType::kF32, {32, 16}, Role::kWeight, kPerLayer);
@@ -41,15 +41,15 @@ inline Program sample_program() {
   p.name = "train";
   p.values = s.graph.values;
   const auto lay = [&](const char* name, std::vector<ValueId> values, bool state) {
-    FrameKind k;
+    BufferKind k;
     k.name = name;
     k.state = state;
     k.values = values;
     for (const ValueId v : values) {
       Value& value = p.values[v];
-      value.frame = p.kinds.next_id();
+      value.buffer = p.kinds.next_id();
       value.offset = k.bytes;
-      k.per = value.per;
+      k.indexed_by = value.indexed_by;
       k.bytes += value.bytes();
     }
     p.kinds.push_back(k);
@@ -64,21 +64,21 @@ inline Program sample_program() {
   lay("report", {s.report}, true);
   lay("hidden", {s.hidden}, false);
   lay("hidden'", {s.out}, false);
-  p.kinds[FrameKindId(3)].input = FrameKindId(2);
+  p.kinds[BufferKindId(3)].input = BufferKindId(2);
 
   Op clear;
   clear.attributes = Clear{};
   clear.outputs = {s.report};
   Segment first;
   first.phase = Phase::kClear;
-  first.frames = {{FrameKindId(1), Access::kWrite}};
+  first.buffers = {{BufferKindId(1), Access::kWrite}};
   first.ops = {clear};
   Segment second;
   second.phase = Phase::kForward;
   second.subject = "layer";
-  second.frames = {{FrameKindId(0), Access::kRead},
-                   {FrameKindId(2), Access::kRead},
-                   {FrameKindId(3), Access::kWrite}};
+  second.buffers = {{BufferKindId(0), Access::kRead},
+                    {BufferKindId(2), Access::kRead},
+                    {BufferKindId(3), Access::kWrite}};
   second.ops = s.graph.blocks.front().forward;
   for (const ValueId v : second.ops[0].outputs) {
     p.values[v].offset = second.scratch_bytes;
@@ -86,19 +86,19 @@ inline Program sample_program() {
   }
   p.segments = {first, second};
 
-  p.frames = {{FrameKindId(0), 0, kNone, 0, true},
-              {FrameKindId(1), kNone, kNone, 2176, true},
-              {FrameKindId(2), 0, 0, 5248, false},
-              {FrameKindId(2), 1, 0, 7296, false}};
-  p.kinds[FrameKindId(2)].bytes = p.kinds[FrameKindId(3)].bytes;
+  p.buffers = {{BufferKindId(0), 0, kNone, 0, true},
+               {BufferKindId(1), kNone, kNone, 2176, true},
+               {BufferKindId(2), 0, 0, 5248, false},
+               {BufferKindId(2), 1, 0, 7296, false}};
+  p.kinds[BufferKindId(2)].bytes = p.kinds[BufferKindId(3)].bytes;
   p.schedule.resize(2);
   p.schedule[CallId(0)].segment = SegmentId(0);
-  p.schedule[CallId(0)].frames = {FrameId(1)};
+  p.schedule[CallId(0)].buffers = {BufferId(1)};
   p.schedule[CallId(0)].fresh = {false};
   p.schedule[CallId(1)].segment = SegmentId(1);
   p.schedule[CallId(1)].layer = 0;
   p.schedule[CallId(1)].microbatch = 0;
-  p.schedule[CallId(1)].frames = {FrameId(0), FrameId(2), FrameId(3)};
+  p.schedule[CallId(1)].buffers = {BufferId(0), BufferId(2), BufferId(3)};
   p.schedule[CallId(1)].fresh = {false, false, false};
   p.state_bytes = 2240;
   p.scratch_offset = 2304;

@@ -35,18 +35,19 @@ Target greedy_target() {
 }
 
 TEST(Verify, ProgramsWithAnEncoderAreRight) {
-  for (const compile::Purpose purpose :
-       {compile::Purpose::kTrain, compile::Purpose::kValidate, compile::Purpose::kLogits})
+  for (const compile::ProgramKind kind :
+       {compile::ProgramKind::kTrain, compile::ProgramKind::kValidate,
+        compile::ProgramKind::kLogits})
     for (const compile::Precision precision :
          {compile::Precision::kFp32, compile::Precision::kBf16}) {
       compile::CompileRequest r = small_request();
       r.model.family = model::Family::kT5;
       r.model.encoder_layers = 3;
       r.model.dropout = r.model.attention_dropout = 0.1;
-      r.purpose = purpose;
+      r.kind = kind;
       r.precision = precision;
-      r.source = 24;
-      if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
+      r.encoder_tokens = 24;
+      if (kind != compile::ProgramKind::kTrain) r.microbatches = 1;
       EXPECT_EQ(texts(verify(compile::compile(r, greedy_target()))), "");
       EXPECT_EQ(texts(verify(model::forward(r.model, 2, 32))), "");
     }
@@ -55,8 +56,9 @@ TEST(Verify, ProgramsWithAnEncoderAreRight) {
 TEST(Verify, CompiledProgramsAreRight) {
   for (const model::Family family :
        {model::Family::kNeox, model::Family::kGpt2, model::Family::kLlama})
-    for (const compile::Purpose purpose : {compile::Purpose::kTrain, compile::Purpose::kValidate,
-                                           compile::Purpose::kLogits, compile::Purpose::kDecode})
+    for (const compile::ProgramKind kind :
+         {compile::ProgramKind::kTrain, compile::ProgramKind::kValidate,
+          compile::ProgramKind::kLogits, compile::ProgramKind::kDecode})
       for (const compile::Precision precision :
            {compile::Precision::kFp32, compile::Precision::kBf16})
         for (const char* recompute : {"none", "selective", "full:1"})
@@ -66,10 +68,10 @@ TEST(Verify, CompiledProgramsAreRight) {
             r.model.tied_embeddings = family == model::Family::kGpt2;
             r.model.parallel_residual = fused;
             r.model.dropout = r.model.attention_dropout = fused ? 0 : 0.1;
-            r.purpose = purpose;
+            r.kind = kind;
             r.precision = precision;
             r.layout.recompute = recompute;
-            if (purpose != compile::Purpose::kTrain) r.microbatches = 1;
+            if (kind != compile::ProgramKind::kTrain) r.microbatches = 1;
             if (!fused) {
               r.options.attention = compile::AttentionKind::kUnfused;
               r.options.cross_entropy = compile::CrossEntropyKind::kUnfused;
@@ -137,7 +139,7 @@ TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
   numbers({1, 2}, "the 2 layers of a stream have numbers 1 to 2");
 }
 
-// Places of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
+// Placements of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
 Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   Sample s = sample_graph();
   const AxisKind axis = AxisKind::kTensor;
@@ -215,7 +217,7 @@ TEST(VerifySharding, ConversionsLeadWhereTheySay) {
                        {Slice{tensor, 0}, kReplicated, 0, Slice{tensor, 1}},
                        {Slice{tensor, 1}, kShared, 1, Slice{tensor, 2}},
                        {Pad{tensor, 1}, 1, kPartial, Pad{tensor, 2}},
-                       {Share{tensor}, kReplicated, kShared}};
+                       {MarkShared{tensor}, kReplicated, kShared}};
   for (const Row& r : right) {
     const std::string name(name_of(kind_of(r.attributes)));
     const bool slices = kind_of(r.attributes) == kind_of<Slice>();
@@ -250,25 +252,25 @@ TEST(VerifySharding, PartsOfALinearSetArePartial) {
 }
 
 TEST(VerifyProgram, NamesBrokenReferences) {
-  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(4); },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].buffers[0] = BufferId(4); },
                   "call #1: has buffer 4 of 4");
   expect_found_in([](Program& p) { p.schedule[CallId(0)].segment = SegmentId(-1); },
                   "call #0: runs segment -1 of 2");
   expect_found_in([](Program& p) { p.schedule[CallId(0)].after = {CallId(2)}; },
                   "call #0: waits for call 2 of 2");
-  expect_found_in([](Program& p) { p.values[ValueId(0)].frame = FrameKindId(4); },
+  expect_found_in([](Program& p) { p.values[ValueId(0)].buffer = BufferKindId(4); },
                   "layer.input: is stored in buffer kind 4");
-  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].kind = FrameKindId(9); },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].buffers[0].kind = BufferKindId(9); },
                   "forward.layer: has a parameter of buffer kind 9 of 4");
 }
 
 TEST(VerifyProgram, NamesBrokenLayouts) {
   expect_found_in([](Program& p) { p.values[ValueId(2)].offset = 32; },
                   "layer.weights: layer.norm.gain and layer.norm.bias overlap");
-  expect_found_in([](Program& p) { p.kinds[FrameKindId(0)].bytes -= 1; },
+  expect_found_in([](Program& p) { p.kinds[BufferKindId(0)].bytes -= 1; },
                   "layer.weights: layer.up.weight of 2048 bytes at 128 does not fit in 2175 bytes");
-  expect_found_in([](Program& p) { p.values[ValueId(2)].frame = FrameKindId(1); },
-                  "layer.weights: layer.norm.bias is not in this kind of frame");
+  expect_found_in([](Program& p) { p.values[ValueId(2)].buffer = BufferKindId(1); },
+                  "layer.weights: layer.norm.bias is not in this buffer kind");
   expect_found_in([](Program& p) { p.segments[SegmentId(1)].scratch_bytes -= 1; },
                   "forward.layer: layer.norm.stats of 128 bytes at 1024 does not fit in the 1151 "
                   "bytes of its scratch");
@@ -277,18 +279,18 @@ TEST(VerifyProgram, NamesBrokenLayouts) {
 }
 
 TEST(VerifyProgram, NamesBrokenParameters) {
-  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[2].access = Access::kRead; },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].buffers[2].access = Access::kRead; },
                   "forward.layer: declares access read of hidden', its ops need write");
-  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].access = Access::kUpdate; },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].buffers[0].access = Access::kUpdate; },
                   "forward.layer: declares access update of layer.weights, its ops need read");
   expect_found_in(
       [](Program& p) {
-        p.segments[SegmentId(1)].frames.erase(p.segments[SegmentId(1)].frames.begin());
+        p.segments[SegmentId(1)].buffers.erase(p.segments[SegmentId(1)].buffers.begin());
       },
       "forward.layer: its ops use layer.weights, which is not a parameter");
   expect_found_in(
       [](Program& p) {
-        p.segments[SegmentId(1)].frames.push_back({FrameKindId(1), Access::kRead});
+        p.segments[SegmentId(1)].buffers.push_back({BufferKindId(1), Access::kRead});
       },
       "forward.layer: has the parameter report, which none of its ops uses");
   expect_found_in(
@@ -298,15 +300,15 @@ TEST(VerifyProgram, NamesBrokenParameters) {
 
 TEST(VerifyProgram, NamesBrokenCalls) {
   expect_found_in(
-      [](Program& p) { p.schedule[CallId(1)].frames.pop_back(); },
+      [](Program& p) { p.schedule[CallId(1)].buffers.pop_back(); },
       "call #1 forward.layer layer=0 mb=0: has 2 buffers, its segment has 3 parameters");
-  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(1); },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].buffers[0] = BufferId(1); },
                   "buffer 0 is of kind report, its segment expects layer.weights");
   expect_found_in([](Program& p) { p.schedule[CallId(1)].fresh.pop_back(); },
                   "has 2 flags for first writes, expected one per buffer (3)");
 }
 
-// A frame that is written, but not all of it.
+// A buffer that is written, but not all of it.
 TEST(VerifyProgram, NamesWhatIsLeftOut) {
   Program p = compile::compile(small_request(), {});
   for (Segment& s : p.segments) {
@@ -326,7 +328,7 @@ TEST(VerifyProgram, NamesScratchThatOverlaps) {
   const Program good = compile::compile(small_request(), {});
   int moved = 0, found = 0;
   for (const ValueId v : good.values.ids()) {
-    if (good.values[v].frame != kNone || good.values[v].offset <= 0) continue;
+    if (good.values[v].buffer != kNone || good.values[v].offset <= 0) continue;
     Program p = good;
     p.values[v].offset = 0;
     ++moved;

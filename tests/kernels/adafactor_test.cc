@@ -1,4 +1,4 @@
-// Adafactor against plain loops in double, whole and cut into stretches as ranks have them.
+// Adafactor against plain loops in double, whole and cut into runs as ranks have them.
 #include "kernels/adafactor.h"
 
 #include "tests/kernels/array.h"
@@ -47,10 +47,10 @@ struct Reference {
   }
 };
 
-// The same by the kernels, the weight lying in stretches that follow each other.
+// The same by the kernels, the weight lying in runs that follow each other.
 struct Kernels {
   FactorShape shape;
-  std::vector<int64_t> cuts;  // begins of stretches, and the end
+  std::vector<int64_t> cuts;  // begins of runs, and the end
   Array w, m, rows, columns;
   int threads = 1;
 
@@ -58,10 +58,10 @@ struct Kernels {
     const int64_t n = g.size();
     std::vector<double> row_sums(static_cast<size_t>(shape.rows)),
         column_sums(static_cast<size_t>(shape.columns));
-    std::vector<FactorStretch> stretches;
+    std::vector<FactorRun> runs;
     std::vector<UpdateRange> ranges;
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      stretches.push_back({cuts[i], cuts[i + 1], cuts[i], shape.columns});
+      runs.push_back({cuts[i], cuts[i + 1], cuts[i], shape.columns});
       ranges.push_back({cuts[i], cuts[i + 1], true, 0, cuts[i]});
     }
     double squares = 0, updates = 0;
@@ -70,7 +70,7 @@ struct Kernels {
                                  .weight_decay = decay,
                                  .step = static_cast<double>(t)};
     const UpdateNumbers now = numbers.numbers();
-    for (const FactorStretch& s : stretches)
+    for (const FactorRun& s : runs)
       compute(FactorSumsArgs{g, s, now, kEpsilon, view_of(row_sums), view_of(column_sums)},
               threads);
     for (int64_t i = 0; i < n; ++i) squares += w.at(i) * w.at(i);
@@ -80,8 +80,7 @@ struct Kernels {
     compute(FactorScalesArgs{shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
                              column_scales.as<float>()});
     const FactorScales scales = {shape.columns, row_scales.as<float>(), column_scales.as<float>()};
-    for (const FactorStretch& s : stretches)
-      compute(UpdateSquaresArgs{g, s, now, scales, &updates});
+    for (const FactorRun& s : runs) compute(UpdateSquaresArgs{g, s, now, scales, &updates});
     const Update update = {
         .weights = w, .m = beta1 > 0 ? m.view() : TensorView(), .gradient = g, .ranges = ranges};
     compute(AdafactorArgs{update,

@@ -135,7 +135,7 @@ Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threa
   o.y = r.y.data();
   const auto computes = [&] {
     const CpuExperts experts(s, read_cpu_features(), threads);
-    const Buffer workspace("workspace", experts.workspace_bytes() + kGuard);  // aligned, zero
+    const HostBuffer workspace("workspace", experts.workspace_bytes() + kGuard);  // aligned, zero
     experts.run({.workspace = workspace.data(), .threads = threads}, o);
     for (int64_t b = 0; b < kGuard; ++b)
       ASSERT_EQ(workspace.data()[experts.workspace_bytes() + b], std::byte{0});

@@ -261,7 +261,7 @@ TEST(Golden, OnePassOptimizers) {
   EXPECT_GE(cases, 3);
 }
 
-// One weight, whole: what the ranks of a run do with stretches of it.
+// One weight, whole: what the ranks of a run do with runs of it.
 struct AdafactorState {
   FactorShape shape;
   Array weights, m, rows, columns;
@@ -270,7 +270,7 @@ struct AdafactorState {
     const int64_t n = weights.size();
     std::vector<double> row_sums(static_cast<size_t>(shape.rows)),
         column_sums(static_cast<size_t>(shape.columns));
-    const FactorStretch whole = {0, n, 0, shape.columns};
+    const FactorRun whole = {0, n, 0, shape.columns};
     const UpdateNumbers now = s.numbers();
     compute(FactorSumsArgs{g, whole, now, golden.number(c + ".epsilon"), view_of(row_sums),
                            view_of(column_sums)});

@@ -81,8 +81,8 @@ Answer reference(const Problem& p, double scale, double cap = 0) {
   return a;
 }
 
-Buffer memory_of(const std::vector<double>& values, DType type) {
-  Buffer b("operand", static_cast<int64_t>(values.size()) * size_of(type));
+HostBuffer memory_of(const std::vector<double>& values, DType type) {
+  HostBuffer b("operand", static_cast<int64_t>(values.size()) * size_of(type));
   for (size_t i = 0; i < values.size(); ++i) {
     const auto f = static_cast<float>(values[i]);
     if (type == DType::kF32) reinterpret_cast<float*>(b.data())[i] = f;
@@ -92,7 +92,7 @@ Buffer memory_of(const std::vector<double>& values, DType type) {
   return b;
 }
 
-std::vector<double> values_of(const Buffer& b, DType type) {
+std::vector<double> values_of(const HostBuffer& b, DType type) {
   std::vector<double> values;
   for (int64_t i = 0; i < b.bytes() / size_of(type); ++i) {
     if (type == DType::kF32)
@@ -134,11 +134,11 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
                                .soft_cap = options.soft_cap,
                                .chunk = options.chunk},
                               cpu, options.threads);
-  const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
-  const Buffer dx("dx", x.bytes());
+  const HostBuffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
+  const HostBuffer dx("dx", x.bytes());
   // What is there must not be read.
-  const Buffer dw = memory_of(std::vector<double>(p.w.size(), 6e4), options.sums);
-  const Buffer workspace("workspace", op.workspace_bytes());
+  const HostBuffer dw = memory_of(std::vector<double>(p.w.size(), 6e4), options.sums);
+  const HostBuffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};
   LinearCrossEntropyOperands o{x.data(),  w.data(), p.labels.data(), report, dx.data(),
                                dw.data(), true,     options.scale};
@@ -237,8 +237,8 @@ TEST(LinearCrossEntropy, LeavesOutTheGradientOfAFrozenWeight) {
   const CpuFeatures cpu = read_cpu_features();
   const Problem p(19, 16, 50, DType::kF32);
   const LinearCrossEntropy op({.tokens = 19, .hidden = 16, .vocabulary = 50, .chunk = 8}, cpu, 1);
-  const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
-  const Buffer workspace("workspace", op.workspace_bytes());
+  const HostBuffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
+  const HostBuffer workspace("workspace", op.workspace_bytes());
   double report[2] = {};
   op.run({.workspace = workspace.data()}, {x.data(), w.data(), p.labels.data(), report, dx.data()});
   EXPECT_EQ(values_of(dx, p.type), run(p, cpu, {.chunk = 8}).dx);
@@ -248,8 +248,8 @@ TEST(LinearCrossEntropy, AddsToAWeightGradientThatIsThere) {
   const CpuFeatures cpu = read_cpu_features();
   const Problem p(19, 16, 50, DType::kF32);
   const LinearCrossEntropy op({.tokens = 19, .hidden = 16, .vocabulary = 50, .chunk = 8}, cpu, 1);
-  const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
-  const Buffer dw("dw", w.bytes()), workspace("workspace", op.workspace_bytes());
+  const HostBuffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
+  const HostBuffer dw("dw", w.bytes()), workspace("workspace", op.workspace_bytes());
   double report[2] = {};
   LinearCrossEntropyOperands o{x.data(), w.data(),  p.labels.data(),
                                report,   dx.data(), reinterpret_cast<float*>(dw.data()),
@@ -287,8 +287,8 @@ TEST(LinearCrossEntropy, WithoutGradientGivesTheSameLoss) {
   const Problem p(21, 16, 77, DType::kF32);
   const LinearCrossEntropy op(
       {.tokens = 21, .hidden = 16, .vocabulary = 77, .gradient = false, .chunk = 8}, cpu, 1);
-  const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
-  const Buffer workspace("workspace", op.workspace_bytes());
+  const HostBuffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
+  const HostBuffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};  // where run() begins too
   op.run({.workspace = workspace.data()},
          {.x = x.data(), .weight = w.data(), .labels = p.labels.data(), .report = report});

@@ -23,7 +23,7 @@ constexpr int64_t kGuard = 4096;
 // A matrix as memory, of any type.
 struct Matrix {
   DType type;
-  Buffer memory;
+  HostBuffer memory;
   Matrix(int64_t elements, DType t) : type(t), memory("matrix", elements * size_of(t) + 64) {}
   double get(int64_t i) const {
     if (type == DType::kF32) return static_cast<double>(reinterpret_cast<float*>(memory.data())[i]);
@@ -89,8 +89,8 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
   }
   // Two threads where there is work for them: on a busy machine teams are slow to meet.
   const Matmul product(s, cpu, s.m * s.n * s.k > 100'000 ? 2 : 1);
-  const Buffer workspace("workspace", product.workspace_bytes() + kGuard);
-  const Buffer packed("packed", product.packed_bytes() + kGuard);
+  const HostBuffer workspace("workspace", product.workspace_bytes() + kGuard);
+  const HostBuffer packed("packed", product.packed_bytes() + kGuard);
   const void* operand = b.memory.data();
   if (product.packed_bytes() > 0) {
     product.pack(b.memory.data(), packed.data());
@@ -278,7 +278,7 @@ TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3, 7}) {
     Matrix c(kM * kN, DType::kF32);
     const Matmul product({.m = kM, .n = kN, .k = kK}, cpu, threads);
-    const Buffer workspace("workspace", product.workspace_bytes());
+    const HostBuffer workspace("workspace", product.workspace_bytes());
     product.run({.workspace = workspace.data()},
                 {a.memory.data(), b.memory.data(), c.memory.data()});
     std::vector<double> all;

@@ -55,7 +55,7 @@ Task read_task(int argc, char** argv) {
 
 HeartbeatOptions options_of(const Task& t) {
   HeartbeatOptions o;
-  o.home = parse_home(std::getenv(kHomeVariable));
+  o.monitor = parse_endpoint(std::getenv(kEndpointVariable));
   o.hello.rank = t.rank;
   o.hello.ranks = t.ranks;
   o.hello.host = "n0" + std::to_string(t.rank / 2 + 1);

@@ -18,7 +18,7 @@ class HeartbeatTest : public testing::Test {
  protected:
   HeartbeatOptions options(const std::string& token = "secret") {
     HeartbeatOptions o;
-    o.home = {token, receiver_.port(), {"127.0.0.1"}};
+    o.monitor = {token, receiver_.port(), {"127.0.0.1"}};
     o.hello.rank = 3;
     o.hello.ranks = 4;
     o.hello.host = "n02";
@@ -36,9 +36,9 @@ class HeartbeatTest : public testing::Test {
     while (steady_s() < until) {
       for (const RankEvent& e : receiver_.read()) {
         if (wanted(e)) return true;
-        if (e.message.kind == MessageKind::kFail) receiver_.tell(e.rank, MessageKind::kHeard);
+        if (e.message.kind == MessageKind::kError) receiver_.tell(e.rank, MessageKind::kAck);
       }
-      receiver_.tell_all(MessageKind::kPulse);
+      receiver_.tell_all(MessageKind::kPing);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return false;
@@ -80,7 +80,7 @@ TEST_F(HeartbeatTest, SaysWhoAndWhat) {
   EXPECT_TRUE(read_until([&](const RankEvent& e) {
     hello = hello || (e.message.kind == MessageKind::kHello && e.message.host == "n02");
     facts = facts || e.message.kind == MessageKind::kFacts;
-    return e.rank == 3 && e.message.kind == MessageKind::kBeat && e.message.step == 12 &&
+    return e.rank == 3 && e.message.kind == MessageKind::kHeartbeat && e.message.step == 12 &&
            e.message.text == "forward of layer 3" && e.message.waits;
   }));
   EXPECT_TRUE(hello);
@@ -92,11 +92,12 @@ TEST_F(HeartbeatTest, WhatIsSaidAgainBeganWhenItWasSaidFirst) {
   h.say(12, "all_reduce", true);
   EXPECT_TRUE(read_until([&](const RankEvent& e) {
     h.say(12, "all_reduce", true);
-    return e.message.kind == MessageKind::kBeat && e.message.since_s > 0.2;
+    return e.message.kind == MessageKind::kHeartbeat && e.message.since_s > 0.2;
   }));
   h.say(13, "all_reduce", true);
   EXPECT_TRUE(read_until([&](const RankEvent& e) {
-    return e.message.kind == MessageKind::kBeat && e.message.step == 13 && e.message.since_s < 0.2;
+    return e.message.kind == MessageKind::kHeartbeat && e.message.step == 13 &&
+           e.message.since_s < 0.2;
   }));
 }
 
@@ -131,7 +132,7 @@ TEST_F(HeartbeatTest, EndsByItselfWhenItHearsNothing) {
 TEST_F(HeartbeatTest, EndsByItselfWhenTheWatcherIsGone) {
   auto other = std::make_unique<Receiver>("secret", 4, Interfaces::kLoopback);
   HeartbeatOptions o = options();
-  o.home.port = other->port();
+  o.monitor.port = other->port();
   Heartbeat h(o);
   other.reset();
   EXPECT_NE(wait_for_end().find("is gone"), std::string::npos) << ended_.load();
@@ -149,7 +150,8 @@ TEST_F(HeartbeatTest, AStrangerDoesNotMatter) {
   std::string bytes = "GET / HTTP/1.1\r\n\r\n";
   ASSERT_TRUE(send_some(stranger, bytes));
   Heartbeat h(options());
-  EXPECT_TRUE(read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kBeat; }));
+  EXPECT_TRUE(
+      read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kHeartbeat; }));
 }
 
 // Connections without the token may not use up memory or descriptors: each has a small buffer, and
@@ -173,7 +175,8 @@ TEST_F(HeartbeatTest, L1_StrangersAreLimited) {
   std::string flood(20000, 'x');  // more than a hello can be
   send_some(strangers.back(), flood);
   Heartbeat h(options());
-  EXPECT_TRUE(read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kBeat; }));
+  EXPECT_TRUE(
+      read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kHeartbeat; }));
   EXPECT_TRUE(closed(strangers.back()));
 }
 
@@ -192,7 +195,7 @@ TEST_F(HeartbeatTest, NamesTheAddressesThatDoNotAnswer) {
   HeartbeatOptions o = options();
   int port = 0;
   { const Descriptor free = listen_on(Interfaces::kAll, port); }
-  o.home.port = port;
+  o.monitor.port = port;
   o.connecting_s = 0.1;
   try {
     Heartbeat h(o);

@@ -5,14 +5,14 @@
 #include <thread>
 
 #include "base/error.h"
-#include "launch/doing.h"
+#include "launch/activity.h"
 
 namespace tessera::launch {
 namespace {
 
-TEST(Message, RoundTrips) {
-  Message m;
-  m.kind = MessageKind::kBeat;
+TEST(HeartbeatMessage, RoundTrips) {
+  HeartbeatMessage m;
+  m.kind = MessageKind::kHeartbeat;
   m.step = 1247;
   m.text = "backward of layer 11\n\"quoted\" – dash";
   m.waits = true;
@@ -20,8 +20,8 @@ TEST(Message, RoundTrips) {
   m.resident_bytes = 1 << 30;
   const std::string line = encode(m);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-  const Message n = decode(line.substr(0, line.size() - 1));
-  EXPECT_EQ(n.kind, MessageKind::kBeat);
+  const HeartbeatMessage n = decode(line.substr(0, line.size() - 1));
+  EXPECT_EQ(n.kind, MessageKind::kHeartbeat);
   EXPECT_EQ(n.step, 1247);
   EXPECT_EQ(n.text, m.text);
   EXPECT_TRUE(n.waits);
@@ -29,8 +29,9 @@ TEST(Message, RoundTrips) {
   EXPECT_EQ(n.resident_bytes, 1 << 30);
 }
 
-TEST(Message, OfAnotherVersionIsReadAsFarAsItIsKnown) {
-  const Message m = decode(R"({"kind":"hello","rank":3,"version":"9.0","mood":"good","pid":"x"})");
+TEST(HeartbeatMessage, OfAnotherVersionIsReadAsFarAsItIsKnown) {
+  const HeartbeatMessage m =
+      decode(R"({"kind":"hello","rank":3,"version":"9.0","mood":"good","pid":"x"})");
   EXPECT_EQ(m.rank, 3);
   EXPECT_EQ(m.version, "9.0");
   EXPECT_EQ(m.pid, 0);
@@ -66,8 +67,8 @@ TEST(LineBuffer, L2_ALongLineComesInPieces) {
   EXPECT_EQ(b.rest(), "");
 }
 
-TEST(DoingSlot, KeepsWholeCharacters) {
-  DoingSlot slot;
+TEST(ActivitySlot, KeepsWholeCharacters) {
+  ActivitySlot slot;
   std::string text(255, 'a');
   slot.write(1, text + "é", false, 2.5);
   EXPECT_EQ(slot.read().text, text);
@@ -78,8 +79,8 @@ TEST(DoingSlot, KeepsWholeCharacters) {
 }
 
 // A torn read would mix the letters, or a letter with another step.
-TEST(DoingSlot, NeverTorn) {
-  DoingSlot slot;
+TEST(ActivitySlot, NeverTorn) {
+  ActivitySlot slot;
   slot.write(0, "", false, 0);
   std::atomic<bool> over{false};
   std::thread writer([&] {
@@ -88,7 +89,7 @@ TEST(DoingSlot, NeverTorn) {
                  i % 2 != 0, static_cast<double>(i));
   });
   for (int i = 0; i < 200000; ++i) {
-    const Doing d = slot.read();
+    const Activity d = slot.read();
     ASSERT_EQ(d.text,
               std::string(static_cast<size_t>(d.step % 256), static_cast<char>('a' + d.step % 26)));
     ASSERT_EQ(d.waits, d.step % 2 != 0);

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 #include "launch/command.h"
-#include "launch/home.h"
+#include "launch/monitor_endpoint.h"
 
 namespace tessera::launch {
 namespace {
@@ -36,8 +36,8 @@ class Supervise : public testing::Test {
     AttemptOptions o;
     o.command = start_command(start);
     o.addresses = own_addresses();
-    o.watch.ranks = ranks;
-    o.watch.silence_s = silence_s_;
+    o.monitor.ranks = ranks;
+    o.monitor.silence_s = silence_s_;
     o.now_s = steady_s;
     o.stop_requests = [this] { return stop_at_ > 0 && steady_s() > stop_at_ ? 1 : 0; };
     o.rank_files = folder_;
@@ -62,7 +62,7 @@ class Supervise : public testing::Test {
 
 TEST_F(Supervise, AHealthyRun) {
   const AttemptResult r = run(4, {"steps=20"});
-  EXPECT_FALSE(r.verdict) << r.report;
+  EXPECT_FALSE(r.failure) << r.report;
   EXPECT_EQ(r.step, 20);
   EXPECT_NE(out_.find("from step 0\nleft at step 20"), std::string::npos) << out_;
   EXPECT_EQ(err_, "");
@@ -72,7 +72,7 @@ TEST_F(Supervise, AHealthyRun) {
 
 // The file has the states at the time of the failure, before the other ranks are ended.
 TEST_F(Supervise, StatesOfRanksAreInAFile) {
-  ASSERT_TRUE(run(4, {"steps=100", "at=2:5:kill"}).verdict);
+  ASSERT_TRUE(run(4, {"steps=100", "at=2:5:kill"}).failure);
   const Tree tree = parse_json(read_file(folder_ / "ranks.json"), "ranks.json");
   const Tree::List& ranks = *tree.find("ranks")->as_list();
   ASSERT_EQ(ranks.size(), 4u);
@@ -88,16 +88,16 @@ TEST_F(Supervise, StatesOfRanksAreInAFile) {
 // A progress bar that rewrites its line with '\r' sends no newline for megabytes.
 TEST_F(Supervise, L2_ALineOfMegabytesIsPassedOn) {
   const AttemptResult r = run(2, {"steps=3", fmt::format("long_line={}", 5 << 20)});
-  EXPECT_FALSE(r.verdict) << r.report;
+  EXPECT_FALSE(r.failure) << r.report;
   EXPECT_EQ(std::count(out_.begin(), out_.end(), '#'), 5 << 20);
   EXPECT_NE(out_.find("left at step 3"), std::string::npos);
 }
 
 TEST_F(Supervise, ARankThatIsKilled) {
   const AttemptResult r = run(4, {"steps=100", "at=2:5:kill"});
-  ASSERT_TRUE(r.verdict);
-  EXPECT_EQ(r.verdict->loss, Loss::kDied);
-  EXPECT_EQ(r.verdict->ranks, std::vector<int>{2});
+  ASSERT_TRUE(r.failure);
+  EXPECT_EQ(r.failure->kind, FailureKind::kDied);
+  EXPECT_EQ(r.failure->ranks, std::vector<int>{2});
   EXPECT_NE(r.report.find("rank 2 (host n02, process "), std::string::npos) << r.report;
   EXPECT_NE(r.report.find("died (signal 9, Killed); 0."), std::string::npos) << r.report;
   EXPECT_NE(r.report.find("Ranks 0, 1 and 3 were in step 5, all_reduce"), std::string::npos)
@@ -107,9 +107,9 @@ TEST_F(Supervise, ARankThatIsKilled) {
 
 TEST_F(Supervise, ARankThatIsStopped) {
   const AttemptResult r = run(4, {"steps=100", "at=1:5:stop"});
-  ASSERT_TRUE(r.verdict);
-  EXPECT_EQ(r.verdict->loss, Loss::kSilent);
-  EXPECT_EQ(r.verdict->ranks, std::vector<int>{1});
+  ASSERT_TRUE(r.failure);
+  EXPECT_EQ(r.failure->kind, FailureKind::kSilent);
+  EXPECT_EQ(r.failure->ranks, std::vector<int>{1});
   EXPECT_NE(r.report.find("stopped answering"), std::string::npos) << r.report;
   EXPECT_NE(r.report.find("all_reduce of gradients over data, waiting for"), std::string::npos)
       << r.report;
@@ -118,16 +118,16 @@ TEST_F(Supervise, ARankThatIsStopped) {
 
 TEST_F(Supervise, ARankThatLeavesWithoutAWord) {
   const AttemptResult r = run(3, {"steps=100", "at=1:5:exit"});
-  ASSERT_TRUE(r.verdict);
-  EXPECT_EQ(r.verdict->ranks, std::vector<int>{1});
+  ASSERT_TRUE(r.failure);
+  EXPECT_EQ(r.failure->ranks, std::vector<int>{1});
   EXPECT_NE(r.report.find("Its last line: \"something unforeseen\""), std::string::npos)
       << r.report;
 }
 
 TEST_F(Supervise, ARankThatSaysAnError) {
   const AttemptResult r = run(3, {"steps=100", "at=1:5:error"});
-  ASSERT_TRUE(r.verdict);
-  EXPECT_EQ(r.verdict->loss, Loss::kError);
+  ASSERT_TRUE(r.failure);
+  EXPECT_EQ(r.failure->kind, FailureKind::kError);
   EXPECT_NE(r.report.find(": the disk is full\n  It happened in step 5, forward of layer 3."),
             std::string::npos)
       << r.report;
@@ -135,7 +135,7 @@ TEST_F(Supervise, ARankThatSaysAnError) {
 
 TEST_F(Supervise, ARankThatNeverStarts) {
   const AttemptResult r = run(3, {"at=1:0:kill"});
-  ASSERT_TRUE(r.verdict);
+  ASSERT_TRUE(r.failure);
   EXPECT_LT(took_s_, 10);
   // Begins its sentence where another's death was seen first.
   EXPECT_NE(r.report.find("ank 1 "), std::string::npos) << r.report;
@@ -147,7 +147,7 @@ TEST_F(Supervise, RanksThatDisagree) {
   EXPECT_NE(run(3, {"steps=100", "at=2:0:config"}).report.find("batch.global = 16, the others 8"),
             std::string::npos);
   const AttemptResult r = run(3, {"steps=20", "at=2:0:clock"});
-  EXPECT_FALSE(r.verdict) << r.report;
+  EXPECT_FALSE(r.failure) << r.report;
   EXPECT_NE(err_.find("warning: the clock of n02 is 35 s ahead"), std::string::npos) << err_;
 }
 
@@ -161,7 +161,7 @@ TEST_F(Supervise, AProgramThatIsNotThere) {
   o.now_s = steady_s;
   o.stop_requests = [] { return 0; };
   const AttemptResult r = attempt(o);
-  ASSERT_TRUE(r.verdict);
+  ASSERT_TRUE(r.failure);
   EXPECT_NE(r.report.find("mpirun ended with code"), std::string::npos);
   EXPECT_NE(r.report.find("/no/such/program"), std::string::npos) << r.report;
   o.command = {"no-such-mpirun"};
@@ -171,7 +171,7 @@ TEST_F(Supervise, AProgramThatIsNotThere) {
 TEST_F(Supervise, TheUserAsksToStop) {
   stop_at_ = steady_s() + 3;
   const AttemptResult r = run(3, {"steps=10000"});
-  EXPECT_FALSE(r.verdict) << r.report;
+  EXPECT_FALSE(r.failure) << r.report;
   EXPECT_TRUE(r.stopped);
   EXPECT_NE(out_.find("left at step"), std::string::npos) << out_;
   EXPECT_LT(took_s_, 12);

@@ -30,12 +30,12 @@ TEST(BenchRates, CasesAreTheProductsOfTheModel) {
 TEST(BenchRates, EveryKindAndTypeIsMeasured) {
   const CpuFeatures cpu = read_cpu_features();
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    for (const ProductKind kind :
-         {ProductKind::kForward, ProductKind::kInputGradient, ProductKind::kWeightGradient}) {
+    for (const GemmKind kind :
+         {GemmKind::kForward, GemmKind::kInputGradient, GemmKind::kWeightGradient}) {
       const ProductRate rate = measure_product({"small", kind, 64, 48, 32}, type, cpu, 2, 0.001);
       EXPECT_GT(rate.plain, 1e5);
       EXPECT_LT(rate.best(), 1e14);
-      EXPECT_EQ(rate.packed > 0, kind != ProductKind::kWeightGradient);
+      EXPECT_EQ(rate.packed > 0, kind != GemmKind::kWeightGradient);
       EXPECT_GE(rate.best(), rate.packed);
     }
   }

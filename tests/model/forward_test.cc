@@ -18,7 +18,7 @@ ModelConfig small(Family family) {
   m.feed_forward = 40;
   m.vocabulary = 30;
   m.context = 16;
-  if (rule_of(family).encodes) m.encoder_layers = 2;
+  if (rule_of(family).has_encoder) m.encoder_layers = 2;
   return m;
 }
 

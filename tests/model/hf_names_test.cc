@@ -25,7 +25,7 @@ ModelConfig small(Family family) {
   m.context = 16;
   if (family == Family::kNeox) m.rotary_pct = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
-  if (rule_of(family).encodes) {
+  if (rule_of(family).has_encoder) {
     m.encoder_layers = 3;
     m.head_width = 8;
   }

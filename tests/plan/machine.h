@@ -38,7 +38,7 @@ inline plan::Hardware with_free_messages(plan::Hardware h) {
 }
 
 // A pipeline's schedule and nothing else: each action is one sweep over so many bytes, and messages
-// carry one number. Every call has frames' place but none is needed: waits are given by hand.
+// carry one number. Every call has buffers' place but none is needed: waits are given by hand.
 class SchedulePrograms {
  public:
   // Bytes of a forward; a backward takes twice as many.
@@ -115,7 +115,7 @@ class SchedulePrograms {
     c.segment = segment;
     c.microbatch = microbatch;
     c.after = std::move(after);
-    if (peer != kNone) c.wire = {WireKind::kSend, {}, peer, "x", 1};
+    if (peer != kNone) c.comm = {CommKind::kSend, {}, peer, "x", 1};
     programs_[static_cast<size_t>(stage)].schedule.push_back(c);
   }
   CallId last(int64_t stage) const {

@@ -126,31 +126,31 @@ TEST(Links, RingTreeAndHierarchyByHand) {
   // Within a node, 1e9 bytes over 4 members at 1e11: 2 x (3/4 x 10 ms + 3 hops) by ring, 2 x (10 ms
   // + 2 hops) by tree.
   const GroupShape local{4, 1, 4, false, 1};
-  EXPECT_NEAR(collective_s(WireKind::kAllReduce, 1e9, local, h), 2 * (0.0075 + 3e-6), 1e-9);
-  EXPECT_NEAR(collective_s(WireKind::kAllGather, 1e9, local, h), 0.0075 + 3e-6, 1e-9);
+  EXPECT_NEAR(collective_s(CommKind::kAllReduce, 1e9, local, h), 2 * (0.0075 + 3e-6), 1e-9);
+  EXPECT_NEAR(collective_s(CommKind::kAllGather, 1e9, local, h), 0.0075 + 3e-6, 1e-9);
   // A few bytes: hops decide, and the tree has fewer.
-  EXPECT_NEAR(collective_s(WireKind::kAllReduce, 8, local, h), 2 * 2e-6, 1e-9);
+  EXPECT_NEAR(collective_s(CommKind::kAllReduce, 8, local, h), 2 * 2e-6, 1e-9);
   // Four nodes with four members each, one group: an adapter has 2.5e10. The ring passes each node
   // through one adapter; the hierarchy uses all four.
   const GroupShape wide{16, 4, 4, false, 1};
   const double ring = 15.0 / 16 * 1e9 / 2.5e10 + 12e-6 + 15e-6;
   const double hierarchy = 0.0075 + 3e-6 + 0.75 * 0.25e9 / 2.5e10 + 15e-6;
-  EXPECT_NEAR(collective_s(WireKind::kAllGather, 1e9, wide, h), std::min(ring, hierarchy), 1e-9);
+  EXPECT_NEAR(collective_s(CommKind::kAllGather, 1e9, wide, h), std::min(ring, hierarchy), 1e-9);
   EXPECT_LT(hierarchy, ring);
   // Other software does so with whole nodes alone.
   const GroupShape whole{16, 4, 4, false, 1, false}, part{8, 4, 2, false, 1, false};
-  EXPECT_NEAR(collective_s(WireKind::kAllGather, 1e9, whole, h), hierarchy, 1e-9);
-  EXPECT_NEAR(collective_s(WireKind::kAllGather, 1e9, part, h),
+  EXPECT_NEAR(collective_s(CommKind::kAllGather, 1e9, whole, h), hierarchy, 1e-9);
+  EXPECT_NEAR(collective_s(CommKind::kAllGather, 1e9, part, h),
               7.0 / 8 * 1e9 / 2.5e10 + 4e-6 + 15e-6, 1e-9);
-  EXPECT_EQ(collective_s(WireKind::kAllReduce, 1e9, {}, h), 0);
+  EXPECT_EQ(collective_s(CommKind::kAllReduce, 1e9, {}, h), 0);
 }
 
 TEST(Links, GroupsOfANodeShareWhatItInjects) {
   Hardware h = plain_machine();
   h.network.adapters = 1;
   const GroupShape alone{8, 8, 1, false, 1}, four{8, 8, 1, false, 4};
-  const double one = collective_s(WireKind::kReduceScatter, 1e9, alone, h);
-  const double all = collective_s(WireKind::kReduceScatter, 1e9, four, h);
+  const double one = collective_s(CommKind::kReduceScatter, 1e9, alone, h);
+  const double all = collective_s(CommKind::kReduceScatter, 1e9, four, h);
   EXPECT_NEAR((all - 7 * 5e-6) / (one - 7 * 5e-6), 4, 1e-6);
 }
 

@@ -85,7 +85,7 @@ TEST_F(SearchBruteForce, WithActivationsAndStateInTheHostsMemory) {
     expect_same(fast, all, fmt::format("seed {}", seed));
     EXPECT_EQ(all.candidates % 4, 0);
     with_answer += !all.best.empty();
-    for (const Found& f : all.best) {
+    for (const RankedLayout& f : all.best) {
       offloaded += f.candidate.layout.offload != "none";
       of_optimizer += f.candidate.layout.offload == "optimizer";
     }
@@ -112,7 +112,7 @@ TEST_F(SearchBruteForce, ModelsWithAnEncoder) {
     r.base.model.tied_embeddings = draw.pick({0, 1}) == 1;
     model::apply_family(model::Family::kT5, r.base.model);
     model::derive_sizes(r.base.model);
-    r.base.source = draw.pick({16, 32, 64});
+    r.base.encoder_tokens = draw.pick({16, 32, 64});
     const Hardware h = draw.hardware();
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
@@ -153,7 +153,7 @@ TEST_F(SearchBruteForce, TheBestAreSimulatedInFull) {
   h.device.memory_bytes = 1e7;
   const SearchResult result = search(r, cluster_target(), h, {});
   ASSERT_EQ(result.best.size(), r.keep);
-  for (const Found& f : result.best) {
+  for (const RankedLayout& f : result.best) {
     const auto stages = compile::compile_stages(request_of(r, f.candidate), cluster_target());
     const Prediction p = simulate(stages, h, {});
     EXPECT_EQ(p.step_s, f.prediction.step_s);

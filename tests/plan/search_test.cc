@@ -150,8 +150,8 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
   Prediction slow, fast;
   slow.parts.bubble = 3;
   fast.parts.bubble = 1;
-  slow.parts.exposed[Traffic::kTensor] = 1;
-  fast.parts.exposed[Traffic::kTensor] = 1.5;
+  slow.parts.exposed[TrafficKind::kTensor] = 1;
+  fast.parts.exposed[TrafficKind::kTensor] = 1.5;
   const std::vector<std::string> lines = differences(slow, fast);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0], "+2.00 s bubble");

@@ -250,7 +250,7 @@ double copied_bytes(const Program& p) {
   double bytes = 0;
   for (const Call& c : p.schedule)
     if (p.segment(c).queue == Queue::kCopyOut)
-      bytes += static_cast<double>(p.bytes_of(c.frames[0]));
+      bytes += static_cast<double>(p.bytes_of(c.buffers[0]));
   return bytes;
 }
 
@@ -265,7 +265,7 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   const double kept = simulate({compile::compile(r, {})}, h, {}).step_s;
   r.layout.offload = "activations";
   const Program p = compile::compile(r, {});
-  const auto exposed = [](const Prediction& s) { return s.parts.exposed[Traffic::kHost]; };
+  const auto exposed = [](const Prediction& s) { return s.parts.exposed[TrafficKind::kHost]; };
   h.device.host_bytes_per_s = 1e30;
   EXPECT_NEAR(simulate({p}, h, {}).step_s, kept, 1e-6 * kept);
   // A link that takes a hundred times the step: out and back are two queues, but of one micro-batch

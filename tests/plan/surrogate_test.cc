@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "plan/acquire.h"
+#include "plan/acquisition.h"
 
 namespace tessera::plan {
 namespace {

@@ -27,9 +27,9 @@ struct Execution {
   Execution(SmallProgram&& small, comm::World& world, bool poison = false)
       : kernels(read_cpu_features(), 1),
         program(small.finish(kernels.target())),
-        channels(world, {program}),
+        communicators(world, {program}),
         arena(host_arena("arena", program.bytes)),
-        bound(program, {*arena}, kernels, channels),
+        bound(program, {*arena}, kernels, communicators),
         executor(bound, hooks, poison) {}
 
   TensorView view(const std::string& name) {
@@ -50,7 +50,7 @@ struct Execution {
 
   runtime::PreparedKernels kernels;
   Program program;
-  runtime::Channels channels;
+  runtime::CommunicatorMap communicators;
   std::unique_ptr<Arena> arena;
   runtime::RunHooks hooks = {.now_s = seconds};
   runtime::BoundProgram bound;
@@ -81,13 +81,13 @@ SmallProgram sharded(const ShardedOptions& o) {
     shard.push_back(p.value("shard" + n, whole, Role::kWeight, true, AxisKind::kShard));
     gradient.push_back(p.value("gradient" + n, whole, Role::kGradient, false, AxisKind::kShard));
   }
-  const ValueId stream = p.value("stream", whole, Role::kStream, true);
+  const ValueId stream = p.value("stream", whole, Role::kHidden, true);
   const ValueId gathered = p.value("gathered", whole, Role::kWeight);
   const ValueId partial = p.value("partial", whole, Role::kGradient);
   const ValueId fence = p.value("fence", Shape{16}, Role::kActivation, true);
   const GroupRef shards = GroupRef::along({AxisKind::kShard});
-  const auto wire = [&](WireKind kind, int64_t l) {
-    return Wire{kind, shards, kNone, std::to_string(l), 4 * kElements};
+  const auto wire = [&](CommKind kind, int64_t l) {
+    return CommSpec{kind, shards, kNone, std::to_string(l), 4 * kElements};
   };
   int64_t life = 0;
   // A compute call that reads what a transfer writes waits for it.
@@ -103,7 +103,7 @@ SmallProgram sharded(const ShardedOptions& o) {
       p.call("gather" + n, Queue::kData,
              {p.op(AllGather{.over = shards}, {shard[layer]}, {gathered})},
              {{shard[layer], Access::kRead}, {gathered, Access::kWrite, life}},
-             wire(WireKind::kAllGather, l));
+             wire(CommKind::kAllGather, l));
       settle(gathered, life);
       p.call("forward", Queue::kCompute, {p.op(Sum{.terms = 2}, {stream, gathered}, {stream})},
              {{stream, Access::kUpdate}, {gathered, Access::kRead, life}});
@@ -112,7 +112,7 @@ SmallProgram sharded(const ShardedOptions& o) {
       p.call("reduce" + n, Queue::kData,
              {p.op(ReduceScatter{.over = shards}, {partial}, {gradient[layer]})},
              {{partial, Access::kRead, life}, {gradient[layer], Access::kAdd}},
-             wire(WireKind::kReduceScatter, l));
+             wire(CommKind::kReduceScatter, l));
       settle(gradient[layer], kNone);
     }
   for (size_t l = 0; l < static_cast<size_t>(kLayers); ++l)
@@ -293,12 +293,12 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
   const Coordinates at = own(mesh);
   const int64_t stages = ranks().size(), stage = at[AxisKind::kPipeline];
   SmallProgram p("pipeline", mesh, at);
-  const ValueId in = p.value("in", Shape{kElements}, Role::kStream);
-  const ValueId out = p.value("out", Shape{kElements}, Role::kStream);
+  const ValueId in = p.value("in", Shape{kElements}, Role::kHidden);
+  const ValueId out = p.value("out", Shape{kElements}, Role::kHidden);
   const ValueId one = p.value("one", Shape{kElements}, Role::kWeight, true);
   const ValueId result = p.value("result", Shape{kElements}, Role::kActivation, true);
-  const auto message = [&](WireKind kind, int64_t peer, const std::string& label) {
-    return Wire{kind, {}, peer, label, 4 * kElements};
+  const auto message = [&](CommKind kind, int64_t peer, const std::string& label) {
+    return CommSpec{kind, {}, peer, label, 4 * kElements};
   };
   const int64_t next = (stage + 1) % stages, before = (stage + stages - 1) % stages;
   int64_t life = 0;
@@ -308,7 +308,7 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
     if (!first)
       p.call("receive" + way, forward ? Queue::kReceiveForward : Queue::kReceiveBackward,
              {p.op(Receive{}, {}, {in})}, {{in, Access::kWrite, life}},
-             message(WireKind::kReceive, from, label));
+             message(CommKind::kReceive, from, label));
     else
       p.call("start" + way, Queue::kCompute, {p.op(Clear{}, {}, {in})},
              {{in, Access::kWrite, life}});
@@ -317,7 +317,7 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
     if (!last)
       p.call("send" + way, forward ? Queue::kSendForward : Queue::kSendBackward,
              {p.op(Send{}, {out}, {})}, {{out, Access::kRead, life}},
-             message(WireKind::kSend, to, label));
+             message(CommKind::kSend, to, label));
     else
       p.call("end" + way, Queue::kCompute, {p.op(Sum{.terms = 2}, {result, out}, {result})},
              {{result, Access::kUpdate}, {out, Access::kRead, life}});

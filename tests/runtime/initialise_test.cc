@@ -33,14 +33,14 @@ TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
     v.shape = c.shape;
     for (const auto& [axis, dim] : c.splits) v.sharding.place[axis] = static_cast<int8_t>(dim);
     localise(v, mesh);
-    const Extents all = {std::vector<int64_t>(static_cast<size_t>(c.shape.rank()), 0),
-                         c.shape.dims()};
+    const GlobalBox all = {std::vector<int64_t>(static_cast<size_t>(c.shape.rank()), 0),
+                           c.shape.dims()};
     for (const Initial initial : {Initial{0.5, 0}, Initial{0, 3}}) {
       std::vector<float> whole(static_cast<size_t>(product(c.shape)), -1);
       initialise_part({whole.data(), DType::kF32, c.shape}, c.shape, all, initial, 99, 2);
       std::vector<int> found(whole.size(), 0);
       for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
-        const Extents box = extents_of(v, mesh, coordinates_of(mesh, rank));
+        const GlobalBox box = global_box_of(v, mesh, coordinates_of(mesh, rank));
         std::vector<float> part(static_cast<size_t>(product(v.local())), -1);
         initialise_part({part.data(), DType::kF32, v.local()}, c.shape, box, initial, 99, 2);
         for (size_t i = 0; i < part.size(); ++i) {
@@ -78,14 +78,14 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
     mesh[AxisKind::kTensor] = h.copies;
     const Shape whole{h.K, h.G + 2, 3};
     std::vector<float> truth(static_cast<size_t>(product(whole)));
-    const Extents all = {{0, 0, 0}, whole.dims()};
+    const GlobalBox all = {{0, 0, 0}, whole.dims()};
     initialise_part({truth.data(), DType::kF32, whole}, whole, all, {0.5, 0}, 7, 2);
 
     Value queries, pairs;
     queries.shape = {h.K * h.copies, h.G / h.copies, 3};
-    queries.whole = {"heads", whole, 0, h.copies};
+    queries.parent = {"heads", whole, 0, h.copies};
     pairs.shape = {h.K, 2, 3};
-    pairs.whole = {"heads", whole, h.G, 1};
+    pairs.parent = {"heads", whole, h.G, 1};
     for (Value* v : {&queries, &pairs}) v->sharding.place[AxisKind::kTensorKv] = 0;
     queries.sharding.place[AxisKind::kTensor] = 0;
     pairs.sharding.place[AxisKind::kTensor] = kShared;
@@ -93,10 +93,10 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
     for (Value* v : {&queries, &pairs}) {
       localise(*v, mesh);
       for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
-        const Extents place = extents_of(*v, mesh, coordinates_of(mesh, rank));
+        const GlobalBox place = global_box_of(*v, mesh, coordinates_of(mesh, rank));
         const Box box = whole_box(v->local());
         int64_t elements = 0;
-        for (const KnownBox& k : known_boxes(*v, place, box)) {
+        for (const CheckpointBox& k : checkpoint_boxes(*v, place, box)) {
           const Shape shape = k.part.extents();
           std::vector<float> part(static_cast<size_t>(product(shape)));
           initialise_part({part.data(), DType::kF32, shape}, whole, k.known, {0.5, 0}, 7, 2);

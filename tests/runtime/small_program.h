@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "compile/lower/scratch.h"
-#include "compile/memory/place.h"
+#include "compile/memory/assign_buffers.h"
 #include "ir/program.h"
 #include "ir/target.h"
 
@@ -20,7 +20,7 @@ class SmallProgram {
     p_.stage = at[AxisKind::kPipeline];
   }
 
-  // A value in a frame of its own, of that name; `split` puts dimension 0 on that axis.
+  // A value in a buffer of its own, of that name; `split` puts dimension 0 on that axis.
   ValueId value(const std::string& name, Shape shape, Role role, bool state = false,
                 AxisKind split = AxisKind::kPipeline, DType type = DType::kF32) {
     Value v = make(name, type, std::move(shape), role);
@@ -28,9 +28,9 @@ class SmallProgram {
       v.sharding.place[split] = 0;
       localise(v, p_.mesh);
     }
-    v.frame = p_.kinds.next_id();
+    v.buffer = p_.kinds.next_id();
     v.offset = 0;
-    FrameKind k;
+    BufferKind k;
     k.name = name;
     k.bytes = (v.bytes() + 63) / 64 * 64;
     k.state = state;
@@ -56,27 +56,27 @@ class SmallProgram {
   struct Use {
     ValueId value;
     Access access;
-    int64_t life = kNone;  // frames of one value and life are one; state has one
+    int64_t life = kNone;  // buffers of one value and life are one; state has one
   };
   void call(const std::string& name, Queue queue, std::vector<Op> ops, const std::vector<Use>& uses,
-            Wire wire = {}) {
+            CommSpec wire = {}) {
     if (!segments_.contains(name)) {
       Segment s;
       s.set_name(name);
       s.queue = queue;
       s.ops = std::move(ops);
       for (Op& o : s.ops) o.origin = name + "." + std::to_string(&o - s.ops.data());
-      for (const Use& u : uses) s.frames.push_back({p_[u.value].frame, u.access});
+      for (const Use& u : uses) s.buffers.push_back({p_[u.value].buffer, u.access});
       segments_[name] = p_.segments.push_back(std::move(s));
     }
     Call c;
     c.segment = segments_.at(name);
-    c.wire = std::move(wire);
-    for (const Use& u : uses) c.frames.push_back(frame(u));
+    c.comm = std::move(wire);
+    for (const Use& u : uses) c.buffers.push_back(buffer(u));
     p_.schedule.push_back(std::move(c));
   }
 
-  // Lays out workspaces, scratch, frames.
+  // Lays out workspaces, scratch, buffers.
   Program finish(const Target& target) {
     ValueVector local = p_.values;
     for (Value& v : local) v.shape = v.local();
@@ -87,7 +87,7 @@ class SmallProgram {
       }
       compile::layout_scratch(p_, s, target.alignment);
     }
-    compile::place(p_, {.alignment = target.alignment, .pad = 1});
+    compile::assign_buffers(p_, {.alignment = target.alignment, .pad = 1});
     return std::move(p_);
   }
 
@@ -100,11 +100,11 @@ class SmallProgram {
     v.role = role;
     return v;
   }
-  FrameId frame(const Use& u) {
-    const FrameKindId kind = p_[u.value].frame;
+  BufferId buffer(const Use& u) {
+    const BufferKindId kind = p_[u.value].buffer;
     const auto key = std::tuple(kind, u.life);
-    if (frames_.contains(key)) return frames_.at(key);
-    Frame f;
+    if (buffers_.contains(key)) return buffers_.at(key);
+    Buffer f;
     f.kind = kind;
     f.layer = u.life;
     f.state = p_.kind(kind).state;
@@ -112,12 +112,12 @@ class SmallProgram {
       f.offset = p_.state_bytes;
       p_.state_bytes += p_.kind(kind).bytes;
     }
-    return frames_[key] = p_.frames.push_back(f);
+    return buffers_[key] = p_.buffers.push_back(f);
   }
 
   Program p_;
   std::map<std::string, SegmentId> segments_;
-  std::map<std::tuple<FrameKindId, int64_t>, FrameId> frames_;
+  std::map<std::tuple<BufferKindId, int64_t>, BufferId> buffers_;
 };
 
 }  // namespace tessera::testing

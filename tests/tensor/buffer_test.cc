@@ -11,21 +11,21 @@
 namespace tessera {
 namespace {
 
-TEST(Buffer, IsZeroAndPageAligned) {
-  const Buffer b("test", 100'003);
+TEST(HostBuffer, IsZeroAndPageAligned) {
+  const HostBuffer b("test", 100'003);
   ASSERT_EQ(b.bytes(), 100'003);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data()) % 4096, 0u);
   for (int64_t i = 0; i < b.bytes(); ++i) ASSERT_EQ(b.data()[i], std::byte{0});
 }
 
-TEST(Buffer, OfNoBytesHoldsNothing) {
-  const Buffer b("test", 0);
+TEST(HostBuffer, OfNoBytesHoldsNothing) {
+  const HostBuffer b("test", 0);
   EXPECT_EQ(b.data(), nullptr);
   b.touch(2);
 }
 
-TEST(Buffer, TouchFaultsEveryPageAndKeepsWhatIsThere) {
-  const Buffer b("test", (9 << 20) + 5);
+TEST(HostBuffer, TouchFaultsEveryPageAndKeepsWhatIsThere) {
+  const HostBuffer b("test", (9 << 20) + 5);
   b.data()[0] = std::byte{7};
   b.data()[b.bytes() - 1] = std::byte{9};
   b.touch(2);
@@ -36,22 +36,22 @@ TEST(Buffer, TouchFaultsEveryPageAndKeepsWhatIsThere) {
   for (const unsigned char page : resident) ASSERT_EQ(page & 1, 1);
 }
 
-TEST(Buffer, MovesLeaveNothingBehind) {
-  Buffer a("a", 4096);
+TEST(HostBuffer, MovesLeaveNothingBehind) {
+  HostBuffer a("a", 4096);
   std::byte* const data = a.data();
-  Buffer b = std::move(a);
+  HostBuffer b = std::move(a);
   EXPECT_EQ(b.data(), data);
   EXPECT_EQ(b.name(), "a");
   EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): that is the question
-  Buffer c;
+  HostBuffer c;
   c = std::move(b);
   EXPECT_EQ(c.data(), data);
   EXPECT_EQ(c.bytes(), 4096);
 }
 
-TEST(Buffer, RefusalNamesTheBufferAndTheSize) {
+TEST(HostBuffer, RefusalNamesTheBufferAndTheSize) {
   try {
-    const Buffer b("activations", int64_t{1} << 60);
+    const HostBuffer b("activations", int64_t{1} << 60);
     FAIL() << "the system gave 2^60 bytes";
   } catch (const Error& e) {
     const std::string message = e.what();

@@ -69,8 +69,8 @@ void add_steps(train::Trainer& trainer, const config::RunConfig& c, int64_t firs
 // All that this rank holds of the state, replicas too.
 std::vector<std::pair<std::string, TensorView>> views(train::Trainer& trainer) {
   std::vector<std::pair<std::string, TensorView>> all;
-  for (const StatePiece& x : pieces(trainer.program(), trainer.machine().position().at))
-    all.emplace_back(x.name, trainer.machine().view(x));
+  for (const StateShard& x : local_state(trainer.program(), trainer.engine().position().at))
+    all.emplace_back(x.name, trainer.engine().view(x));
   return all;
 }
 
@@ -100,7 +100,7 @@ Trained trained(config::RunConfig c, const std::string& first, const std::string
     const auto bytes = static_cast<size_t>(from[i].second.bytes());
     std::memcpy(to[i].second.data, from[i].second.data, bytes);
   }
-  after->machine().round_weights();
+  after->engine().round_weights();
   add_steps(*after, c, 3, out);
   add_state(*after, out);
   return out;

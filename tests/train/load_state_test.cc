@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "checkpoint/async_save.h"
 #include "checkpoint/folders.h"
-#include "checkpoint/saving.h"
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
@@ -28,14 +28,14 @@ class LoadState : public testing::Test {
                           int64_t first, int64_t last) {
     model::ModelConfig model;
     model.vocabulary = model.context = tokens;
-    StatePiece piece;
-    piece.name = name;
-    piece.role = name.find('|') == name.npos ? Role::kWeight : Role::kMoment1;
-    piece.shape = {rows, columns};
-    piece.begin = {first, 0};
-    piece.end = {last, columns};
+    StateShard shard;
+    shard.name = name;
+    shard.role = name.find('|') == name.npos ? Role::kWeight : Role::kMoment1;
+    shard.shape = {rows, columns};
+    shard.begin = {first, 0};
+    shard.end = {last, columns};
     std::vector<float> out(static_cast<size_t>((last - first) * columns), -7);
-    load_piece(*reader_, piece, model, {out.data(), DType::kF32, {last - first, columns}});
+    load_shard(*reader_, shard, model, {out.data(), DType::kF32, {last - first, columns}});
     return out;
   }
   std::string refusal(const std::string& name, int64_t tokens, int64_t rows, int64_t columns) {

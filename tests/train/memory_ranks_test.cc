@@ -91,7 +91,7 @@ class Peak {
 
 int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
   int64_t bytes = 0;
-  for (const Frame& f : p.frames)
+  for (const Buffer& f : p.buffers)
     if (f.state && roles.contains(p[p.kind(f.kind).values.at(0)].role))
       bytes += p.kind(f.kind).bytes;
   return bytes;
@@ -100,7 +100,7 @@ int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
 void expect_formulas(const Program& p, const compile::MemoryPlan& m, int64_t zero,
                      double sum_bytes) {
   const auto shards = static_cast<double>(ranks().size());
-  constexpr double kPadding = 0.002;  // frames are multiples of shards x 64 elements
+  constexpr double kPadding = 0.002;  // buffers are multiples of shards x 64 elements
   const auto divided = [&](int64_t from, double bytes) {
     return kParameters * bytes / (zero >= from ? shards : 1);
   };
@@ -128,14 +128,14 @@ int64_t expect_promises(int64_t zero, const std::string& recompute,
   Peak peak;
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
-  trainer.machine().touch();
+  trainer.engine().touch();
   trainer.initialise();
   data::BatchSource source = batches(c, trainer.data_rank());
   EXPECT_TRUE(trainer.step(1, 1e-3, source).finite);
   const int64_t taken = peak.stop() - before;
   const Program& p = trainer.program();
   const compile::MemoryPlan m = compile::memory_plan(p);
-  EXPECT_EQ(trainer.machine().arena_bytes(), m.arena);
+  EXPECT_EQ(trainer.engine().arena_bytes(), m.arena);
   EXPECT_EQ(m.weights + m.optimizer + m.gradients + m.activations + m.other, m.arena);
   EXPECT_GE(m.other, 0);
   EXPECT_LE(m.live, m.arena);

@@ -8,7 +8,7 @@
 
 #include "base/tree.h"
 #include "metric_scalars.h"
-#include "train/run_record.h"
+#include "train/metrics_recorder.h"
 
 namespace tessera::train {
 namespace {
@@ -85,14 +85,15 @@ TEST(MetricScalars, AreRecordedForTensorBoard) {
       std::filesystem::temp_directory_path() / fmt::format("tessera_scalars_{}", ::getpid());
   std::filesystem::create_directories(folder);
   {
-    RunRecord record(RunRecordOptions{.folder = folder,
-                                      .first_step = 1,
-                                      .tensorboard = true,
-                                      .prometheus = folder / "run.prom",
-                                      .name = "first",
-                                      .wall_s = [] { return 1e9; },
-                                      .warn = [](const std::string& text) { FAIL() << text; },
-                                      .owned = [] { return true; }});
+    MetricsRecorder record(
+        MetricsRecorderOptions{.folder = folder,
+                               .first_step = 1,
+                               .tensorboard = true,
+                               .prometheus = folder / "run.prom",
+                               .name = "first",
+                               .wall_s = [] { return 1e9; },
+                               .warn = [](const std::string& text) { FAIL() << text; },
+                               .owned = [] { return true; }});
     record.add(full_step());
     record.add(full_validation());
     record.add(8, full_task());

@@ -28,7 +28,7 @@ void expect_equal(const config::RunConfig& c, const std::string& what) {
   if (ranks().rank() != 0) return;
   const train::ValueComparison found = train::compare_values(
       on_one_rank(c), all,
-      train::value_bounds(config::compile_request(c, compile::Purpose::kTrain)));
+      train::value_bounds(config::compile_request(c, compile::ProgramKind::kTrain)));
   EXPECT_GT(found.compared, 100) << what;
   EXPECT_FALSE(found.first.has_value()) << what << ": " << found.first->told;
 }

@@ -55,7 +55,7 @@ config::RunConfig alone(const config::RunConfig& c, size_t number) {
   if (number > 0) own.optimizer = config::settings_of(c.optimizer.groups[number - 1], c.optimizer);
   own.optimizer.groups.clear();
   for (const std::string& weight :
-       compile::trained_weights(config::compile_request(c, compile::Purpose::kTrain)))
+       compile::trained_weights(config::compile_request(c, compile::ProgramKind::kTrain)))
     if (optimizer_number(c, weight) != number) own.optimizer.freeze.push_back(weight);
   return own;
 }
@@ -63,7 +63,7 @@ config::RunConfig alone(const config::RunConfig& c, size_t number) {
 State trained(const config::RunConfig& c, double rate, int steps) {
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->machine().initialise(5);
+  trainer->engine().initialise(5);
   data::BatchSource source = batches(c);
   for (int s = 1; s <= steps; ++s) EXPECT_TRUE(trainer->step(s, rate, source).finite);
   return state_of(*trainer);

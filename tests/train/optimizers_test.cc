@@ -66,7 +66,7 @@ TEST_P(EveryOptimizer, TrainsInEveryPrecision) {
   }
 }
 
-// Bytes a parameter, of these parts of a run's memory. Members of a frame begin at multiples of 64
+// Bytes a parameter, of these parts of a run's memory. Members of a buffer begin at multiples of 64
 // elements, so there is a little more than the sizes of the types.
 void expect_bytes(double bytes, const config::RunConfig& c,
                   int64_t (*part)(const compile::MemoryPlan&)) {
@@ -142,7 +142,7 @@ TEST(Bf16Sr, DrawsByTheSeed) {
   const auto world = comm::self_world();
   const auto trained = [&] {
     const auto trainer = trainer_of(c, *world);
-    trainer->machine().initialise(5);
+    trainer->engine().initialise(5);
     data::BatchSource source = batches(c);
     for (int s = 1; s <= 3; ++s) trainer->step(s, 1e-3, source);
     return bytes_of(*trainer);
@@ -302,7 +302,7 @@ TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();
   int waits = 0;
-  trainer->machine().hooks().before_update = [&] { ++waits; };
+  trainer->engine().hooks().before_update = [&] { ++waits; };
   data::BatchSource source = batches(c);
   trainer->step(1, 1e-3, source);
   const int on_the_ramp = waits;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/saving.h"
+#include "checkpoint/async_save.h"
 
 namespace tessera::train {
 

@@ -56,7 +56,7 @@ TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
   config::RunConfig c = config();
   c.data.sequence_length = 16;
   c.data.train = {{dataset("d", std::vector<std::vector<int32_t>>(9, {1, 2, 3, 4, 5, 6, 7})), 1}};
-  TrainingRows texts(c, 257, data::ByteTokenizer());
+  TrainingRowReader texts(c, 257, data::ByteTokenizer());
   EXPECT_EQ(texts.row_tokens(), 16);
   EXPECT_EQ(texts.row_source(), 0);
   EXPECT_EQ(texts.tokens(), 63);
@@ -67,7 +67,7 @@ TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
   c.data.train.clear();
   c.data.instructions = {put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n")};
   c.data.form = "{prompt}:{response}";
-  TrainingRows instructions(c, 257, data::ByteTokenizer());
+  TrainingRowReader instructions(c, 257, data::ByteTokenizer());
   EXPECT_EQ(instructions.epochs(3), 3);
   instructions.read_row(5, {tokens, labels, positions, documents, {}});
   EXPECT_EQ(labels[0], data::kIgnoredLabel);

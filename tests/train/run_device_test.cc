@@ -18,7 +18,8 @@ namespace tessera::train {
 namespace {
 
 std::vector<Program> stages_of(const config::RunConfig& c) {
-  return compile::compile_stages(config::compile_request(c, compile::Purpose::kTrain), Target());
+  return compile::compile_stages(config::compile_request(c, compile::ProgramKind::kTrain),
+                                 Target());
 }
 
 // Eight ranks of a host, each of which sees one device, have eight devices.

@@ -62,7 +62,7 @@ TEST(Crc32c, KnownVectors) {
   EXPECT_EQ(crc32c(""), 0u);
 }
 
-TEST(TfRecord, FramesAPayload) {
+TEST(TfRecord, BuffersAPayload) {
   const std::string r = tfrecord("abc");
   ASSERT_EQ(r.size(), 19u);
   EXPECT_EQ(r.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));

@@ -22,13 +22,13 @@ inline config::RunConfig tiny(model::Family family) {
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
   c.model.tied_embeddings = family == model::Family::kGpt2;
-  if (model::rule_of(family).groups_heads) c.model.kv_heads = 2;
+  if (model::rule_of(family).supports_gqa) c.model.kv_heads = 2;
   // Norms after a sublayer divide by the size of its output. This is as large as in a model of the
   // published widths: 0.02 at a width of 2,500.
   if (family == model::Family::kOlmo2 || family == model::Family::kGemma2 ||
       family == model::Family::kGemma3)
     c.model.init_std = 1 / std::sqrt(32.0);
-  if (model::rule_of(family).encodes) {
+  if (model::rule_of(family).has_encoder) {
     c.model.encoder_layers = 2;
     c.data.target_length = 12;
   }

@@ -64,7 +64,7 @@ TEST_P(EveryFamily, OffloadGivesTheSameBits) {
   }
   c.layout.recompute = "none";
   const Program p =
-      compile::compile(config::compile_request(c, compile::Purpose::kTrain), Target{});
+      compile::compile(config::compile_request(c, compile::ProgramKind::kTrain), Target{});
   EXPECT_GT(p.host_bytes, 0);
 }
 
@@ -91,7 +91,7 @@ TEST_P(EveryFamily, OptimizerOnTheHostGivesTheSameBits) {
         EXPECT_EQ(kept.losses, copied.losses) << name_of_entry(kind) << name_of_entry(precision);
         EXPECT_EQ(kept.norms, copied.norms) << name_of_entry(kind) << name_of_entry(precision);
       }
-      moved += compile::compile(config::compile_request(c, compile::Purpose::kTrain), Target{})
+      moved += compile::compile(config::compile_request(c, compile::ProgramKind::kTrain), Target{})
                    .host_bytes > 0;
     }
   EXPECT_GE(moved, 9);

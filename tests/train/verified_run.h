@@ -34,16 +34,16 @@ inline data::BatchSource batches_of(const config::RunConfig& c, int64_t rank) {
 inline train::RankRecords trained(const config::RunConfig& c, const std::vector<Program>& stages,
                                   comm::World& world) {
   auto kernels = std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1);
-  compile::CompileRequest validation = config::compile_request(c, compile::Purpose::kValidate);
+  compile::CompileRequest validation = config::compile_request(c, compile::ProgramKind::kValidate);
   validation.stage = coordinates_of(stages[0].mesh, world.rank())[AxisKind::kPipeline];
   std::vector<Program> programs = {stages[static_cast<size_t>(validation.stage)],
                                    compile::compile(validation, kernels->target())};
   train::Trainer trainer(
-      c, std::make_unique<runtime::Machine>(std::move(programs), std::move(kernels),
-                                            runtime::MachineOptions{.world = &world}));
+      c, std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels),
+                                           runtime::EngineOptions{.world = &world}));
   trainer.initialise();
   data::BatchSource source = batches_of(c, trainer.data_rank());
-  train::ValueRecorder recorder(trainer.program(), trainer.machine().position());
+  train::ValueRecorder recorder(trainer.program(), trainer.engine().position());
   for (int64_t step = 1; step <= kSteps; ++step) {
     trainer.step(step, 1e-2, source, recorder.observer(step));
     recorder.finish(trainer.gradients(), trainer.state());
@@ -52,7 +52,7 @@ inline train::RankRecords trained(const config::RunConfig& c, const std::vector<
 }
 
 inline std::vector<Program> stages_of(const config::RunConfig& c) {
-  return compile::compile_stages(config::compile_request(c, compile::Purpose::kTrain),
+  return compile::compile_stages(config::compile_request(c, compile::ProgramKind::kTrain),
                                  runtime::PreparedKernels(read_cpu_features(), 1).target());
 }
 

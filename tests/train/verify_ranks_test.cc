@@ -33,7 +33,7 @@ config::RunConfig config_of(const compile::CompileRequest& r) {
 train::ValueComparison compared(const config::RunConfig& c, const train::RankRecords& one,
                                 const std::vector<train::RankRecords>& all) {
   return train::compare_values(
-      one, all, train::value_bounds(config::compile_request(c, compile::Purpose::kTrain)));
+      one, all, train::value_bounds(config::compile_request(c, compile::ProgramKind::kTrain)));
 }
 
 constexpr int kLayouts = 100, kFaults = 100;
@@ -42,7 +42,7 @@ void expect_no_alarm(LayoutDraw draw, int layouts) {
   std::map<std::string, double> largest;
   for (int done = 0; done < layouts;) {
     compile::CompileRequest r = draw.request(ranks().size());
-    while (r.source > 0) r = draw.request(ranks().size());  // batches here are of one stack
+    while (r.encoder_tokens > 0) r = draw.request(ranks().size());  // batches here are of one stack
     if (compile::mesh_of(r.layout).ranks() != ranks().size()) continue;
     ++done;
     const config::RunConfig c = config_of(r);

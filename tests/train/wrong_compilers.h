@@ -11,7 +11,7 @@
 
 #include "ir/program.h"
 #include "ir/rule.h"
-#include "runtime/channels.h"
+#include "runtime/communicator_map.h"
 
 namespace tessera::testing {
 
@@ -64,7 +64,7 @@ class WrongCompiler {
     Fault f{"drop the calls of " + name, {}};
     const std::string group = name.substr(name.find('.') + 1);
     for (const Program& p : stages)
-      for (const FrameKind& k : p.kinds)
+      for (const BufferKind& k : p.kinds)
         if (k.name == group + ".weights")
           for (const ValueId v : k.values) f.shows_in.insert(p[v].name);
     if (f.shows_in.empty()) f.shows_in.insert("");
@@ -94,12 +94,12 @@ class WrongCompiler {
   }
 
   Fault other_microbatch(std::vector<Program>& stages) {
-    return other_frame(stages, [](const Program& p, const Frame& a, const Frame& b) {
-      return p.kind(a.kind).per == kPerMicrobatch && b.state && a.microbatch != b.microbatch;
+    return other_buffer(stages, [](const Program& p, const Buffer& a, const Buffer& b) {
+      return p.kind(a.kind).indexed_by == kPerMicrobatch && b.state && a.microbatch != b.microbatch;
     });
   }
   Fault other_layer(std::vector<Program>& stages) {
-    return other_frame(stages, [](const Program& p, const Frame& a, const Frame& b) {
+    return other_buffer(stages, [](const Program& p, const Buffer& a, const Buffer& b) {
       return p[p.kind(a.kind).values[0]].role == Role::kWeight && b.state && a.layer != b.layer;
     });
   }
@@ -127,10 +127,10 @@ class WrongCompiler {
       if (v == kNone) return;
       std::string name = p[v].name;
       if (p[v].role == Role::kReport) name = "";
-      if (p[v].role == Role::kStream || p[v].role == Role::kStreamGradient)
+      if (p[v].role == Role::kHidden || p[v].role == Role::kHiddenGradient)
         f.shows_in.insert("~hidden");
       if (p[v].role == Role::kGradient) name = name.substr(0, name.rfind(".gradient"));
-      for (const FrameKind& k : p.kinds)  // a flat value stands for its members
+      for (const BufferKind& k : p.kinds)  // a flat value stands for its members
         if (p[v].name.starts_with(k.name.substr(0, k.name.rfind('.')) + ".") && k.like == kNone &&
             k.name.ends_with(".weights") &&
             (p[v].name.ends_with(".flat") || p[v].name.ends_with(".own")))
@@ -214,39 +214,40 @@ class WrongCompiler {
     return f;
   }
 
-  // One call of each stage has another frame of the same kind.
-  Fault other_frame(std::vector<Program>& stages,
-                    const std::function<bool(const Program&, const Frame&, const Frame&)>& fits) {
+  // One call of each stage has another buffer of the same kind.
+  Fault other_buffer(
+      std::vector<Program>& stages,
+      const std::function<bool(const Program&, const Buffer&, const Buffer&)>& fits) {
     Fault f;
     const int64_t stage = number(0, static_cast<int64_t>(stages.size()) - 1);
     Program& p = stages[static_cast<size_t>(stage)];
     struct Swap {
       CallId call;
       size_t parameter;
-      FrameId frame;
+      BufferId buffer;
     };
     std::vector<Swap> swaps;
     for (const CallId c : p.schedule.ids())
-      for (size_t i = 0; i < p.schedule[c].frames.size(); ++i)
-        for (const FrameId other : p.frames.ids()) {
-          const Frame& own = p.frame(p.schedule[c].frames[i]);
+      for (size_t i = 0; i < p.schedule[c].buffers.size(); ++i)
+        for (const BufferId other : p.buffers.ids()) {
+          const Buffer& own = p.buffer(p.schedule[c].buffers[i]);
           const Segment& s = p.segment(p.schedule[c]);
-          if (own.kind == p.frame(other).kind && s.frames[i].access == Access::kRead &&
-              fits(p, own, p.frame(other)))
+          if (own.kind == p.buffer(other).kind && s.buffers[i].access == Access::kRead &&
+              fits(p, own, p.buffer(other)))
             swaps.push_back({c, i, other});
         }
     if (swaps.empty()) return {};
     const Swap s = pick(swaps);
     Call& c = p.schedule[s.call];
-    const FrameKind& kind = p.kind(p.frame(s.frame).kind);
+    const BufferKind& kind = p.kind(p.buffer(s.buffer).kind);
     f.what = fmt::format("{} of another call in {}", kind.name, call_name(p, s.call));
     for (const Op& op : p.segment(c).ops)
       for (const ValueId v : op.inputs)
-        if (v != kNone && p[v].frame == p.frame(s.frame).kind) {
+        if (v != kNone && p[v].buffer == p.buffer(s.buffer).kind) {
           show(p, op, f);
           f.shows_in.insert(without_numbers(p[v].name));
         }
-    c.frames[s.parameter] = s.frame;
+    c.buffers[s.parameter] = s.buffer;
     return f;
   }
 

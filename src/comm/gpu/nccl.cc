@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/idle.h"
+#include "comm/backoff.h"
 #include "comm/reduce.h"
 #include "comm/world.h"
 #include "tensor/gpu.h"
@@ -351,12 +351,12 @@ class NcclWorld : public World {
     const TensorView all = {ids.data(), DType::kU8, {kBytes * group->size()}};
     const TensorView part = {&ids[own], DType::kU8, {kBytes}};
     const Ticket t = group->all_gather(part, all, kBytes);
-    Idle idle;
+    Backoff backoff;
     while (!group->done(t))
       if (group->progress())
-        idle.moved();
+        backoff.moved();
       else
-        idle.pause();
+        backoff.pause();
     return ids[0];
   }
 

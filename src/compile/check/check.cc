@@ -28,9 +28,9 @@ std::vector<std::string> verify_stages(const std::vector<Program>& stages) {
     if (p.mesh != first.mesh || p.mesh[AxisKind::kPipeline] != std::ssize(stages) || p.stage != s)
       findings.push_back(fmt::format("program {} of {} is of stage {} of {}, or of another mesh", s,
                                      stages.size(), p.stage, p.mesh[AxisKind::kPipeline]));
-    std::map<std::string, const FrameKind*> known;
-    for (const FrameKind& k : first.kinds) known.emplace(k.name, &k);
-    for (const FrameKind& k : p.kinds)
+    std::map<std::string, const BufferKind*> known;
+    for (const BufferKind& k : first.kinds) known.emplace(k.name, &k);
+    for (const BufferKind& k : p.kinds)
       if (const auto same = known.find(k.name);
           same != known.end() && same->second->stages != k.stages)
         findings.push_back(fmt::format("{}: stages 0 and {} disagree about the stages that hold it",

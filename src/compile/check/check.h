@@ -1,8 +1,8 @@
 // Schedule pass that changes nothing: verifies a step of all ranks before it runs.
 //
 //   match   on each channel all members call the same operations in the same order: kind, bytes and
-//           label agree at each index; every send has its receive; the wire of a call matches what
-//           its ops communicate
+//           label agree at each index; every send has its receive; the communication of a call
+//           matches what its ops communicate
 //   cycle   the calls of all ranks can be put in one order that obeys every queue, `after` and
 //           `before_step`, with a message or collective as one event, so there is no deadlock. If
 //           transfers are ordered, each transfer of a rank also waits for the one issued before it

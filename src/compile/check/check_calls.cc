@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "compile/check/check_parts.h"
+#include "compile/memory/buffer_lifetimes.h"
 #include "compile/memory/bytes.h"
-#include "compile/memory/frame_lives.h"
 
 namespace tessera::compile {
 namespace {
@@ -20,7 +20,7 @@ struct Counts {
 
 class Calls {
  public:
-  Calls(const Program& p, int rank) : p_(p), rank_(rank), touches_(p), counts_(p.frames.size()) {}
+  Calls(const Program& p, int rank) : p_(p), rank_(rank), touches_(p), counts_(p.buffers.size()) {}
 
   std::vector<Finding> find() {
     for (const CallId x : p_.schedule.ids()) {
@@ -37,20 +37,20 @@ class Calls {
 
  private:
   std::string name(CallId x) const { return "call " + call_name(p_, x); }
-  std::string frame(FrameId f) const { return frame_name(p_, f); }
+  std::string buffer(BufferId f) const { return buffer_name(p_, f); }
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
 
   // Returns true if the buffer belongs to the call's layer and micro-batch. Hidden states belong to
   // the call's layer or to the next one: a layer reads its own input and writes the next layer's,
   // and its backward reads the gradient of its output, which is the next layer's input.
-  bool is_own(const Call& c, const Frame& f, Access access) const {
-    const FrameKind& kind = p_.kind(f.kind);
+  bool is_own(const Call& c, const Buffer& f, Access access) const {
+    const BufferKind& kind = p_.kind(f.kind);
     if (!f.state && kind.values.empty()) return true;
     const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
-    const bool stream = role == Role::kStream || role == Role::kStreamGradient;
-    const bool next = stream && !(role == Role::kStream && access == Access::kRead);
+    const bool stream = role == Role::kHidden || role == Role::kHiddenGradient;
+    const bool next = stream && !(role == Role::kHidden && access == Access::kRead);
     const Phase phase = p_.segment(c).phase;
-    const bool of_output = role == Role::kStreamGradient && access == Access::kRead &&
+    const bool of_output = role == Role::kHiddenGradient && access == Access::kRead &&
                            (phase == Phase::kBackward || phase == Phase::kWeightBackward);
     const bool layer = f.layer == kNone || (f.layer == c.layer && !of_output) ||
                        (stream && c.layer == kNone) || (next && f.layer == c.layer + 1);
@@ -59,14 +59,14 @@ class Calls {
 
   void check_labels(CallId x) {
     const Call& c = p_.call(x);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      const Access access = p_.segment(c).frames[i].access;
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      const Access access = p_.segment(c).buffers[i].access;
       if (c.fresh[i] && access != Access::kAdd)
         say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
-                           frame(c.frames[i])));
-      if (!is_own(c, p_.frame(c.frames[i]), access))
+                           buffer(c.buffers[i])));
+      if (!is_own(c, p_.buffer(c.buffers[i]), access))
         say(x, fmt::format("{} uses {}, which belongs to another layer or micro-batch", name(x),
-                           frame(c.frames[i])));
+                           buffer(c.buffers[i])));
     }
   }
 
@@ -74,21 +74,22 @@ class Calls {
   void check_apart(CallId x) {
     const Call& c = p_.call(x);
     const Segment& s = p_.segment(c);
-    for (const FrameId f : c.frames) {
-      const ByteRange mine = touches_.frame(f);
-      for (const FrameId o : c.frames)
-        if (o != f && mine.meets(touches_.frame(o)))
-          say(x, fmt::format("{} uses {} and {}, which share bytes", name(x), frame(f), frame(o)));
+    for (const BufferId f : c.buffers) {
+      const ByteRange mine = touches_.buffer(f);
+      for (const BufferId o : c.buffers)
+        if (o != f && mine.meets(touches_.buffer(o)))
+          say(x,
+              fmt::format("{} uses {} and {}, which share bytes", name(x), buffer(f), buffer(o)));
       if (mine.meets(touches_.scratch(s)))
-        say(x, fmt::format("{} uses {}, which shares bytes with its scratch", name(x), frame(f)));
+        say(x, fmt::format("{} uses {}, which shares bytes with its scratch", name(x), buffer(f)));
     }
   }
 
   void count(CallId x) {
     const Call& c = p_.call(x);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      Counts& n = counts_[c.frames[i]];
-      const Access access = p_.segment(c).frames[i].access;
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      Counts& n = counts_[c.buffers[i]];
+      const Access access = p_.segment(c).buffers[i].access;
       n.reads += access == Access::kRead;
       n.adds += access == Access::kAdd;
       n.updates += access == Access::kUpdate;
@@ -98,33 +99,33 @@ class Calls {
   // Returns true for the gradient of an encoder's output. It is a sum over the layers of one chunk,
   // and chunks have different numbers of layers. Gradients of weights are excluded, because they do
   // not belong to one micro-batch.
-  bool is_of_chunk(FrameId f) const {
-    const FrameKind& kind = p_.kind(p_.frame(f).kind);
-    return (kind.per & kPerMicrobatch) && !kind.values.empty() &&
+  bool is_of_chunk(BufferId f) const {
+    const BufferKind& kind = p_.kind(p_.buffer(f).kind);
+    return (kind.indexed_by & kPerMicrobatch) && !kind.values.empty() &&
            p_[kind.values[0]].role == Role::kGradient;
   }
 
   // Checks that all layers agree: their sums have equally many terms and readers, their state
   // equally many updates.
   void check_counts() {
-    std::map<FrameKindId, Counts> most;
-    for (const FrameId f : p_.frames.ids()) {
-      Counts& m = most[p_.frames[f].kind];
+    std::map<BufferKindId, Counts> most;
+    for (const BufferId f : p_.buffers.ids()) {
+      Counts& m = most[p_.buffers[f].kind];
       m.reads = std::max(m.reads, counts_[f].reads);
       m.adds = std::max(m.adds, counts_[f].adds);
       m.updates = std::max(m.updates, counts_[f].updates);
     }
-    for (const FrameId f : p_.frames.ids()) {
-      const Counts &c = counts_[f], &m = most[p_.frames[f].kind];
+    for (const BufferId f : p_.buffers.ids()) {
+      const Counts &c = counts_[f], &m = most[p_.buffers[f].kind];
       if (is_of_chunk(f)) continue;
       const auto compare = [&](int mine, int others, const char* what) {
         if (mine < others)
-          say(kNone, fmt::format("{} {} {} times in a step, other frames of its kind {} times",
-                                 frame(f), what, mine, others));
+          say(kNone, fmt::format("{} {} {} times in a step, other buffers of its kind {} times",
+                                 buffer(f), what, mine, others));
       };
       compare(c.adds, m.adds, "is added to");
       if (m.adds > 0) compare(c.reads, m.reads, "is read");
-      if (m.adds > 0 || p_.frames[f].state) compare(c.updates, m.updates, "is updated");
+      if (m.adds > 0 || p_.buffers[f].state) compare(c.updates, m.updates, "is updated");
     }
   }
 
@@ -143,16 +144,16 @@ class Calls {
 
   // Checks that no term or update occurs twice and that every segment is called.
   void check_repeats() {
-    std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
+    std::set<std::tuple<SegmentId, int64_t, int64_t, BufferId>> seen;
     IdVector<SegmentId, bool> called(p_.segments.size(), false);
     for (const CallId x : p_.schedule.ids()) {
       const Call& c = p_.call(x);
       called[c.segment] = true;
-      for (size_t i = 0; i < c.frames.size(); ++i) {
-        const Access access = p_.segment(c).frames[i].access;
+      for (size_t i = 0; i < c.buffers.size(); ++i) {
+        const Access access = p_.segment(c).buffers[i].access;
         if (access != Access::kAdd && access != Access::kUpdate) continue;
-        if (!seen.insert({c.segment, c.layer, c.microbatch, c.frames[i]}).second)
-          say(x, fmt::format("{} changes {} a second time", name(x), frame(c.frames[i])));
+        if (!seen.insert({c.segment, c.layer, c.microbatch, c.buffers[i]}).second)
+          say(x, fmt::format("{} changes {} a second time", name(x), buffer(c.buffers[i])));
       }
     }
     for (const SegmentId s : called.ids())
@@ -162,13 +163,13 @@ class Calls {
   // Checks that every non-state buffer is used, and that the program states the largest
   // number of bytes alive.
   void check_live() {
-    IdVector<FrameId, bool> touched(p_.frames.size(), false);
+    IdVector<BufferId, bool> touched(p_.buffers.size(), false);
     for (const Call& c : p_.schedule)
-      for (const FrameId f : c.frames) touched[f] = true;
+      for (const BufferId f : c.buffers) touched[f] = true;
     bool all = true;
-    for (const FrameId f : p_.frames.ids()) {
-      if (touched[f] || p_.frame(f).state) continue;
-      say(kNone, fmt::format("no call touches {}", frame(f)));
+    for (const BufferId f : p_.buffers.ids()) {
+      if (touched[f] || p_.buffer(f).state) continue;
+      say(kNone, fmt::format("no call touches {}", buffer(f)));
       all = false;
     }
     if (!all || live_bytes(p_) == p_.live_bytes) return;
@@ -179,7 +180,7 @@ class Calls {
   const Program& p_;
   int rank_;
   AccessMap touches_;
-  IdVector<FrameId, Counts> counts_;
+  IdVector<BufferId, Counts> counts_;
   std::vector<Finding> findings_;
 };
 

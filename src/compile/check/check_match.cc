@@ -18,7 +18,7 @@ using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in i
 // Returns the channel of a call, the same text on all its members; empty for a call that involves
 // this rank only. In programs for a mesh of one rank, the name of the group is the channel.
 std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
-  const Wire& w = c.wire;
+  const CommSpec& w = c.comm;
   const std::string partners = partners_of(w);
   if (partners.empty() || p.mesh.ranks() == 1) return partners;
   const Queue queue = p.segment(c).queue;
@@ -27,7 +27,7 @@ std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_
     peer[AxisKind::kPipeline] = w.peer;
     const int64_t other = rank_of(mesh, peer);
     const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
-    const bool sends = w.kind == WireKind::kSend;
+    const bool sends = w.kind == CommKind::kSend;
     return fmt::format("{} from rank {} to {}", forward ? "forward" : "backward",
                        sends ? rank : other, sends ? other : rank);
   }
@@ -53,13 +53,13 @@ std::map<std::string, Channel> channels_of(const ChannelNames& names) {
   return channels;
 }
 
-std::string wire_text(const Wire& w) {
+std::string comm_text(const CommSpec& w) {
   return fmt::format("{} of {} ({} bytes)", name_of(w.kind), w.label, w.bytes);
 }
 
-bool match(const Wire& a, const Wire& b) {
-  const WireKind wanted = a.kind == WireKind::kSend      ? WireKind::kReceive
-                          : a.kind == WireKind::kReceive ? WireKind::kSend
+bool match(const CommSpec& a, const CommSpec& b) {
+  const CommKind wanted = a.kind == CommKind::kSend      ? CommKind::kReceive
+                          : a.kind == CommKind::kReceive ? CommKind::kSend
                                                          : a.kind;
   return b.kind == wanted && a.label == b.label && a.bytes == b.bytes;
 }
@@ -86,11 +86,11 @@ void match_members(const std::vector<const Program*>& ranks, const std::string& 
     const Program &p = *ranks[first], &q = *ranks[other->first];
     const size_t both = std::min(calls.size(), other->second.size());
     size_t i = 0;
-    while (i < both && match(p.call(calls[i]).wire, q.call(other->second[i]).wire)) ++i;
+    while (i < both && match(p.call(calls[i]).comm, q.call(other->second[i]).comm)) ++i;
     if (i == calls.size() && i == other->second.size()) continue;
     const auto say = [&](const Program& of, const std::vector<CallId>& list) {
       if (i >= list.size()) return std::string("nothing");
-      return fmt::format("{}: {}", call_name(of, list[i]), wire_text(of.call(list[i]).wire));
+      return fmt::format("{}: {}", call_name(of, list[i]), comm_text(of.call(list[i]).comm));
     };
     findings.push_back({"match",
                         fmt::format("channel {}, number {}: rank {} has {}; rank {} has {}", name,
@@ -113,13 +113,13 @@ std::vector<Finding> check_wires(const Program& p, int rank) {
                             rank, id});
     const Segment& s = p.segment(c);
     if (s.ops.empty()) continue;
-    Wire wanted = wire_of(p, c);
+    CommSpec wanted = comm_of(p, c);
     if (s.queue >= Queue::kSendForward) wanted.peer = peer_of(p, s.queue);
-    if (wanted != c.wire)
+    if (wanted != c.comm)
       findings.push_back(
           {"match",
-           fmt::format("call {} has the wire {} over '{}', but its ops do {} over '{}'",
-                       call_name(p, id), wire_text(c.wire), partners_of(c.wire), wire_text(wanted),
+           fmt::format("call {} is described as {} over '{}', but its ops do {} over '{}'",
+                       call_name(p, id), comm_text(c.comm), partners_of(c.comm), comm_text(wanted),
                        partners_of(wanted)),
            rank, id});
   }

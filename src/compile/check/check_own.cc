@@ -16,14 +16,14 @@ struct Part {
   bool writes_own = false;   // writes only that shard
 };
 
-Part part_of(const Program& p, const Segment& s, FrameKindId kind) {
+Part part_of(const Program& p, const Segment& s, BufferKindId kind) {
   bool writes = false, writes_whole = false;
   Part part;
   for (const Op& op : s.ops) {
     for (const ValueId v : op.inputs)
-      if (p[v].frame == kind && !p[v].own) part.reads_whole = true;
+      if (p[v].buffer == kind && !p[v].is_local_shard) part.reads_whole = true;
     for (const ValueId v : op.outputs)
-      if (p[v].frame == kind) (p[v].own ? writes : writes_whole) = true;
+      if (p[v].buffer == kind) (p[v].is_local_shard ? writes : writes_whole) = true;
   }
   part.writes_own = writes && !writes_whole;
   return part;
@@ -32,10 +32,10 @@ Part part_of(const Program& p, const Segment& s, FrameKindId kind) {
 class ShardFreshnessCheck : private TwoStepRun {
  public:
   ShardFreshnessCheck(const Program& p, int rank)
-      : TwoStepRun(p, rank), p_(p), known_(p.frames.size()) {
+      : TwoStepRun(p, rank), p_(p), known_(p.buffers.size()) {
     for (const Segment& s : p.segments) {
       parts_.emplace_back();
-      for (const Parameter& x : s.frames) parts_.back().push_back(part_of(p, s, x.kind));
+      for (const Parameter& x : s.buffers) parts_.back().push_back(part_of(p, s, x.kind));
     }
     begin_old();
   }
@@ -52,7 +52,7 @@ class ShardFreshnessCheck : private TwoStepRun {
     int64_t writer = kNone, step = kNone;
   };
 
-  bool holds_weights(FrameKindId kind) const {
+  bool holds_weights(BufferKindId kind) const {
     const std::vector<ValueId>& values = p_.kind(kind).values;
     return !values.empty() && p_[values[0]].role == Role::kWeight;
   }
@@ -60,33 +60,33 @@ class ShardFreshnessCheck : private TwoStepRun {
   // The previous program may have updated only this rank's shard of the weights that are gathered
   // here.
   void begin_old() {
-    std::set<FrameKindId> gathered;
+    std::set<BufferKindId> gathered;
     for (const SegmentId s : p_.segments.ids())
       for (size_t i = 0; i < parts_[s].size(); ++i) {
-        const Parameter& x = p_.segments[s].frames[i];
+        const Parameter& x = p_.segments[s].buffers[i];
         const bool in_place = x.access == Access::kUpdate || x.access == Access::kWrite;
         const bool gathers = in_place && !parts_[s][i].reads_whole && !parts_[s][i].writes_own &&
                              p_.segments[s].queue != Queue::kCompute;
         if (gathers || parts_[s][i].writes_own) gathered.insert(x.kind);
       }
-    for (const FrameId f : p_.frames.ids())
-      known_[f].own_only = p_.frames[f].state && holds_weights(p_.frames[f].kind) &&
-                           gathered.contains(p_.frames[f].kind);
+    for (const BufferId f : p_.buffers.ids())
+      known_[f].own_only = p_.buffers[f].state && holds_weights(p_.buffers[f].kind) &&
+                           gathered.contains(p_.buffers[f].kind);
   }
 
   void run(int64_t x) {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
     const std::vector<Part>& parts = parts_[c.segment];
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      Known& k = known_[c.frames[i]];
-      if (k.step != step_of(x) && !p_.frame(c.frames[i]).state) k.own_only = false;
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      Known& k = known_[c.buffers[i]];
+      if (k.step != step_of(x) && !p_.buffer(c.buffers[i]).state) k.own_only = false;
       k.step = step_of(x);
       if (parts[i].reads_whole && k.own_only)
         say(x,
             fmt::format("{} reads {}, of which only this rank's shard is up to date{}", name(x),
-                        frame(c.frames[i]), k.writer == kNone ? "" : " since " + name(k.writer)));
-      if (s.frames[i].access == Access::kRead) continue;
+                        buffer(c.buffers[i]), k.writer == kNone ? "" : " since " + name(k.writer)));
+      if (s.buffers[i].access == Access::kRead) continue;
       k.own_only = parts[i].writes_own;
       k.writer = x;
     }
@@ -94,7 +94,7 @@ class ShardFreshnessCheck : private TwoStepRun {
 
   const Program& p_;
   IdVector<SegmentId, std::vector<Part>> parts_;  // per segment and parameter
-  IdVector<FrameId, Known> known_;
+  IdVector<BufferId, Known> known_;
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ ChannelNames channel_names(const std::vector<const Program*>& ranks);
 // run.
 using RunOrder = std::vector<std::vector<int64_t>>;
 
-// match: the wire of each call is what the ops of its segment communicate, and a call waits only
-// for calls that are issued before it.
+// match: the communication of each call is what the ops of its segment communicate, and a call
+// waits only for calls that are issued before it.
 std::vector<Finding> check_wires(const Program& p, int rank);
 // match: the members of each channel agree.
 std::vector<Finding> check_match(const std::vector<const Program*>& ranks,

@@ -1,7 +1,7 @@
 // Checks that calls of different queues that use the same bytes are ordered: happens-before by
 // vector clocks, as race detectors do (FastTrack, Flanagan & Freund 2009), on address ranges
-// instead of variables. The check does not trust find_waits() (memory/place.cc): it derives the
-// order from the waits in the program alone.
+// instead of variables. The check does not trust find_waits() (memory/assign_buffers.cc): it
+// derives the order from the waits in the program alone.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -100,8 +100,8 @@ class Races {
     }
   }
 
-  std::string item_name(FrameId frame) const {
-    return frame == kNone ? "the scratch of its queue" : frame_name(p_, frame);
+  std::string item_name(BufferId buffer) const {
+    return buffer == kNone ? "the scratch of its queue" : buffer_name(p_, buffer);
   }
 
   // Returns the access of y to the bytes of t, preferably to the same buffer.
@@ -110,7 +110,7 @@ class Races {
     for (const BufferAccess& other : touches_.of(call(y)))
       if (other.bytes.meets(t.bytes) && (t.writes || other.writes)) {
         found = other;
-        if (other.frame == t.frame) break;
+        if (other.buffer == t.buffer) break;
       }
     return found;
   }
@@ -119,12 +119,12 @@ class Races {
     if (!said_.emplace(x % length(), y % length()).second) return;
     const BufferAccess its = counterpart(y, t);
     const auto name = [&](int64_t z) { return call_name(p_, CallId(z % length())); };
-    std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
+    std::string text = fmt::format("call {} touches {}", name(x), item_name(t.buffer));
     text += fmt::format(", and call {} ", name(y));
     if (y < length() && x >= length()) text += "of the previous step ";
-    text += t.frame != kNone && t.frame == its.frame
+    text += t.buffer != kNone && t.buffer == its.buffer
                 ? "too"
-                : fmt::format("{} in the same bytes", item_name(its.frame));
+                : fmt::format("{} in the same bytes", item_name(its.buffer));
     findings_.push_back({"race", text + ": nothing orders them", rank_, CallId(x % length())});
   }
 

@@ -27,15 +27,15 @@ namespace {
 using Axes = std::set<GroupRef>;
 
 struct SumAxes {
-  IdVector<FrameKindId, Axes> needed;  // empty for kinds that are not sums
-  std::set<FrameKindId> measures;      // kinds that an optimizer writes from each rank's shard
+  IdVector<BufferKindId, Axes> needed;  // empty for kinds that are not sums
+  std::set<BufferKindId> measures;      // kinds that an optimizer writes from each rank's shard
 };
 // Returns the axes on which the weight is shared, including the stages that share it: its gradient
 // is partial there.
-Axes partial_axes(const Program& p, const FrameKind& sums) {
+Axes partial_axes(const Program& p, const BufferKind& sums) {
   Axes axes;
   if (sums.like == kNone) return axes;
-  const FrameKind& weights = p.kind(sums.like);
+  const BufferKind& weights = p.kind(sums.like);
   for (const ValueId w : weights.values)
     for (const AxisKind a : Enumerators<AxisKind>())
       if (p[w].sharding.place[a] == kShared && p.mesh[a] > 1) axes.insert(GroupRef::along({a}));
@@ -64,7 +64,7 @@ void mark_measures(const Program& p, SumAxes& sums) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
       if (rule_of(op).effects.measures_part) {
-        const FrameKindId kind = p[op.outputs.back()].frame;
+        const BufferKindId kind = p[op.outputs.back()].buffer;
         sums.measures.insert(kind);
         sums.needed[kind] = op.is<MuonDirection>() ? direction_axes(p, op) : stage;
       }
@@ -86,7 +86,7 @@ std::string axes_text(const Axes& axes) {
 
 SumAxes sum_axes(const Program& p) {
   SumAxes sums;
-  for (const FrameKind& k : p.kinds) {
+  for (const BufferKind& k : p.kinds) {
     const bool is_sum = !k.values.empty() && p[k.values[0]].role == Role::kGradient;
     sums.needed.push_back(is_sum ? partial_axes(p, k) : Axes());
   }
@@ -97,15 +97,15 @@ SumAxes sum_axes(const Program& p) {
 class Sums : private TwoStepRun {
  public:
   Sums(const Program& p, int rank)
-      : TwoStepRun(p, rank), p_(p), sums_(sum_axes(p)), known_(p.frames.size()) {}
+      : TwoStepRun(p, rank), p_(p), sums_(sum_axes(p)), known_(p.buffers.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     for (const int64_t x : order) run(x);
-    for (const FrameId f : p_.frames.ids())
+    for (const BufferId f : p_.buffers.ids())
       if (is_report(f) && p_.mesh.ranks() > 1 && known(f).over.empty())
         say(known(f).writer,
             fmt::format("the step ends with {} of one rank, which was not summed over ranks",
-                        frame(f)));
+                        buffer(f)));
     return findings();
   }
 
@@ -116,85 +116,85 @@ class Sums : private TwoStepRun {
     int64_t writer = kNone, step = kNone;
   };
 
-  Known& known(FrameId f) { return known_[f]; }
-  Role role(FrameId f) const {
-    const FrameKind& kind = p_.kind(p_.frame(f).kind);
+  Known& known(BufferId f) { return known_[f]; }
+  Role role(BufferId f) const {
+    const BufferKind& kind = p_.kind(p_.buffer(f).kind);
     return kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
   }
-  const Axes& needed(FrameId f) const { return sums_.needed[p_.frame(f).kind]; }
-  bool is_sum(FrameId f) const {
-    return role(f) == Role::kGradient || sums_.measures.contains(p_.frame(f).kind);
+  const Axes& needed(BufferId f) const { return sums_.needed[p_.buffer(f).kind]; }
+  bool is_sum(BufferId f) const {
+    return role(f) == Role::kGradient || sums_.measures.contains(p_.buffer(f).kind);
   }
-  bool is_report(FrameId f) const { return role(f) == Role::kReport; }
+  bool is_report(BufferId f) const { return role(f) == Role::kReport; }
 
   void run(int64_t x) {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      Known& k = known(c.frames[i]);
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      Known& k = known(c.buffers[i]);
       if (k.step != step_of(x)) k = {{}, k.writer, step_of(x)};
-      if (s.queue == Queue::kCompute) compute(x, c.frames[i], s.frames[i].access);
+      if (s.queue == Queue::kCompute) compute(x, c.buffers[i], s.buffers[i].access);
     }
-    if (c.wire.kind == WireKind::kAllReduce || c.wire.kind == WireKind::kReduceScatter)
+    if (c.comm.kind == CommKind::kAllReduce || c.comm.kind == CommKind::kReduceScatter)
       reduce(x, c, s);
-    for (size_t i = 0; i < c.frames.size(); ++i)
-      if (s.frames[i].access != Access::kRead) known(c.frames[i]).writer = x;
+    for (size_t i = 0; i < c.buffers.size(); ++i)
+      if (s.buffers[i].access != Access::kRead) known(c.buffers[i]).writer = x;
   }
 
   // A call that reads a sum needs the complete sum; a call that adds to it adds the terms of one
   // rank.
-  void compute(int64_t x, FrameId f, Access access) {
+  void compute(int64_t x, BufferId f, Access access) {
     Known& k = known(f);
-    const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
+    const bool begins = sums_.measures.contains(p_.buffer(f).kind) && access == Access::kWrite;
     if (is_sum(f) && !begins && access != Access::kAdd && k.over != needed(f))
-      say(x, fmt::format("{} reads {} summed over [{}], expected [{}]", name(x), frame(f),
+      say(x, fmt::format("{} reads {} summed over [{}], expected [{}]", name(x), buffer(f),
                          axes_text(k.over), axes_text(needed(f))));
     if (!is_report(f) || p_.mesh.ranks() == 1) return;
     if ((access == Access::kRead || access == Access::kUpdate) && k.over.empty())
       say(x, fmt::format("{} reads {} of one rank, which was not summed over ranks", name(x),
-                         frame(f)));
+                         buffer(f)));
     if (access == Access::kAdd && !k.over.empty())
-      say(x, fmt::format("{} adds to {}, the sum of all ranks", name(x), frame(f)));
+      say(x, fmt::format("{} adds to {}, the sum of all ranks", name(x), buffer(f)));
     if (access == Access::kWrite) k.over.clear();
   }
 
   // Reduces the first buffer that the call does not only add to, into the buffer that it writes.
   void reduce(int64_t x, const Call& c, const Segment& s) {
-    FrameId from = kNone, to = kNone;
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      if (s.frames[i].access == Access::kRead || s.frames[i].access == Access::kUpdate)
-        from = c.frames[i];
-      if (s.frames[i].access != Access::kRead) to = c.frames[i];
+    BufferId from = kNone, to = kNone;
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      if (s.buffers[i].access == Access::kRead || s.buffers[i].access == Access::kUpdate)
+        from = c.buffers[i];
+      if (s.buffers[i].access != Access::kRead) to = c.buffers[i];
     }
     if (to == kNone) return;
     if (from == kNone) from = to;
-    Axes over = axes_of(c.wire.over);
+    Axes over = axes_of(c.comm.over);
     Known &source = known(from), &target = known(to);
-    if (is_report(to) && (c.wire.over != GroupRef::world() || !target.over.empty()))
-      say(x, fmt::format("{} sums {} over {}, expected once over world", name(x), frame(to),
-                         to_string(c.wire.over)));
+    if (is_report(to) && (c.comm.over != GroupRef::world() || !target.over.empty()))
+      say(x, fmt::format("{} sums {} over {}, expected once over world", name(x), buffer(to),
+                         to_string(c.comm.over)));
     if (is_sum(from)) check_axes(x, from, over, source.over);
     over.insert(source.over.begin(), source.over.end());
     const bool joins = from != to && !target.over.empty();
     if (joins && target.over != over)
       say(x, fmt::format("{} adds a sum over [{}] to {}, a sum over [{}]", name(x), axes_text(over),
-                         frame(to), axes_text(target.over)));
+                         buffer(to), axes_text(target.over)));
     target.over = over;
   }
 
-  void check_axes(int64_t x, FrameId f, const Axes& over, const Axes& before) {
+  void check_axes(int64_t x, BufferId f, const Axes& over, const Axes& before) {
     for (const GroupRef& a : over) {
       if (before.contains(a))
-        say(x, fmt::format("{} sums {} over {} a second time", name(x), frame(f), to_string(a)));
+        say(x, fmt::format("{} sums {} over {} a second time", name(x), buffer(f), to_string(a)));
       if (!needed(f).contains(a))
-        say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), frame(f),
+        say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), buffer(f),
                            to_string(a)));
     }
   }
 
   const Program& p_;
   SumAxes sums_;
-  IdVector<FrameId, Known> known_;
+  IdVector<BufferId, Known> known_;
 };
 
 }  // namespace

@@ -17,17 +17,17 @@ class LastWriters {
   explicit LastWriters(const Program& p) : touches_(p), stamps_(Stamp()) {}
 
   // Records a write at that moment. Moments do not decrease.
-  void write(FrameId f, int64_t moment) { stamps_.assign(touches_.frame(f), {moment, f}); }
+  void write(BufferId f, int64_t moment) { stamps_.assign(touches_.buffer(f), {moment, f}); }
   void write_scratch(const Segment& s, int64_t moment) {
     stamps_.assign(touches_.scratch(s), {moment, kNone});
   }
 
   // Returns the last moment >= `since` at which another value that is still in the bytes of f was
   // written. kNone: all bytes hold what was written as f, or something older than `since`.
-  int64_t overwritten(FrameId f, int64_t since) const {
+  int64_t overwritten(BufferId f, int64_t since) const {
     int64_t last = kNone;
-    stamps_.read(touches_.frame(f), [&](const Stamp& s) {
-      if (s.frame != f && s.moment >= since) last = std::max(last, s.moment);
+    stamps_.read(touches_.buffer(f), [&](const Stamp& s) {
+      if (s.buffer != f && s.moment >= since) last = std::max(last, s.moment);
     });
     return last;
   }
@@ -35,7 +35,7 @@ class LastWriters {
  private:
   struct Stamp {
     int64_t moment = -1;
-    FrameId frame = kNone;  // kNone: scratch
+    BufferId buffer = kNone;  // kNone: scratch
   };
 
   AccessMap touches_;
@@ -56,7 +56,7 @@ struct Content {
 class Values : private TwoStepRun {
  public:
   Values(const Program& p, int rank)
-      : TwoStepRun(p, rank), p_(p), writers_(p), contents_(p.frames.size()) {}
+      : TwoStepRun(p, rank), p_(p), writers_(p), contents_(p.buffers.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     find_versions();
@@ -68,97 +68,97 @@ class Values : private TwoStepRun {
  private:
   // Finds the version that each read expects: the number of writes by earlier calls in issue order.
   void find_versions() {
-    IdVector<FrameId, int64_t> version(p_.frames.size(), 0);
+    IdVector<BufferId, int64_t> version(p_.buffers.size(), 0);
     for (int64_t x = 0; x < 2 * length(); ++x) {
       const Segment& s = p_.segment(call(x));
-      for (const FrameId f : call(x).frames) meant_.push_back(version[f]);
-      for (size_t i = 0; i < s.frames.size(); ++i)
-        if (s.frames[i].access != Access::kRead) ++version[call(x).frames[i]];
-      first_.push_back(meant_.size() - s.frames.size());
+      for (const BufferId f : call(x).buffers) meant_.push_back(version[f]);
+      for (size_t i = 0; i < s.buffers.size(); ++i)
+        if (s.buffers[i].access != Access::kRead) ++version[call(x).buffers[i]];
+      first_.push_back(meant_.size() - s.buffers.size());
     }
   }
 
   void run(int64_t x) {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
-    for (const FrameId f : c.frames) enter_step(x, f);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      const Access access = s.frames[i].access;
+    for (const BufferId f : c.buffers) enter_step(x, f);
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      const Access access = s.buffers[i].access;
       const int64_t meant = meant_[first_[x] + i];
-      if (access == Access::kUpdate) update(x, c.frames[i]);
-      if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
-      if (access == Access::kRead) contents_[c.frames[i]].reader = x;
-      if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
-      if (access == Access::kWrite) write_first(x, c.frames[i]);
+      if (access == Access::kUpdate) update(x, c.buffers[i]);
+      if (access == Access::kRead || access == Access::kUpdate) read(x, c.buffers[i], meant);
+      if (access == Access::kRead) contents_[c.buffers[i]].reader = x;
+      if (access == Access::kAdd) add(x, c.buffers[i], c.fresh[i]);
+      if (access == Access::kWrite) write_first(x, c.buffers[i]);
     }
     writers_.write_scratch(s, now_);
-    for (size_t i = 0; i < c.frames.size(); ++i)
-      if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
+    for (size_t i = 0; i < c.buffers.size(); ++i)
+      if (s.buffers[i].access != Access::kRead) write(x, c.buffers[i]);
   }
 
   // A buffer that is not state begins each step empty.
-  void enter_step(int64_t x, FrameId f) {
+  void enter_step(int64_t x, BufferId f) {
     Content& c = contents_[f];
     if (c.step == step_of(x)) return;
-    if (!p_.frame(f).state) c.entered = now_;
+    if (!p_.buffer(f).state) c.entered = now_;
     c.writer = c.reader = c.taker = kNone;
     c.summed = false;
     c.step = step_of(x);
   }
 
   // Returns true if f still holds what was written to it; otherwise reports a finding.
-  bool holds(int64_t x, FrameId f, const char* verb) {
+  bool holds(int64_t x, BufferId f, const char* verb) {
     const Content& c = contents_[f];
     if (const int64_t at = writers_.overwritten(f, c.entered); at != kNone) {
       say(x,
-          fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f), name((*order_)[at])));
+          fmt::format("{} {} {} that {} overwrote", name(x), verb, buffer(f), name((*order_)[at])));
       return false;
     }
-    if (c.writer != kNone || p_.frame(f).state) return true;
-    say(x, fmt::format("{} {} {}, which no call before it wrote", name(x), verb, frame(f)));
+    if (c.writer != kNone || p_.buffer(f).state) return true;
+    say(x, fmt::format("{} {} {}, which no call before it wrote", name(x), verb, buffer(f)));
     return false;
   }
 
-  void read(int64_t x, FrameId f, int64_t meant) {
+  void read(int64_t x, BufferId f, int64_t meant) {
     Content& c = contents_[f];
     if (holds(x, f, "reads") && c.version != meant)
-      say(x, fmt::format("{} expects {} after {} writes, but finds it after {}", name(x), frame(f),
+      say(x, fmt::format("{} expects {} after {} writes, but finds it after {}", name(x), buffer(f),
                          meant, c.version));
     c.taker = x;
   }
 
   // A call that reads a sum expects the complete sum, so nothing may change it afterwards.
-  void update(int64_t x, FrameId f) {
+  void update(int64_t x, BufferId f) {
     const Content& c = contents_[f];
     if (c.summed && c.reader != kNone)
-      say(x, fmt::format("{} updates {} after {} read it", name(x), frame(f), name(c.reader)));
+      say(x, fmt::format("{} updates {} after {} read it", name(x), buffer(f), name(c.reader)));
   }
 
-  void add(int64_t x, FrameId f, bool fresh) {
+  void add(int64_t x, BufferId f, bool fresh) {
     Content& c = contents_[f];
     c.summed = true;
     if (fresh && c.writer != kNone)
-      say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), frame(f),
+      say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), buffer(f),
                          name(c.writer)));
     if (fresh) return;
     if (!holds(x, f, "adds to")) return;
     if (c.writer == kNone)
       say(x, fmt::format("{} adds to {}, which still holds the previous step's value: the call "
                          "should be fresh",
-                         name(x), frame(f)));
+                         name(x), buffer(f)));
     else if (c.taker != kNone)
-      say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.taker)));
+      say(x, fmt::format("{} adds to {} after {} read it", name(x), buffer(f), name(c.taker)));
   }
 
-  void write_first(int64_t x, FrameId f) {
+  void write_first(int64_t x, BufferId f) {
     Content& c = contents_[f];
-    if (c.writer != kNone && !p_.frame(f).state)
+    if (c.writer != kNone && !p_.buffer(f).state)
       say(x,
-          fmt::format("{} writes {} a second time, after {}", name(x), frame(f), name(c.writer)));
+          fmt::format("{} writes {} a second time, after {}", name(x), buffer(f), name(c.writer)));
     c.reader = c.taker = kNone;
   }
 
-  void write(int64_t x, FrameId f) {
+  void write(int64_t x, BufferId f) {
     writers_.write(f, now_);
     Content& c = contents_[f];
     c.writer = x;
@@ -173,7 +173,7 @@ class Values : private TwoStepRun {
                                                  // expects
   std::vector<size_t> first_;                    // index of the first parameter of a position in
                                                  // meant_
-  IdVector<FrameId, Content> contents_;
+  IdVector<BufferId, Content> contents_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class TwoStepRun {
   int64_t step_of(int64_t x) const { return x / length(); }
   const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
   std::string name(int64_t x) const { return "call " + call_name(p_, CallId(x % length())); }
-  std::string frame(FrameId f) const { return frame_name(p_, f); }
+  std::string buffer(BufferId f) const { return buffer_name(p_, f); }
 
   // Adds a finding about position x (or kNone). A sentence is reported once, not again for the
   // second step.

@@ -84,7 +84,7 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
     if (part.dim < out) g[b].parts.push_back(part);
   const ValueId base = clone_value(g, y, ".base");
   g[base].role = Role::kActivation;
-  Builder builder(g, block.forward, g[y].per, "");
+  Builder builder(g, block.forward, g[y].indexed_by, "");
   Op plain = product;
   plain.outputs = {base};
   block.forward.push_back(plain);

@@ -14,7 +14,7 @@ namespace {
 std::vector<std::string> weight_names(const Graph& g) {
   std::vector<std::string> names;
   for (const Value& v : g.values)
-    if (v.role == Role::kWeight) names.push_back(known_name(v));
+    if (v.role == Role::kWeight) names.push_back(checkpoint_name(v));
   return names;
 }
 
@@ -49,7 +49,7 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
   bool trains = false;
   for (Value& v : g.values) {
     if (v.role != Role::kWeight) continue;
-    if (matches_any(patterns, known_name(v))) v.frozen = true;
+    if (matches_any(patterns, checkpoint_name(v))) v.frozen = true;
     trains = trains || !v.frozen;
   }
   if (!trains)
@@ -69,7 +69,7 @@ void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups,
     Value& v = g[id];
     if (v.role != Role::kWeight || v.policy == kBalancePolicy) continue;
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const OptimizerGroup& x) {
-      return matches_any(x.match, known_name(v));
+      return matches_any(x.match, checkpoint_name(v));
     });
     v.policy = group == groups.end() ? 0 : group - groups.begin() + 1;
     const OptimizerPolicy& policy = group == groups.end() ? own : group->policy;

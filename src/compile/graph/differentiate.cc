@@ -26,7 +26,7 @@ bool is_loss(const Op& op) {
 ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
   Value v = g[stream];
   v.name = block.name + ".d_hidden'";
-  v.role = Role::kStreamGradient;
+  v.role = Role::kHiddenGradient;
   v.sharding = dual(v.sharding);
   return g.values.push_back(std::move(v));
 }
@@ -40,7 +40,7 @@ ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
 
 // Adds the value that sums the gradients of the encoder output over all layers.
 ValueId memory_gradient(Graph& g) {
-  Value v = g[g.memory];
+  Value v = g[g.encoder_output];
   v.name = "d_memory";
   v.role = Role::kGradient;
   v.dtype = DType::kF32;
@@ -55,7 +55,7 @@ ValueId in_type_of(Builder& b, ValueId like, ValueId v) {
 
 void differentiate(Graph& graph, Block& block) {
   const ValueId sample = block.input != kNone ? block.input : block.output;
-  const uint8_t per = block.is_stack() ? graph[sample].per : uint8_t{kPerMicrobatch};
+  const uint8_t per = block.is_stack() ? graph[sample].indexed_by : uint8_t{kPerMicrobatch};
   Builder b(graph, block.backward, per, "");
   b.role(Role::kScratch);
   b.place_outputs();
@@ -64,21 +64,22 @@ void differentiate(Graph& graph, Block& block) {
     block.output_gradient = stream_gradient(graph, block, block.output);
     g.add(block.output, block.output_gradient);
   }
-  const bool gives_memory = writer(block.forward, graph.memory) >= 0;
+  const bool gives_memory = writer(block.forward, graph.encoder_output) >= 0;
   // The block that writes the encoder output starts from the summed gradient.
-  if (gives_memory) g.add(graph.memory, in_type_of(b, graph.memory, graph.memory_gradient));
+  if (gives_memory)
+    g.add(graph.encoder_output, in_type_of(b, graph.encoder_output, graph.encoder_output_gradient));
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op op = block.forward[i];
     if (rule_of(op).gradient != nullptr) rule_of(op).gradient(g, op);
   }
-  if (const ValueId d = g.of(graph.memory); d != kNone && !gives_memory)
-    b.emit(Accumulate{}, "memory", {d}, {graph.memory_gradient});
+  if (const ValueId d = g.of(graph.encoder_output); d != kNone && !gives_memory)
+    b.emit(Accumulate{}, "memory", {d}, {graph.encoder_output_gradient});
   if (block.input != kNone) {
     const ValueId d = own_value(b, block, g.of(block.input));
     block.input_gradient = d;
-    graph[d].role = Role::kStreamGradient;
+    graph[d].role = Role::kHiddenGradient;
     graph[d].name = block.name + ".d_hidden";
-    graph[d].per = graph[block.input].per;
+    graph[d].indexed_by = graph[block.input].indexed_by;
   }
   // The last block runs forward and backward as one segment, so that logits need not be saved.
   if (!block.loss) return;
@@ -92,16 +93,16 @@ void differentiate(Graph& graph, Block& block) {
 }  // namespace
 
 void differentiate(Graph& graph) {
-  if (graph.memory != kNone) graph.memory_gradient = memory_gradient(graph);
+  if (graph.encoder_output != kNone) graph.encoder_output_gradient = memory_gradient(graph);
   for (Block& block : graph.blocks) differentiate(graph, block);
 }
 
-// Removes the ops `share`, which matter only for differentiation, after it.
-void remove_shares(Graph& graph) {
+// Removes the ops `mark_shared`, which matter only for differentiation, after it.
+void remove_mark_shared(Graph& graph) {
   for (Block& block : graph.blocks)
     for (std::vector<Op>* ops : {&block.forward, &block.backward})
       for (size_t i = 0; i < ops->size();) {
-        if (!(*ops)[i].is<Share>()) {
+        if (!(*ops)[i].is<MarkShared>()) {
           ++i;
           continue;
         }

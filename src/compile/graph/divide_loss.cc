@@ -9,7 +9,7 @@ namespace tessera::compile {
 namespace {
 
 void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
-  Builder b(graph, block.forward, graph[op.inputs[0]].per, "");
+  Builder b(graph, block.forward, graph[op.inputs[0]].indexed_by, "");
   const double cap = op.as<CrossEntropy>().soft_cap;
   const ValueId max = b.emit_one(LogitsMax{cap}, op.origin, {logits});
   const ValueId sums = b.emit_one(LogitsSums{cap}, op.origin, {logits, max, labels});

@@ -10,7 +10,7 @@ namespace tessera::compile {
 namespace {
 
 bool is_sum(const Graph& g, ValueId v) {
-  return g[v].role == Role::kGradient && v != g.memory_gradient;
+  return g[v].role == Role::kGradient && v != g.encoder_output_gradient;
 }
 
 void infer_types(Graph& g, const Op& op) {

@@ -26,9 +26,9 @@ void unfuse_cross_entropy(Graph& graph);
 // Replaces linear_cross_entropy by matmul into a value `logits` that the host reads.
 void keep_logits(Graph& graph);
 // Replaces attention by cached_attention over a cache of `context` tokens per layer. The keys and
-// values of an encoder's output become a cache, too. With `encoded` that cache is filled already,
-// so neither it nor the encoder's output is computed.
-void decode(Graph& graph, int64_t context, bool encoded);
+// values of an encoder's output become a cache, too. With `reuse_encoder_output` that cache is
+// filled already, so neither it nor the encoder's output is computed.
+void decode(Graph& graph, int64_t context, bool reuse_encoder_output);
 
 // Adds the two adapter GEMMs to each GEMM with a target weight and freezes the model's weights.
 // Runs before shard. Throws Error for a target that is not the weight of a GEMM.
@@ -70,8 +70,8 @@ void divide_cross_entropy(Graph& graph);
 // the sequence with layout.sequence_parallel, else replicated. On a mesh of one rank nothing
 // changes.
 void shard(Graph& graph, const Layout& layout);
-// Drops `share`, which only differentiate needs.
-void remove_shares(Graph& graph);
+// Drops `mark_shared`, which only differentiate needs.
+void remove_mark_shared(Graph& graph);
 
 // Fuses sum(x; bias) and gelu into gelu(x, bias): one pass over x. The bias gradient comes with it.
 void fuse_bias_gelu(Graph& graph);

@@ -15,20 +15,20 @@ void replace_ops(Graph& graph, Expand expand) {
     old.swap(block.forward);
     for (Op& op : old) {
       if (const A* const attributes = op.if_as<A>())
-        expand(block, op, *attributes);
+        lower(block, op, *attributes);
       else
         block.forward.push_back(std::move(op));
     }
   }
 }
 
-uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
+uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].indexed_by; }
 
 }  // namespace
 
 void materialise_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
-    if (fused.across || fused.seen != Mask::kNothing)
+    if (fused.separate_kv || fused.mask != Mask::kNothing)
       throw Error(
           "compiler.attention = unfused is for causal attention within one text, not for an "
           "encoder or data.intra_document_masking. Set it to fused, or data.intra_document_masking "
@@ -48,11 +48,12 @@ void materialise_attention(Graph& graph, bool half) {
 
 void gather_keys(Graph& graph) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, Attention attends) {
-    CHECK(!attends.across && !attends.whole, "{} is not causal self-attention", op.origin);
+    CHECK(!attends.separate_kv && !attends.non_causal, "{} is not causal self-attention",
+          op.origin);
     Builder b(graph, block.forward, index_of(graph, op), "");
     std::vector<ValueId> in = b.emit(SplitHeads{}, op.origin, {op.inputs[0]});
     in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
-    attends.across = true;
+    attends.separate_kv = true;
     b.emit(attends, op.origin, in, op.outputs);
   });
 }
@@ -105,11 +106,11 @@ void keep_logits(Graph& graph) {
 namespace {
 
 // Cross-attention reads the keys and values of the encoder output from a cache.
-void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
+void keep_keys(Graph& graph, Block& block, const Op& op, bool reuse_encoder_output) {
   const ValueId keys = input(op, Attention::kKv);
   graph[keys].role = Role::kCache;
-  graph[keys].per = kPerLayer;
-  if (encoded)
+  graph[keys].indexed_by = kPerLayer;
+  if (reuse_encoder_output)
     std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
 }
 
@@ -123,17 +124,18 @@ void hold_weights(Graph& graph) {
 
 }  // namespace
 
-// Generation: self-attention becomes attention with a cache of `context` positions. With `encoded`,
-// the encoder has run before: its ops are gone, and cross-attention reads cached keys and values.
-void decode(Graph& graph, int64_t context, bool encoded) {
+// Generation: self-attention becomes attention with a cache of `context` positions. With
+// `reuse_encoder_output`, the encoder has run before: its ops are gone, and cross-attention reads
+// cached keys and values.
+void decode(Graph& graph, int64_t context, bool reuse_encoder_output) {
   ValueId positions = kNone;
   for (const ValueId i : graph.values.ids())
     if (graph[i].role == Role::kPositions) positions = i;
   CHECK(positions != kNone, "the graph has no positions");
-  if (encoded) hold_weights(graph);
+  if (reuse_encoder_output) hold_weights(graph);
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& a) {
-    if (a.whole) {
-      if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, encoded);
+    if (a.non_causal) {
+      if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, reuse_encoder_output);
       block.forward.push_back(op);
       return;
     }
@@ -143,12 +145,12 @@ void decode(Graph& graph, int64_t context, bool encoded) {
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
     std::vector<ValueId> in = op.inputs;  // after the queries, only the keys and the bias
     in.insert(in.begin() + 1, positions);
-    b.emit(CachedAttention{a.scale, context, a.across, a.window, a.soft_cap, a.bias_distance},
+    b.emit(CachedAttention{a.scale, context, a.separate_kv, a.window, a.soft_cap, a.bias_distance},
            op.origin, in, {op.outputs[0], cache});
   });
-  if (!encoded) return;
-  graph[graph.memory].role = Role::kActivation;
-  graph.memory = kNone;
+  if (!reuse_encoder_output) return;
+  graph[graph.encoder_output].role = Role::kActivation;
+  graph.encoder_output = kNone;
 }
 
 }  // namespace tessera::compile

@@ -54,7 +54,7 @@ void apply_precision(Graph& graph, Precision precision) {
   if (precision == Precision::kFp32) return;
   const DType type = type_of(precision);
   for (Value& v : graph.values)
-    if ((v.role == Role::kWeight && v.policy != kBalancePolicy) || v.role == Role::kStream)
+    if ((v.role == Role::kWeight && v.policy != kBalancePolicy) || v.role == Role::kHidden)
       v.dtype = type;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward) infer_again(graph, op);

@@ -25,7 +25,7 @@ void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to) {
 ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix) {
   Value copy = graph[v];
   copy.name += suffix;
-  copy.frame = kNone;
+  copy.buffer = kNone;
   copy.offset = kNone;
   copy.copy = CopyKind::kOriginal;
   copy.of = kNone;

@@ -20,12 +20,12 @@ namespace {
 // the same other sharding is converted once, before the first of them.
 
 // An op with the shardings that it needs for its inputs.
-struct Planned {
+struct PlannedOp {
   Op op;
   std::vector<Sharding> wanted;
 };
 
-void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
+void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plans,
                         const DefaultPlaces& home, uint8_t per) {
   std::vector<Op> ops;
   Builder b(graph, ops, per, "");
@@ -38,7 +38,7 @@ void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
     if (is_new) entry->second = b.convert(v, wanted);
     return entry->second;
   };
-  for (Planned& p : plans) {
+  for (PlannedOp& p : plans) {
     for (size_t i = 0; i < p.op.inputs.size(); ++i)
       p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i]);
     ops.push_back(std::move(p.op));
@@ -53,7 +53,7 @@ void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
     const ValueId leaving = at_places(block.output, wanted);
     if (leaving != block.output) {
       std::swap(graph[leaving].role, graph[block.output].role);
-      std::swap(graph[leaving].per, graph[block.output].per);
+      std::swap(graph[leaving].indexed_by, graph[block.output].indexed_by);
       block.output = leaving;
     }
   }
@@ -64,7 +64,7 @@ class Sharder {
  public:
   Sharder(Graph& graph, const Layout& layout)
       : g_(graph),
-        home_{graph.sequences, graph.tokens, graph.source, layout.sequence_parallel},
+        home_{graph.sequences, graph.tokens, graph.encoder_tokens, layout.sequence_parallel},
         axes_(divided_axes(graph.mesh)) {}
 
   void run() {
@@ -75,8 +75,9 @@ class Sharder {
       for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
     }
     for (const AxisKind a : axes_)
-      CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
-            "{} does not have its home sharding", g_[g_.memory].name);
+      CHECK(g_.encoder_output == kNone ||
+                place(g_.encoder_output, a) == home_.of(g_[g_.encoder_output], a),
+            "{} does not have its home sharding", g_[g_.encoder_output].name);
     for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
       for (size_t i = plans->size(); i-- > 0;) settle((*plans)[i]);
     settle_weights();
@@ -89,23 +90,23 @@ class Sharder {
   int8_t& place(ValueId v, AxisKind axis) { return g_[v].sharding.place[axis]; }
   uint8_t index_of(const Block& b) const;
   void place_inputs();
-  void plan(Op op, std::vector<Planned>& plans);
-  void join_partial_terms(Op& op, std::vector<Planned>& plans);
-  void settle(Planned& p);
+  void plan(Op op, std::vector<PlannedOp>& plans);
+  void join_partial_terms(Op& op, std::vector<PlannedOp>& plans);
+  void settle(PlannedOp& p);
   void settle_weights();
 
   Graph& g_;
   DefaultPlaces home_;
   std::vector<AxisKind> axes_;
   uint8_t per_ = kOne;  // the index set of values of the current block
-  IdVector<BlockId, std::vector<Planned>> plans_;
+  IdVector<BlockId, std::vector<PlannedOp>> plans_;
   // True for free values with a use that is not replicated.
   std::map<std::pair<ValueId, AxisKind>, bool> differ_;
 };
 
 uint8_t Sharder::index_of(const Block& b) const {
   const ValueId stream = b.input != kNone ? b.input : b.output;
-  return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
+  return b.is_stack() ? g_[stream].indexed_by : uint8_t{kPerMicrobatch};
 }
 
 // Returns the model's placement of a weight on the axis. If the model does not distinguish
@@ -141,9 +142,9 @@ void Sharder::place_inputs() {
       if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
 }
 
-void Sharder::plan(Op op, std::vector<Planned>& plans) {
+void Sharder::plan(Op op, std::vector<PlannedOp>& plans) {
   if (op.is<Sum>()) join_partial_terms(op, plans);
-  Planned p{std::move(op), {}};
+  PlannedOp p{std::move(op), {}};
   for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
   for (const AxisKind a : axes_) {
     const Signature s = choose_signature(p.op, g_.values, home_, a);
@@ -158,7 +159,7 @@ void Sharder::plan(Op op, std::vector<Planned>& plans) {
 
 // Adds terms with the same partial sharding before they are reduced: one reduction instead of one
 // per term.
-void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
+void Sharder::join_partial_terms(Op& op, std::vector<PlannedOp>& plans) {
   const int64_t terms = op.as<Sum>().terms;
   const auto is_partial = [&](ValueId v) {
     const auto& p = g_[v].sharding.place;
@@ -177,7 +178,7 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   first.inputs = joined;
   first.outputs = {clone_value(g_, op.outputs[0], ".partial")};
   g_[first.outputs[0]].role = Role::kActivation;
-  g_[first.outputs[0]].per = per_;
+  g_[first.outputs[0]].indexed_by = per_;
   const auto left = terms - std::ssize(joined);
   rest.insert(rest.begin() + left, first.outputs[0]);
   op.as<Sum>().terms = left + 1;
@@ -187,7 +188,7 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
 
 // Sets the placements of free outputs: replicated if all uses are replicated, else shared. Called
 // in reverse order, so every use of an op's outputs is known.
-void Sharder::settle(Planned& p) {
+void Sharder::settle(PlannedOp& p) {
   for (const AxisKind a : axes_) {
     const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };
     const bool differs = std::any_of(p.op.outputs.begin(), p.op.outputs.end(), [&](ValueId v) {

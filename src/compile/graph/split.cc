@@ -16,7 +16,7 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   std::vector<Op> additions;
   for (Op& op : inputs)
     for (ValueId& v : op.outputs) {
-      if (graph[v].role != Role::kGradient || v == graph.memory_gradient) continue;
+      if (graph[v].role != Role::kGradient || v == graph.encoder_output_gradient) continue;
       const ValueId gradient = v;
       v = clone_value(graph, gradient, ".part");
       graph[v].role = Role::kScratch;
@@ -33,7 +33,7 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
 // Collects the ops that the gradients of the input and of the encoder output need, walking
 // backwards from these.
 void split_backward(Graph& graph, Block& block) {
-  std::set<ValueId> needed = {block.input_gradient, graph.memory_gradient};
+  std::set<ValueId> needed = {block.input_gradient, graph.encoder_output_gradient};
   needed.erase(kNone);
   std::vector<Op> inputs, weights;
   for (size_t i = block.backward.size(); i-- > 0;) {

@@ -12,19 +12,19 @@
 namespace tessera::compile {
 namespace {
 
-// Copies ops, with new values; with keep_frames, values in frames are not copied.
-std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_frames) {
+// Copies ops, with new values; with keep_buffers, values in buffers are not copied.
+std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_buffers) {
   std::map<ValueId, ValueId> copy;
   for (Op& op : ops) {
     for (ValueId& v : op.inputs)
       if (copy.contains(v)) v = copy[v];
     for (ValueId& v : op.outputs) {
-      if (low.graph[v].role != Role::kActivation || (keep_frames && low.graph[v].frame != kNone))
+      if (low.graph[v].role != Role::kActivation || (keep_buffers && low.graph[v].buffer != kNone))
         continue;
       const auto [made, first] = copy.try_emplace(v);  // ops on other chunks of v make it, too
       if (first)
         made->second =
-            copy_value(low.graph, v, keep_frames ? CopyKind::kRecomputed : CopyKind::kNoSave);
+            copy_value(low.graph, v, keep_buffers ? CopyKind::kRecomputed : CopyKind::kNoSave);
       v = made->second;
     }
     if (op.workspace != kNone) op.workspace = clone_value(low.graph, op.workspace, "");
@@ -36,7 +36,7 @@ std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_fram
 void keep_saved(const Lowering& low, std::vector<Op>& ops, ValueId output) {
   for (size_t i = ops.size(); i-- > 0;) {
     const bool used = std::any_of(ops[i].outputs.begin(), ops[i].outputs.end(), [&](ValueId v) {
-      return v != output && (low.graph[v].frame != kNone || readers(ops, v) > 0);
+      return v != output && (low.graph[v].buffer != kNone || readers(ops, v) > 0);
     });
     if (!used) ops.erase(ops.begin() + i);
   }

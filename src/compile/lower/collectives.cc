@@ -57,7 +57,7 @@ SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
 
 // Groups of one rank have nothing to gather and nothing to reduce.
 void reduce_segments(Lowering& low, WeightGroup& g) {
-  const FrameKind kind = low.out.program.kinds[g.weights];
+  const BufferKind kind = low.out.program.kinds[g.weights];
   const GroupRef shard = state_ranks(low.graph.mesh);
   const ZeroPlan& zero = low.context.zero;
   if (zero.gather == WeightGather::kPerUse)
@@ -68,7 +68,7 @@ void reduce_segments(Lowering& low, WeightGroup& g) {
     g.gather = collective(low, Phase::kGather, g.name, AllGather{}, shard,
                           flat(low, g.weights, true), flat(low, g.weights, false), Queue::kData);
   if (!low.trains() || g.frozen) return;
-  const FrameKindId sums = zero.reduces_each ? g.gradients_shard : g.gradients;
+  const BufferKindId sums = zero.reduces_each ? g.gradients_shard : g.gradients;
   const ValueId own = flat(low, sums, zero.divides_optimizer());
   if (zero.reduce == GradientReduce::kReduceScatter)
     g.reduce = collective(low, Phase::kReduce, g.name, ReduceScatter{}, shard,

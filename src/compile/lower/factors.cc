@@ -33,8 +33,8 @@ int64_t columns_of(const Lowering& low, ValueId weight) {
   return s.product(s.rank() - static_cast<int>(contract), s.rank());
 }
 
-void factor_frames(Lowering& low, WeightGroup& g) {
-  const FrameKind weights = low.out.program.kinds[g.weights];
+void factor_buffers(Lowering& low, WeightGroup& g) {
+  const BufferKind weights = low.out.program.kinds[g.weights];
   int64_t matrices = 0;
   for (const ValueId w : weights.values) matrices += std::ssize(parts_of(low.graph[w]));
   const auto make = [&](const std::string& suffix, DType type, bool state) {
@@ -44,8 +44,8 @@ void factor_frames(Lowering& low, WeightGroup& g) {
       v.name = name;
       v.dtype = type;
       v.shape = {n};
-      v.role = state ? Role::kFactor : Role::kScratch;
-      v.per = weights.per;
+      v.role = state ? Role::kFactoredMoment : Role::kScratch;
+      v.indexed_by = weights.indexed_by;
       if (state) v.of = weight;
       members.push_back(low.graph.values.push_back(std::move(v)));
     };
@@ -62,7 +62,7 @@ void factor_frames(Lowering& low, WeightGroup& g) {
       }
     }
     if (!state) add(g.name + ".weight_squares", matrices, kNone);
-    const FrameKindId kind = frame(low, g.name + suffix, members, weights.per, state);
+    const BufferKindId kind = buffer(low, g.name + suffix, members, weights.indexed_by, state);
     low.out.program.kinds[kind].stages = weights.stages;
     if (state) low.out.program.kinds[kind].factors_of = g.weights;
     return kind;
@@ -76,15 +76,15 @@ void factor_frames(Lowering& low, WeightGroup& g) {
   squares.dtype = DType::kF64;
   squares.shape = {matrices};
   squares.role = Role::kScratch;
-  squares.per = weights.per;
+  squares.indexed_by = weights.indexed_by;
   const ValueId id = low.graph.values.push_back(std::move(squares));
-  g.update_squares = frame(low, low.graph[id].name, {id}, weights.per, false);
+  g.update_squares = buffer(low, low.graph[id].name, {id}, weights.indexed_by, false);
 }
 
 void factor_segments(Lowering& low, WeightGroup& g) {
   const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
   const OptimizerPolicy o = low.context.request.policy(g.policy);
-  const FrameKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
+  const BufferKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   const ValueId sums = flat(low, g.factor_sums, false), factors = flat(low, g.factors, false);
   const ValueId squares = low.out.program.kinds[g.update_squares].values[0];
   const FactorSums a = {.members = g.weights,

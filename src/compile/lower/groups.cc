@@ -28,8 +28,8 @@ bool live_together(const WeightGroup& a, const WeightGroup& b) {
 }
 
 // A weight that several blocks use is not in the group of one block: its gradient is complete only
-// when all of them have added to it. In a decoder's program (CompileRequest::encoded) some weights
-// are not read at all, but keep the offsets that the program of the encoder gives them
+// when all of them have added to it. In a decoder's program (CompileRequest::reuse_encoder_output)
+// some weights are not read at all, but keep the offsets that the program of the encoder gives them
 // (Block::held).
 GroupId group_for(Lowering& low, ValueId weight) {
   WeightGroup g;
@@ -45,7 +45,7 @@ GroupId group_for(Lowering& low, ValueId weight) {
   if (!g.frozen) g.policy = low.graph[weight].policy;
   g.name = g.blocks.size() > 1 ? "shared" : low.graph.blocks[g.blocks[0]].name;
   if (g.frozen) g.name += ".frozen";
-  g.per_layer = (low.graph[weight].per & kPerLayer) != 0;
+  g.per_layer = (low.graph[weight].indexed_by & kPerLayer) != 0;
   // Weights that all layers of a stack share have other lifetimes than the layers' own weights, and
   // their gradients are complete at other times.
   g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
@@ -75,9 +75,9 @@ void group_weights(Lowering& low) {
   for (const GroupId id : low.out.groups.ids()) {
     WeightGroup& g = low.out.groups[id];
     const std::vector<ValueId>& weights = members.at(id);
-    g.weights = frame(low, g.name + kWeightsSuffix, weights, low.graph[weights[0]].per,
-                      !low.context.zero.divides_weights());
-    FrameKind& kind = low.out.program.kinds.back();
+    g.weights = buffer(low, g.name + kWeightsSuffix, weights, low.graph[weights[0]].indexed_by,
+                       !low.context.zero.divides_weights());
+    BufferKind& kind = low.out.program.kinds.back();
     const int64_t unit =
         low.context.zero.shards * kUnitElements * size_of(low.graph[weights[0]].dtype);
     kind.bytes = (kind.bytes + unit - 1) / unit * unit;
@@ -90,7 +90,7 @@ void group_weights(Lowering& low) {
     if (kind.stages.size() == 1) kind.stages.clear();
     if (low.context.zero.divides_weights())
       g.weights_shard =
-          flat_frame(low, g, "weights.shard", Role::kWeight, low.graph[weights[0]].dtype, true);
+          flat_buffer(low, g, "weights.shard", Role::kWeight, low.graph[weights[0]].dtype, true);
   }
 }
 

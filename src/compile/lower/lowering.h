@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "compile/context.h"
-#include "compile/lower/expand.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/lower/lower.h"
+#include "compile/schedule/stage_layers.h"
 
 namespace tessera::compile {
 
@@ -24,18 +24,18 @@ struct Lowering {
   Graph graph;
   const Context& context;
   const StagesOfBlocks& holders;
-  Expanded out;
+  LoweredGraph out;
   ValueVector local;  // the values as one rank stores them, for the target
   // Per stream: the buffer kind that blocks read, and that of its gradient.
-  EnumArray<HiddenStream, FrameKindId> streams, stream_gradients;
-  std::map<std::pair<FrameKindId, bool>, ValueId> flats;
+  EnumArray<HiddenStream, BufferKindId> streams, stream_gradients;
+  std::map<std::pair<BufferKindId, bool>, ValueId> flats;
   std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs;  // GEMMs and packed weights
   std::map<std::pair<ValueId, OpKind>, ValueId> packed;
 
   bool trains() const { return context.trains(); }
 };
 
-// expand.cc: creates any segment; finds the only value with a role.
+// lower.cc: creates any segment; finds the only value with a role.
 SegmentId segment(Lowering& low, Phase phase, const std::string& subject, std::vector<Op> ops,
                   Queue queue = Queue::kCompute);
 ValueId only(const Lowering& low, Role role);
@@ -44,15 +44,15 @@ ValueId only(const Lowering& low, Role role);
 void group_weights(Lowering& low);
 
 // weights.cc: buffers of weights, flat optimizer state, gradients.
-void weight_frames(Lowering& low);
-void gradient_frames(Lowering& low);
-FrameKindId flat_frame(Lowering& low, const WeightGroup& group, const std::string& suffix,
-                       Role role, DType type, bool divided);
-ValueId flat(Lowering& low, FrameKindId kind, bool own);
+void weight_buffers(Lowering& low);
+void gradient_buffers(Lowering& low);
+BufferKindId flat_buffer(Lowering& low, const WeightGroup& group, const std::string& suffix,
+                         Role role, DType type, bool divided);
+ValueId flat(Lowering& low, BufferKindId kind, bool own);
 void weight_segments(Lowering& low, WeightGroup& group);
 
 // update.cc: optimizer state and its segments.
-void optimizer_frames(Lowering& low, WeightGroup& group);
+void optimizer_buffers(Lowering& low, WeightGroup& group);
 // Returns the flat value of the group's optimizer state with that role, or kNone.
 ValueId kept(const Lowering& low, const WeightGroup& group, Role role);
 ValueId owned_weights(Lowering& low, const WeightGroup& group);
@@ -62,7 +62,7 @@ void squares_segment(Lowering& low, WeightGroup& group);
 void update_segment(Lowering& low, WeightGroup& group);
 
 // factors.cc: Adafactor's additional state.
-void factor_frames(Lowering& low, WeightGroup& group);
+void factor_buffers(Lowering& low, WeightGroup& group);
 void factor_segments(Lowering& low, WeightGroup& group);
 // Returns the number of columns of a weight as GEMMs read it, a matrix [rows, columns]; 0 for a
 // vector.
@@ -77,13 +77,14 @@ SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
                      OpAttributes attributes, const GroupRef& over, ValueId in, ValueId out,
                      Queue queue);
 
-// frames.cc: buffers that outlive a segment: batches, hidden states, values saved for the backward.
-FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
-                  uint8_t per, bool state);
-void batch_frames(Lowering& low);
-void stream_frames(Lowering& low);
-void saved_frames(Lowering& low);
-void pending_frames(Lowering& low);
+// buffers.cc: buffers that outlive a segment: batches, hidden states, values saved for the
+// backward.
+BufferKindId buffer(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
+                    uint8_t per, bool state);
+void batch_buffers(Lowering& low);
+void stream_buffers(Lowering& low);
+void saved_buffers(Lowering& low);
+void pending_buffers(Lowering& low);
 
 // products.cc: workspaces and packed weights that the target needs.
 void prepare_products(Lowering& low);

@@ -42,8 +42,8 @@ GroupRef ranks_of_matrices(const Lowering& low, const WeightGroup& g) {
   return group;
 }
 
-void direction_frame(Lowering& low, WeightGroup& g, DType type) {
-  const FrameKind weights = low.out.program.kinds[g.weights];
+void direction_buffer(Lowering& low, WeightGroup& g, DType type) {
+  const BufferKind weights = low.out.program.kinds[g.weights];
   std::vector<ValueId> members;
   for (const ValueId w : weights.values) {
     const Value weight = low.graph[w];
@@ -57,13 +57,13 @@ void direction_frame(Lowering& low, WeightGroup& g, DType type) {
       v.dtype = type;
       v.shape = {matrices, elements / matrices / columns, columns};
       v.role = Role::kScratch;
-      v.per = weights.per;
+      v.indexed_by = weights.indexed_by;
       v.sharding.place[AxisKind::kExpert] = matrices > 1 ? 0 : kReplicated;
       localise(v, low.graph.mesh);
       members.push_back(low.graph.values.push_back(std::move(v)));
     }
   }
-  g.directions = frame(low, g.name + ".directions", members, weights.per, false);
+  g.directions = buffer(low, g.name + ".directions", members, weights.indexed_by, false);
   low.out.program.kinds[g.directions].stages = weights.stages;
 }
 
@@ -71,8 +71,8 @@ void direction_frame(Lowering& low, WeightGroup& g, DType type) {
 
 void direction_segments(Lowering& low, WeightGroup& g) {
   const OptimizerPolicy o = low.context.request.policy(g.policy);
-  direction_frame(low, g, o.bf16_newton_schulz ? DType::kBF16 : DType::kF32);
-  const FrameKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
+  direction_buffer(low, g, o.bf16_newton_schulz ? DType::kBF16 : DType::kF32);
+  const BufferKindId gradients = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   const bool own = low.context.zero.divides_optimizer();
   const ValueId all = flat(low, g.directions, false);
   const Value directions = low.graph[all];

@@ -11,17 +11,17 @@
 namespace tessera::compile {
 namespace {
 
-ValueId first_value(const Lowering& low, FrameKindId kind) {
+ValueId first_value(const Lowering& low, BufferKindId kind) {
   return low.out.program.kind(kind).values.at(0);
 }
 
 SegmentId message(Lowering& low, Phase phase, const std::string& subject,
-                  const std::vector<FrameKindId>& kinds, Queue queue) {
+                  const std::vector<BufferKindId>& kinds, Queue queue) {
   const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
   const bool sends = queue == Queue::kSendForward || queue == Queue::kSendBackward;
   const AdjacentStage peer = ahead ? AdjacentStage::kNext : AdjacentStage::kPrevious;
   std::vector<Op> ops;
-  for (const FrameKindId kind : kinds) {
+  for (const BufferKindId kind : kinds) {
     const ValueId v = first_value(low, kind);
     Op op;
     op.origin = segment_name(phase, subject);
@@ -38,15 +38,15 @@ SegmentId message(Lowering& low, Phase phase, const std::string& subject,
 }
 
 // A tensor that is replicated over tensor ranks is stored as one shard per rank (DeepSpeed's
-// pipe_partitioned); otherwise its frame is kept. No op reads it: the last segment ends its
+// pipe_partitioned); otherwise its buffer is kept. No op reads it: the last segment ends its
 // lifetime.
-void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subject,
-                   const std::vector<FrameKindId>& kinds) {
+void kept_segments(Lowering& low, BoundarySegments& m, const std::string& subject,
+                   const std::vector<BufferKindId>& kinds) {
   constexpr int8_t kTokenDim = 1;
   const std::string suffix = subject.empty() ? "" : "." + subject;
   std::vector<Op> ops;
   std::vector<Parameter> held;
-  for (const FrameKindId kind : kinds) {
+  for (const BufferKindId kind : kinds) {
     ValueId v = first_value(low, kind);
     const Mesh& mesh = low.graph.mesh;
     // A part of a sequence (kContext) can only be divided evenly.
@@ -57,13 +57,13 @@ void kept_segments(Lowering& low, CrossingMessages& m, const std::string& subjec
       part.place[AxisKind::kTensor] = kTokenDim;
       v = Builder(low.graph, ops, kPerLayer | kPerMicrobatch, "").convert(v, part);
       const std::string name = low.out.program.kind(kind).name;
-      frame(low, name + suffix + ".sent", {v}, kPerLayer | kPerMicrobatch, false);
+      buffer(low, name + suffix + ".sent", {v}, kPerLayer | kPerMicrobatch, false);
     }
-    held.push_back({low.graph[v].frame, Access::kRead});
+    held.push_back({low.graph[v].buffer, Access::kRead});
   }
   if (!ops.empty()) m.keep_sent = segment(low, Phase::kKeepSent, subject, std::move(ops));
   m.release_sent = segment(low, Phase::kReleaseSent, subject, {});
-  low.out.program.segments.back().frames = std::move(held);
+  low.out.program.segments.back().buffers = std::move(held);
 }
 
 // Tensors that pass from one block to the next, as bits of a set.
@@ -82,15 +82,15 @@ Uses uses_of(const Graph& g, const Block& b) {
   Uses u;
   if (b.input != kNone) u.reads |= carried(b.from);
   if (b.output != kNone) u.writes |= carried(b.to);
-  if (g.memory == kNone) return u;
-  if (writer(b.forward, g.memory) >= 0)
+  if (g.encoder_output == kNone) return u;
+  if (writer(b.forward, g.encoder_output) >= 0)
     u.writes |= kEncoderOutput;
-  else if (readers(b.forward, g.memory) > 0)
+  else if (readers(b.forward, g.encoder_output) > 0)
     u.reads |= kEncoderOutput;
   return u;
 }
 
-struct Crossing {
+struct BoundaryTensor {
   unsigned what = 0;     // bits of Carried
   int64_t position = 0;  // on the stream that crosses
 };
@@ -98,12 +98,12 @@ struct Crossing {
 // Returns, for each boundary between blocks, the tensors written before and read after it. Adds all
 // these sets to `kinds`, and the set of a boundary between two layers of each stack even if it has
 // only one: so the compiled segments do not depend on the number of layers.
-std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
+std::vector<BoundaryTensor> crossings(const Graph& g, std::set<unsigned>& kinds) {
   const std::vector<Visit> order = model_order(g.blocks);
   std::vector<unsigned> read_from(order.size() + 1, 0);  // by this entry or a later one
   for (size_t i = order.size(); i-- > 0;)
     read_from[i] = read_from[i + 1] | uses_of(g, g.blocks[order[i].block]).reads;
-  std::vector<Crossing> cuts;
+  std::vector<BoundaryTensor> cuts;
   EnumArray<HiddenStream, int64_t> positions;
   unsigned written = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -124,10 +124,10 @@ std::vector<Crossing> crossings(const Graph& g, std::set<unsigned>& kinds) {
   return cuts;
 }
 
-CrossingMessages crossing_messages(Lowering& low, unsigned what) {
+BoundarySegments crossing_messages(Lowering& low, unsigned what) {
   using enum HiddenStream;
-  std::vector<FrameKindId> forward, backward;
-  const auto add = [&](Carried one, FrameKindId kind, FrameKindId gradient) {
+  std::vector<BufferKindId> forward, backward;
+  const auto add = [&](Carried one, BufferKindId kind, BufferKindId gradient) {
     if (!(what & one)) return;
     forward.push_back(kind);
     backward.push_back(gradient);
@@ -138,7 +138,7 @@ CrossingMessages crossing_messages(Lowering& low, unsigned what) {
   const std::string subject = what & kEncoderOutput   ? "memory"
                               : what & kEncoderStates ? "source"
                                                       : "";
-  CrossingMessages m;
+  BoundarySegments m;
   m.send_forward = message(low, Phase::kSendForward, subject, forward, Queue::kSendForward);
   m.receive_forward =
       message(low, Phase::kReceiveForward, subject, forward, Queue::kReceiveForward);
@@ -156,13 +156,13 @@ CrossingMessages crossing_messages(Lowering& low, unsigned what) {
 void message_segments(Lowering& low) {
   if (low.graph.mesh[AxisKind::kPipeline] == 1) return;
   std::set<unsigned> kinds;
-  const std::vector<Crossing> cuts = crossings(low.graph, kinds);
+  const std::vector<BoundaryTensor> cuts = crossings(low.graph, kinds);
   std::map<unsigned, size_t> made;
   for (const unsigned what : kinds) {
     made[what] = low.out.messages.size();
     low.out.messages.push_back(crossing_messages(low, what));
   }
-  for (const Crossing& c : cuts) low.out.cuts.push_back({made.at(c.what), c.position});
+  for (const BoundaryTensor& c : cuts) low.out.cuts.push_back({made.at(c.what), c.position});
 }
 
 }  // namespace tessera::compile

@@ -28,7 +28,7 @@ void pack_weight(Lowering& low, Op& op, BlockId block) {
     v.dtype = DType::kU8;
     v.shape = {bytes};
     v.role = Role::kPacked;
-    v.per = low.graph[w].per;
+    v.indexed_by = low.graph[w].indexed_by;
     low.packed[key] = low.graph.values.push_back(std::move(v));
     low.packs[block].emplace_back(op, low.packed[key]);
   }
@@ -63,7 +63,8 @@ void prepare_products(Lowering& low) {
     if (low.trains()) ask_target(low, b.weights, id);
     std::vector<ValueId> packed;
     for (const auto& [op, value] : low.packs[id]) packed.push_back(value);
-    if (!packed.empty()) frame(low, b.name + ".packed", packed, low.graph[packed[0]].per, false);
+    if (!packed.empty())
+      buffer(low, b.name + ".packed", packed, low.graph[packed[0]].indexed_by, false);
   }
 }
 

@@ -101,7 +101,7 @@ std::map<ValueId, ValueId> share(const Program& p, const Segment& s, const OpClo
     const std::vector<int32_t>& others = touching.at(in);
     const bool last = std::all_of(others.begin(), others.end(),
                                   [&](int32_t j) { return j == at || clocks.is_before(j, at); });
-    if (p[in].frame != kNone || !once || !same || !last) continue;
+    if (p[in].buffer != kNone || !once || !same || !last) continue;
     root[in] = root.contains(out) ? root[out] : out;
   }
   return root;
@@ -139,7 +139,7 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   for (size_t i = 0; i < s.ops.size(); ++i)
     each_value(s.ops[i], [&](ValueId v) {
       const ValueId r = bytes_of(v);
-      if (p[r].frame != kNone) return;
+      if (p[r].buffer != kNone) return;
       const auto at = static_cast<int32_t>(i);
       Lifetime& life = lives[r];
       life.value = r;
@@ -157,7 +157,7 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   s.scratch_bytes = pack(list, clocks);
   for (const Lifetime& life : list) p.values[life.value].offset = life.offset;
   for (const auto& [v, r] : root) {
-    p.values[v].frame = p[r].frame;
+    p.values[v].buffer = p[r].buffer;
     p.values[v].offset = p[r].offset;
   }
 }

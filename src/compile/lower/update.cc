@@ -14,7 +14,7 @@ OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
 }
 
 bool has_master(const Lowering& low, const WeightGroup& g) {
-  const FrameKind& weights = low.out.program.kinds[g.weights];
+  const BufferKind& weights = low.out.program.kinds[g.weights];
   return low.graph[weights.values[0]].dtype != DType::kF32 &&
          low.context.request.precision != Precision::kBf16Sr;
 }
@@ -45,22 +45,22 @@ void balance_segment(Lowering& low, WeightGroup& g) {
 
 }  // namespace
 
-void optimizer_frames(Lowering& low, WeightGroup& g) {
+void optimizer_buffers(Lowering& low, WeightGroup& g) {
   if (is_balance(g)) return;
   const OptimizerPolicy o = low.context.request.policy(g.policy);
   const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
   const auto keep = [&](const char* name, Role role, DType type) {
-    g.state.push_back(flat_frame(low, g, name, role, type, low.context.zero.divides_optimizer()));
+    g.state.push_back(flat_buffer(low, g, name, role, type, low.context.zero.divides_optimizer()));
   };
   if (has_master(low, g)) keep("master", Role::kMaster, DType::kF32);
   const OptimizerTraits& traits = traits_of(o.kind);
   if (traits.moment1 || o.beta1 > 0) keep("moment1", Role::kMoment1, kept);
   if (traits.moment2) keep("moment2", Role::kMoment2, kept);
-  if (traits.factored) factor_frames(low, g);
+  if (traits.factored) factor_buffers(low, g);
 }
 
 ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
-  for (const FrameKindId k : g.state) {
+  for (const BufferKindId k : g.state) {
     const ValueId v = low.out.program.kinds[k].values[0];
     if (low.graph[v].role == role && k != g.weights) return v;
   }
@@ -74,14 +74,14 @@ bool updates_matrices(const Lowering& low, const WeightGroup& g) {
 // The rank's own part of what is updated.
 ValueId owned_weights(Lowering& low, const WeightGroup& g) {
   const ValueId master = kept(low, g, Role::kMaster);
-  if (master != kNone) return flat(low, low.graph[master].frame, true);
+  if (master != kNone) return flat(low, low.graph[master].buffer, true);
   return flat(low, low.context.zero.divides_weights() ? g.weights_shard : g.weights, true);
 }
 
 void squares_segment(Lowering& low, WeightGroup& g) {
   if (is_balance(g)) return;
   const ValueId report = only(low, Role::kReport);
-  const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
+  const BufferKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
   std::vector<Op> squares;
   Builder(low.graph, squares, kOne, "")
       .emit(Squares{.members = g.weights}, g.name, {flat(low, sums, true)}, {report});

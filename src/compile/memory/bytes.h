@@ -22,7 +22,7 @@ struct ByteRange {
 
 // An access of a call: to a buffer, or to the scratch of its queue, which it writes.
 struct BufferAccess {
-  FrameId frame = kNone;  // kNone: scratch
+  BufferId buffer = kNone;  // kNone: scratch
   bool writes = false;
   ByteRange bytes;
 };
@@ -34,8 +34,8 @@ class AccessMap {
     for (const Queue q : Enumerators<Queue>()) scratch_offset_[q] = scratch_offset(p, q);
   }
 
-  ByteRange frame(FrameId f) const {
-    return {p_.frame(f).offset, p_.frame(f).offset + p_.bytes_of(f)};
+  ByteRange buffer(BufferId f) const {
+    return {p_.buffer(f).offset, p_.buffer(f).offset + p_.bytes_of(f)};
   }
   // Returns the scratch of one segment; empty if it needs none.
   ByteRange scratch(const Segment& s) const {
@@ -45,9 +45,9 @@ class AccessMap {
   std::vector<BufferAccess> of(const Call& c) const {
     const Segment& s = p_.segment(c);
     std::vector<BufferAccess> touches;
-    touches.reserve(c.frames.size() + 1);
-    for (size_t i = 0; i < c.frames.size(); ++i)
-      touches.push_back({c.frames[i], s.frames[i].access != Access::kRead, frame(c.frames[i])});
+    touches.reserve(c.buffers.size() + 1);
+    for (size_t i = 0; i < c.buffers.size(); ++i)
+      touches.push_back({c.buffers[i], s.buffers[i].access != Access::kRead, buffer(c.buffers[i])});
     if (s.scratch_bytes > 0) touches.push_back({kNone, true, scratch(s)});
     return touches;
   }

@@ -17,11 +17,11 @@ struct Span {
   int64_t first = INT64_MAX, last = -1;
 };
 
-IdVector<FrameId, Span> lives_of(const Program& p) {
-  IdVector<FrameId, Span> lives(p.frames.size());
+IdVector<BufferId, Span> lives_of(const Program& p) {
+  IdVector<BufferId, Span> lives(p.buffers.size());
   for (const CallId c : p.schedule.ids())
-    for (const FrameId f : p.schedule[c].frames) {
-      if (p.frame(f).state || p.kind(p.frame(f).kind).host) continue;
+    for (const BufferId f : p.schedule[c].buffers) {
+      if (p.buffer(f).state || p.kind(p.buffer(f).kind).host) continue;
       Span& life = lives[f];
       life.first = std::min(life.first, int64_t{c.number()});
       life.last = int64_t{c.number()};
@@ -30,9 +30,9 @@ IdVector<FrameId, Span> lives_of(const Program& p) {
 }
 
 // Returns the call at which most bytes are alive, scratch included.
-int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
+int64_t fullest_call(const Program& p, const IdVector<BufferId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
-  for (const FrameId f : lives.ids()) {
+  for (const BufferId f : lives.ids()) {
     if (lives[f].last < 0) continue;
     // A difference array: bytes are added at the first call and removed after the last; its prefix
     // sum is the number of bytes alive.
@@ -46,13 +46,13 @@ int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
 }
 
 // Returns the most bytes of hidden states and saved values of layers that are alive at one call.
-int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
+int64_t most_saved(const Program& p, const IdVector<BufferId, Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
-  for (const FrameId f : lives.ids()) {
-    const FrameKind& kind = p.kind(p.frames[f].kind);
+  for (const BufferId f : lives.ids()) {
+    const BufferKind& kind = p.kind(p.buffers[f].kind);
     const Role role = p[kind.values.at(0)].role;
-    const bool kept = role == Role::kStream || role == Role::kActivation;
-    if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
+    const bool kept = role == Role::kHidden || role == Role::kActivation;
+    if (lives[f].last < 0 || !kept || !(kind.indexed_by & kPerLayer)) continue;
     bytes[lives[f].first] += kind.bytes;
     bytes[lives[f].last + 1] -= kind.bytes;
   }
@@ -67,12 +67,12 @@ int64_t& line_of(MemoryPlan& m, Role role) {
     case Role::kMaster:
     case Role::kMoment1:
     case Role::kMoment2:
-    case Role::kFactor:
+    case Role::kFactoredMoment:
       return m.optimizer;
     case Role::kGradient:
       return m.gradients;
-    case Role::kStream:
-    case Role::kStreamGradient:
+    case Role::kHidden:
+    case Role::kHiddenGradient:
     case Role::kActivation:
     case Role::kScratch:
       return m.activations;
@@ -84,15 +84,15 @@ int64_t& line_of(MemoryPlan& m, Role role) {
 }  // namespace
 
 MemoryPlan memory_plan(const Program& p) {
-  const IdVector<FrameId, Span> lives = lives_of(p);
+  const IdVector<BufferId, Span> lives = lives_of(p);
   const int64_t fullest = fullest_call(p, lives);
   MemoryPlan m;
   m.communicators = communicator_count(p);
-  for (const FrameId f : p.frames.ids()) {
-    const FrameKind& kind = p.kind(p.frames[f].kind);
+  for (const BufferId f : p.buffers.ids()) {
+    const BufferKind& kind = p.kind(p.buffers[f].kind);
     if (kind.host) continue;
     const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
-    if (p.frames[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
+    if (p.buffers[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
   }
   if (!p.schedule.empty()) m.activations += p.segment(p.call(CallId(fullest))).scratch_bytes;
   m.arena = p.bytes;

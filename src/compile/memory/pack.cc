@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "compile/memory/places.h"
+#include "compile/memory/gap_finder.h"
 
 namespace tessera::compile {
 namespace {
@@ -194,7 +194,7 @@ class Packer {
   std::vector<std::vector<OccupiedRange>> blocked_;  // per lifetime, by the regions
   int64_t bound_ = 0;                                // no order can do better
   int64_t orders_ = 0;                               // number tried
-  PlacedLives places_;                               // lifetimes placed in the current order
+  GapFinder places_;                                 // lifetimes placed in the current order
   int64_t bytes_ = 0;                                // bytes needed in the last order
   int64_t best_bytes_ = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> best_offsets_;

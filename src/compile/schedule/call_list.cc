@@ -9,13 +9,13 @@
 namespace tessera::compile {
 namespace {
 
-// Returns what a segment's ops communicate: a wire without label and peer.
-Wire unlabelled_wire(const Program& p, const Segment& s) {
-  Wire w;
+// Returns what a segment's ops communicate: a CommSpec without label and peer.
+CommSpec unlabelled_comm(const Program& p, const Segment& s) {
+  CommSpec w;
   for (const Op& op : s.ops) {
     if (!communicates(op)) continue;
     if (!is_message(op)) w.over = *over_of(op.attributes);
-    w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : rule_of(op).effects.wire;
+    w.kind = s.queue == Queue::kCompute ? CommKind::kSegment : rule_of(op).effects.comm;
     const Value& v = p[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
     const int64_t elements = piece_of(op, v.shape.elements()).elements() / op.chunk.count;
     w.bytes += elements * size_of(wire_type(op, v));
@@ -26,7 +26,7 @@ Wire unlabelled_wire(const Program& p, const Segment& s) {
 std::string label_of(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   const bool message = s.queue >= Queue::kSendForward;
-  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name();
+  std::string what = message ? p.kind(p.buffer(c.buffers.at(0)).kind).name : s.name();
   if (c.layer != kNone) what += " layer=" + std::to_string(c.layer);
   if (c.microbatch != kNone) what += " mb=" + std::to_string(c.microbatch);
   return what;
@@ -34,17 +34,17 @@ std::string label_of(const Program& p, const Call& c) {
 
 // Returns true for hidden states and their gradients: position l is the input of layer l of the
 // stack, and what layer l writes is the input of the next.
-bool is_stream(const Program& p, const FrameKind& kind) {
-  if (kind.values.empty() || !(kind.per & kPerLayer)) return false;
+bool is_stream(const Program& p, const BufferKind& kind) {
+  if (kind.values.empty() || !(kind.indexed_by & kPerLayer)) return false;
   const Role role = p[kind.values[0]].role;
-  return role == Role::kStream || role == Role::kStreamGradient;
+  return role == Role::kHidden || role == Role::kHiddenGradient;
 }
 
 }  // namespace
 
-CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segments.size()) {
-  for (const FrameKindId k : p_.kinds.ids()) {
-    const FrameKind& kind = p_.kinds[k];
+CallList::CallList(LoweredGraph& e, bool crosses) : p_(e.program), comms_(p_.segments.size()) {
+  for (const BufferKindId k : p_.kinds.ids()) {
+    const BufferKind& kind = p_.kinds[k];
     BufferKindUse use;
     use.output = kind.input != kNone;
     use.stream = is_stream(p_, kind);
@@ -52,20 +52,20 @@ CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segment
     // With one stage, the value is handed over in place: there is no message between chunks.
     const bool encoder = k == e.encoder_output || k == e.encoder_output_gradient;
     use.crosses = crosses && (use.stream || encoder);
-    use.per_layer = (kind.per & kPerLayer) != 0;
-    use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
+    use.per_layer = (kind.indexed_by & kPerLayer) != 0;
+    use.per_microbatch = (kind.indexed_by & kPerMicrobatch) != 0;
     uses_.push_back(use);
   }
   // Copies of sent hidden states also belong to a chunk: several chunks without layers would
   // otherwise all use the one position at the same cut.
-  for (const CrossingMessages& m : e.messages)
+  for (const BoundarySegments& m : e.messages)
     if (m.keep_sent)
-      for (const Parameter& x : p_.segment(m.keep_sent).frames)
+      for (const Parameter& x : p_.segment(m.keep_sent).buffers)
         if (x.access == Access::kWrite) uses_[x.kind].crosses = crosses;
 }
 
-FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
-                        int64_t chunk) {
+BufferId CallList::buffer(BufferKindId asked, int64_t layer, int64_t microbatch, Positions at,
+                          int64_t chunk) {
   const BufferKindUse& use = uses_[asked];
   if (use.stream)
     layer = use.output ? at.out : at.in;
@@ -74,8 +74,8 @@ FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Po
   if (!use.crosses) chunk = 0;
   if (!use.per_microbatch) microbatch = kNone;
   const auto [known, made] =
-      frames_.try_emplace({use.kind, layer, microbatch, chunk}, p_.frames.next_id());
-  if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
+      buffers_.try_emplace({use.kind, layer, microbatch, chunk}, p_.buffers.next_id());
+  if (made) p_.buffers.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
   return known->second;
 }
 
@@ -87,19 +87,19 @@ void CallList::add(SegmentId segment, int64_t layer, int64_t microbatch, Positio
   c.segment = segment;
   c.layer = layer;
   c.microbatch = microbatch;
-  c.frames.reserve(s.frames.size());
-  for (const Parameter& parameter : s.frames)
-    c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
-  std::optional<Wire>& wire = wires_[segment];
-  if (!wire) wire = unlabelled_wire(p_, s);
-  c.wire = *wire;
-  if (wire->kind != WireKind::kSilent) c.wire.label = label_of(p_, c);
+  c.buffers.reserve(s.buffers.size());
+  for (const Parameter& parameter : s.buffers)
+    c.buffers.push_back(buffer(parameter.kind, layer, microbatch, at, chunk));
+  std::optional<CommSpec>& comm = comms_[segment];
+  if (!comm) comm = unlabelled_comm(p_, s);
+  c.comm = *comm;
+  if (comm->kind != CommKind::kSilent) c.comm.label = label_of(p_, c);
   p_.schedule.push_back(std::move(c));
 }
 
-Wire wire_of(const Program& p, const Call& c) {
-  Wire w = unlabelled_wire(p, p.segment(c));
-  if (w.kind != WireKind::kSilent) w.label = label_of(p, c);
+CommSpec comm_of(const Program& p, const Call& c) {
+  CommSpec w = unlabelled_comm(p, p.segment(c));
+  if (w.kind != CommKind::kSilent) w.label = label_of(p, c);
   return w;
 }
 

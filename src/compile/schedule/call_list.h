@@ -5,19 +5,19 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/lower/expand.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/lower/lower.h"
+#include "compile/schedule/stage_layers.h"
 
 namespace tessera::compile {
 
 // Identifies a buffer.
-struct FrameKey {
-  FrameKindId kind = kNone;
+struct BufferKey {
+  BufferKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone, chunk = 0;
-  bool operator==(const FrameKey&) const = default;
+  bool operator==(const BufferKey&) const = default;
 };
-struct FrameKeyHash {
-  size_t operator()(const FrameKey& k) const {
+struct BufferKeyHash {
+  size_t operator()(const BufferKey& k) const {
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 divided by the golden ratio
     auto h = static_cast<uint64_t>(k.kind.number());
     for (const int64_t x : {k.layer, k.microbatch, k.chunk})
@@ -28,7 +28,7 @@ struct FrameKeyHash {
 
 // How buffers of a kind are identified; looked up for every call.
 struct BufferKindUse {
-  FrameKindId kind = kNone;  // the buffer's kind; for a stream, the one that blocks read
+  BufferKindId kind = kNone;  // the buffer's kind; for a stream, the one that blocks read
   bool stream = false, output = false;
   bool crosses = false;  // each chunk has its own buffer
   bool per_layer = false, per_microbatch = false;
@@ -38,23 +38,23 @@ struct BufferKindUse {
 class CallList {
  public:
   // `crosses`: messages pass between chunks, so each chunk has its own hidden-state buffers.
-  CallList(Expanded& expanded, bool crosses);
+  CallList(LoweredGraph& lowered, bool crosses);
 
   // Adds a call. Does nothing if the segment is kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
   Call& last() { return p_.schedule.back(); }
-  FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
-                int64_t chunk = 0);
+  BufferId buffer(BufferKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
+                  int64_t chunk = 0);
 
  private:
   Program& p_;
-  IdVector<FrameKindId, BufferKindUse> uses_;
-  std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
-  IdVector<SegmentId, std::optional<Wire>> wires_;  // per segment that was called
+  IdVector<BufferKindId, BufferKindUse> uses_;
+  std::unordered_map<BufferKey, BufferId, BufferKeyHash> buffers_;
+  IdVector<SegmentId, std::optional<CommSpec>> comms_;  // per segment that was called
 };
 
-// Returns the wire of a call: kind, label, bytes and group of its message or collective; empty if
-// its segment communicates nothing.
-Wire wire_of(const Program& p, const Call& c);
+// Returns the CommSpec of a call: kind, label, bytes and group of its message or collective; empty
+// if its segment communicates nothing.
+CommSpec comm_of(const Program& p, const Call& c);
 
 }  // namespace tessera::compile

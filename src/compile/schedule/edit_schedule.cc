@@ -32,16 +32,16 @@ void drop_uncalled(Program& p) {
 }
 
 void drop_untouched(Program& p) {
-  IdVector<FrameId, bool> touched(p.frames.size(), false);
+  IdVector<BufferId, bool> touched(p.buffers.size(), false);
   for (const Call& c : p.schedule)
-    for (const FrameId f : c.frames) touched[f] = true;
-  IdVector<FrameId, FrameId> now(p.frames.size());
-  IdVector<FrameId, Frame> kept;
-  for (const FrameId f : p.frames.ids())
-    if (touched[f] || p.frames[f].state) now[f] = kept.push_back(p.frames[f]);
-  p.frames = std::move(kept);
+    for (const BufferId f : c.buffers) touched[f] = true;
+  IdVector<BufferId, BufferId> now(p.buffers.size());
+  IdVector<BufferId, Buffer> kept;
+  for (const BufferId f : p.buffers.ids())
+    if (touched[f] || p.buffers[f].state) now[f] = kept.push_back(p.buffers[f]);
+  p.buffers = std::move(kept);
   for (Call& c : p.schedule)
-    for (FrameId& f : c.frames) f = now[f];
+    for (BufferId& f : c.buffers) f = now[f];
 }
 
 }  // namespace tessera::compile

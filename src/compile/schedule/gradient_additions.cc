@@ -4,12 +4,12 @@
 
 namespace tessera::compile {
 
-GradientAdditions::GradientAdditions(const Program& p, const Expanded& e, bool each)
+GradientAdditions::GradientAdditions(const Program& p, const LoweredGraph& e, bool each)
     : p_(p), each_(each), groups_(p.kinds.size()) {
   for (const GroupId g : e.groups.ids())
     if (e.groups[g].gradients != kNone) groups_[e.groups[g].gradients] = g;
   for (const CallId n : p.schedule.ids())
-    for (size_t i = 0; i < p.schedule[n].frames.size(); ++i) {
+    for (size_t i = 0; i < p.schedule[n].buffers.size(); ++i) {
       if (!adds(p.schedule[n], i)) continue;
       last_of_sum_[key(p.schedule[n], i, each_)] = n;
       last_of_step_[key(p.schedule[n], i, false)] = n;
@@ -17,7 +17,7 @@ GradientAdditions::GradientAdditions(const Program& p, const Expanded& e, bool e
 }
 
 GradientAdditions::Key GradientAdditions::key(const Call& c, size_t i, bool each) const {
-  const Frame& f = p_.frame(c.frames[i]);
+  const Buffer& f = p_.buffer(c.buffers[i]);
   return {group_of(f.kind), f.layer, each ? c.microbatch : int64_t{kNone}};
 }
 

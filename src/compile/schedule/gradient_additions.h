@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "compile/lower/expand.h"
+#include "compile/lower/lower.h"
 
 namespace tessera::compile {
 
@@ -16,13 +16,13 @@ namespace tessera::compile {
 class GradientAdditions {
  public:
   // `each`: gradients are summed separately per micro-batch; otherwise there is one sum per step.
-  GradientAdditions(const Program& p, const Expanded& e, bool each);
+  GradientAdditions(const Program& p, const LoweredGraph& e, bool each);
 
   // Returns the group whose gradients the buffers of a kind hold, or kNone.
-  GroupId group_of(FrameKindId kind) const { return groups_[kind]; }
+  GroupId group_of(BufferKindId kind) const { return groups_[kind]; }
   // Returns true if the call adds the gradient of a micro-batch to its buffer i.
   bool adds(const Call& c, size_t i) const {
-    return c.microbatch != kNone && group_of(p_.frame(c.frames[i]).kind) != kNone;
+    return c.microbatch != kNone && group_of(p_.buffer(c.buffers[i]).kind) != kNone;
   }
   // Return true if the addition by the n-th call is the last one of its sum, or of the step.
   bool ends_sum(CallId n, const Call& c, size_t i) const;
@@ -34,7 +34,7 @@ class GradientAdditions {
 
   const Program& p_;
   bool each_;
-  IdVector<FrameKindId, GroupId> groups_;
+  IdVector<BufferKindId, GroupId> groups_;
   std::map<Key, CallId> last_of_sum_, last_of_step_;  // the call of the last addition
 };
 

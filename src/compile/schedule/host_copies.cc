@@ -12,20 +12,20 @@ HostCopies::HostCopies(Program& p) : p_(p) {
   std::map<std::pair<Phase, std::string>, SegmentId> segments;
   for (const SegmentId s : p.segments.ids())
     segments[{p.segments[s].phase, p.segments[s].subject}] = s;
-  for (const FrameKindId host : p.kinds.ids()) {
+  for (const BufferKindId host : p.kinds.ids()) {
     if (!p.kind(host).host) continue;
-    const FrameKindId kind = p[p[p.kind(host).values.at(0)].of].frame;
+    const BufferKindId kind = p[p[p.kind(host).values.at(0)].of].buffer;
     const std::string& subject = p.kind(kind).name;
     copies_[kind] = {host, segments.at({Phase::kOffload, subject}),
                      segments.at({Phase::kFetch, subject})};
   }
 }
 
-const HostCopy& HostCopies::of(FrameKindId kind) {
+const HostCopy& HostCopies::of(BufferKindId kind) {
   const auto [known, made] = copies_.try_emplace(kind);
   if (!made) return known->second;
   std::vector<Op> out, in;
-  const FrameKindId host = twin(kind, out, in);
+  const BufferKindId host = twin(kind, out, in);
   known->second = {host, segment(Phase::kOffload, kind, out, Queue::kCopyOut, kind, host),
                    segment(Phase::kFetch, kind, in, Queue::kCopyIn, host, kind)};
   return known->second;
@@ -33,9 +33,9 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
 
 // Adds the host copy of a kind. It has one value for each offset of the kind on the device, and one
 // copy op for each. The way back has the same ops with inputs and outputs exchanged.
-FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
+BufferKindId HostCopies::twin(BufferKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
   const auto host = p_.kinds.next_id();
-  FrameKind k = p_.kind(kind);
+  BufferKind k = p_.kind(kind);
   k.name += suffix_of(CopyKind::kHost);
   k.host = true;
   k.input = kNone;
@@ -47,7 +47,7 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
     twin.name += suffix_of(CopyKind::kHost);
     twin.copy = CopyKind::kHost;
     twin.of = v;
-    twin.frame = host;
+    twin.buffer = host;
     k.values.push_back(p_.values.next_id());
     Op op;
     op.attributes = Copy{};
@@ -64,24 +64,24 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
   return host;
 }
 
-SegmentId HostCopies::segment(Phase phase, FrameKindId subject, std::vector<Op> ops, Queue queue,
-                              FrameKindId from, FrameKindId to) {
+SegmentId HostCopies::segment(Phase phase, BufferKindId subject, std::vector<Op> ops, Queue queue,
+                              BufferKindId from, BufferKindId to) {
   Segment s;
   s.phase = phase;
   s.subject = p_.kind(subject).name;
   s.ops = std::move(ops);
   for (Op& op : s.ops) op.queue = queue;
   s.queue = queue;
-  s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
+  s.buffers = {{from, Access::kRead}, {to, Access::kWrite}};
   return p_.segments.push_back(std::move(s));
 }
 
-Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) {
+Call copy_call(SegmentId segment, const Buffer& of, std::vector<BufferId> buffers) {
   Call c;
   c.segment = segment;
   c.layer = of.layer;
   c.microbatch = of.microbatch;
-  c.frames = std::move(frames);
+  c.buffers = std::move(buffers);
   return c;
 }
 

@@ -15,7 +15,7 @@
 namespace tessera::compile {
 
 struct HostCopy {
-  FrameKindId host = kNone;
+  BufferKindId host = kNone;
   SegmentId out = kNone, in = kNone;
 };
 
@@ -25,18 +25,18 @@ class HostCopies {
  public:
   explicit HostCopies(Program& p);
 
-  const HostCopy& of(FrameKindId kind);
+  const HostCopy& of(BufferKindId kind);
 
  private:
-  FrameKindId twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in);
-  SegmentId segment(Phase phase, FrameKindId subject, std::vector<Op> ops, Queue queue,
-                    FrameKindId from, FrameKindId to);
+  BufferKindId twin(BufferKindId kind, std::vector<Op>& out, std::vector<Op>& in);
+  SegmentId segment(Phase phase, BufferKindId subject, std::vector<Op> ops, Queue queue,
+                    BufferKindId from, BufferKindId to);
 
   Program& p_;
-  std::map<FrameKindId, HostCopy> copies_;
+  std::map<BufferKindId, HostCopy> copies_;
 };
 
 // Returns a call of one of the two segments, for the layer and micro-batch of the buffer `of`.
-Call copy_call(SegmentId segment, const Frame& of, std::vector<FrameId> frames);
+Call copy_call(SegmentId segment, const Buffer& of, std::vector<BufferId> buffers);
 
 }  // namespace tessera::compile

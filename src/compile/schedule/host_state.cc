@@ -17,59 +17,59 @@ bool moves(Role role) {
 
 class StateCopier {
  public:
-  explicit StateCopier(Program& p) : p_(p), copies_(p), used_(p.frames.size(), false) {
-    for (const FrameId f : p.frames.ids())
-      if (const Frame& frame = p.frame(f); frame.state && p.kind(frame.kind).host)
-        hosts_[{device_kind(frame.kind), frame.layer}] = f;
+  explicit StateCopier(Program& p) : p_(p), copies_(p), used_(p.buffers.size(), false) {
+    for (const BufferId f : p.buffers.ids())
+      if (const Buffer& buffer = p.buffer(f); buffer.state && p.kind(buffer.kind).host)
+        hosts_[{device_kind(buffer.kind), buffer.layer}] = f;
   }
 
   void run() {
     for (const CallId c : p_.schedule.ids())
-      for (size_t i = 0; i < p_.schedule[c].frames.size(); ++i) copy(c, i);
+      for (size_t i = 0; i < p_.schedule[c].buffers.size(); ++i) copy(c, i);
     added_.apply(p_);
   }
 
  private:
   // Adds the copies of one parameter of a call.
   void copy(CallId c, size_t parameter) {
-    FrameId& device = p_.schedule[c].frames[parameter];
-    const Frame frame = p_.frame(device);
-    const auto host = hosts_.find({frame.kind, frame.layer});
+    BufferId& device = p_.schedule[c].buffers[parameter];
+    const Buffer buffer = p_.buffer(device);
+    const auto host = hosts_.find({buffer.kind, buffer.layer});
     if (host == hosts_.end()) return;
     if (used_[device]) {
-      device = p_.frames.push_back(frame);
+      device = p_.buffers.push_back(buffer);
       used_.push_back(false);
     }
     used_[device] = true;
-    const Access access = p_.segment(p_.schedule[c]).frames[parameter].access;
+    const Access access = p_.segment(p_.schedule[c]).buffers[parameter].access;
     CHECK(access == Access::kRead || access == Access::kUpdate, "{} does not read {}",
-          call_name(p_, c), frame_name(p_, device));
-    const HostCopy& copies = copies_.of(frame.kind);
-    added_.before(c, copy_call(copies.in, frame, {host->second, device}));
+          call_name(p_, c), buffer_name(p_, device));
+    const HostCopy& copies = copies_.of(buffer.kind);
+    added_.before(c, copy_call(copies.in, buffer, {host->second, device}));
     if (access == Access::kUpdate)
-      added_.after(c, copy_call(copies.out, frame, {device, host->second}));
+      added_.after(c, copy_call(copies.out, buffer, {device, host->second}));
   }
 
-  FrameKindId device_kind(FrameKindId host) const {
-    return p_[p_[p_.kind(host).values.at(0)].of].frame;
+  BufferKindId device_kind(BufferKindId host) const {
+    return p_[p_[p_.kind(host).values.at(0)].of].buffer;
   }
 
   Program& p_;
   HostCopies copies_;
-  IdVector<FrameId, bool> used_;  // true if an earlier call has it
+  IdVector<BufferId, bool> used_;  // true if an earlier call has it
   // State on the host, by its kind on the device and its layer.
-  std::map<std::pair<FrameKindId, int64_t>, FrameId> hosts_;
+  std::map<std::pair<BufferKindId, int64_t>, BufferId> hosts_;
   AddedCalls added_;
 };
 
 }  // namespace
 
-void move_state(Expanded& e) {
+void move_state(LoweredGraph& e) {
   HostCopies copies(e.program);
   for (WeightGroup& g : e.groups)
-    for (FrameKindId& kind : g.state) {
+    for (BufferKindId& kind : g.state) {
       if (!moves(e.program[e.program.kind(kind).values.at(0)].role)) continue;
-      const FrameKindId host = copies.of(kind).host;
+      const BufferKindId host = copies.of(kind).host;
       e.program.kinds[kind].state = false;
       kind = host;
     }

@@ -17,7 +17,7 @@ auto place_of(const Issue& i) {
 
 }  // namespace
 
-std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward) {
+std::vector<Issue> issue_order(const StageLayers& share, int64_t first_backward) {
   const int64_t stages = share.pipeline.stages, last = share.pipeline.chunks() - 1;
   std::vector<Issue> order;
   const auto message = [&](const Action& a, bool backward, int64_t from, int64_t to) {
@@ -42,16 +42,16 @@ std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward) 
 
 // Returns the first chunk that computes in the backward.
 int64_t StageMessages::first_backward() const {
-  const auto computes = [&](const Visit& v) { return e_.segments[v.block].backward != kNone; };
+  const auto computes = [&](const ChunkBlock& v) { return e_.segments[v.block].backward != kNone; };
   int64_t chunk = 0;
   for (; chunk < share_.pipeline.chunks(); ++chunk) {
-    const std::vector<Visit> visits = own_.visits(chunk);
+    const std::vector<ChunkBlock> visits = own_.visits(chunk);
     if (std::any_of(visits.begin(), visits.end(), computes)) break;
   }
   return chunk;
 }
 
-void StageMessages::sent(const Action& a, SegmentId CrossingMessages::*what) {
+void StageMessages::sent(const Action& a, SegmentId BoundarySegments::*what) {
   if (share_.pipeline.stages == 1 || own_.is_last(a.chunk)) return;
   const Cut cut = e_.cuts.at(own_.end_layer(a.chunk));
   calls_.add(e_.messages[cut.messages].*what, cut.position, a.microbatch,
@@ -65,7 +65,7 @@ void StageMessages::issue(const Issue& issue) {
   const int64_t layer = issue.backward ? own_.first_layer(from) : own_.end_layer(from);
   const int64_t chunk = !issue.receives ? from : (issue.backward ? from - 1 : from + 1);
   const auto& [messages, position] = e_.cuts.at(layer);
-  const CrossingMessages& s = e_.messages[messages];
+  const BoundarySegments& s = e_.messages[messages];
   const SegmentId segment = issue.backward ? (issue.receives ? s.receive_backward : s.send_backward)
                                            : (issue.receives ? s.receive_forward : s.send_forward);
   calls_.add(segment, position, m, {position, position}, chunk);
@@ -73,7 +73,7 @@ void StageMessages::issue(const Issue& issue) {
   // Forward messages go to the next stage, backward ones to the previous; a receive looks the other
   // way.
   const int64_t step = (issue.backward == issue.receives) ? 1 : stages - 1;
-  calls_.last().wire.peer = (share_.stage + step) % stages;
+  calls_.last().comm.peer = (share_.stage + step) % stages;
 }
 
 }  // namespace tessera::compile

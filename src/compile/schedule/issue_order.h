@@ -8,7 +8,7 @@
 
 #include "compile/schedule/call_list.h"
 #include "compile/schedule/stage_blocks.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/schedule/stage_layers.h"
 
 namespace tessera::compile {
 
@@ -21,26 +21,26 @@ struct Issue {
 
 // Returns the issue order of the stage of `share`. No backward message goes to a chunk before
 // `first_backward`.
-std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward);
+std::vector<Issue> issue_order(const StageLayers& share, int64_t first_backward);
 
 // Emits the calls that carry activations and gradients between the chunks of a pipeline, in that
 // order.
 class StageMessages {
  public:
-  StageMessages(const Expanded& expanded, const StageShare& share, const StageBlocks& own,
+  StageMessages(const LoweredGraph& lowered, const StageLayers& share, const StageBlocks& own,
                 CallList& calls)
-      : e_(expanded), share_(share), own_(own), calls_(calls) {}
+      : e_(lowered), share_(share), own_(own), calls_(calls) {}
 
   // Returns the first chunk that computes in the backward. Frozen embeddings do not, so no message
   // goes there.
   int64_t first_backward() const;
   void issue(const Issue& message);
   // Adds the call that keeps, or the one that releases, this rank's shard of what a chunk sent.
-  void sent(const Action& action, SegmentId CrossingMessages::*what);
+  void sent(const Action& action, SegmentId BoundarySegments::*what);
 
  private:
-  const Expanded& e_;
-  const StageShare& share_;
+  const LoweredGraph& e_;
+  const StageLayers& share_;
   const StageBlocks& own_;
   CallList& calls_;
 };

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/memory/place.h"
+#include "compile/memory/assign_buffers.h"
 #include "compile/schedule/edit_schedule.h"
 #include "compile/schedule/host_copies.h"
 #include "ir/program.h"
@@ -33,9 +33,9 @@ struct IdleInterval {
   int64_t calls = kNone;  // compute calls between them; kNone: there is no interval
 };
 
-IdVector<FrameId, IdleInterval> longest_idle_intervals(const Program& p) {
-  IdVector<FrameId, IdleInterval> longest(p.frames.size());
-  IdVector<FrameId, CallId> last(p.frames.size());
+IdVector<BufferId, IdleInterval> longest_idle_intervals(const Program& p) {
+  IdVector<BufferId, IdleInterval> longest(p.buffers.size());
+  IdVector<BufferId, CallId> last(p.buffers.size());
   IdVector<CallId, int64_t> until(p.schedule.size());  // number of compute calls up to and
                                                        // including each call
   int64_t computed = 0;
@@ -45,9 +45,9 @@ IdVector<FrameId, IdleInterval> longest_idle_intervals(const Program& p) {
     const int64_t before = computed;
     computed += s.queue == Queue::kCompute;
     until[c] = computed;
-    for (size_t i = 0; i < call.frames.size(); ++i) {
-      const FrameId f = call.frames[i];
-      if (last[f] && s.frames[i].access == Access::kRead) {
+    for (size_t i = 0; i < call.buffers.size(); ++i) {
+      const BufferId f = call.buffers[i];
+      if (last[f] && s.buffers[i].access == Access::kRead) {
         const int64_t calls = before - until[last[f]];
         if (calls > longest[f].calls) longest[f] = {last[f], c, calls};
       }
@@ -59,12 +59,12 @@ IdVector<FrameId, IdleInterval> longest_idle_intervals(const Program& p) {
 
 class Offloader {
  public:
-  Offloader(Expanded& e, int64_t layers) : p_(e.program), layers_(layers), copies_(p_) {
-    EnumArray<HiddenStream, FrameKindId> first;
+  Offloader(LoweredGraph& e, int64_t layers) : p_(e.program), layers_(layers), copies_(p_) {
+    EnumArray<HiddenStream, BufferKindId> first;
     for (const BlockId b : e.blocks.ids()) {
-      const FrameKindId saved = e.segments[b].saved;
+      const BufferKindId saved = e.segments[b].saved;
       if (!saved || !e.blocks[b].is_stack()) continue;
-      FrameKindId& one = first[e.blocks[b].from];
+      BufferKindId& one = first[e.blocks[b].from];
       if (!one) one = saved;
       counted_as_[saved] = one;
     }
@@ -72,57 +72,57 @@ class Offloader {
 
   // Offloads all buffers that no compute call uses for at least `least` calls.
   void run(int64_t least) {
-    const IdVector<FrameId, IdleInterval> pauses = longest_idle_intervals(p_);
-    for (const FrameId f : pauses.ids())
+    const IdVector<BufferId, IdleInterval> pauses = longest_idle_intervals(p_);
+    for (const BufferId f : pauses.ids())
       if (pauses[f].calls >= least && is_kept(f)) copy(f, pauses[f]);
     added_.apply(p_);
   }
 
  private:
-  bool is_kept(FrameId f) {
-    const Frame& frame = p_.frame(f);
-    const FrameKind& kind = p_.kind(frame.kind);
-    if (frame.state || kind.host || kind.values.empty() || !(kind.per & kPerMicrobatch))
+  bool is_kept(BufferId f) {
+    const Buffer& buffer = p_.buffer(f);
+    const BufferKind& kind = p_.kind(buffer.kind);
+    if (buffer.state || kind.host || kind.values.empty() || !(kind.indexed_by & kPerMicrobatch))
       return false;
     const Role role = p_[kind.values[0]].role;
-    if (role != Role::kActivation && role != Role::kStream) return false;
-    return layers_ == kAllLayers || (frame.layer != kNone && is_of_first_layers(frame));
+    if (role != Role::kActivation && role != Role::kHidden) return false;
+    return layers_ == kAllLayers || (buffer.layer != kNone && is_of_first_layers(buffer));
   }
 
-  bool is_of_first_layers(const Frame& frame) {
-    const FrameKindId kind = counted_as(frame.kind);
+  bool is_of_first_layers(const Buffer& buffer) {
+    const BufferKindId kind = counted_as(buffer.kind);
     std::set<int64_t>& labels = labels_[kind];
     if (labels.empty())
-      for (const Frame& f : p_.frames)
+      for (const Buffer& f : p_.buffers)
         if (counted_as(f.kind) == kind) labels.insert(f.layer);
-    return std::distance(labels.begin(), labels.find(frame.layer)) < layers_;
+    return std::distance(labels.begin(), labels.find(buffer.layer)) < layers_;
   }
 
-  FrameKindId counted_as(FrameKindId kind) const {
+  BufferKindId counted_as(BufferKindId kind) const {
     const auto found = counted_as_.find(kind);
     return found == counted_as_.end() ? kind : found->second;
   }
 
-  void copy(FrameId f, const IdleInterval& pause) {
-    const Frame frame = p_.frame(f);
-    const HostCopy& copies = copies_.of(frame.kind);
-    const FrameId host =
-        p_.frames.push_back({copies.host, frame.layer, frame.microbatch, kNone, false});
-    const FrameId fetched =
-        p_.frames.push_back({frame.kind, frame.layer, frame.microbatch, kNone, false});
+  void copy(BufferId f, const IdleInterval& pause) {
+    const Buffer buffer = p_.buffer(f);
+    const HostCopy& copies = copies_.of(buffer.kind);
+    const BufferId host =
+        p_.buffers.push_back({copies.host, buffer.layer, buffer.microbatch, kNone, false});
+    const BufferId fetched =
+        p_.buffers.push_back({buffer.kind, buffer.layer, buffer.microbatch, kNone, false});
     // Later calls use the fetched buffer, which has its own lifetime.
     for (auto c = p_.schedule.begin() + pause.next.number(); c != p_.schedule.end(); ++c)
-      std::replace(c->frames.begin(), c->frames.end(), f, fetched);
-    added_.after(pause.last, copy_call(copies.out, frame, {f, host}));
-    added_.before(pause.next, copy_call(copies.in, frame, {host, fetched}));
+      std::replace(c->buffers.begin(), c->buffers.end(), f, fetched);
+    added_.after(pause.last, copy_call(copies.out, buffer, {f, host}));
+    added_.before(pause.next, copy_call(copies.in, buffer, {host, fetched}));
   }
 
   Program& p_;
   int64_t layers_;
   HostCopies copies_;
   // The saved values of all stacks of one stream count as one kind.
-  std::map<FrameKindId, FrameKindId> counted_as_;
-  std::map<FrameKindId, std::set<int64_t>> labels_;  // layers of each kind
+  std::map<BufferKindId, BufferKindId> counted_as_;
+  std::map<BufferKindId, std::set<int64_t>> labels_;  // layers of each kind
   AddedCalls added_;
 };
 
@@ -157,13 +157,13 @@ Offload parse_offload(const std::string& text) {
   throw Error("layout.offload = '{}' is unknown. Expected {}.", text, kOffloadChoices);
 }
 
-void offload(Expanded& expanded, const Offload& what, int64_t overlap) {
+void offload(LoweredGraph& lowered, const Offload& what, int64_t overlap) {
   if (what.layers == 0) return;
   // The copy out extends the first lifetime, and the copy in the second one, by the time that
   // buffer assignment adds for transfers; the copy in also starts `overlap` calls earlier. A
   // shorter idle interval would free no bytes.
-  const int64_t least = 2 * PlaceOptions().pad + overlap + 1;
-  Offloader(expanded, what.layers).run(least);
+  const int64_t least = 2 * BufferAssignmentOptions().pad + overlap + 1;
+  Offloader(lowered, what.layers).run(least);
 }
 
 }  // namespace tessera::compile

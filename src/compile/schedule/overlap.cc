@@ -15,26 +15,26 @@ bool moves_early(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
   if (s.queue == Queue::kCopyIn) return true;
-  if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
+  if (s.queue != Queue::kData || c.comm.kind != CommKind::kAllGather) return false;
   // Weights that are kept for the whole run are gathered at the start in any case.
-  for (size_t i = 0; i < c.frames.size(); ++i)
-    if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;
+  for (size_t i = 0; i < c.buffers.size(); ++i)
+    if (s.buffers[i].access != Access::kRead && p.buffer(c.buffers[i]).state) return false;
   return true;
 }
 
 // Returns true if ranks of several stages take part in the call's transfer.
 bool spans_stages(const Program& p, const Call& c) {
-  const GroupRef& over = c.wire.over;
+  const GroupRef& over = c.comm.over;
   return p.segment(c).queue >= Queue::kSendForward || over.kind != GroupRef::Kind::kAxes ||
          over.has(AxisKind::kPipeline);
 }
 
 bool conflict(const Program& p, const Call& a, const Call& b) {
   const Segment &s = p.segment(a), &t = p.segment(b);
-  for (size_t i = 0; i < a.frames.size(); ++i)
-    for (size_t j = 0; j < b.frames.size(); ++j)
-      if (a.frames[i] == b.frames[j] &&
-          (s.frames[i].access != Access::kRead || t.frames[j].access != Access::kRead))
+  for (size_t i = 0; i < a.buffers.size(); ++i)
+    for (size_t j = 0; j < b.buffers.size(); ++j)
+      if (a.buffers[i] == b.buffers[j] &&
+          (s.buffers[i].access != Access::kRead || t.buffers[j].access != Access::kRead))
         return true;
   return false;
 }

@@ -14,12 +14,12 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(Expanded& expanded, const Context& context, const StageShare& share)
-      : e_(expanded),
+  Scheduler(LoweredGraph& lowered, const Context& context, const StageLayers& share)
+      : e_(lowered),
         p_(e_.program),
         context_(context),
         share_(share),
-        own_(e_.blocks, share, context.request.encoded),
+        own_(e_.blocks, share, context.request.reuse_encoder_output),
         calls_(e_, share.pipeline.stages > 1),
         messages_(e_, share, own_, calls_) {
     saving_nothing_ = own_.layers();
@@ -31,7 +31,7 @@ class Scheduler {
 
  private:
   bool trains() const { return context_.trains(); }
-  bool saves_nothing(const Visit& v) const {
+  bool saves_nothing(const ChunkBlock& v) const {
     return v.layer != kNone &&
            std::binary_search(saving_nothing_.begin(), saving_nothing_.end(), v.before);
   }
@@ -47,10 +47,10 @@ class Scheduler {
     calls_.add(segment, layer, microbatch, {}, 0);
   }
 
-  Expanded& e_;
+  LoweredGraph& e_;
   Program& p_;
   const Context& context_;
-  const StageShare& share_;
+  const StageLayers& share_;
   StageBlocks own_;
   std::vector<int64_t> saving_nothing_;  // layers, in ascending order
   CallList calls_;
@@ -70,9 +70,9 @@ void Scheduler::pack() {
 // Adds the calls of an action. The head's forward, loss and backward are one segment, issued with
 // the backward.
 void Scheduler::action(const Action& a) {
-  std::vector<Visit> visits = own_.visits(a.chunk);
+  std::vector<ChunkBlock> visits = own_.visits(a.chunk);
   if (a.kind != ActionKind::kForward) std::reverse(visits.begin(), visits.end());
-  for (const Visit& v : visits) {
+  for (const ChunkBlock& v : visits) {
     const BlockSegments& s = e_.segments[v.block];
     const auto add = [&](SegmentId segment) {
       calls_.add(segment, v.layer, a.microbatch, v.at, a.chunk);
@@ -91,8 +91,8 @@ void Scheduler::action(const Action& a) {
     }
   }
   if (!trains()) return;
-  if (a.kind == ActionKind::kForward) messages_.sent(a, &CrossingMessages::keep_sent);
-  if (a.kind == ActionKind::kBackward) messages_.sent(a, &CrossingMessages::release_sent);
+  if (a.kind == ActionKind::kForward) messages_.sent(a, &BoundarySegments::keep_sent);
+  if (a.kind == ActionKind::kBackward) messages_.sent(a, &BoundarySegments::release_sent);
 }
 
 // Returns the order of updates, group by group. Groups of the stacks of one stream that differ only
@@ -169,8 +169,8 @@ Program Scheduler::run() {
 
 }  // namespace
 
-Program schedule(Expanded& expanded, const Context& context, const StageShare& share) {
-  return Scheduler(expanded, context, share).run();
+Program schedule(LoweredGraph& lowered, const Context& context, const StageLayers& share) {
+  return Scheduler(lowered, context, share).run();
 }
 
 }  // namespace tessera::compile

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "compile/context.h"
-#include "compile/lower/expand.h"
-#include "compile/schedule/stage_share.h"
+#include "compile/lower/lower.h"
+#include "compile/schedule/stage_layers.h"
 #include "ir/program.h"
 
 namespace tessera::compile {
@@ -23,8 +23,8 @@ namespace tessera::compile {
 //
 // Actions and messages are issued in one order of all stages (issue_order.h).
 
-// Moves the program out of `expanded`; its blocks and groups stay.
-Program schedule(Expanded& expanded, const Context& context, const StageShare& share);
+// Moves the program out of `lowered`; its blocks and groups stay.
+Program schedule(LoweredGraph& lowered, const Context& context, const StageLayers& share);
 
 // ---- Passes for optimizer state in the host's memory (`layout.offload: optimizer`).
 //   before  update.layer 0                    reads and writes the state kind layer.moment1
@@ -34,11 +34,11 @@ Program schedule(Expanded& expanded, const Context& context, const StageShare& s
 //
 // Master weights and moments move: one number or more per weight. Adafactor's factored moments
 // stay on the device; they are a few rows and columns. The kind on the device has a lifetime of a
-// few calls, and place() packs it like any other.
+// few calls, and assign_buffers() packs it like any other.
 
 // Gives each kind of master weights and moments a state kind on the host, which replaces it in its
 // group. The kind on the device is no longer state.
-void move_state(Expanded& expanded);
+void move_state(LoweredGraph& lowered);
 
 // Fetches state before each call that uses it, and copies it back after each call that changes it.
 // Each such call has its own buffer on the device.
@@ -58,7 +58,7 @@ void copy_state(Program& program);
 // gathers. Then gradients that are partial for other reasons are summed: over replicas and tensor
 // ranks (`finish`), and over the stages that share a weight (`join`). The report is summed over all
 // ranks.
-void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan);
+void zero(Program& program, const LoweredGraph& lowered, const ZeroPlan& plan);
 
 // ---- Schedule pass: keeps saved activations in the host's memory until their backward.
 //   before  forward.layer 0 · forward.layer 1 · … · backward.layer 1 · backward.layer 0
@@ -88,7 +88,7 @@ constexpr const char* kOffloadChoices =
 Offload parse_offload(const std::string& text);
 
 // `overlap`: compute calls by which the overlap pass will move fetches ahead.
-void offload(Expanded& expanded, const Offload& what, int64_t overlap);
+void offload(LoweredGraph& lowered, const Offload& what, int64_t overlap);
 
 // Schedule pass: moves communication earlier in the issue order, so that it overlaps with
 // computation.

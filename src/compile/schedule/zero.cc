@@ -24,12 +24,12 @@ namespace {
 
 class Zero {
  public:
-  Zero(Program& p, const Expanded& e, const ZeroPlan& plan)
+  Zero(Program& p, const LoweredGraph& e, const ZeroPlan& plan)
       : p_(p), e_(e), plan_(plan), additions_(p, e, plan.reduces_each) {
     by_weights_.resize(p.kinds.size());
     for (const GroupId g : e.groups.ids())
       if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
-    for (const FrameId f : p.frames.ids()) note(f);
+    for (const BufferId f : p.buffers.ids()) note(f);
   }
 
   void run() {
@@ -49,84 +49,85 @@ class Zero {
 
  private:
   const WeightGroup& group(GroupId g) const { return e_.groups[g]; }
-  const Frame& frame(FrameId f) const { return p_.frame(f); }
+  const Buffer& buffer(BufferId f) const { return p_.buffer(f); }
 
-  FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
-    const FrameId made = p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
+  BufferId new_buffer(BufferKindId kind, int64_t layer, int64_t microbatch) {
+    const BufferId made =
+        p_.buffers.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
     note(made);
     return made;
   }
-  void note(FrameId f) { first_.try_emplace({frame(f).kind, frame(f).layer}, f); }
+  void note(BufferId f) { first_.try_emplace({buffer(f).kind, buffer(f).layer}, f); }
 
   // Returns the buffer of that kind for the group's calls, creating it at its first use.
-  FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
+  BufferId buffer_of(BufferKindId kind, int64_t layer, int64_t microbatch) {
     const auto key = std::tuple(kind, layer, microbatch);
     if (made_.contains(key)) return made_.at(key);
     const auto first = first_.find({kind, layer});
-    if (first != first_.end() && !made_frame(kind)) return made_[key] = first->second;
-    return made_[key] = new_frame(kind, layer, microbatch);
+    if (first != first_.end() && !made_buffer(kind)) return made_[key] = first->second;
+    return made_[key] = new_buffer(kind, layer, microbatch);
   }
   // Returns true for kinds whose buffers this pass creates, not the schedule pass.
-  bool made_frame(FrameKindId kind) const {
+  bool made_buffer(BufferKindId kind) const {
     return plan_.reduces_each && additions_.group_of(kind) != kNone;
   }
 
   // Adds a call of a group's segment, with one buffer per parameter, found by its kind.
-  void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
+  void call(SegmentId segment, const std::map<BufferKindId, BufferId>& given, int64_t layer,
             int64_t microbatch) {
     if (segment == kNone) return;
     Call c;
     c.segment = segment;
     c.layer = layer;
     c.microbatch = microbatch;
-    for (const Parameter& parameter : p_.segment(segment).frames)
-      c.frames.push_back(given.contains(parameter.kind) ? given.at(parameter.kind)
-                                                        : frame_of(parameter.kind, layer, kNone));
-    c.wire = wire_of(p_, c);
+    for (const Parameter& parameter : p_.segment(segment).buffers)
+      c.buffers.push_back(given.contains(parameter.kind) ? given.at(parameter.kind)
+                                                         : buffer_of(parameter.kind, layer, kNone));
+    c.comm = comm_of(p_, c);
     p_.schedule.push_back(std::move(c));
   }
 
   // ZeRO 1 and 2: gathers all weights of this program in the order of their first use.
   void gather_all(const IdVector<CallId, Call>& calls, CallId from) {
-    std::set<FrameId> seen;
+    std::set<BufferId> seen;
     for (auto c = calls.begin() + from.number(); c != calls.end(); ++c)
-      for (const FrameId f : c->frames) {
-        const GroupId g = by_weights_[frame(f).kind];
+      for (const BufferId f : c->buffers) {
+        const GroupId g = by_weights_[buffer(f).kind];
         if (g == kNone || !seen.insert(f).second) continue;
-        call(group(g).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
+        call(group(g).gather, {{buffer(f).kind, f}}, buffer(f).layer, kNone);
       }
   }
 
   void before(Call& c) {
     if (!joined_ && is_squares(c.segment)) join();
     if (c.segment == e_.clip) call(e_.sum_report, {}, kNone, kNone);
-    for (size_t i = 0; i < c.frames.size(); ++i) {
-      const Frame f = frame(c.frames[i]);
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      const Buffer f = buffer(c.buffers[i]);
       if (plan_.reduces_each && additions_.adds(c, i))
-        c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
+        c.buffers[i] = buffer_of(f.kind, f.layer, c.microbatch);
       const GroupId g = by_weights_[f.kind];
-      if (g != kNone && plan_.divides_weights()) c.frames[i] = gathered(g, f);
+      if (g != kNone && plan_.divides_weights()) c.buffers[i] = gathered(g, f);
     }
-    if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
+    if (p_.segment(c).queue == Queue::kCompute) latest_ = c.buffers;
   }
 
   // Returns the gathered weights. Neighboring calls share a gather; any other use has its own.
-  FrameId gathered(GroupId g, const Frame& f) {
-    FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
+  BufferId gathered(GroupId g, const Buffer& f) {
+    BufferId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
     if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
       return latest;
-    latest = new_frame(group(g).weights, f.layer, kNone);
+    latest = new_buffer(group(g).weights, f.layer, kNone);
     call(group(g).gather, {{group(g).weights, latest}}, f.layer, kNone);
     return latest;
   }
 
   void after(CallId n, const Call& c) {
-    for (size_t i = 0; i < c.frames.size(); ++i) {
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
       if (!additions_.adds(c, i)) continue;
-      const Frame f = frame(c.frames[i]);
+      const Buffer f = buffer(c.buffers[i]);
       const WeightGroup& g = group(additions_.group_of(f.kind));
       if (additions_.ends_sum(n, c, i))
-        call(g.reduce, {{f.kind, c.frames[i]}}, f.layer,
+        call(g.reduce, {{f.kind, c.buffers[i]}}, f.layer,
              plan_.reduces_each ? c.microbatch : int64_t{kNone});
       if (additions_.ends_step(n, c, i)) call(g.finish, {}, f.layer, kNone);
     }
@@ -149,21 +150,21 @@ class Zero {
   }
 
   Program& p_;
-  const Expanded& e_;
+  const LoweredGraph& e_;
   const ZeroPlan& plan_;
   bool joined_ = false;
   GradientAdditions additions_;
-  IdVector<FrameKindId, GroupId> by_weights_;                // the group of these weights
-  std::map<std::pair<GroupId, int64_t>, FrameId> gathered_;  // per group and layer: the latest
-  std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
-  std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // per kind and layer
-  std::vector<FrameId> latest_;                               // buffers of the last compute call
+  IdVector<BufferKindId, GroupId> by_weights_;                // the group of these weights
+  std::map<std::pair<GroupId, int64_t>, BufferId> gathered_;  // per group and layer: the latest
+  std::map<std::tuple<BufferKindId, int64_t, int64_t>, BufferId> made_;
+  std::map<std::pair<BufferKindId, int64_t>, BufferId> first_;  // per kind and layer
+  std::vector<BufferId> latest_;                                // buffers of the last compute call
 };
 
 }  // namespace
 
-void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan) {
-  Zero(program, expanded, plan).run();
+void zero(Program& program, const LoweredGraph& lowered, const ZeroPlan& plan) {
+  Zero(program, lowered, plan).run();
 }
 
 }  // namespace tessera::compile

@@ -16,7 +16,7 @@ Shape out_shape(const Shape& qkv, int64_t slots = 2) {
   return {qkv[0], qkv[1], qkv[2] * (qkv[3] - slots), qkv[4]};
 }
 // Slots of a group after its queries: a key and a value, unless these come from another sequence.
-int64_t slots(bool across) { return across ? 0 : 2; }
+int64_t slots(bool separate_kv) { return separate_kv ? 0 : 2; }
 
 Shape lse_shape(const Shape& out) { return {out[0], out[2], out[1]}; }
 
@@ -42,9 +42,9 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Attention& a = op.as<Attention>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention expects packed qkv and the operands of its attributes");
-  CHECK(a.window == 0 || !a.whole, "a window of {} in attention to all keys", a.window);
+  CHECK(a.window == 0 || !a.non_causal, "a window of {} in attention to all keys", a.window);
   CHECK(a.soft_cap == 0 || a.bias_distance == 0, "attention with a soft cap and biases");
-  const Shape out = out_shape(in[0]->shape, slots(a.across));
+  const Shape out = out_shape(in[0]->shape, slots(a.separate_kv));
   check_optional(a, a.bias_distance, in, out);
   return {{"", in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
 }
@@ -53,20 +53,21 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "attention_grad expects qkv, out, lse, d_out and the further operands of attention");
-  const Shape of = out_shape(in[0]->shape, slots(a.of.across));
+  const Shape of = out_shape(in[0]->shape, slots(a.of.separate_kv));
   CHECK(in[1]->shape == of && in[2]->shape == lse_shape(of) && in[3]->shape == of,
         "attention_grad of {}, {}, {} and {}", to_string(in[0]->shape), to_string(in[1]->shape),
         to_string(in[2]->shape), to_string(in[3]->shape));
   check_optional(a, a.of.bias_distance, in, of);
   // Where a rank has some of the queries, the gradient of the packed heads is that of split_heads.
-  const char* const queries = a.of.across && !a.of.whole ? ".queries.gradient" : ".gradient";
+  const char* const queries =
+      a.of.separate_kv && !a.of.non_causal ? ".queries.gradient" : ".gradient";
   std::vector<OutputSpec> out = {{queries, in[0]->dtype, in[0]->shape}};
   const auto add = [&](AttentionGrad::In slot, const char* name, DType type) {
     const int operand = input_index(a, slot);
     if (operand != kNone) out.push_back({name, type, in[operand]->shape});
   };
   add(AttentionGrad::kKv, ".kv.gradient", in[0]->dtype);
-  add(AttentionGrad::kBias, ".bias.gradient", a.into);
+  add(AttentionGrad::kBias, ".bias.gradient", a.accum_dtype);
   return out;
 }
 
@@ -75,25 +76,27 @@ std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 5,
         "cached_attention expects qkv, positions and the operands of its attributes");
   const Shape& s = in[0]->shape;
-  const Shape made = out_shape(s, slots(a.across));
+  const Shape made = out_shape(s, slots(a.separate_kv));
   check_optional(a, a.bias_distance, in, made);
   return {{"", in[0]->dtype, made}, {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
 }
 
 // Returns the labels that can be split. Queries that see the keys up to their own place may be
 // split from their keys, of which each rank then has all.
-const char* split_labels(const Attention& a) { return a.across && !a.whole ? "btk" : "bk"; }
+const char* split_labels(const Attention& a) {
+  return a.separate_kv && !a.non_causal ? "btk" : "bk";
+}
 
 // Adds the labels of optional operands. A is one of the three ops. A bias has one row per head,
 // labeled as a group: it requires one query head per group.
 template <class A>
-void add_labels(const A& a, bool across, ShardingRule& r) {
+void add_labels(const A& a, bool separate_kv, ShardingRule& r) {
   A::inputs(a, [&](typename A::In slot, bool has) {
     if (!has) return;
     if (slot == A::kKv) r.inputs.emplace_back("bskpd");
     if (slot == A::kBias) r.inputs.emplace_back("kn");
-    if constexpr (requires { A::kSeen; }) {
-      if (slot == A::kSeen) r.inputs.emplace_back(across ? "bs" : "bt");
+    if constexpr (requires { A::kMask; }) {
+      if (slot == A::kMask) r.inputs.emplace_back(separate_kv ? "bs" : "bt");
       if (slot == A::kSamples) r.inputs.emplace_back("b");
       if (slot == A::kStep) r.inputs.emplace_back("e");
     }
@@ -103,7 +106,7 @@ void add_labels(const A& a, bool across, ShardingRule& r) {
 ShardingRule sharding(const Op& op, ValueSpan) {
   const Attention& a = op.as<Attention>();
   ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, split_labels(a), {}, false, false, "k"};
-  add_labels(a, a.across, r);
+  add_labels(a, a.separate_kv, r);
   return r;
 }
 // Linear in d_out (input 3) only: it is multiplied by the other inputs.
@@ -111,7 +114,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   ShardingRule r{
       {"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, split_labels(a.of), {{3}}, false, false, "k"};
-  add_labels(a, a.of.across, r);
+  add_labels(a, a.of.separate_kv, r);
   if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back("bskpd");
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
   return r;
@@ -119,7 +122,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
 ShardingRule sharding_cached(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}, false, false, "k"};
   const CachedAttention& a = op.as<CachedAttention>();
-  add_labels(a, a.across, r);
+  add_labels(a, a.separate_kv, r);
   return r;
 }
 
@@ -165,10 +168,10 @@ double last_causal_pairs(int64_t t, int64_t s, int64_t window) {
 // Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their
 // own.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
-  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.across));
+  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(a.separate_kv));
   const int64_t t = out[1], s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
   const auto heads = static_cast<double>(out[0] * out[2]);
-  if (!a.whole) return heads * last_causal_pairs(t, s, a.window);
+  if (!a.non_causal) return heads * last_causal_pairs(t, s, a.window);
   return heads * static_cast<double>(t) * static_cast<double>(s);
 }
 
@@ -176,7 +179,7 @@ double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId
 // queries, and `square` includes the pairs that the mask omits.
 void count_pairs(Flops& flops, const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
   flops.square = flops.model;
-  if (a.whole) return;
+  if (a.non_causal) return;
   const int64_t t = values[op.inputs[0]].shape[1];
   const int64_t s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
   const auto queries = static_cast<double>(t), keys = static_cast<double>(s);

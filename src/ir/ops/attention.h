@@ -22,39 +22,39 @@ struct Attention {
     kQkv,
     kKv,    // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
     kBias,  // a table of biases by distance [K·G, N]
-    kSeen,  // operand of the mask, i32; for documents with kKv those of the keys
+    kMask,  // operand of the mask, i32; for documents with kKv those of the keys
     kSamples,
     kStep
   };
   enum Out { kOut, kLse };  // [B, T, K·G, D]; the log of each row's sum [B, K·G, T], f32
   double scale = 1;
-  // Keys and values are an operand of their own: with `whole` those of another sequence, else all
-  // those of this one. A rank may have some of its queries, whose places follow from their
+  // Keys and values are an operand of their own: with `non_causal` those of another sequence, else
+  // all those of this one. A rank may have some of its queries, whose places follow from their
   // sharding.
-  bool across = false;
-  bool whole = false;  // a query sees all keys, not only those up to its own place
-  int64_t window = 0;  // a query sees this many keys up to its own place; 0: all of them
+  bool separate_kv = false;
+  bool non_causal = false;  // a query sees all keys, not only those up to its own place
+  int64_t window = 0;       // a query sees this many keys up to its own place; 0: all of them
   double soft_cap = 0;
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
-  Mask seen = Mask::kNothing;
+  Mask mask = Mask::kNothing;
   double dropout = 0;
   int64_t key = 0;  // seed of the dropout mask
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
-    visit("across", self.across);
-    visit("whole", self.whole);
+    visit("separate_kv", self.separate_kv);
+    visit("non_causal", self.non_causal);
     visit("window", self.window, Print::kUnlessDefault, at_least(0));
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
-    visit("seen", self.seen);
+    visit("mask", self.mask);
     visit("dropout", self.dropout, Print::kUnlessDefault, kFraction);
     visit("key", self.key, always_if(self.dropout > 0));
   }
   static void inputs(const Attention& a, auto&& slot) {
     slot(kQkv, 1);
-    slot(kKv, a.across);
+    slot(kKv, a.separate_kv);
     slot(kBias, a.bias_distance > 0);
-    slot(kSeen, a.seen != Mask::kNothing);
+    slot(kMask, a.mask != Mask::kNothing);
     slot(kSamples, a.dropout > 0);
     slot(kStep, a.dropout > 0);
   }
@@ -64,25 +64,25 @@ struct Attention {
 
 struct AttentionGrad {
   static constexpr std::string_view kName = "attention_grad";
-  enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kSeen, kSamples, kStep };
+  enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kMask, kSamples, kStep };
   enum Out { kDQkv, kDKv, kDBias };  // the gradient of the bias is added to
   Attention of = {};
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     Attention::fields(self.of, visit);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const AttentionGrad& a, auto&& slot) {
     for (const In required : {kQkv, kOut, kLse, kDOut}) slot(required, 1);
-    slot(kKv, a.of.across);
+    slot(kKv, a.of.separate_kv);
     slot(kBias, a.of.bias_distance > 0);
-    slot(kSeen, a.of.seen != Mask::kNothing);
+    slot(kMask, a.of.mask != Mask::kNothing);
     slot(kSamples, a.of.dropout > 0);
     slot(kStep, a.of.dropout > 0);
   }
   static void outputs(const AttentionGrad& a, auto&& slot) {
     slot(kDQkv, 1);
-    slot(kDKv, a.of.across);
+    slot(kDKv, a.of.separate_kv);
     slot(kDBias, a.of.bias_distance > 0);
   }
   static const OpRule rule;
@@ -95,15 +95,15 @@ struct CachedAttention {
   enum In { kQkv, kPositions, kKv, kBias };  // positions [B, T]: where the new tokens are
   enum Out { kOut, kCache };
   double scale = 1;
-  int64_t context = 0;  // C
-  bool across = false;  // keys and values of the new tokens are an input of their own
+  int64_t context = 0;       // C
+  bool separate_kv = false;  // keys and values of the new tokens are an input of their own
   int64_t window = 0;
   double soft_cap = 0;
   int64_t bias_distance = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("context", self.context, Print::kAlways, at_least(1));
-    visit("across", self.across);
+    visit("separate_kv", self.separate_kv);
     visit("window", self.window, Print::kUnlessDefault, at_least(0));
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("bias_distance", self.bias_distance, Print::kUnlessDefault, at_least(0));
@@ -111,7 +111,7 @@ struct CachedAttention {
   static void inputs(const CachedAttention& a, auto&& slot) {
     slot(kQkv, 1);
     slot(kPositions, 1);
-    slot(kKv, a.across);
+    slot(kKv, a.separate_kv);
     slot(kBias, a.bias_distance > 0);
   }
   static const OpRule rule;

@@ -43,14 +43,14 @@ ShardingRule any(const Op& op, ValueSpan values) {
 
 }  // namespace
 
-bool communicates(const Op& op) { return rule_of(op).effects.wire != WireKind::kSilent; }
+bool communicates(const Op& op) { return rule_of(op).effects.comm != CommKind::kSilent; }
 bool is_message(const Op& op) {
-  const WireKind wire = rule_of(op).effects.wire;
-  return wire == WireKind::kSend || wire == WireKind::kReceive;
+  const CommKind comm = rule_of(op).effects.comm;
+  return comm == CommKind::kSend || comm == CommKind::kReceive;
 }
 bool reduces(const Op& op) {
-  const WireKind wire = rule_of(op).effects.wire;
-  return wire == WireKind::kAllReduce || wire == WireKind::kReduceScatter;
+  const CommKind comm = rule_of(op).effects.comm;
+  return comm == CommKind::kAllReduce || comm == CommKind::kReduceScatter;
 }
 
 ValueId whole_operand(const Op& op) { return op.is<AllGather>() ? op.outputs[0] : op.inputs[0]; }
@@ -98,17 +98,17 @@ int64_t staged_bytes(const Op& op, ValueSpan local_values) {
 const OpRule AllReduce::rule = {.infer = infer,
                                 .sharding = any,
                                 .gradient = gradient,
-                                .effects = {.converts = true, .wire = WireKind::kAllReduce}};
+                                .effects = {.converts = true, .comm = CommKind::kAllReduce}};
 const OpRule ReduceScatter::rule = {
     .infer = infer,
     .sharding = any,
     .gradient = gradient,
-    .effects = {.converts = true, .wire = WireKind::kReduceScatter}};
+    .effects = {.converts = true, .comm = CommKind::kReduceScatter}};
 const OpRule AllGather::rule = {.infer = infer,
                                 .sharding = any,
                                 .gradient = gradient,
                                 .repeat = Repeat::kAttention,
-                                .effects = {.converts = true, .wire = WireKind::kAllGather}};
+                                .effects = {.converts = true, .comm = CommKind::kAllGather}};
 const OpRule Slice::rule = {.infer = infer,
                             .sharding = any,
                             .gradient = gradient,
@@ -116,11 +116,11 @@ const OpRule Slice::rule = {.infer = infer,
                             .effects = {.converts = true}};
 const OpRule Pad::rule = {
     .infer = infer, .sharding = any, .gradient = gradient, .effects = {.converts = true}};
-const OpRule Share::rule = {
+const OpRule MarkShared::rule = {
     .infer = infer, .sharding = any, .gradient = gradient, .effects = {.converts = true}};
 const OpRule Send::rule = {
-    .infer = infer_send, .sharding = any, .effects = {.wire = WireKind::kSend}};
+    .infer = infer_send, .sharding = any, .effects = {.comm = CommKind::kSend}};
 const OpRule Receive::rule = {
-    .infer = infer_receive, .sharding = any, .effects = {.wire = WireKind::kReceive}};
+    .infer = infer_receive, .sharding = any, .effects = {.comm = CommKind::kReceive}};
 
 }  // namespace tessera

@@ -101,16 +101,16 @@ struct Pad {
   bool operator==(const Pad&) const = default;
 };
 
-// replicated → shared: the same value, but the gradients of its uses differ. The pass remove_shares
-// removes all of these ops.
-struct Share {
-  static constexpr std::string_view kName = "share";
+// replicated → shared: the same value, but the gradients of its uses differ. The pass
+// remove_mark_shared removes all of these ops.
+struct MarkShared {
+  static constexpr std::string_view kName = "mark_shared";
   enum In { kX };
   enum Out { kY };
   GroupRef over = {};
   static void fields(auto& self, auto&& visit) { visit("over", self.over, Print::kAlways); }
   static const OpRule rule;
-  bool operator==(const Share&) const = default;
+  bool operator==(const MarkShared&) const = default;
 };
 
 enum class AdjacentStage : uint8_t { kNext, kPrevious };

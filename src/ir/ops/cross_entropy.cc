@@ -29,7 +29,7 @@ std::vector<OutputSpec> infer_linear(const Op& op, const Inputs& in) {
   std::vector<OutputSpec> out = {kReport};
   if (a.gradient) {
     out.push_back({".gradient", in[0]->dtype, in[0]->shape});
-    if (!a.frozen) out.push_back({".weight.gradient", a.into, in[1]->shape});
+    if (!a.frozen) out.push_back({".weight.gradient", a.accum_dtype, in[1]->shape});
   }
   return out;
 }
@@ -69,11 +69,11 @@ void gradient_of_linear(Gradients& g, const Op& op) {
 Cost cost_linear(const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
   const int64_t F = w.shape[-1], V = w.shape[0], tokens = x.shape.elements() / F;
-  std::vector<ProductShape> products = {{1, tokens, V, F, x.dtype, ProductKind::kForward}};
+  std::vector<GemmShape> products = {{1, tokens, V, F, x.dtype, GemmKind::kForward}};
   const LinearCrossEntropy& a = op.as<LinearCrossEntropy>();
   if (a.gradient) {
-    products.push_back({1, tokens, F, V, x.dtype, ProductKind::kInputGradient});
-    if (!a.frozen) products.push_back({1, V, F, tokens, x.dtype, ProductKind::kWeightGradient});
+    products.push_back({1, tokens, F, V, x.dtype, GemmKind::kInputGradient});
+    if (!a.frozen) products.push_back({1, V, F, tokens, x.dtype, GemmKind::kWeightGradient});
   }
   return product_cost(op, values, Work::kChunks, std::move(products));
 }

@@ -45,13 +45,13 @@ struct LinearCrossEntropy {
   bool gradient = false;
   bool frozen = false;  // the weight is not trained: no dw
   bool scaled = false;
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("gradient", self.gradient);
     visit("frozen", self.frozen);
     visit("scaled", self.scaled);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const LinearCrossEntropy& a, auto&& slot) {
     for (const In required : {kX, kW, kLabels}) slot(required, 1);

@@ -18,7 +18,7 @@ std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad has the inputs ids and dy");
   const EmbeddingGrad& a = op.as<EmbeddingGrad>();
-  return {{".gradient", a.into, {a.rows, in[1]->shape[-1]}}};
+  return {{".gradient", a.accum_dtype, {a.rows, in[1]->shape[-1]}}};
 }
 
 ShardingRule sharding(const Op&, ValueSpan) { return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}}; }

@@ -21,11 +21,11 @@ struct EmbeddingGrad {
   static constexpr std::string_view kName = "embedding_grad";
   enum In { kIds, kDy };
   enum Out { kDTable };
-  int64_t rows = 0;          // rows of the table
-  DType into = DType::kF32;  // dtype of the sum
+  int64_t rows = 0;                 // rows of the table
+  DType accum_dtype = DType::kF32;  // dtype of the sum
   static void fields(auto& self, auto&& visit) {
     visit("rows", self.rows, Print::kAlways, at_least(1));
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static const OpRule rule;
   bool operator==(const EmbeddingGrad&) const = default;

@@ -42,8 +42,8 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
                                  {".weights.gradient", DType::kF32, in[2]->shape}};
   if (a.frozen) return out;
-  out.push_back({".up.gradient", a.into, in[3]->shape});
-  out.push_back({".down.gradient", a.into, in[4]->shape});
+  out.push_back({".up.gradient", a.accum_dtype, in[3]->shape});
+  out.push_back({".down.gradient", a.accum_dtype, in[4]->shape});
   return out;
 }
 
@@ -87,26 +87,26 @@ void gradient(Gradients& g, const Op& op) {
 
 // The GEMMs of the forward as batches over the experts, with rows divided evenly among the experts.
 struct Products {
-  ProductShape up, down;
+  GemmShape up, down;
 };
 Products products_of(int64_t experts, const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
   const Shape& up = values[op.inputs[3]].shape;
   const int64_t pairs = choice.shape.elements(), rows = (pairs + experts - 1) / experts;
   const auto shape = [&](int64_t n, int64_t k) {
-    return ProductShape{up[0], rows, n, k, x.dtype, ProductKind::kForward};
+    return GemmShape{up[0], rows, n, k, x.dtype, GemmKind::kForward};
   };
   return {shape(2 * up[1], up[3]), shape(up[3], up[1])};
 }
 
-ProductShape input_gradient(ProductShape s) {
+GemmShape input_gradient(GemmShape s) {
   std::swap(s.n, s.k);
-  s.kind = ProductKind::kInputGradient;
+  s.kind = GemmKind::kInputGradient;
   return s;
 }
-ProductShape weight_gradient(ProductShape s) {
+GemmShape weight_gradient(GemmShape s) {
   std::swap(s.m, s.k);
-  s.kind = ProductKind::kWeightGradient;
+  s.kind = GemmKind::kWeightGradient;
   return s;
 }
 
@@ -118,7 +118,7 @@ Cost cost(const Op& op, ValueSpan values) {
 Cost cost_grad(const Op& op, ValueSpan values) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   const Products p = products_of(a.experts, op, values);
-  std::vector<ProductShape> all = {input_gradient(p.down), input_gradient(p.up)};
+  std::vector<GemmShape> all = {input_gradient(p.down), input_gradient(p.up)};
   if (!a.frozen) all.insert(all.end(), {weight_gradient(p.down), weight_gradient(p.up)});
   if (!a.saved) all.insert(all.begin(), p.up);
   Cost c = product_cost(op, values, Work::kGrouped, std::move(all));

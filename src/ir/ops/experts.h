@@ -43,13 +43,13 @@ struct ExpertsGrad {
   GateForm form = GateForm::kSilu;
   bool saved = false;
   bool frozen = false;  // up and down are not trained: dup and ddown are omitted
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));
     visit("form", self.form, Print::kAlways);
     visit("saved", self.saved);
     visit("frozen", self.frozen);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const ExpertsGrad& a, auto&& slot) {
     for (const In required : {kX, kChoice, kWeights, kUp, kDown, kDy}) slot(required, 1);

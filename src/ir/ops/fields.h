@@ -12,7 +12,7 @@
 //   };
 //
 // fields() lists the attributes once, in the order of the printed text: bool, int64_t, double,
-// vector<double>, DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with
+// vector<double>, DType, optional<DType>, Shape, GroupRef, BufferKindId, or an enum with
 // `constexpr const char* enum_names(E)` = "first|second|…". A number has its range as the fourth
 // argument; verify() reports a number outside it.
 //

@@ -16,7 +16,7 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const GeluGrad& a = op.as<GeluGrad>();
   CHECK(in.size() == input_count(a), "gelu_grad of {} inputs", in.size());
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape}};
-  if (a.of.bias) out.push_back({".bias.gradient", a.into, in[1]->shape});
+  if (a.of.bias) out.push_back({".bias.gradient", a.accum_dtype, in[1]->shape});
   return out;
 }
 

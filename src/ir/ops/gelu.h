@@ -33,10 +33,10 @@ struct GeluGrad {
   enum In { kX, kBias, kDy };
   enum Out { kDx, kDBias };  // dbias += Σ_rows dx
   Gelu of = {};
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     Gelu::fields(self.of, visit);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const GeluGrad& a, auto&& slot) {
     slot(kX, 1);

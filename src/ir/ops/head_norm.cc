@@ -47,8 +47,8 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   check_inputs(a, in);
   CHECK(in[HeadNormGrad::kDy]->shape == in[0]->shape, "head_norm_grad: x and dy differ");
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
-                                 {".query_gain.gradient", a.into, in[1]->shape},
-                                 {".key_gain.gradient", a.into, in[2]->shape}};
+                                 {".query_gain.gradient", a.accum_dtype, in[1]->shape},
+                                 {".key_gain.gradient", a.accum_dtype, in[2]->shape}};
   if (a.of.whole) out.push_back({".squares.gradient", DType::kF32, squares_shape(in[0]->shape)});
   return out;
 }

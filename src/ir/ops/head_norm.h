@@ -41,10 +41,10 @@ struct HeadNormGrad {
   enum In { kQkv, kQueryGain, kKeyGain, kDy, kSquares };
   enum Out { kDx, kDQueryGain, kDKeyGain, kDSquares };
   HeadNorm of = {};
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     HeadNorm::fields(self.of, visit);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const HeadNormGrad& a, auto&& slot) {
     for (const In required : {kQkv, kQueryGain, kKeyGain, kDy}) slot(required, 1);

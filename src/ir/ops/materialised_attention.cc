@@ -93,18 +93,18 @@ void gradient_mix(Gradients& g, const Op& op) {
 
 // GEMMs over all pairs of positions: `wide` produces [T, T], `deep` reads it.
 struct PairProducts {
-  ProductShape wide, deep;
+  GemmShape wide, deep;
 };
 PairProducts pair_products(const Value& qkv) {
   const Shape& s = qkv.shape;
   const int64_t batch = s[0] * heads(s), T = s[1], D = s[4];
-  return {{batch, T, T, D, qkv.dtype, ProductKind::kForward},
-          {batch, T, D, T, qkv.dtype, ProductKind::kInputGradient}};
+  return {{batch, T, T, D, qkv.dtype, GemmKind::kForward},
+          {batch, T, D, T, qkv.dtype, GemmKind::kInputGradient}};
 }
 
 // All pairs are computed; the model counts those that the mask leaves visible.
 Cost scores_cost(const Op& op, ValueSpan values, const Value& qkv,
-                 std::vector<ProductShape> products) {
+                 std::vector<GemmShape> products) {
   Cost c = product_cost(op, values, Work::kScores, std::move(products));
   const auto t = static_cast<double>(qkv.shape[1]);
   c.flops.model = c.flops.hardware * (t + 1) / (2 * t);
@@ -118,7 +118,7 @@ Cost cost_scores(const Op& op, ValueSpan values) {
 Cost cost_scores_grad(const Op& op, ValueSpan values) {
   const Value& qkv = values[op.inputs[0]];
   const PairProducts p = pair_products(qkv);
-  std::vector<ProductShape> products = {p.deep, p.deep};
+  std::vector<GemmShape> products = {p.deep, p.deep};
   if (op.as<AttentionScoresGrad>().of.soft_cap > 0) products.insert(products.begin(), p.wide);
   return scores_cost(op, values, qkv, std::move(products));
 }

@@ -57,7 +57,7 @@ std::vector<OutputSpec> infer_grad_weight(const Op& op, const Inputs& in) {
         to_string(x));
   CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}", to_string(dy),
         to_string(x));
-  const DType sum = op.as<MatmulGradWeight>().into;
+  const DType sum = op.as<MatmulGradWeight>().accum_dtype;
   return {{".gradient", sum, join(dy, lead, dy.rank(), x, lead, x.rank())}};
 }
 
@@ -109,29 +109,29 @@ void gradient(Gradients& g, const Op& op) {
 // The second operand is [rows, columns]: either w, whose columns the forward contracts and whose
 // rows the input gradient contracts, or x, whose rows the weight gradient contracts.
 template <class A>
-Cost cost_of_product(const Op& op, ValueSpan values, ProductKind kind) {
+Cost cost_of_product(const Op& op, ValueSpan values, GemmKind kind) {
   const Value& a = values[op.inputs[0]];
   const Shape& b = values[op.inputs[1]].shape;
   const int64_t rows = b.product(0, b.rank() - contracted<A>(op));
   const int64_t columns = b.elements() / rows;
-  ProductShape s;
+  GemmShape s;
   s.type = a.dtype;
   s.kind = kind;
   s.fp8 = op.as<A>().fp8 != Fp8Format::kStored;
-  s.n = kind == ProductKind::kForward ? rows : columns;
-  s.k = kind == ProductKind::kForward ? columns : rows;
+  s.n = kind == GemmKind::kForward ? rows : columns;
+  s.k = kind == GemmKind::kForward ? columns : rows;
   s.m = a.shape.elements() / s.k;
   return product_cost(op, values, Work::kProduct, {s});
 }
 
 Cost cost(const Op& op, ValueSpan values) {
-  return cost_of_product<Matmul>(op, values, ProductKind::kForward);
+  return cost_of_product<Matmul>(op, values, GemmKind::kForward);
 }
 Cost cost_grad_input(const Op& op, ValueSpan values) {
-  return cost_of_product<MatmulGradInput>(op, values, ProductKind::kInputGradient);
+  return cost_of_product<MatmulGradInput>(op, values, GemmKind::kInputGradient);
 }
 Cost cost_grad_weight(const Op& op, ValueSpan values) {
-  return cost_of_product<MatmulGradWeight>(op, values, ProductKind::kWeightGradient);
+  return cost_of_product<MatmulGradWeight>(op, values, GemmKind::kWeightGradient);
 }
 
 }  // namespace

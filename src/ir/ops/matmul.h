@@ -59,12 +59,12 @@ struct MatmulGradWeight {
   enum Out { kDw };
   int64_t contract = 1;
   double scale = 1;
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
     visit("contract", self.contract, Print::kAlways, kContracted);
     visit("scale", self.scale, Print::kUnlessDefault, kFinite);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
     visit("fp8", self.fp8);
   }
   static const OpRule rule;

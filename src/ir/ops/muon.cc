@@ -36,7 +36,7 @@ Cost cost_orthogonal(const Op& op, ValueSpan values) {
   const Value& x = values[op.inputs[0]];
   const int64_t rows = x.shape[1], columns = x.shape[2];
   const int64_t s = std::min(rows, columns), l = std::max(rows, columns);
-  std::vector<ProductShape> products;
+  std::vector<GemmShape> products;
   for (int64_t step = 0; step < op.as<NewtonSchulz>().steps; ++step) {
     products.push_back({x.shape[0], s, s, l, x.dtype});
     products.push_back({x.shape[0], s, s, s, x.dtype});

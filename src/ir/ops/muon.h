@@ -14,7 +14,7 @@ struct MuonDirection {
   static constexpr std::string_view kName = "muon_direction";
   enum In { kGradient, kMoment, kReport };
   enum Out { kDirections };
-  FrameKindId members = kNone;
+  BufferKindId members = kNone;
   int64_t elements = 0;  // the size of the buffer that the op writes
   double momentum = 0;
   bool nesterov = false;
@@ -35,7 +35,7 @@ struct NewtonSchulz {
   static constexpr std::string_view kName = "newton_schulz";
   enum In { kX };
   enum Out { kY };
-  FrameKindId members = kNone;
+  BufferKindId members = kNone;
   int64_t steps = 5;
   NewtonSchulzCoefficients coefficients = NewtonSchulzCoefficients::kSimple;
   static void fields(auto& self, auto&& visit) {

@@ -61,8 +61,9 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in[0]->shape == in[3]->shape, "{}: x and dy differ", Grad::kName);
   const Shape vector{in[0]->shape[-1]};
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
-                                 {".gain.gradient", a.into, vector}};
-  if constexpr (std::is_same_v<Grad, NormGrad>) out.push_back({".bias.gradient", a.into, vector});
+                                 {".gain.gradient", a.accum_dtype, vector}};
+  if constexpr (std::is_same_v<Grad, NormGrad>)
+    out.push_back({".bias.gradient", a.accum_dtype, vector});
   return out;
 }
 

@@ -40,10 +40,10 @@ struct NormGrad {
   enum In { kX, kStats, kGain, kDy, kSoFar };
   enum Out { kDx, kDGain, kDBias };
   bool add = false;  // dx is added to a gradient of x, the last input
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("add", self.add);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const NormGrad& a, auto&& slot) {
     for (const In required : {kX, kStats, kGain, kDy}) slot(required, 1);
@@ -89,11 +89,11 @@ struct RmsNormGrad {
   enum Out { kDx, kDGain };
   bool add = false;  // dx is added to a gradient of x, the last input
   bool unit_offset = false;
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("add", self.add);
     visit("unit_offset", self.unit_offset);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static void inputs(const RmsNormGrad& a, auto&& slot) {
     for (const In required : {kX, kStats, kGain, kDy}) slot(required, 1);

@@ -87,7 +87,7 @@ void gradient_of_loss(Gradients& g, const Op& op) {
 std::vector<OutputSpec> infer_load(const Op& op, const Inputs& in) {
   const RouterLoad& a = op.as<RouterLoad>();
   CHECK(in.size() == 1 && in[0]->dtype == DType::kI32, "router_load has the choice as its input");
-  return {{"", a.into, {a.experts}}};
+  return {{"", a.accum_dtype, {a.experts}}};
 }
 ShardingRule sharding_load(const Op&, ValueSpan) { return {{"btk"}, {"e"}, "bt", {}}; }
 

@@ -114,10 +114,10 @@ struct RouterLoad {
   enum In { kChoice };  // [B, T, K] i32
   enum Out { kLoad };   // [E]
   int64_t experts = 1;
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static const OpRule rule;
   bool operator==(const RouterLoad&) const = default;

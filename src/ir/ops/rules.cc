@@ -22,11 +22,11 @@ constexpr auto kRules = rules_of(OpTypes());
 
 const OpRule& rule_of(OpKind kind) { return *kRules.at(kind); }
 
-Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<ProductShape> products) {
+Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<GemmShape> products) {
   Cost c = sweep_cost(op, values);
   c.work = work;
   double flops = 0;
-  for (const ProductShape& p : products) flops += p.flops();
+  for (const GemmShape& p : products) flops += p.flops();
   c.flops = {flops, flops, flops};
   c.products = std::move(products);
   return c;
@@ -43,7 +43,8 @@ InPlace over_last(const Op& op) { return {static_cast<int>(op.inputs.size()) - 1
 InPlace over_logits(const Op& op) { return op.outputs.size() > 1 ? InPlace{0, 1} : InPlace{}; }
 
 bool changes_state(const Op& op, Role output) {
-  return rule_of(op).effects.updates_weights || output == Role::kCache || output == Role::kFactor;
+  return rule_of(op).effects.updates_weights || output == Role::kCache ||
+         output == Role::kFactoredMoment;
 }
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 namespace tessera {
 
 // Returns the cost of an op that consists of these GEMMs: they do all of its operations.
-Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<ProductShape> products);
+Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<GemmShape> products);
 
 // Return the input that the first output may overwrite.
 InPlace over_first(const Op& op);

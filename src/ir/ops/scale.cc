@@ -18,7 +18,7 @@ std::vector<OutputSpec> infer_cap(const Op&, const Inputs& in) {
 
 std::vector<OutputSpec> infer_accumulate(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1, "accumulate expects x");
-  return {{".sum", op.as<Accumulate>().into, in[0]->shape}};
+  return {{".sum", op.as<Accumulate>().accum_dtype, in[0]->shape}};
 }
 
 // Linear and element-wise: a split along any dimension passes through, and so does a partial sum.

@@ -40,8 +40,8 @@ struct Accumulate {
   static constexpr std::string_view kName = "accumulate";
   enum In { kX };
   enum Out { kSum };
-  DType into = DType::kF32;
-  static void fields(auto& self, auto&& visit) { visit("into", self.into); }
+  DType accum_dtype = DType::kF32;
+  static void fields(auto& self, auto&& visit) { visit("accum_dtype", self.accum_dtype); }
   static const OpRule rule;
   bool operator==(const Accumulate&) const = default;
 };

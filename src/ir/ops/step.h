@@ -44,7 +44,7 @@ struct Squares {
   static constexpr std::string_view kName = "squares";
   enum In { kGradient };
   enum Out { kReport };
-  FrameKindId members = kNone;  // its table maps elements to weights
+  BufferKindId members = kNone;  // its table maps elements to weights
   static void fields(auto& self, auto&& visit) { visit("members", self.members); }
   static const OpRule rule;
   bool operator==(const Squares&) const = default;

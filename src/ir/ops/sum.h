@@ -31,11 +31,11 @@ struct BiasGrad {
   enum In { kDy };
   enum Out { kDBiases };
   int64_t dims = 1, count = 1;  // number of trailing dimensions of a bias; number of biases
-  DType into = DType::kF32;
+  DType accum_dtype = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     visit("dims", self.dims, Print::kAlways, at_least(1));
     visit("count", self.count, Print::kAlways, kOperands);
-    visit("into", self.into);
+    visit("accum_dtype", self.accum_dtype);
   }
   static const OpRule rule;
   bool operator==(const BiasGrad&) const = default;

@@ -60,7 +60,7 @@ std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
 const OpRule kOnePassUpdateRule = {.infer = infer_one_pass,
                                    .sharding = whole,
                                    .cost = update_cost,
-                                   .members = MemberTables::kStretches,
+                                   .members = MemberTables::kRuns,
                                    .time = TimeGroup::kOptimizer,
                                    .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule AdafactorSums::rule = {.infer = infer_sums,

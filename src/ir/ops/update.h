@@ -17,7 +17,7 @@ constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 // The attributes that all optimizers have. The outputs of their ops are weights, moments and
 // master, as far as they exist.
 struct WeightUpdate {
-  FrameKindId members = kNone;  // its table maps elements to weights
+  BufferKindId members = kNone;  // its table maps elements to weights
   double beta1 = 0, beta2 = 0, epsilon = 0;
   double decay = 0;
   bool decay_vectors = false;
@@ -65,7 +65,7 @@ using Adamw = OnePassUpdate<OptimizerKind::kAdamW>;
 
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {
-  FrameKindId members = kNone;
+  BufferKindId members = kNone;
   int64_t sums = 0, factors = 0, weights_held = 0;  // number of elements that the two ops write
   double epsilon = 0, decay_power = 0;
   static void fields(auto& self, auto&& visit) {

@@ -14,7 +14,7 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
+std::vector<MemberRange> member_ranges(const Program& p, BufferKindId table, const Value& flat,
                                        const Coordinates& at) {
   const bool divided = flat.sharding.place[AxisKind::kShard] == 0;
   const int64_t origin = divided ? state_shard(p.mesh, at) * flat.local().elements() : 0;
@@ -32,11 +32,11 @@ std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, cons
   return ranges;
 }
 
-std::vector<FactorPlace> factor_places(const Program& p, FrameKindId table) {
+std::vector<FactoredMomentRange> factored_moment_ranges(const Program& p, BufferKindId table) {
   const std::string& members = p.kind(table).name;
-  const FrameKindId factors = factors_of(p, table);
+  const BufferKindId factors = factors_of(p, table);
   CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
-  std::vector<FactorPlace> places;
+  std::vector<FactoredMomentRange> places;
   auto next = p.kind(factors).values.begin();
   const auto take = [&] {
     CHECK(next != p.kind(factors).values.end(), "{} has matrices without factors", members);
@@ -54,14 +54,14 @@ std::vector<FactorPlace> factor_places(const Program& p, FrameKindId table) {
   return places;
 }
 
-std::vector<MatrixPlace> matrix_places(const Program& p, FrameKindId directions,
+std::vector<MatrixRange> matrix_ranges(const Program& p, BufferKindId directions,
                                        const Coordinates& at) {
-  std::vector<MatrixPlace> places;
+  std::vector<MatrixRange> places;
   for (const ValueId id : p.kind(directions).values) {
     const Value& v = p[id];
     CHECK(v.shape.rank() == 3, "{} is not a list of matrices", v.name);
     const Shape& own = v.local();
-    const int64_t first = extents_of(v, p.mesh, at).begin[0] * own[1] * own[2];
+    const int64_t first = global_box_of(v, p.mesh, at).begin[0] * own[1] * own[2];
     places.push_back({v.offset / size_of(v.dtype), own[0], own[1], own[2], first});
   }
   return places;
@@ -72,7 +72,7 @@ bool divides_matrices(const Value& weight, AxisKind axis, const Mesh& mesh) {
          weight.sharding.place[axis] >= 0;
 }
 
-std::vector<size_t> first_factor_places(const Program& p, FrameKindId table) {
+std::vector<size_t> first_part_ranges(const Program& p, BufferKindId table) {
   std::vector<size_t> first;
   size_t next = 0;
   for (const ValueId w : p.kind(table).values) {

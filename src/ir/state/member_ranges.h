@@ -20,33 +20,34 @@ struct MemberRange {
                          // over all ranks
   bool counted_in_stage = false;  // the same for sums over the ranks of each stage
 };
-std::vector<MemberRange> member_ranges(const Program& program, FrameKindId table, const Value& flat,
-                                       const Coordinates& at);
+std::vector<MemberRange> member_ranges(const Program& program, BufferKindId table,
+                                       const Value& flat, const Coordinates& at);
 
 // The offsets, in elements, of Adafactor's means of the rows and columns of a matrix in its buffer
 // of factors (and of their sums in the buffer of sums). A vector has no columns.
-struct FactorPlace {
+struct FactoredMomentRange {
   int64_t rows = 0, columns = 0, rows_at = 0, columns_at = kNone;
   int64_t elements() const { return columns > 0 ? rows * columns : rows; }
 };
 // Returns the offsets of all parts (Value::parts) of all members, in the order of the table.
-std::vector<FactorPlace> factor_places(const Program& program, FrameKindId table);
+std::vector<FactoredMomentRange> factored_moment_ranges(const Program& program, BufferKindId table);
 
 // The matrices of a part in Muon's buffer of directions: `count` equal ones, the first of which is
 // at element `at`. If the matrices of a weight (of experts) are divided among ranks, these are the
 // rank's own, and `first` is the index of their first element in the part.
-struct MatrixPlace {
+struct MatrixRange {
   int64_t at = 0, count = 1, rows = 0, columns = 0, first = 0;
   int64_t elements() const { return count * rows * columns; }
 };
 // Returns the places of all parts of all members, in the order of the table, on the rank at `at`.
-std::vector<MatrixPlace> matrix_places(const Program& program, FrameKindId directions,
+std::vector<MatrixRange> matrix_ranges(const Program& program, BufferKindId directions,
                                        const Coordinates& at);
 // Returns true if an axis divides the matrices of a weight, so that a rank has elements of each of
 // them. Ranks along kExpert have whole matrices.
 bool divides_matrices(const Value& weight, AxisKind axis, const Mesh& mesh);
 
-// Returns for each member the index of its first part in factor_places() and matrix_places().
-std::vector<size_t> first_factor_places(const Program& program, FrameKindId table);
+// Returns for each member the index of its first part in factored_moment_ranges() and
+// matrix_ranges().
+std::vector<size_t> first_part_ranges(const Program& program, BufferKindId table);
 
 }  // namespace tessera

@@ -2,10 +2,10 @@
 #include "ir/state/weight_tables.h"
 
 namespace tessera {
-FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
-  FrameKindId found = kNone;
-  for (const FrameKindId k : p.kinds.ids()) {
-    const FrameKind& kind = p.kinds[k];
+BufferKindId flat_kind(const Program& p, BufferKindId weights, Role role, bool divided) {
+  BufferKindId found = kNone;
+  for (const BufferKindId k : p.kinds.ids()) {
+    const BufferKind& kind = p.kinds[k];
     if (kind.like != weights || kind.values.empty()) continue;
     const Value& v = p[kind.values[0]];
     if (v.role != role || (v.sharding.place[AxisKind::kShard] == 0) != divided) continue;
@@ -15,8 +15,8 @@ FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool div
   return found;
 }
 
-FrameKindId factors_of(const Program& p, FrameKindId weights) {
-  for (const FrameKindId k : p.kinds.ids())
+BufferKindId factors_of(const Program& p, BufferKindId weights) {
+  for (const BufferKindId k : p.kinds.ids())
     if (p.kinds[k].factors_of == weights) return k;
   return kNone;
 }
@@ -31,11 +31,12 @@ bool stands_in_stage(const Value& w, const Coordinates& at) {
   return true;
 }
 
-bool is_first_stage(const Program& p, const FrameKind& kind) {
+bool is_first_stage(const Program& p, const BufferKind& kind) {
   return kind.stages.empty() || kind.stages[0] == p.stage;
 }
 
-bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
+bool stands_for(const Program& p, const BufferKind& weights, const Value& w,
+                const Coordinates& at) {
   return is_first_stage(p, weights) && stands_in_stage(w, at);
 }
 

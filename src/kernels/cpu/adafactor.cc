@@ -30,15 +30,15 @@ struct RowPart {
   int64_t begin = 0, end = 0, column = 0;
 };
 
-RowPart part_in_row(const FactorStretch& s, int64_t row) {
+RowPart part_in_row(const FactorRun& s, int64_t row) {
   const int64_t first = std::max(s.element, row * s.columns);
   const int64_t last = std::min(s.element + (s.end - s.begin), (row + 1) * s.columns);
   const int64_t shift = s.begin - s.element;
   return {first + shift, last + shift, first - row * s.columns};
 }
 
-int64_t first_row(const FactorStretch& s) { return s.element / s.columns; }
-int64_t end_row(const FactorStretch& s) {
+int64_t first_row(const FactorRun& s) { return s.element / s.columns; }
+int64_t end_row(const FactorRun& s) {
   return (s.element + (s.end - s.begin) + s.columns - 1) / s.columns;
 }
 
@@ -83,7 +83,7 @@ double square(double x) { return x * x; }
 // Each sum is computed by one thread, in an order that does not depend on the number of threads:
 // row sums are divided among threads by rows, column sums by columns.
 void launch(Cpu, const Launch& l, const FactorSumsArgs& a) {
-  const FactorStretch& s = a.stretch;
+  const FactorRun& s = a.run;
   if (*a.numbers.skip != 0 || s.begin >= s.end) return;
   const double factor = *a.numbers.scale * *a.numbers.scale, epsilon = a.epsilon;
   auto *const rows = a.rows.as<double>(), *const columns = a.columns.as<double>();
@@ -150,7 +150,7 @@ void launch(Cpu, const Launch&, const FactorScalesArgs& a) {
 namespace {
 
 double sum_of_squares(const UpdateSquaresArgs& a) {
-  const FactorStretch& s = a.stretch;
+  const FactorRun& s = a.run;
   const FactorScales& scales = a.scales;
   const double scale = *a.numbers.scale;
   // Returns the sum of (g[i] * others[i])^2 over [begin, end).
@@ -196,7 +196,7 @@ void launch(Cpu, const Launch& l, const AdafactorArgs& a) {
   operands.column_scales = a.scales.column_scales;
   // u / max(1, rms(u) / update_clip), as one factor for all elements.
   operands.update_clip = rounded(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands, l.threads);
+  sweep_runs(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // Updates a range within one row: u = g * row * columns[i - s.begin].
-HWY_INLINE void SweepRow(const UpdateOperands& a, const UpdateStretch& s, float row,
+HWY_INLINE void SweepRow(const UpdateOperands& a, const UpdateRun& s, float row,
                          const float* columns) {
   const F f;
   const V keep = hn::Set(f, s.decay ? a.keep : 1.0f), beta1 = hn::Set(f, a.beta1);
@@ -24,7 +24,7 @@ HWY_INLINE void SweepRow(const UpdateOperands& a, const UpdateStretch& s, float 
   });
 }
 
-HWY_NOINLINE inline void SweepAdafactor(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepAdafactor(const UpdateOperands& a, const UpdateRun& s) {
   const int64_t columns = a.columns;
   const auto clip = a.update_clip;
   if (columns == 0) return SweepRow(a, s, clip, a.row_scales + s.element);

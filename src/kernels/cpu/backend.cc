@@ -11,11 +11,11 @@ std::unique_ptr<Arena> CpuBackend::arena(std::string name, int64_t bytes) const 
 
 int64_t CpuBackend::alignment() const { return 64; }  // a cache line or an AVX-512 vector
 
-std::unique_ptr<Product> CpuBackend::product(const MatmulShape& shape) const {
+std::unique_ptr<Gemm> CpuBackend::product(const MatmulShape& shape) const {
   return std::make_unique<Matmul>(shape, cpu_, threads());
 }
 
-std::unique_ptr<Head> CpuBackend::head(const LinearCrossEntropyShape& shape) const {
+std::unique_ptr<LmHead> CpuBackend::head(const LinearCrossEntropyShape& shape) const {
   return std::make_unique<LinearCrossEntropy>(shape, cpu_, threads());
 }
 

@@ -16,7 +16,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Fills an operand with values that do not slow a GEMM down, as denormal or non-finite ones would.
-void fill(const Buffer& buffer, DType type) {
+void fill(const HostBuffer& buffer, DType type) {
   const int64_t n = buffer.bytes() / size_of(type);
   for (int64_t i = 0; i < n; ++i) {
     const float x = 0.5f + static_cast<float>(i % 7) * 0.125f;
@@ -32,9 +32,9 @@ double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
   // Large enough for full speed, small enough for many runs within the budget: 4.3 GFLOP.
   constexpr int64_t kM = 2048, kN = 2048, kK = 512;
   const Clock::time_point start = Clock::now();
-  const Buffer a("matrix rate: A", kM * kK * size_of(type));
-  const Buffer b("matrix rate: B", kK * kN * size_of(type));
-  const Buffer c("matrix rate: C", kM * kN * size_of(DType::kF32));
+  const HostBuffer a("matrix rate: A", kM * kK * size_of(type));
+  const HostBuffer b("matrix rate: B", kK * kN * size_of(type));
+  const HostBuffer c("matrix rate: C", kM * kN * size_of(DType::kF32));
   fill(a, type);
   fill(b, type);
   c.touch(threads);
@@ -45,8 +45,8 @@ double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
       const Matmul product({.m = kM, .n = kN, .k = kK, .a = type, .b = type, .packed_b = packed},
                            cpu, threads);
       if (packed && product.packed_bytes() == 0) continue;
-      const Buffer workspace("matrix rate: workspace", product.workspace_bytes());
-      const Buffer panels("matrix rate: packed B", product.packed_bytes());
+      const HostBuffer workspace("matrix rate: workspace", product.workspace_bytes());
+      const HostBuffer panels("matrix rate: packed B", product.packed_bytes());
       if (packed) product.pack(b.data(), panels.data());
       for (int i = 0; i < 3; ++i) {  // the first also touches the workspace
         const Clock::time_point before = Clock::now();

@@ -25,7 +25,7 @@ void launch(Cpu, const Launch& l, const DirectionArgs& a) {
   operands.nesterov = a.nesterov;
   operands.directions = Sink(a.directions);
   operands.directions_from = a.first;
-  sweep_stretches(a.ranges, HWY_DYNAMIC_DISPATCH(SweepDirection), operands, l.threads);
+  sweep_runs(a.ranges, HWY_DYNAMIC_DISPATCH(SweepDirection), operands, l.threads);
 }
 
 void launch(Cpu, const Launch& l, const UnitNormArgs& a) {
@@ -42,7 +42,7 @@ void launch(Cpu, const Launch& l, const MuonArgs& a) {
   operands.directions = Sink(a.directions);
   operands.directions_from = a.first;
   operands.direction_rate = rounded(step.learning_rate * a.direction_scale);
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepMuon), operands, l.threads);
+  sweep_runs(u.ranges, HWY_DYNAMIC_DISPATCH(SweepMuon), operands, l.threads);
 }
 
 }  // namespace tessera::kernels

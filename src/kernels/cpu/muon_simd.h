@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // Writes the directions of a range.
-HWY_NOINLINE inline void SweepDirection(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepDirection(const UpdateOperands& a, const UpdateRun& s) {
   const F f;
   const V rest = hn::Set(f, a.one_minus_beta1), scale = hn::Set(f, a.scale);
   const V momentum = hn::Set(f, a.beta1);
@@ -24,7 +24,7 @@ HWY_NOINLINE inline void SweepDirection(const UpdateOperands& a, const UpdateStr
   }
 }
 
-HWY_NOINLINE inline void SweepMuon(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepMuon(const UpdateOperands& a, const UpdateRun& s) {
   const F f;
   const V keep = hn::Set(f, s.decay ? a.keep : 1.0f), rate = hn::Set(f, a.direction_rate);
   const V rest = hn::Set(f, a.one_minus_beta1), momentum = hn::Set(f, a.beta1);

@@ -60,9 +60,9 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
 
 // Divides the span from the first to the last range among the threads instead of the list of
 // ranges, so the load is balanced for ranges of any length.
-void sweep_stretches(std::span<const UpdateRange> ranges,
-                     void (*f)(const UpdateOperands&, const UpdateStretch&),
-                     const UpdateOperands& operands, int threads) {
+void sweep_runs(std::span<const UpdateRange> ranges,
+                void (*f)(const UpdateOperands&, const UpdateRun&), const UpdateOperands& operands,
+                int threads) {
   if (ranges.empty()) return;
   const int64_t origin = ranges.front().begin;
   parallel_ranges(
@@ -102,7 +102,7 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   check_ranges(u, name.c_str());
   UpdateOperands operands = operands_of(u, step_of(a.constants, a.numbers), name.c_str());
   operands.rule = a.rule;
-  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
+  sweep_runs(u.ranges, HWY_DYNAMIC_DISPATCH(SweepUpdate), operands, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -41,7 +41,7 @@ struct UpdateOperands {
 
 // Elements [begin, end) with the constants of their range. `element` is the index of the first one
 // in its weight.
-struct UpdateStretch {
+struct UpdateRun {
   int64_t begin = 0, end = 0;
   bool decay = false;
   uint64_t key = 0;
@@ -52,8 +52,8 @@ struct UpdateStretch {
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
 
 // Calls f for parts of all ranges, on at most `threads` threads.
-void sweep_stretches(std::span<const UpdateRange> ranges,
-                     void (*f)(const UpdateOperands&, const UpdateStretch&),
-                     const UpdateOperands& operands, int threads);
+void sweep_runs(std::span<const UpdateRange> ranges,
+                void (*f)(const UpdateOperands&, const UpdateRun&), const UpdateOperands& operands,
+                int threads);
 
 }  // namespace tessera::kernels

@@ -9,11 +9,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-HWY_INLINE V Keep(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_INLINE V Keep(const UpdateOperands& a, const UpdateRun& s) {
   return hn::Set(F(), s.decay ? a.keep : 1.0f);
 }
 
-HWY_NOINLINE inline void SweepAdamW(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepAdamW(const UpdateOperands& a, const UpdateRun& s) {
   const F f;
   const V keep = Keep(a, s), beta2 = hn::Set(f, a.beta2);
   const V rest1 = hn::Set(f, a.one_minus_beta1), rest2 = hn::Set(f, a.one_minus_beta2);
@@ -26,7 +26,7 @@ HWY_NOINLINE inline void SweepAdamW(const UpdateOperands& a, const UpdateStretch
   });
 }
 
-HWY_NOINLINE inline void SweepLion(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepLion(const UpdateOperands& a, const UpdateRun& s) {
   const F f;
   const V keep = Keep(a, s), beta1 = hn::Set(f, a.beta1), beta2 = hn::Set(f, a.beta2);
   const V rest1 = hn::Set(f, a.one_minus_beta1), rest2 = hn::Set(f, a.one_minus_beta2);
@@ -39,7 +39,7 @@ HWY_NOINLINE inline void SweepLion(const UpdateOperands& a, const UpdateStretch&
   });
 }
 
-HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateRun& s) {
   const F f;
   const V decay = hn::Set(f, s.decay ? a.weight_decay : 0.0f), beta1 = hn::Set(f, a.beta1);
   const V step = hn::Set(f, a.learning_rate);
@@ -50,7 +50,7 @@ HWY_NOINLINE inline void SweepSgd(const UpdateOperands& a, const UpdateStretch& 
   });
 }
 
-HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateStretch& s) {
+HWY_NOINLINE inline void SweepUpdate(const UpdateOperands& a, const UpdateRun& s) {
   switch (a.rule) {
     case OptimizerKind::kAdamW:
       return SweepAdamW(a, s);

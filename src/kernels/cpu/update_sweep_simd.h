@@ -45,7 +45,7 @@ HWY_INLINE UpdateLanes LoadLanes(const UpdateOperands& a, int64_t i, int64_t n) 
 // Calls rule(lanes, i, n), which updates w, m and v of elements [i, i + n), with rounding to
 // nearest.
 template <class Rule>
-HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateRun& s, const Rule& rule) {
   for (int64_t i = s.begin; i < s.end; i += kLanes) {
     const int64_t n = s.end - i;
     UpdateLanes x = LoadLanes(a, i, n);
@@ -58,7 +58,7 @@ HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateStretch& s, co
 }
 
 template <class Rule>
-HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateRun& s, const Rule& rule) {
   const U32 u32;
   const Words low = hn::Set(u32, 0xffffu);
   constexpr int64_t kDrawn = HWY_MAX(kLanes, 4);
@@ -89,7 +89,7 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
 // Handles the usual types with constants, since branches on types would slow down the generation of
 // random numbers.
 template <class Rule>
-HWY_INLINE void SweepBf16(UpdateOperands a, const UpdateStretch& s, const Rule& rule) {
+HWY_INLINE void SweepBf16(UpdateOperands a, const UpdateRun& s, const Rule& rule) {
   a.weights.type = a.m.type = a.v.type = DType::kBF16;
   a.gradient.type = DType::kF32;
   a.weights_low = {};
@@ -102,7 +102,7 @@ HWY_INLINE bool IsBf16(const UpdateOperands& a) {
 }
 
 template <class Rule>
-HWY_INLINE void Sweep(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+HWY_INLINE void Sweep(const UpdateOperands& a, const UpdateRun& s, const Rule& rule) {
   if (!a.stochastic)
     SweepNearest(a, s, rule);
   else if (IsBf16(a))

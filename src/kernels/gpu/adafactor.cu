@@ -33,7 +33,7 @@ constexpr int64_t kTile = kWarp * kGroup;  // columns per block of the sums of s
 // A contiguous range of a flat gradient, and its position in the weight.
 struct FactorWork {
   Numbers gradient;
-  int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch
+  int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorRun
   const double *scale = nullptr, *skip = nullptr;
 
   __host__ __device__ int64_t first_row() const { return element / columns; }
@@ -304,7 +304,7 @@ int64_t factor_stripes(const FactorWork& of) {
   return enough < most ? enough : most;
 }
 
-FactorWork work_of(View gradient, const FactorStretch& s, const UpdateNumbers& n) {
+FactorWork work_of(View gradient, const FactorRun& s, const UpdateNumbers& n) {
   return {numbers(gradient), s.begin, s.end, s.element, s.columns, n.scale, n.skip};
 }
 
@@ -326,17 +326,17 @@ int64_t workspace_bytes(Gpu, const FactorSumsArgs& a, int) {
 }
 
 void launch(Gpu, const Launch& l, const FactorSumsArgs& args) {
-  const FactorStretch& stretch = args.stretch;
-  if (stretch.begin >= stretch.end) return;
+  const FactorRun& run = args.run;
+  if (run.begin >= run.end) return;
   FactorSumsWork a;
-  a.of = work_of(args.gradient, stretch, args.numbers);
-  a.vector = aligned(args.gradient.data) && stretch.columns % kGroup == 0 &&
-             (stretch.begin - stretch.element) % kGroup == 0;
+  a.of = work_of(args.gradient, run, args.numbers);
+  a.vector = aligned(args.gradient.data) && run.columns % kGroup == 0 &&
+             (run.begin - run.element) % kGroup == 0;
   a.epsilon = args.epsilon;
   a.rows = args.rows.as<double>();
   a.columns = args.columns.as<double>();
-  if (stretch.columns == 0) return launch_map("factor_vector_sums", l.stream, VectorSums{a});
-  const int64_t tiles = blocks_for(stretch.columns, kTile), stripes = factor_stripes(a.of);
+  if (run.columns == 0) return launch_map("factor_vector_sums", l.stream, VectorSums{a});
+  const int64_t tiles = blocks_for(run.columns, kTile), stripes = factor_stripes(a.of);
   a.row_partials = l.room<double>();
   a.column_partials = a.row_partials + tiles * a.of.rows();
   launch("factor_sums", factor_sums_kernel,
@@ -367,9 +367,9 @@ int64_t workspace_bytes(Gpu, const UpdateSquaresArgs& a, int) {
 
 void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
   require(aligned(args.gradient.data), "the gradient is not aligned");
-  const int64_t elements = args.stretch.end - args.stretch.begin;
+  const int64_t elements = args.run.end - args.run.begin;
   if (elements <= 0) return;
-  const UpdateSquaresWork a = {work_of(args.gradient, args.stretch, args.numbers),
+  const UpdateSquaresWork a = {work_of(args.gradient, args.run, args.numbers),
                                args.scales.row_scales, args.scales.column_scales, l.room<double>(),
                                args.sum};
   launch("update_squares", update_squares_kernel,

@@ -97,7 +97,7 @@ struct GpuAttention::Plan {
         good.push_back(i);
       else
         say(fmt::format("cuDNN's plan {} is not used: {}", dnn->dnn->plans()[i], why));
-    const FastestProduct fastest = time(trial, good, by);
+    const FastestGemm fastest = time(trial, good, by);
     if (fastest.index == 0) {
       dnn.reset();
       return {.seconds = fastest.seconds};
@@ -119,8 +119,8 @@ struct GpuAttention::Plan {
 
   // A plan that broke the device makes our own kernels fail after it: that is an error, not a
   // fallback.
-  FastestProduct time(AttentionTrial& trial, const std::vector<size_t>& good,
-                      const AttentionChoosing& by) const {
+  FastestGemm time(AttentionTrial& trial, const std::vector<size_t>& good,
+                   const AttentionChoosing& by) const {
     try {
       return trial.fastest(dnn ? &*dnn : nullptr, good, by.now_s);
     } catch (const Error& e) {

@@ -266,8 +266,8 @@ std::string AttentionTrial::fault(const DnnRuns& runs, size_t plan) {
   return "";
 }
 
-FastestProduct AttentionTrial::fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
-                                       const std::function<double()>& now_s) {
+FastestGemm AttentionTrial::fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
+                                    const std::function<double()>& now_s) {
   const Stream s = stream_.get();
   std::vector<GpuGraph> graphs(1 + plans.size());
   for (size_t i = 0; i < graphs.size(); ++i) {
@@ -280,7 +280,7 @@ FastestProduct AttentionTrial::fastest(const DnnRuns* runs, const std::vector<si
       if (i == 0) throw;
     }
   }
-  return fastest_product(graphs.size(), [&](size_t i) {
+  return fastest_gemm(graphs.size(), [&](size_t i) {
     if (!graphs[i].ready()) return std::numeric_limits<double>::quiet_NaN();
     synchronise(s);
     const double began = now_s();

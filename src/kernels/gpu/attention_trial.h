@@ -51,11 +51,11 @@ class AttentionTrial {
   // Returns the reason to reject a built plan; empty if the plan is good. Throws Error if it cannot
   // run.
   std::string fault(const DnnRuns& runs, size_t plan);
-  // Returns the choice of fastest_product(): candidate 0 is our own kernels, the others are
+  // Returns the choice of fastest_gemm(): candidate 0 is our own kernels, the others are
   // `plans`, for which fault() returned nothing. A plan that cannot be captured in a graph never
   // wins.
-  FastestProduct fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
-                         const std::function<double()>& now_s);
+  FastestGemm fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
+                      const std::function<double()>& now_s);
 
  private:
   TensorView draw(const std::string& name, Shape shape, int64_t queries, float factor);

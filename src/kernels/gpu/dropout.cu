@@ -25,7 +25,7 @@ struct DropWork {
   DropRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     const int64_t sample = a.samples[p.row / a.rows_of_sample];
     const int64_t row = a.first_row + p.row % a.rows_of_sample;
     const int64_t element = row * a.width + a.first_column + p.column;
@@ -49,7 +49,7 @@ struct DropGradWork {
   DropRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
     for (int k = 0; k < kGroup; ++k)

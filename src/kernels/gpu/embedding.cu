@@ -35,7 +35,7 @@ struct LookUp {
   Groups groups;
   __host__ __device__ int64_t count() const { return groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = groups.place(i);
+    const Groups::Cursor p = groups.cursor(i);
     const int64_t id = a.ids[p.row], row = id - a.first;
     float x[kGroup];
     // A row in another rank's shard is zero here, so the sum over ranks is the row.

@@ -23,12 +23,12 @@ struct GatedPairs {
 // Eight pairs (gate, value); a group of pairs is two groups of x.
 struct Pairs {
   float x[2][kGroup];
-  __device__ void read(const Numbers& from, const Groups::Place& p, bool vector) {
+  __device__ void read(const Numbers& from, const Groups::Cursor& p, bool vector) {
     const int first = p.n * 2 < kGroup ? p.n * 2 : kGroup;
     read_group(from, 2 * p.at, first, vector, x[0]);
     read_group(from, 2 * p.at + kGroup, 2 * p.n - first, vector, x[1]);
   }
-  __device__ void write(const Numbers& to, const Groups::Place& p, bool vector) const {
+  __device__ void write(const Numbers& to, const Groups::Cursor& p, bool vector) const {
     const int first = p.n * 2 < kGroup ? p.n * 2 : kGroup;
     write_group(to, 2 * p.at, first, vector, x[0]);
     write_group(to, 2 * p.at + kGroup, 2 * p.n - first, vector, x[1]);
@@ -41,7 +41,7 @@ struct GatedWork {
   GatedPairs a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     Pairs x;
     x.read(a.x, p, a.groups.vector);
     float y[kGroup];
@@ -54,7 +54,7 @@ struct GatedGradWork {
   GatedPairs a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     Pairs x;
     x.read(a.x, p, a.groups.vector);
     float dy[kGroup];

@@ -24,7 +24,7 @@ struct GeluWork {
   GeluRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     float u[kGroup], bias[kGroup] = {}, dy[kGroup] = {};
     read_group(a.x, p.at, p.n, a.groups.vector, u);
     if (a.bias.data != nullptr) read_group(a.bias, p.column, p.n, a.groups.vector, bias);

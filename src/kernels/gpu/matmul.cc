@@ -213,22 +213,22 @@ struct GpuMatmul::Plan {
 
   // Uses the stored choice, a measurement, or the library's proposal.
   void choose(const GpuBlas& blas) {
-    ProductChoices* const choices = blas.choices();
+    KernelChoices* const choices = blas.choices();
     taken = chosen(choices, blas);
     fresh = taken;
     if (choices == nullptr || !shape.accumulate) return;
     MatmulShape writes = shape;
     writes.accumulate = false;
-    if (const ProductChoice* known = choices->find(writes)) fresh = proposal_of(*known);
+    if (const GemmChoice* known = choices->find(writes)) fresh = proposal_of(*known);
   }
 
-  Proposal chosen(ProductChoices* choices, const GpuBlas& blas) {
-    if (const ProductChoice* known = choices ? choices->find(shape) : nullptr)
+  Proposal chosen(KernelChoices* choices, const GpuBlas& blas) {
+    if (const GemmChoice* known = choices ? choices->find(shape) : nullptr)
       return proposal_of(*known);
     const bool measures = choices && blas.now_s();
     const std::vector<Proposal> all = proposals(measures ? kMostProposals : 1);
     if (!measures) return all[0];
-    const FastestProduct fastest = measure(all, blas.now_s());
+    const FastestGemm fastest = measure(all, blas.now_s());
     const Proposal& best = all[fastest.index];
     choices->add(shape,
                  {std::bit_cast<AlgorithmWords>(best.algorithm), best.workspace, fastest.seconds});
@@ -237,7 +237,7 @@ struct GpuMatmul::Plan {
 
   // A stored algorithm is a copy of cuBLASLt's description, which is valid for one version of the
   // library.
-  static Proposal proposal_of(const ProductChoice& known) {
+  static Proposal proposal_of(const GemmChoice& known) {
     return {std::bit_cast<cublasLtMatmulAlgo_t>(known.algorithm), known.workspace_bytes};
   }
   int64_t workspace_bytes() const { return std::max(taken.workspace, fresh.workspace); }
@@ -270,7 +270,7 @@ struct GpuMatmul::Plan {
       throw Error(
           "cuBLASLt proposes no algorithm for the GEMM {}: {}. Set CUBLASLT_LOG_LEVEL=5 in the "
           "environment to see the reason.",
-          product_text(shape), lt.describe(status));
+          gemm_text(shape), lt.describe(status));
     results.resize(found);
     std::vector<Proposal> all;
     const auto add = [&](const cublasLtMatmulHeuristicResult_t& r) {
@@ -295,7 +295,7 @@ struct GpuMatmul::Plan {
 
   // Measures the proposals on random operands, with zero factors for FP8 codes. If an Error is
   // thrown, the destructor of the graph ends its capture.
-  FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
+  FastestGemm measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
     const MatmulShape& s = made;  // codes are never larger than the operands
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
                              s.lda, s.batch, s.stride_a);
@@ -324,7 +324,7 @@ struct GpuMatmul::Plan {
         lt.check(start(l, all[i], at, at + x, at + x + y, beta), "cublasLtMatmul");
       graphs[i].end(stream.get());
     }
-    return fastest_product(all.size(), [&](size_t i) {
+    return fastest_gemm(all.size(), [&](size_t i) {
       if (!graphs[i].ready()) return std::numeric_limits<double>::quiet_NaN();
       synchronise(stream.get());
       const double began = now_s();
@@ -354,7 +354,7 @@ struct GpuMatmul::Plan {
     const Proposal& by = o.fresh ? fresh : taken;
     CHECK(by.workspace == 0 ||
               reinterpret_cast<uintptr_t>(l.workspace) % kBlasWorkspaceAlignment == 0,
-          "the workspace of {} is at {}", product_text(shape), fmt::ptr(l.workspace));
+          "the workspace of {} is at {}", gemm_text(shape), fmt::ptr(l.workspace));
     lt.check(start(l, by, x, y, o.c, adds ? 1.0f : 0.0f), "cublasLtMatmul");
   }
 };

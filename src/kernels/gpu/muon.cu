@@ -131,7 +131,7 @@ struct UnitNorm {
   __host__ __device__ int64_t count() const { return groups.count(); }
   __device__ void operator()(int64_t i) const {
     const float factor = rounded(1 / fmax(sqrt(*squares), epsilon));
-    const Groups::Place p = groups.place(i);
+    const Groups::Cursor p = groups.cursor(i);
     float v[kGroup];
     read_group(x, p.at, p.n, groups.vector, v);
     for (float& each : v) each *= factor;

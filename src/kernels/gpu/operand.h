@@ -31,14 +31,14 @@ struct Groups {
   int64_t rows = 0, columns = 0;
   bool vector = false;  // 16-byte accesses: see read_group
 
-  struct Place {
+  struct Cursor {
     int64_t row, column, at;  // at = row * columns + column
     int n;                    // number of elements
   };
 
   __host__ __device__ int64_t per_row() const { return (columns + kGroup - 1) / kGroup; }
   __host__ __device__ int64_t count() const { return rows * per_row(); }
-  __host__ __device__ Place place(int64_t group) const {
+  __host__ __device__ Cursor cursor(int64_t group) const {
     const int64_t row = group / per_row(), column = group % per_row() * kGroup;
     return {row, column, row * columns + column, group_size(columns - column)};
   }

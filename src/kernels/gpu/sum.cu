@@ -11,7 +11,7 @@ namespace {
 
 // Computes the sum of one group. A term has the shape of the output; a bias has one element per
 // column and is read at the column of the group.
-__device__ void sum_group(const SumRows& a, const Groups::Place& p, float (&sum)[kGroup]) {
+__device__ void sum_group(const SumRows& a, const Groups::Cursor& p, float (&sum)[kGroup]) {
   for (float& x : sum) x = 0;
   float x[kGroup];
   for (int t = 0; t < a.terms; ++t) {
@@ -28,7 +28,7 @@ struct SumWork {
   SumRows a;
   __host__ __device__ int64_t count() const { return a.groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = a.groups.place(i);
+    const Groups::Cursor p = a.groups.cursor(i);
     float sum[kGroup];
     sum_group(a, p, sum);
     write_group(a.out, p.at, p.n, a.groups.vector, sum);

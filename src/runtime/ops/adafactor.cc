@@ -14,26 +14,26 @@
 namespace tessera::runtime {
 namespace {
 
-kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
+kernels::FactorShape shape_of(const FactoredMomentRange& f) { return {f.rows, f.columns}; }
 
 // Returns the first column entry of a weight, or nullptr for a vector, which has no columns.
 template <class T>
-T* columns_of(T* frame, const FactorPlace& f) {
-  return f.columns > 0 ? frame + f.columns_at : nullptr;
+T* columns_of(T* buffer, const FactoredMomentRange& f) {
+  return f.columns > 0 ? buffer + f.columns_at : nullptr;
 }
 
-kernels::FactorStretch stretch_of(const BoundOp& b, const MemberStretch& s) {
+kernels::FactorRun run_of(const BoundOp& b, const MemberRun& s) {
   return {s.first, s.first + s.elements, s.element, b.members->factors[s.place].columns};
 }
 
-kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
+kernels::FactorScales scales_at(const float* scales, const FactoredMomentRange& f) {
   return {f.columns, scales + f.rows_at, columns_of(scales, f)};
 }
 
 // Writes `scales` for all rows and columns, in the same memory layout as the means, and returns it.
 const float* make_scales(const BoundOp& b, const TensorView& factors, float* scales) {
   const float* means = factors.f32();
-  for (const FactorPlace& f : b.members->factors)
+  for (const FactoredMomentRange& f : b.members->factors)
     b.run(kernels::FactorScalesArgs{shape_of(f), means + f.rows_at, columns_of(means, f),
                                     scales + f.rows_at, columns_of(scales, f)});
   return scales;
@@ -43,7 +43,7 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, float* sca
 // them counts them.
 template <class F>
 void each_counted(const BoundOp& b, const F& f) {
-  for (const MemberStretch& s : b.members->stretches)
+  for (const MemberRun& s : b.members->runs)
     if (b.members->ranges[s.member].counted_in_stage) f(s, b.members->factors[s.place]);
 }
 
@@ -60,10 +60,10 @@ void run_sums(const BoundOp& b) {
   const kernels::UpdateNumbers n = update_numbers({}, b.in(AdafactorSums::kReport));
   double* const squares = sums.as<double>() + of.factors;
   b.run(kernels::ClearArgs{sums});
-  each_counted(b, [&](const MemberStretch& s, const FactorPlace& f) {
+  each_counted(b, [&](const MemberRun& s, const FactoredMomentRange& f) {
     const TensorView columns =
         f.columns > 0 ? sums_at(sums, f.columns_at, f.columns) : TensorView();
-    b.run(kernels::FactorSumsArgs{gradient, stretch_of(b, s), n, of.epsilon,
+    b.run(kernels::FactorSumsArgs{gradient, run_of(b, s), n, of.epsilon,
                                   sums_at(sums, f.rows_at, f.rows), columns});
     b.run(kernels::SquaresArgs{part(weights, s.first, s.first + s.elements), squares + s.place});
   });
@@ -97,12 +97,12 @@ void run_squares(const BoundOp& b) {
   auto* squares = b.out(A::kUpdateSquares).as<double>();
   float* means = factors.f32();
   b.run(kernels::ClearArgs{b.out(A::kUpdateSquares)});
-  for (const FactorPlace& f : b.members->factors)
+  for (const FactoredMomentRange& f : b.members->factors)
     b.run(kernels::FactorMeansArgs{shape_of(f), n, b.op->as<A>().of.decay_power, sums + f.rows_at,
                                    columns_of(sums, f), means + f.rows_at, columns_of(means, f)});
   const float* scales = make_scales(b, factors, b.launch.room<float>(partials_bytes(b)));
-  each_counted(b, [&](const MemberStretch& s, const FactorPlace& f) {
-    b.run(kernels::UpdateSquaresArgs{gradient, stretch_of(b, s), n, scales_at(scales, f),
+  each_counted(b, [&](const MemberRun& s, const FactoredMomentRange& f) {
+    b.run(kernels::UpdateSquaresArgs{gradient, run_of(b, s), n, scales_at(scales, f),
                                      squares + s.place});
   });
 }
@@ -122,7 +122,7 @@ void run(const BoundOp& b) {
   args.constants = update_constants(a.update);
   args.numbers = update_numbers(step, b.in(Adafactor::kReport));
   for (const auto& [place, own] : part_ranges(b, a.update, update_seed(b, step))) {
-    const FactorPlace& f = b.members->factors[place];
+    const FactoredMomentRange& f = b.members->factors[place];
     args.update.ranges = own;
     args.scales = scales_at(scales, f);
     args.norms = {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),

@@ -12,21 +12,21 @@ template <class A, class Args>
 void bind(const BoundOp& b, const Attention& of, Args& args) {
   args.qkv = b.in(A::kQkv);
   args.scale = static_cast<float>(of.scale);
-  args.scope.causal = !of.whole;
+  args.scope.causal = !of.non_causal;
   args.scope.window = of.window;
   args.scope.soft_cap = static_cast<float>(of.soft_cap);
   args.kv = b.in(A::kKv);
   args.scope.bias = b.in(A::kBias);
   args.scope.bias_distance = of.bias_distance;
-  if (of.seen != Mask::kNothing)
-    (of.seen == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kSeen);
+  if (of.mask != Mask::kNothing)
+    (of.mask == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kMask);
   const ValueId qkv = b.op->inputs[A::kQkv];
-  const Extents place = b.extents(qkv);
+  const GlobalBox place = b.extents(qkv);
   // A rank may have some of the queries only if the keys are an operand of their own.
-  const bool part = of.across && !of.whole;
+  const bool part = of.separate_kv && !of.non_causal;
   args.scope.first_query = part ? place.begin[1] : 0;
   if (of.dropout == 0) return;
-  const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // query heads per group
+  const int64_t queries = args.qkv.shape[3] - (of.separate_kv ? 0 : 2);  // query heads per group
   args.dropout = {dropout_of(b, of.dropout, of.key, b.in(A::kStep)), b.in(A::kSamples),
                   place.begin[2] * queries, args.scope.first_query,
                   part ? b.values[qkv].shape[1] : 0};

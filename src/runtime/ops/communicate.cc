@@ -121,7 +121,7 @@ TensorView staged(const BoundOp& b, int64_t n) {
 // Returns whether the op adds to a gradient that an earlier call has written.
 bool adds(const BoundOp& b) {
   const Value& out = b.values[b.op->outputs[0]];
-  return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
+  return !in_place(*b.op) && !out.is_local_shard && out.role == Role::kGradient && !b.fresh[0];
 }
 
 comm::Ticket start_gather(const BoundOp& b) {
@@ -218,9 +218,9 @@ const Binding& binding_for<Receive>() {
   static constexpr Binding kBinding = {nullptr, nullptr, start_receive};
   return kBinding;
 }
-// `share` has no kernel: its output is an alias of its input.
+// `mark_shared` has no kernel: its output is an alias of its input.
 template <>
-const Binding& binding_for<Share>() {
+const Binding& binding_for<MarkShared>() {
   static constexpr Binding kBinding = {};
   return kBinding;
 }

@@ -55,7 +55,7 @@ void run_linear(const BoundOp& b) {
     a.fresh = b.is_fresh(Linear::kDw);
     a.loss_scale = loss_scale(b.in(Linear::kStep));
   }
-  static_cast<const kernels::Head*>(b.prepared)->run(b.launch, a);
+  static_cast<const kernels::LmHead*>(b.prepared)->run(b.launch, a);
 }
 
 int64_t linear_workspace(const BoundOp& b) { return b.prepared->workspace_bytes(); }

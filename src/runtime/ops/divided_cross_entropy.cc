@@ -10,7 +10,7 @@ namespace {
 // `z` contains the logits: it is the op's first input, or the buffer that this was copied to.
 kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, double soft_cap) {
   const ValueId v = b.op->inputs[0];
-  const Extents e = b.extents(v);
+  const GlobalBox e = b.extents(v);
   kernels::DividedLogits l;
   l.z = z;
   l.first = e.begin.back();

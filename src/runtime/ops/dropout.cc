@@ -22,7 +22,7 @@ kernels::DropoutArgs args(const BoundOp& b) {
   const ValueId v = b.op->inputs[Dropout::kX];
   const Shape &s = x.shape, &whole = b.values[v].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
-  const Extents e = b.extents(v);
+  const GlobalBox e = b.extents(v);
   kernels::DropoutWindow window;
   window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
   window.first_column = e.begin.back();

@@ -5,8 +5,8 @@
 namespace tessera::runtime {
 namespace {
 
-const kernels::Product& product_of(const BoundOp& b) {
-  return static_cast<const kernels::Product&>(*b.prepared);
+const kernels::Gemm& product_of(const BoundOp& b) {
+  return static_cast<const kernels::Gemm&>(*b.prepared);
 }
 
 void run(const BoundOp& b) {

@@ -16,7 +16,7 @@ namespace {
 
 // Returns the directions of a part's matrices on this rank.
 TensorView directions_of(const BoundOp& b, const TensorView& all, size_t place) {
-  const MatrixPlace& m = b.members->matrices[place];
+  const MatrixRange& m = b.members->matrices[place];
   return part(all, m.at, m.at + m.elements());
 }
 
@@ -57,7 +57,7 @@ void run_update(const BoundOp& b) {
   args.constants = update_constants(a.update);
   args.numbers = update_numbers(step, b.in(Muon::kReport));
   for (const auto& [place, ranges] : part_ranges(b, a.update, update_seed(b, step))) {
-    const MatrixPlace& m = b.members->matrices[place];
+    const MatrixRange& m = b.members->matrices[place];
     args.update.ranges = ranges;
     args.directions = directions_of(b, all, place);
     args.first = m.first;

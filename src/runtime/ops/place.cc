@@ -11,7 +11,7 @@ struct Window {
 };
 
 Window window(const BoundOp& b, int d, ValueId whole, ValueId part, const TensorView& all) {
-  const Extents p = b.extents(part), w = b.extents(whole);
+  const GlobalBox p = b.extents(part), w = b.extents(whole);
   return {all.shape.product(0, d), p.begin[d] - w.begin[d], p.end[d] - p.begin[d], all.shape[d],
           all.shape.product(d + 1, all.shape.rank()) * size_of(all.dtype)};
 }

@@ -27,7 +27,7 @@ kernels::ClipArgs clip_args(const BoundOp& b) {
           .squares = r(kSquareSum),
           .loss = r(kLossSum),
           .loss_scale = number_at(step, kLossScale),
-          .skip_before = number_at(step, kSkipBefore),
+          .skip_before = number_at(step, kPreviousSkipped),
           .norm = r(kGradNorm),
           .scale = r(kScale),
           .skip = r(kSkip),

@@ -20,7 +20,7 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
   }
   std::vector<uint64_t> keys;
   for (const MemberRange& m : b.members->ranges) keys.push_back(rounding_key(b, m.weight, seed));
-  for (const MemberStretch& s : b.members->stretches)
+  for (const MemberRun& s : b.members->runs)
     ranges.push_back({s.first, s.first + s.elements, decays(b, a, b.members->ranges[s.member]),
                       keys[s.member], s.global});
   return ranges;
@@ -28,7 +28,7 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
 
 // Returns the name of the part of a packed weight that the range belongs to; empty for a weight
 // without parts.
-std::string part_name(const BoundOp& b, const MemberStretch& s) {
+std::string part_name(const BoundOp& b, const MemberRun& s) {
   const Value& w = b.values[b.members->ranges[s.member].weight];
   for (const WeightPart& part : w.parts) {
     const auto dim = static_cast<int>(part.dim);
@@ -57,7 +57,7 @@ bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& m) {
 }
 
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part) {
-  const std::string name = known_name(b.values[weight], b.layer);
+  const std::string name = checkpoint_name(b.values[weight], b.layer);
   // One key per weight, part and seed, so two weights never share random bits.
   const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
   return hash_name(name + suffix, static_cast<uint64_t>(seed));
@@ -67,7 +67,7 @@ std::map<size_t, std::vector<kernels::UpdateRange>> part_ranges(const BoundOp& b
                                                                 const WeightUpdate& a,
                                                                 double seed) {
   std::map<size_t, std::vector<kernels::UpdateRange>> ranges;
-  for (const MemberStretch& s : b.members->stretches) {
+  for (const MemberRun& s : b.members->runs) {
     const MemberRange& m = b.members->ranges[s.member];
     std::vector<kernels::UpdateRange>& own = ranges[s.place];
     const uint64_t key =

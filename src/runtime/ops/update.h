@@ -24,7 +24,7 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a);
 // (or for the elements of a part).
 bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& member);
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part = "");
-// Returns the ranges of each part of the weights, by MemberStretch::place; their elements are
+// Returns the ranges of each part of the weights, by MemberRun::place; their elements are
 // counted in the part.
 std::map<size_t, std::vector<kernels::UpdateRange>> part_ranges(const BoundOp& b,
                                                                 const WeightUpdate& a, double seed);

@@ -7,7 +7,7 @@ namespace tessera::compile {
 
 TEST(Passes, Decode) {
   CompileRequest r = testing::tiny_request();
-  r.purpose = Purpose::kDecode;
+  r.kind = ProgramKind::kDecode;
   r.tokens = 1;
   testing::expect_change("decode", r);
 }

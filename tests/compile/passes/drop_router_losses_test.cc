@@ -9,7 +9,7 @@ namespace tessera::compile {
 TEST(Passes, DropRouterLosses) {
   CompileRequest r = testing::tiny_request();
   model::apply_family(model::Family::kMixtral, r.model);
-  r.purpose = Purpose::kLogits;
+  r.kind = ProgramKind::kLogits;
   testing::expect_change("drop_router_losses", r);
 }
 

@@ -7,7 +7,7 @@ namespace tessera::compile {
 
 TEST(Passes, KeepLogits) {
   CompileRequest r = testing::tiny_request();
-  r.purpose = Purpose::kLogits;
+  r.kind = ProgramKind::kLogits;
   testing::expect_change("keep_logits", r);
 }
 

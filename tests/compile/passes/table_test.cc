@@ -33,7 +33,7 @@ TEST(PassTable, StagesShareThePassesOfBlocks) {
   EXPECT_EQ(block_passes().size() + stage_passes().size(), all_passes().size());
   EXPECT_EQ(block_passes().back().name, "move_state");
   EXPECT_EQ(stage_passes().front().name, "schedule");
-  EXPECT_EQ(passes_through("place").size(), all_passes().size());
+  EXPECT_EQ(passes_through("assign_buffers").size(), all_passes().size());
   EXPECT_TRUE(passes_through("nothing").empty());
 }
 

@@ -44,19 +44,19 @@ struct GpuMatmul::Plan {
 
   // Two algorithms are proposed; the clock alone says which is faster.
   void choose(const GpuBlas& blas) {
-    ProductChoices* const choices = blas.choices();
+    KernelChoices* const choices = blas.choices();
     if (choices == nullptr) return;
     choose(*choices, blas);
     fresh = algorithm;
     MatmulShape writes = s;
     writes.accumulate = false;
-    if (const ProductChoice* known = choices->find(writes)) fresh = known->algorithm;
+    if (const GemmChoice* known = choices->find(writes)) fresh = known->algorithm;
   }
-  void choose(ProductChoices& choices, const GpuBlas& blas) {
-    if (const ProductChoice* known = choices.find(s)) {
+  void choose(KernelChoices& choices, const GpuBlas& blas) {
+    if (const GemmChoice* known = choices.find(s)) {
       algorithm = known->algorithm;
     } else if (const auto& now_s = blas.now_s()) {
-      const FastestProduct fastest = fastest_product(2, [&](size_t) {
+      const FastestGemm fastest = fastest_gemm(2, [&](size_t) {
         const double began = now_s();
         return now_s() - began + 1e-9;
       });

@@ -34,7 +34,7 @@ Graph model_with_softsign() {
       if (op.is<Gelu>()) op.attributes = Softsign{};
   compile::shard(g, {});
   compile::differentiate(g);
-  compile::remove_shares(g);
+  compile::remove_mark_shared(g);
   compile::remove_dead_ops(g);
   return g;
 }
@@ -79,7 +79,7 @@ class Training {
   }
 
  private:
-  int64_t layers_of(ValueId v) const { return (g_[v].per & kPerLayer) ? tiny().layers : 1; }
+  int64_t layers_of(ValueId v) const { return (g_[v].indexed_by & kPerLayer) ? tiny().layers : 1; }
   bool is_given(ValueId v) const {
     const Role r = g_[v].role;
     return r == Role::kWeight || r == Role::kStep || is_batch(r);

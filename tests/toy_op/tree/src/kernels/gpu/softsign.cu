@@ -12,7 +12,7 @@ struct SoftsignWork {
   Numbers x, dy, y;  // no dy: the forward
   __host__ __device__ int64_t count() const { return groups.count(); }
   __device__ void operator()(int64_t i) const {
-    const Groups::Place p = groups.place(i);
+    const Groups::Cursor p = groups.cursor(i);
     float x_group[kGroup], dy_group[kGroup];
     read_group(x, p.at, p.n, groups.vector, x_group);
     if (dy.data != nullptr) read_group(dy, p.at, p.n, groups.vector, dy_group);

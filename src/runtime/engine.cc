@@ -1,0 +1,179 @@
+// Owns everything a run needs on one rank: kernels, communicators, one arena as large as the
+// largest program, and an executor per program. Programs share state by having it at the same
+// offsets, which is checked here.
+#include "runtime/engine.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "base/shape.h"
+#include "comm/world.h"
+#include "kernels/elementwise.h"
+#include "runtime/host_executor.h"
+#include "runtime/initialise.h"
+#include "runtime/shared_device.h"
+#include "runtime/stream_executor.h"
+
+namespace tessera::runtime {
+namespace {
+
+int64_t largest(const std::vector<Program>& programs, int64_t Program::*arena) {
+  int64_t bytes = 0;
+  for (const Program& p : programs) bytes = std::max(bytes, p.*arena);
+  return bytes;
+}
+
+bool is_cache(const Program& p, const Buffer& f) {
+  const BufferKind& k = p.kind(f.kind);
+  return !k.values.empty() && p[k.values[0]].role == Role::kCache;
+}
+
+BufferId buffer_of(const Program& p, BufferKindId kind, int64_t layer) {
+  for (const BufferId f : p.buffers.ids())
+    if (p.buffer(f).kind == kind && p.buffer(f).layer == layer) return f;
+  CHECK(false, "program {} has no {} of layer {}", p.name, p.kind(kind).name, layer);
+}
+
+// Returns whether a state buffer is on the host, and its offset in its arena.
+std::pair<bool, int64_t> place_of(const Program& p, BufferKindId kind, int64_t layer) {
+  const int64_t offset = p.buffer(buffer_of(p, kind, layer)).offset;
+  return {p.kind(kind).host, p.kind(kind).host ? offset - p.bytes : offset};
+}
+
+// CHECKs that state of the same name is at the same offset in both programs.
+void check_agreement(const Program& a, const Program& b) {
+  std::map<std::pair<std::string, std::vector<int64_t>>, const StateShard*> ours;
+  const std::vector<StateShard> first = local_state(a), second = local_state(b);
+  for (const StateShard& x : first) ours[{x.name, x.begin}] = &x;
+  for (const StateShard& x : second) {
+    const auto y = ours.find({x.name, x.begin});
+    if (y == ours.end()) continue;
+    CHECK(place_of(a, y->second->kind, x.layer) == place_of(b, x.kind, x.layer) &&
+              y->second->first == x.first && y->second->dtype == x.dtype,
+          "programs {} and {} disagree on {}", a.name, b.name, x.name);
+  }
+  // Programs share caches of keys and values, so their offsets must agree.
+  std::map<std::pair<std::string, int64_t>, int64_t> caches;
+  for (const Buffer& f : a.buffers)
+    if (is_cache(a, f)) caches[{a.kind(f.kind).name, f.layer}] = f.offset;
+  for (const Buffer& f : b.buffers) {
+    if (!is_cache(b, f)) continue;
+    const auto there = caches.find({b.kind(f.kind).name, f.layer});
+    CHECK(there == caches.end() || there->second == f.offset,
+          "programs {} and {} disagree on {} of layer {}", a.name, b.name, b.kind(f.kind).name,
+          f.layer);
+  }
+}
+
+}  // namespace
+
+Engine::Engine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
+               EngineOptions options)
+    : kernels_(std::move(kernels)),
+      alone_(options.world ? nullptr : comm::self_world()),
+      devices_(options.world ? device_world(*options.world) : nullptr),
+      communicators_(devices_        ? *devices_
+                     : options.world ? *options.world
+                                     : *alone_,
+                     programs),
+      host_arena_("offloaded buffers", largest(programs, &Program::host_bytes)) {
+  hooks_.now_s = std::move(options.now_s);
+  for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
+  const int64_t bytes = largest(programs, &Program::bytes);
+  arena_ = kernels_->backend().arena("arena", bytes);
+  if (kernels_->backend().has_streams() && options.poison)
+    throw Error("compiler.poison=true supports only run.device=cpu. Set compiler.poison=false.");
+  make_executors(std::move(programs), options.poison);
+}
+
+void Engine::make_executors(std::vector<Program> programs, bool poison) {
+  std::vector<MemoryRange> exchanged = {{host_arena_.data(), host_arena_.bytes()}};
+  for (Program& p : programs) {
+    const ProgramMemory memory = {*arena_, host_arena_.data()};
+    bound_.push_back(
+        std::make_unique<BoundProgram>(std::move(p), memory, *kernels_, communicators_));
+    if (!kernels_->backend().has_streams()) {
+      executors_.push_back(std::make_unique<HostExecutor>(*bound_.back(), hooks_, poison));
+      continue;
+    }
+    auto e = std::make_unique<StreamExecutor>(*bound_.back(), kernels_->table(), hooks_);
+    for (const MemoryRange& m : e->exchange().host_memory()) exchanged.push_back(m);
+    executors_.push_back(std::move(e));
+  }
+  arena_->pin("the buffers that each step exchanges with the device", exchanged);
+}
+
+// Returns a world that uses NCCL, or nullptr if there is no GPU, only one rank, or ranks that share
+// a GPU, which NCCL does not support; the host then transfers the bytes.
+std::unique_ptr<comm::World> Engine::device_world(comm::World& world) {
+  transport_ = world.transport();
+  const std::string device = kernels_->backend().device_id();
+  if (device.empty() || world.size() == 1) return nullptr;
+  const std::vector<std::string> devices =
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), device));
+  if (const auto shared = ranks_that_share(devices)) {
+    transport_ = fmt::format(
+        "{}, through host memory: ranks {} and {} share a GPU ({}), which NCCL does not support. "
+        "Graphs are disabled. Give each rank its own GPU for full speed",
+        transport_, shared->first, shared->second, devices[shared->second]);
+    return nullptr;
+  }
+  auto nccl = comm::nccl_world(world);
+  transport_ = nccl->transport() + "; each rank has its own GPU";
+  return nccl;
+}
+
+int64_t Engine::planned_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& b : bound_) bytes = std::max(bytes, b->program().bytes);
+  return bytes;
+}
+
+TensorView Engine::elements(const Program& p, BufferKindId kind, int64_t layer, int64_t first,
+                            int64_t count) const {
+  const DType type = p[p.kind(kind).values.at(0)].dtype;
+  const Arenas arenas = {arena_->data(), host_arena_.data()};
+  return {arenas.buffer(p, buffer_of(p, kind, layer)) + first * size_of(type), type, {count}};
+}
+
+TensorView Engine::view(const StateShard& x, size_t of) const {
+  const Box box = {x.begin, x.end};
+  TensorView v = elements(program(of), x.kind, x.layer, x.first, box.elements());
+  v.shape = box.extents();
+  return executors_[of]->fetch(v);
+}
+
+void Engine::written(const TensorView& view) const { executors_[0]->send(view); }
+
+void Engine::initialise(uint64_t seed) {
+  for (const StateShard& shard : local_state(program(), position().at)) initialise(shard, seed);
+  round_weights();
+}
+
+// Weights are sampled by (seed, name, global element); the rest of the state starts at zero.
+void Engine::initialise(const StateShard& shard, uint64_t seed) {
+  const TensorView v = view(shard);
+  if (shard.role != Role::kWeight)
+    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
+  else
+    initialise_part(v, shard.shape, {shard.begin, shard.end}, program()[shard.weight].initial,
+                    hash_name(shard.name, seed), kernels_->threads());
+  written(v);
+}
+
+// Compute weights are rounded master weights. This rounds them once; later the updates do.
+void Engine::round_weights() {
+  for (const StateShard& x : local_state(program(), position().at)) {
+    if (x.copy == kNone) continue;
+    const TensorView from = flat(view(x));
+    const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
+    const TensorView rounded = arena_->host(to);
+    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()},
+                    kernels::CastArgs{from, rounded});
+    written(rounded);
+  }
+}
+
+}  // namespace tessera::runtime
