@@ -46,7 +46,7 @@ config::RunConfig pipelined(int64_t stages, int64_t chunks) {
 // The senders and receivers of a communicator, as "stage queue".
 using Ends = std::map<CommunicatorName, std::set<std::pair<int64_t, Queue>>>;
 
-Ends ends_of(const std::vector<Program>& stages, Messages messages) {
+Ends ends_of(const std::vector<Program>& stages, MessageCommunicators messages) {
   Ends ends;
   for (const Program& p : stages)
     for (const Segment& s : p.segments)
@@ -62,7 +62,7 @@ TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
     for (const int64_t chunks : {1, 2}) {
       SCOPED_TRACE(fmt::format("{} stages of {} chunks", stages, chunks));
       const std::vector<Program> programs = stages_of(pipelined(stages, chunks));
-      const Ends ends = ends_of(programs, Messages::kPairs);
+      const Ends ends = ends_of(programs, MessageCommunicators::kPairs);
       EXPECT_EQ(std::ssize(ends), 2 * (chunks > 1 ? stages : stages - 1));
       for (const auto& [name, both] : ends) {
         ASSERT_EQ(both.size(), 2u) << to_string(name.over) << " from " << name.from;
@@ -80,7 +80,7 @@ TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
           EXPECT_NE(std::find(group.begin(), group.end(), stage), group.end());
         }
       }
-      EXPECT_EQ(ends_of(programs, Messages::kShared).size(), 2u);
+      EXPECT_EQ(ends_of(programs, MessageCommunicators::kShared).size(), 2u);
     }
 }
 
@@ -88,7 +88,7 @@ TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
 TEST(Communicators, D_B8_AreMadeInOneOrder) {
   const std::vector<Program> programs = stages_of(pipelined(3, 2));
   for (const Program& p : programs) {
-    const auto all = communicators_of({&p}, Messages::kPairs);
+    const auto all = communicators_of({&p}, MessageCommunicators::kPairs);
     EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
                                [](const auto& a, const auto& b) { return a.name < b.name; }));
     EXPECT_EQ(communicator_count(p), std::count_if(all.begin(), all.end(), [&](const auto& use) {

@@ -99,7 +99,7 @@ struct BoundaryTensor {
 // these sets to `kinds`, and the set of a boundary between two layers of each stack even if it has
 // only one: so the compiled segments do not depend on the number of layers.
 std::vector<BoundaryTensor> crossings(const Graph& g, std::set<unsigned>& kinds) {
-  const std::vector<Visit> order = model_order(g.blocks);
+  const std::vector<ChunkBlock> order = model_order(g.blocks);
   std::vector<unsigned> read_from(order.size() + 1, 0);  // by this entry or a later one
   for (size_t i = order.size(); i-- > 0;)
     read_from[i] = read_from[i + 1] | uses_of(g, g.blocks[order[i].block]).reads;
