@@ -1,6 +1,6 @@
 // The GEMM of TiledProduct for a few rows of A, as dot products: no operand is copied, and B is
 // read once. Compiled once per instruction set, so it has no include guard.
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/tiled_panels_simd.h"  // it has simd.h, which may be read only once
 #include "kernels/cpu/tiled_product_parts.h"
 
 HWY_BEFORE_NAMESPACE();

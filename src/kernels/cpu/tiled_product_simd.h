@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/few_rows_simd.h"
-#include "kernels/cpu/tiled_panels_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
