@@ -31,7 +31,7 @@ constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
 
 constexpr std::string_view kWandb =
-    "use `metrics.tensorboard: true`; every run also writes metrics.jsonl";
+    "use `metrics.tensorboard: true`; python -m tessera.wandb RUN --project NAME exports a run";
 
 // An entry without advice has a key with the same values.
 constexpr ForeignKey kKeys[] = {
