@@ -31,7 +31,7 @@ constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
 
 constexpr std::string_view kWandb =
-    "use `metrics.tensorboard: true`; every run also writes metrics.jsonl";
+    "use `metrics.tensorboard: true`; python -m tessera.wandb RUN --project NAME exports a run";
 
 constexpr std::string_view kSweep =
     "use `tessera sweep RUN optimizer.learning_rate=1e-4..1e-2 --trials 16` (docs/sweeps.md)";
