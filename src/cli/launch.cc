@@ -185,8 +185,8 @@ launch::AttemptOptions Launch::options() const {
   } else {
     o.addresses = launch::own_addresses();
   }
-  o.watch.ranks = world_.ranks;
-  o.watch.silence_s = l_.heartbeat_timeout_s;
+  o.monitor.ranks = world_.ranks;
+  o.monitor.silence_s = l_.heartbeat_timeout_s;
   o.now_s = steady_s;
   o.stop_requests = [this] { return stop_.requests(); };
   if (l_.json) o.out = stderr;

@@ -164,7 +164,7 @@ int64_t BatchDecoder::cache_bytes() const {
 
 int64_t BatchDecoder::weight_bytes() const {
   int64_t bytes = 0;
-  for (const StateShard& piece : pieces(machine_->program()))
+  for (const StateShard& piece : local_state(machine_->program()))
     bytes += Box{piece.begin, piece.end}.elements() * size_of(piece.dtype);
   return bytes;
 }

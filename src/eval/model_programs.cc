@@ -35,8 +35,8 @@ compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoin
         "first, or use another checkpoint.",
         source);
   AdapterFields fields{&policy};
-  Places places;
-  read_fields(fields_of(fields), *lora, source, places);
+  SourceLocations locations;
+  read_fields(fields_of(fields), *lora, source, locations);
   if (policy.rank < 1 || !(policy.alpha > 0))
     throw Error(
         "{}: contains adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
@@ -61,7 +61,7 @@ compile::CompileRequest request(const model::ModelConfig& model, compile::Progra
                                 int64_t sequences, int64_t tokens, compile::Precision precision,
                                 int64_t source) {
   compile::CompileRequest r;
-  r.source = source;
+  r.encoder_tokens = source;
   r.model = model;
   r.kind = kind;
   r.sequences = sequences;
@@ -87,7 +87,7 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
 
 // Adapters are computed separately from the weights, as in training, so no merged copy is made.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
-                    const runtime::PreparedKernels& kernels) {
+                    runtime::PreparedKernels& kernels) {
   request.adapters = adapters_of(checkpoint);
   return compile::compile(request, kernels.target());
 }
@@ -96,7 +96,7 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<Program> programs,
                                       std::unique_ptr<runtime::PreparedKernels> kernels) {
   auto machine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
-  for (const StateShard& piece : pieces(machine->program())) {
+  for (const StateShard& piece : local_state(machine->program())) {
     const TensorView view = machine->view(piece);
     check_shape(checkpoint, piece);
     checkpoint.read(piece.name, piece.begin, piece.end, view);

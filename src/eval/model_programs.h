@@ -28,7 +28,7 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
 
 // Compiles one program of the checkpoint's model, with its adapters.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
-                    const runtime::PreparedKernels& kernels);
+                    runtime::PreparedKernels& kernels);
 // Makes a machine of compiled programs and loads the weights.
 std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<Program> programs,

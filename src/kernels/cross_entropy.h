@@ -39,7 +39,7 @@ struct CrossEntropyArgs {
   double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
   bool gradient = false;
   float soft_cap = 0;  // 0: none
-  LossExtras extras;
+  LossExtras extras = {};
   double* z_report = nullptr;  // += z_loss, with extras.z_loss; or none
   float gradient_scale = 1.0f;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none

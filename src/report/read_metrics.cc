@@ -49,8 +49,8 @@ class MetricsReader {
     if (!n) throw Error("{}:{}: is not a JSON object with an integer 'step'", source, line);
     if (const Tree* name = tree.find("name"); name && name->as_string())
       return add_validation(tree, *n, *name->as_string());
-    if (const Tree* source = tree.find("source"); source && source->as_string())
-      return add_source(tree, *n, *source->as_string());
+    if (const Tree* dataset = tree.find("source"); dataset && dataset->as_string())
+      return add_source(tree, *n, *dataset->as_string());
     if (const Tree* task = tree.find("task"); task && task->as_string())
       return add_task(tree, *n, *task->as_string());
     run_.steps.step.push_back(*n);

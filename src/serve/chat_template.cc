@@ -97,8 +97,7 @@ std::unique_ptr<ChatTemplate> chat_template_of(const checkpoint::CheckpointReade
   const std::string form = instruction_form(checkpoint.header().config);
   if (!form.empty()) {
     auto made = std::make_unique<Instructions>(form);
-    const std::vector<std::string>& names = data::InstructionTemplate(form).names();
-    if (names.size() == 1) return made;
+    if (data::InstructionTemplate(form).names().size() == 1) return made;
   }
   const std::vector<int32_t> end = tokenizer.encode(kTurnEnd);
   if (end.size() == 1 && tokenizer.is_special(end[0])) return std::make_unique<ChatMl>();
