@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/check_model.h"
 #include "model/presets.h"
 #include "tests/model/read_hf_config.h"
 
