@@ -194,11 +194,11 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
     // Another optimizer reads the same weights, and validates them as they are.
     config::RunConfig adamw = tiny(model::Family::kLlama);
     adamw.precision = precision;
-    Run other(adamw);
+    TinyRun other(adamw);
     other.trainer->load(reader, config::Load::kWeights);
     EXPECT_EQ(loss(*other.trainer), found) << name_of_entry(precision);
     EXPECT_NE(state.at("embed.weight"), state.at("embed.weight|iterate"));
-    Run resumed(c);
+    TinyRun resumed(c);
     resumed.trainer->load(reader, config::Load::kAll);
     const StepResult a = run.trainer->step(5, 1e-2, run.source);
     const StepResult b = resumed.trainer->step(5, 1e-2, resumed.source);
@@ -219,7 +219,7 @@ TEST_F(Validated, MeansAreSavedAndResumed) {
   checkpoint::save(folder_ / "with", header, run.trainer->state());
   const Path path = checkpoint::find_latest(folder_ / "with").found->path;
   checkpoint::CheckpointReader reader(path);
-  Run resumed(c);
+  TinyRun resumed(c);
   resumed.trainer->load(reader, config::Load::kAll);
   EXPECT_TRUE(resumed.state() == saved);
   resumed.trainer->load(reader, config::Load::kWeights);
@@ -227,18 +227,18 @@ TEST_F(Validated, MeansAreSavedAndResumed) {
   EXPECT_NE(saved.at("embed.weight|average"), saved.at("embed.weight"));
   // Without means.
   c.optimizer.ema = 0;
-  Run without(c);
+  TinyRun without(c);
   without.trainer->load(reader, config::Load::kAll);
   EXPECT_FALSE(without.state().contains("embed.weight|average"));
   checkpoint::save(folder_ / "without", header, without.trainer->state());
   checkpoint::CheckpointReader plain(checkpoint::find_latest(folder_ / "without").found->path);
   EXPECT_THROW(plain.use_averages(), Error);
   c.optimizer.ema = 0.5;
-  Run late(c);
+  TinyRun late(c);
   late.trainer->load(plain, config::Load::kAll);
   EXPECT_EQ(late.state().at("embed.weight|average"), saved.at("embed.weight"));
   reader.use_averages();
-  Run averaged(c);
+  TinyRun averaged(c);
   averaged.trainer->load(reader, config::Load::kWeights);
   EXPECT_EQ(averaged.state().at("embed.weight"), saved.at("embed.weight|average"));
 }
