@@ -178,6 +178,7 @@ std::vector<std::string> unsaid_dropout(const model::ModelConfig& model) {
   small.layers = small.heads = small.kv_heads = 1;
   small.encoder_layers = model.encoder_layers > 0 ? 1 : 0;
   small.hidden = small.feed_forward = small.vocabulary = small.context = 64;
+  small.shared_feed_forward = model.shared_feed_forward > 0 ? 64 : 0;
   small.dropout = model.dropout;
   small.attention_dropout = model.attention_dropout;
   small.embedding_dropout = model.embedding_dropout;

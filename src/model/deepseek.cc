@@ -16,6 +16,8 @@
 //   layerI.mlp.router.bias [E]           mlp.gate.e_score_correction_bias
 //   router and experts                   as in qwen3_moe.cc
 //   all else                             as in llama_like.cc
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -209,6 +211,12 @@ Tree write_deepseek(const ModelConfig& m, const char* architecture, const char* 
         "{} requires model.shared_feed_forward to be a multiple of model.expert_feed_forward = {}, "
         "but this model has {}. It cannot be exported.",
         architecture, width, m.shared_feed_forward);
+  if (m.dense_layers != first_layers(std::ssize(m.dense_layers)))
+    throw Error(
+        "model.dense_layers = [{}], but {} has its dense layers before all others. This model "
+        "cannot "
+        "be exported.",
+        fmt::join(m.dense_layers, ", "), architecture);
   const LatentConfig& a = m.latent;
   Tree out = hf_config_start(architecture, type);
   write_llama(m, out);
