@@ -86,8 +86,9 @@ class Trials {
       if (t.results.size() == rung && t.outcome != Outcome::kDiverged) queue.push_back(i);
     }
     if (!queue.empty())
-      options_.say(fmt::format("rung      {} of {}: {} trials to step {}", rung + 1,
-                               record_.definition.rungs.size(), alive.size(), steps));
+      options_.say(fmt::format("rung      {} of {}: {} trial{} to step {}", rung + 1,
+                               record_.definition.rungs.size(), alive.size(),
+                               alive.size() == 1 ? "" : "s", steps));
     for (;;) {
       if (options_.stop_requested()) return stop();
       bool running = false;
