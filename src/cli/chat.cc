@@ -97,13 +97,7 @@ void Conversation::answer(const std::string& message) {
   try {
     eval::TextRequest r = request();
     std::vector<std::string> stops;
-    for (const std::string& stop : template_->stops()) {
-      const std::vector<int32_t> ids = tokenizer_.encode(stop);
-      if (ids.size() == 1 && tokenizer_.is_special(ids[0]))
-        r.stops.push_back(ids[0]);
-      else
-        stops.push_back(stop);
-    }
+    serve::add_stops(*template_, tokenizer_, r.stops, stops);
     eval::TextStream stream(tokenizer_, r.prompt, stops);
     const train::StopSignals signals(train::SecondSignal::kIsCounted);
     const auto print = [&](const std::string& piece) {

@@ -27,10 +27,15 @@ class ChatTemplate {
   virtual std::string description() const = 0;
 };
 
-// Returns the template of a checkpoint: the text of data.template if the run was tuned on
-// instructions, ChatML if the tokenizer has its tokens, otherwise plain lines "User: …" and
-// "Assistant: …", which models that were only pre-trained continue.
+// Returns the template of a checkpoint: its own, in Jinja; otherwise the text of data.template if
+// the run was tuned on instructions, ChatML if the tokenizer has its tokens, or else plain lines
+// "User: …" and "Assistant: …", which models that were only pre-trained continue. Throws Error with
+// line and column if its own template is not supported.
 std::unique_ptr<ChatTemplate> chat_template_of(const checkpoint::CheckpointReader& checkpoint,
                                                const data::Tokenizer& tokenizer);
+
+// Adds the template's stops: those that are one special token to `ids`, the others to `texts`.
+void add_stops(const ChatTemplate& chat, const data::Tokenizer& tokenizer,
+               std::vector<int32_t>& ids, std::vector<std::string>& texts);
 
 }  // namespace tessera::serve
