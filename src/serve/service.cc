@@ -133,7 +133,7 @@ void Service::route(const HttpRequest& r, Responder& responder) {
 std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt) const {
   std::vector<int32_t> ids;
   if (r.chat)
-    ids = eval::encode_text(rules_, tokenizer_, chat_.render(r.messages, true));
+    ids = serve::prompt_ids(chat_, r.messages, rules_, tokenizer_);
   else if (const auto* const text = std::get_if<std::string>(&r.prompts[prompt]))
     ids = eval::encode_text(rules_, tokenizer_, *text);
   else
