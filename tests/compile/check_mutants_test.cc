@@ -8,7 +8,6 @@
 // stand twice.
 #include <gtest/gtest.h>
 
-
 #include <algorithm>
 #include <map>
 #include <numeric>
