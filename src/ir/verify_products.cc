@@ -115,6 +115,8 @@ class CommonAttributes {
     if (const AttentionScores* const a = op.if_as<AttentionScores>())
       scores_[op.origin].push_back(*a);
     if (const Gelu* const a = op.if_as<Gelu>()) gelus_[op.origin].push_back(*a);
+    if (const Route* const a = op.if_as<Route>())
+      routes_[op.origin].push_back({a->score, a->renormalize, a->scale});
     if (const Dropout* const a = op.if_as<Dropout>()) dropouts_.try_emplace(op.origin, *a);
     if (const AdafactorSums* const a = op.if_as<AdafactorSums>())
       sums_.try_emplace(a->of.members, a->of);
@@ -128,6 +130,7 @@ class CommonAttributes {
     if (const AttentionScoresGrad* const a = op.if_as<AttentionScoresGrad>())
       expect_one_of(op, s, scores_, a->of);
     if (const GeluGrad* const a = op.if_as<GeluGrad>()) expect_one_of(op, s, gelus_, a->of);
+    if (const RouteGrad* const a = op.if_as<RouteGrad>()) expect_one_of(op, s, routes_, *a);
     const auto drop = dropouts_.find(op.origin);
     const Dropout* const again = op.if_as<Dropout>();
     const DropoutGrad* const grad = op.if_as<DropoutGrad>();
@@ -161,6 +164,7 @@ class CommonAttributes {
   std::map<std::string, std::vector<Attention>> attentions_;
   std::map<std::string, std::vector<AttentionScores>> scores_;
   std::map<std::string, std::vector<Gelu>> gelus_;
+  std::map<std::string, std::vector<RouteGrad>> routes_;  // the gradients that routes need
   std::map<std::string, Dropout> dropouts_;
   std::map<BufferKindId, FactorSums> sums_;
   std::map<BufferKindId, double> momentums_;  // momentum of Muon's directions

@@ -30,7 +30,8 @@ void compare(const AttentionSizes& z, DType t, double level, const AttentionDrop
   compute(SinksGradArgs{sinks, out, d_out, lse, d_sinks}, 2);
   AttentionAnswer a = attention_reference(z, qkv, d_out, static_cast<double>(0.3f), drop, limits);
   for (double& x : a.d_sinks) x += 0.5;
-  EXPECT_LT(distance(out, a.out), tolerance(t));
+  // e^(s - lse) has the relative error that rounding lse to f32 gives: |lse| 2^-24.
+  EXPECT_LT(distance(out, a.out), tolerance(t) + std::abs(level) * 0x1p-24);
   EXPECT_LT(distance(lse, a.lse), 1e-6);
   EXPECT_LT(distance(d_qkv, a.d_qkv), t == DType::kBF16 ? 6e-3 : 2e-6);
   EXPECT_LT(distance(d_sinks, a.d_sinks), t == DType::kBF16 ? 6e-3 : 2e-6);
