@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 new=${1:-64} threads=${2:-$(nproc)}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-tessera=$PWD/build/tessera
+tessera=${TESSERA:-$PWD/build/tessera}
 "$peer/bin/python" - "$folder" <<'PYTHON'
 import sys, pathlib, torch
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
@@ -33,7 +33,7 @@ for batch in (1, 8):
     lines = [text[i:] + text[:i] for i in range(batch)]
     (folder / f"{batch}.txt").write_text("".join(line + "\n" for line in lines))
 PYTHON
-"$tessera" checkpoint import "$folder/hf" --to "$folder/run" >/dev/null
+"$tessera" checkpoint import --from "$folder/hf" --out "$folder/run" >/dev/null
 bandwidth=$("$peer/bin/python" - "$threads" <<'PYTHON'
 import sys, time, torch
 torch.set_num_threads(int(sys.argv[1]))

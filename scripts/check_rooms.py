@@ -40,7 +40,7 @@ MAX_METHODS, MAX_MEMBERS = 25, 15
 # Classes over the limits: the most methods and members that each may have, and why it has them.
 BIG_CLASSES = {
     "tessera::IdVector": (30, 1, "has the interface of std::vector, one line per method"),
-    "tessera::model::BlockWriter": (30, 6, "the verbs of a model family, one per op"),
+    "tessera::model::BlockWriter": (31, 6, "the verbs of a model family, one per op"),
 }
 
 

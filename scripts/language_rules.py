@@ -84,7 +84,7 @@ RULES = [
     rule("product", r"\bproducts?\b", "GEMM", r"\b(dot|outer|inner|scalar|Kronecker|cross) products?\b", r"\bproduct of\b"),
     rule("card", r"\bcards?\b", "GPU, device"),
     rule("twin", r"\btwins?\b", "scaled-down copy"),
-    rule("sweep", r"\bsweeps?\b", "pass"),
+    rule("sweep", r"\bsweeps? (over|through|across)\b", "pass"),  # `sweep` is a command
     rule("stretch", r"\bstretch(es)?\b", "contiguous range"),
     rule("lost rank", r"\b(ranks?|hosts?|process(es)?)\b[^.;|]{0,20}\b(loss|lost)\b|\b(loss|lost) (of )?(an?|the|one) (rank|host|process)\b",
          "failure, failed"),

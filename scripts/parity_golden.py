@@ -191,6 +191,7 @@ def cross_entropy(cases):
 
 def loss_terms(cases):
     """PyTorch's label smoothing, and a z-loss, on logits with and without a soft cap."""
+    torch.manual_seed(SEED)  # whatever was sampled before
     rows, width, vocabulary, smoothing, z = 11, 24, 57, 0.1, 0.02
     for name, cap in (("plain", 0.0), ("capped", 3.0)):
         hidden, weight = random(rows, width), random(vocabulary, width, scale=0.3)
@@ -435,8 +436,10 @@ def main():
     torch.manual_seed(SEED)
     cases = Cases()
     for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm,
-                 gated_activation, attention_scopes, loss_terms):
+                 gated_activation, attention_scopes):
         make(cases)
+    with torch.random.fork_rng():  # the samples below stay the same
+        loss_terms(cases)
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():
         model_files(folder, family, sizes)

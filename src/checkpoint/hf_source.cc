@@ -51,14 +51,16 @@ void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
         fmt::format("{}: is stored as {}, expected F32, BF16 or F16", entry.name, entry.type));
 }
 
-// Returns a matrix of experts that the files have in MXFP4 as `name`_blocks and `name`_scales, if
-// they do. `used` gets these names.
-std::optional<Match> match_mxfp4(const SafetensorsFolder& files, const std::string& name,
+// Returns a matrix of experts that the files have in MXFP4 as NAME_blocks and NAME_scales, if they
+// do. `used` gets these names.
+std::optional<Match> match_mxfp4(const SafetensorsFolder& files, std::string_view prefix,
                                  const model::HfTensor& tensor, std::set<std::string>& used,
                                  std::vector<std::string>& faults) {
-  const auto blocks = files.find(name + "_blocks"), scales = files.find(name + "_scales");
+  const std::string blocks_name = name_in(files, tensor.theirs + "_blocks", prefix);
+  const std::string scales_name = name_in(files, tensor.theirs + "_scales", prefix);
+  const auto blocks = files.find(blocks_name), scales = files.find(scales_name);
   if (!blocks || !scales) return std::nullopt;
-  used.insert({name + "_blocks", name + "_scales"});
+  used.insert({blocks_name, scales_name});
   const Shape& ours = tensor.shape;
   const int64_t rows = ours.product(1, ours.rank() - 1), columns = ours[-1] / kMxfp4Block;
   const auto check = [&](const SafetensorsFolder::Found& found, const Shape& wanted) {
@@ -70,8 +72,8 @@ std::optional<Match> match_mxfp4(const SafetensorsFolder& files, const std::stri
   check(*blocks, {ours[0], rows, columns, kMxfp4Block / 2});
   check(*scales, {ours[0], rows, columns});
   if (ours[-1] % kMxfp4Block != 0)
-    faults.push_back(fmt::format("{}: has MXFP4 rows of {}, expected a multiple of {}", name,
-                                 ours[-1], kMxfp4Block));
+    faults.push_back(fmt::format("{}: has MXFP4 rows of {}, expected a multiple of {}",
+                                 tensor.theirs, ours[-1], kMxfp4Block));
   return Match{tensor, *blocks, scales->bytes};
 }
 
@@ -92,11 +94,12 @@ std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfi
   std::vector<Match> matches;
   std::vector<std::string> faults;
   std::set<std::string> used;
+  const std::string_view prefix = model::hf_prefix(model.family);
   for (model::HfTensor& t : model::hf_tensors(model)) {
-    const std::string name = name_in(files, t.theirs, model::hf_prefix(model.family));
+    const std::string name = name_in(files, t.theirs, prefix);
     const auto found = files.find(name);
     if (!found && model::rule_of(model.family).hf_mxfp4)
-      if (auto encoded = match_mxfp4(files, name, t, used, faults)) {
+      if (auto encoded = match_mxfp4(files, prefix, t, used, faults)) {
         matches.push_back(std::move(*encoded));
         continue;
       }

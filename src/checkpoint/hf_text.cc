@@ -63,6 +63,9 @@ constexpr std::array kTokenNames{
     "bos_token",           "eos_token", "pad_token",  "unk_token",
     "sep_token",           "cls_token", "mask_token", "additional_special_tokens",
     "extra_special_tokens"};
+// Of them, those that transformers passes to a chat template.
+constexpr std::array kTokenVariables{"bos_token", "eos_token", "unk_token", "sep_token",
+                                     "pad_token", "cls_token", "mask_token"};
 constexpr std::array kOtherKeys{"chat_template", "clean_up_tokenization_spaces", "padding_side",
                                 "truncation_side"};
 
@@ -213,6 +216,19 @@ std::string chat_template_of(const CheckpointHeader& header) {
 void set_chat_template(const std::string& text, CheckpointHeader& header) {
   if (!header.state.as_members()) header.state = Tree::object();
   header.state.set("chat_template", Tree(text));
+}
+
+Tree special_token_names(const CheckpointHeader& header) {
+  Tree names = Tree::object();
+  const Tree* kept = given(header.state, "tokenizer_config");
+  if (!kept) return names;
+  for (const char* key : kTokenVariables) {
+    const Tree* token = given(*kept, key);
+    // A token is a text, or an object with its text and properties.
+    if (token && token->as_members()) token = given(*token, "content");
+    if (token && token->as_string()) names.set(key, *token);
+  }
+  return names;
 }
 
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {

@@ -33,6 +33,10 @@ void write_chat_templates(const CheckpointHeader& header, const Path& hf_folder)
 // special tokens in `config` are not changed.
 void complete_tokenizer_config(const CheckpointHeader& header, bool names, Tree& config);
 
+// Returns the names of special tokens in the header, which transformers passes to chat templates:
+// an object of bos_token, eos_token and others.
+Tree special_token_names(const CheckpointHeader& header);
+
 // Adds the keys of generation_config.json in the header to `config`.
 void complete_generation_config(const CheckpointHeader& header, Tree& config);
 

@@ -32,10 +32,10 @@ constexpr const char* kHelp =
 class Conversation {
  public:
   Conversation(checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer,
-               const eval::ModelOptions& device, int64_t context)
+               const std::string& template_file, const eval::ModelOptions& device, int64_t context)
       : tokenizer_(tokenizer),
         rules_(eval::text_rules(reader, tokenizer)),
-        template_(serve::chat_template_of(reader, tokenizer)),
+        template_(serve::chat_template_of(reader, tokenizer, template_file)),
         decoder_(reader, device, {.slots = 1, .context = context}),
         batch_(decoder_, rules_.vocabulary) {}
 
@@ -76,7 +76,7 @@ eval::TextRequest Conversation::request() const {
   if (!system_.empty()) all.push_back({"system", system_});
   all.insert(all.end(), messages_.begin(), messages_.end());
   eval::TextRequest r;
-  r.prompt = eval::encode_text(rules_, tokenizer_, template_->render(all, true));
+  r.prompt = serve::prompt_ids(*template_, all, rules_, tokenizer_);
   const int64_t room = decoder_.context() - std::ssize(r.prompt);
   if (room < 1)
     throw Error(
@@ -97,13 +97,7 @@ void Conversation::answer(const std::string& message) {
   try {
     eval::TextRequest r = request();
     std::vector<std::string> stops;
-    for (const std::string& stop : template_->stops()) {
-      const std::vector<int32_t> ids = tokenizer_.encode(stop);
-      if (ids.size() == 1 && tokenizer_.is_special(ids[0]))
-        r.stops.push_back(ids[0]);
-      else
-        stops.push_back(stop);
-    }
+    serve::add_stops(*template_, tokenizer_, r.stops, stops);
     eval::TextStream stream(tokenizer_, r.prompt, stops);
     const train::StopSignals signals(train::SecondSignal::kIsCounted);
     const auto print = [&](const std::string& piece) {
@@ -181,12 +175,14 @@ void talk_until_end(Conversation& talk, bool terminal) {
 }  // namespace
 
 int verb_chat(Args args) {
-  std::string checkpoint, system;
+  std::string checkpoint, system, template_file;
   int64_t seed = 0, context = 0, max_tokens = 0;
   Arguments a("chat", "Talk to the model of a checkpoint in the terminal.",
               "tessera chat runs/tuned --system 'Answer briefly.'");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.option(system, "--system", "TEXT", "the system message");
+  a.option(template_file, "--chat-template", "FILE",
+           "a chat template in Jinja; default: that of the checkpoint");
   a.option(max_tokens, "--max-tokens", "N", "most new tokens per answer; 0: the context");
   a.option(context, "--context", "N", "tokens of the conversation; 0: the model's context");
   SamplingArguments sampling(a);
@@ -196,7 +192,7 @@ int verb_chat(Args args) {
   if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
-  Conversation talk(reader, *tokenizer, device.options(), context);
+  Conversation talk(reader, *tokenizer, template_file, device.options(), context);
   talk.sampling = sampling.options();
   talk.max_tokens = max_tokens;
   talk.seed = static_cast<uint64_t>(seed);

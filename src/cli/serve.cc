@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct ServeArguments {
-  std::string checkpoint, name, key_file;
+  std::string checkpoint, name, key_file, template_file;
   eval::SlotOptions slots;
   serve::ServerOptions server;
   serve::EngineOptions engine;
@@ -35,6 +35,8 @@ struct ServeArguments {
     a.option(port, "--port", "N", "port to listen on; 0: any free one");
     a.option(name, "--name", "NAME", "the model's name in requests; default: the folder's name");
     a.option(key_file, "--api-key-file", "FILE", "require this key in requests");
+    a.option(template_file, "--chat-template", "FILE",
+             "a chat template in Jinja; default: that of the checkpoint");
     a.option(slots.slots, "--slots", "N", "texts that are generated at once");
     a.option(slots.context, "--context", "N", "tokens per text, prompt included; 0: the model's");
     a.option(max_tokens, "--max-tokens", "N", "most new tokens per text; 0: the context");
@@ -128,7 +130,7 @@ int verb_serve(Args args) {
   checkpoint::CheckpointReader reader(choose_checkpoint(o.checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);
-  const auto chat = serve::chat_template_of(reader, *tokenizer);
+  const auto chat = serve::chat_template_of(reader, *tokenizer, o.template_file);
   serve::ServiceOptions service_options;
   service_options.model = o.name.empty() ? folder_name(o.checkpoint) : o.name;
   service_options.api_key = key_of(o.key_file);

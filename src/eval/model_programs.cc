@@ -47,12 +47,12 @@ compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoin
 
 // Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
 // a larger tensor would be read.
-void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShard& piece) {
-  const checkpoint::StoredTensor* stored = checkpoint.find(piece.name);
-  if (stored != nullptr && stored->shape != piece.shape)
+void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShard& shard) {
+  const checkpoint::StoredTensor* stored = checkpoint.find(shard.name);
+  if (stored != nullptr && stored->shape != shard.shape)
     throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
-                checkpoint.folder().string(), piece.name, to_string(stored->shape),
-                to_string(piece.shape));
+                checkpoint.folder().string(), shard.name, to_string(stored->shape),
+                to_string(shard.shape));
 }
 
 }  // namespace
@@ -95,15 +95,15 @@ Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::Com
 std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<Program> programs,
                                       std::unique_ptr<runtime::PreparedKernels> kernels) {
-  auto machine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
-  for (const StateShard& piece : local_state(machine->program())) {
-    const TensorView view = machine->view(piece);
-    check_shape(checkpoint, piece);
-    checkpoint.read(piece.name, piece.begin, piece.end, view);
-    checkpoint::require_finite(checkpoint, piece.name, view);
-    machine->written(view);
+  auto engine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
+  for (const StateShard& shard : local_state(engine->program())) {
+    const TensorView view = engine->view(shard);
+    check_shape(checkpoint, shard);
+    checkpoint.read(shard.name, shard.begin, shard.end, view);
+    checkpoint::require_finite(checkpoint, shard.name, view);
+    engine->written(view);
   }
-  return machine;
+  return engine;
 }
 
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {

@@ -1,9 +1,10 @@
 // Verifies relations between ops: packed weights, the pieces of one reduction, gradients and their
-// ops; also the bytes that a target's libraries need.
+// ops, experts and their weights; also the bytes that a target's libraries need.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "ir/mesh.h"
@@ -180,11 +181,39 @@ Findings verify_staging(const Program& p, const ValueVector& local) {
   return findings;
 }
 
+// Returns the input of an op whose first dimension is the experts of the model, and the number of
+// experts that the op states; none for other ops.
+std::optional<std::pair<ValueId, int64_t>> stated_experts(const Op& op) {
+  if (const Experts* const a = op.if_as<Experts>())
+    return {{op.inputs.at(Experts::kUp), a->experts}};
+  if (const ExpertsGrad* const a = op.if_as<ExpertsGrad>())
+    return {{op.inputs.at(ExpertsGrad::kUp), a->experts}};
+  if (const ExpertBias* const a = op.if_as<ExpertBias>())
+    return {{op.inputs.at(ExpertBias::kBias), a->experts}};
+  if (const ExpertBiasGrad* const a = op.if_as<ExpertBiasGrad>())
+    return {{op.inputs.at(ExpertBiasGrad::kBias), a->experts}};
+  return {};
+}
+
+Findings verify_experts(const Program& p, const Segment& s) {
+  Findings findings;
+  for (const Op& op : s.ops)
+    if (const auto stated = stated_experts(op);
+        stated && p[stated->first].shape[0] != stated->second)
+      findings.push_back(fmt::format("{}: is for {} experts, but {} has {}", name(s, op),
+                                     stated->second, p[stated->first].name,
+                                     p[stated->first].shape[0]));
+  return findings;
+}
+
 }  // namespace
 
 Findings verify_products(const Program& p) {
   Findings findings = verify_packs(p);
-  for (const Segment& s : p.segments) append(findings, verify_pieces(s));
+  for (const Segment& s : p.segments) {
+    append(findings, verify_pieces(s));
+    append(findings, verify_experts(p, s));
+  }
   append(findings, CommonAttributes(p).run());
   if (findings.empty()) append(findings, verify_staging(p, local_values(p.values)));
   return findings;

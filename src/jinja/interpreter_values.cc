@@ -47,22 +47,23 @@ std::optional<size_t> position(int64_t index, int64_t size) {
   throw Fault{fmt::format("the operator does not apply to {} and {}", kind_of(a), kind_of(b))};
 }
 
-int64_t checked(bool overflow, int64_t result) {
-  if (overflow) throw Fault{"the integer does not fit 64 bits"};
-  return result;
+void check_fits(bool fits) {
+  if (!fits) throw Fault{"the integer does not fit 64 bits"};
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
   if (b == 0) throw Fault{"division by zero"};
-  if (b == -1) return checked(a == INT64_MIN, a == INT64_MIN ? 0 : -a);
+  if (b == -1) {
+    check_fits(a != INT64_MIN);
+    return -a;
+  }
   const int64_t q = a / b;
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
 int64_t power(int64_t a, int64_t n) {
   int64_t out = 1;
-  for (; n > 0; --n)
-    if (__builtin_mul_overflow(out, a, &out)) checked(true, 0);
+  for (; n > 0; --n) check_fits(!__builtin_mul_overflow(out, a, &out));
   return out;
 }
 
@@ -70,11 +71,14 @@ Value of_integers(Operator op, int64_t a, int64_t b) {
   int64_t r = 0;
   switch (op) {
     case Operator::kAdd:
-      return Value(checked(__builtin_add_overflow(a, b, &r), r));
+      check_fits(!__builtin_add_overflow(a, b, &r));
+      return Value(r);
     case Operator::kSubtract:
-      return Value(checked(__builtin_sub_overflow(a, b, &r), r));
+      check_fits(!__builtin_sub_overflow(a, b, &r));
+      return Value(r);
     case Operator::kMultiply:
-      return Value(checked(__builtin_mul_overflow(a, b, &r), r));
+      check_fits(!__builtin_mul_overflow(a, b, &r));
+      return Value(r);
     case Operator::kFloorDivide:
       return Value(floor_divide(a, b));
     case Operator::kModulo:
@@ -86,7 +90,7 @@ Value of_integers(Operator op, int64_t a, int64_t b) {
       break;
   }
   if (b < 0) return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
-  if (b > 64 && (a < -1 || a > 1)) checked(true, 0);
+  check_fits(b <= 64 || (a >= -1 && a <= 1));
   return Value(power(a, b > 64 ? 64 + b % 2 : b));
 }
 

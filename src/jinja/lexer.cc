@@ -269,7 +269,8 @@ void Lexer::scan_escape(size_t begin, std::string& value) {
     at_ += digits;
   } else if (c >= '0' && c <= '7') {
     uint32_t code = static_cast<uint32_t>(c - '0');
-    for (int digit = 0; digit < 2 && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '7'; ++digit)
+    for (int more = 0; more < 2 && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '7';
+         ++more)
       code = code * 8 + static_cast<uint32_t>(text_[at_++] - '0');
     append_utf8(code, value);
   } else {

@@ -23,8 +23,8 @@ struct Planned {
 
 struct PageOptions {
   std::string version;
-  std::optional<Planned> planned;  // for the first run
-  std::optional<SweepData> sweep;  // whose best trials the runs are
+  std::optional<Planned> planned = {};  // for the first run
+  std::optional<SweepData> sweep = {};  // whose best trials the runs are
 };
 
 // Throws Error if `runs` is empty.

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer.h"
+#include "eval/text_rules.h"
 
 namespace tessera::serve {
 
@@ -23,14 +24,28 @@ class ChatTemplate {
                              bool add_generation_prompt) const = 0;
   // Texts that end the assistant's message, in addition to the stop ids of the checkpoint.
   virtual std::vector<std::string> stops() const = 0;
+  // Returns true if the text has all special tokens, so that none are added around it.
+  virtual bool has_special_tokens() const { return false; }
   // Returns the name of the template for the log: "ChatML".
   virtual std::string description() const = 0;
 };
 
-// Returns the template of a checkpoint: the text of data.template if the run was tuned on
-// instructions, ChatML if the tokenizer has its tokens, otherwise plain lines "User: …" and
-// "Assistant: …", which models that were only pre-trained continue.
+// Returns the template in `file`, in Jinja. If that is empty, returns the template of a checkpoint:
+// the text of data.template if the run was tuned on instructions, the chat template of the run or
+// of the Hugging Face folder, ChatML if the tokenizer has its tokens, otherwise plain lines "User:
+// …" and "Assistant: …", which models that were only pre-trained continue. Throws Error with the
+// place in the template if it is invalid or not supported.
 std::unique_ptr<ChatTemplate> chat_template_of(const checkpoint::CheckpointReader& checkpoint,
-                                               const data::Tokenizer& tokenizer);
+                                               const data::Tokenizer& tokenizer,
+                                               const std::string& file = "");
+
+// Returns the ids of the text up to where the assistant's next message begins.
+std::vector<int32_t> prompt_ids(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
+                                const eval::SpecialTokenRules& rules,
+                                const data::Tokenizer& tokenizer);
+
+// Appends the template's stops: special tokens to `ids`, others to `texts`.
+void add_stops(const ChatTemplate& chat, const data::Tokenizer& tokenizer,
+               std::vector<int32_t>& ids, std::vector<std::string>& texts);
 
 }  // namespace tessera::serve

@@ -59,7 +59,7 @@ class HttpServer {
   void answer(int socket, HttpReader& reader, const HttpHandler& handler, bool& open);
 
   ServerOptions options_;
-  int listener_ = -1, port_ = 0;
+  int port_ = 0, listener_ = -1;  // in this order: opening the listener sets the port
   std::atomic<int> connections_ = 0;
   std::atomic<bool> closing_ = false;
 };

@@ -133,7 +133,7 @@ void Service::route(const HttpRequest& r, Responder& responder) {
 std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt) const {
   std::vector<int32_t> ids;
   if (r.chat)
-    ids = eval::encode_text(rules_, tokenizer_, chat_.render(r.messages, true));
+    ids = serve::prompt_ids(chat_, r.messages, rules_, tokenizer_);
   else if (const auto* const text = std::get_if<std::string>(&r.prompts[prompt]))
     ids = eval::encode_text(rules_, tokenizer_, *text);
   else
@@ -148,14 +148,7 @@ void Service::set_stops(const ApiRequest& r, TextJob& job) const {
   job.request.stops = r.stop_ids;
   if (r.ignore_end) return;
   job.request.stops.insert(job.request.stops.end(), rules_.stops.begin(), rules_.stops.end());
-  if (!r.chat) return;
-  for (const std::string& stop : chat_.stops()) {
-    const std::vector<int32_t> ids = tokenizer_.encode(stop);
-    if (ids.size() == 1 && tokenizer_.is_special(ids[0]))
-      job.request.stops.push_back(ids[0]);
-    else
-      job.stops.push_back(stop);
-  }
+  if (r.chat) add_stops(chat_, tokenizer_, job.request.stops, job.stops);
 }
 
 // Returns the texts to generate, n per prompt, and prepares their choices.

@@ -17,6 +17,7 @@ namespace tessera::sweep {
 namespace {
 
 constexpr int kDivergedCode = kNumericExitCode;
+constexpr int kNoProgramCode = 127;  // of a shell
 constexpr auto kPollEvery = std::chrono::milliseconds(20);
 
 std::string last_line(const Path& log) {
@@ -86,8 +87,9 @@ class Trials {
       if (t.results.size() == rung && t.outcome != Outcome::kDiverged) queue.push_back(i);
     }
     if (!queue.empty())
-      options_.say(fmt::format("rung      {} of {}: {} trials to step {}", rung + 1,
-                               record_.definition.rungs.size(), alive.size(), steps));
+      options_.say(fmt::format("rung      {} of {}: {} trial{} to step {}", rung + 1,
+                               record_.definition.rungs.size(), alive.size(),
+                               alive.size() == 1 ? "" : "s", steps));
     for (;;) {
       if (options_.stop_requested()) return stop();
       bool running = false;
@@ -138,6 +140,12 @@ class Trials {
     const std::optional<int> code = slot.child->ended();
     if (!code) return;
     slot.child.reset();
+    // All further trials would end like this one.
+    if (*code == kNoProgramCode)
+      throw Error(
+          "trial {:03} was not started: {}. Was the program replaced? Run the same command "
+          "again to continue.",
+          slot.trial, last_line(log(slot.trial)));
     TrialRecord& t = record_.trials[slot.trial];
     const Path metrics = folder(slot.trial) / "metrics.jsonl";
     std::optional<double> score;

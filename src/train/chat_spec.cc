@@ -3,21 +3,17 @@
 #include "train/chat_spec.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "base/error.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_text.h"
+#include "data/chat_settings.h"
 #include "data/tokenizer.h"
 #include "train/load_run.h"
 
 namespace tessera::train {
 namespace {
-
-// The variables for special tokens that transformers passes to a template.
-constexpr std::array kTokenVariables{"bos_token", "eos_token", "unk_token", "sep_token",
-                                     "pad_token", "cls_token", "mask_token"};
 
 // Returns a header with the text settings of the folder that supplies the tokenizer, or of
 // checkpoint.from. It has no state if neither is a folder with such settings.
@@ -51,43 +47,8 @@ void require_same_template(const config::RunConfig& config, const std::string& g
   const auto [ours, theirs] = first_difference(given, stored);
   throw Error(
       "data.chat_template = {} differs from the chat template of checkpoint.from = {}: '{}' "
-      "instead "
-      "of '{}'. Remove data.chat_template, or set data.allow_other_template=true",
+      "instead of '{}'. Remove data.chat_template, or set data.allow_other_template=true",
       config.chat.chat_template, config.checkpoint.from, ours, theirs);
-}
-
-// Returns the variables of the template: the names of special tokens, then those of the run file.
-Tree variables_of(const config::RunConfig& config, const checkpoint::CheckpointHeader& header,
-                  const data::Tokenizer& tokenizer) {
-  Tree variables = Tree::object();
-  if (const auto begin = tokenizer.text_begin())
-    variables.set("bos_token", Tree(std::string(tokenizer.token_bytes(*begin))));
-  if (const auto end = tokenizer.end_of_text())
-    variables.set("eos_token", Tree(std::string(tokenizer.token_bytes(*end))));
-  const Tree* kept = header.state.as_members() ? header.state.find("tokenizer_config") : nullptr;
-  for (const char* name : kTokenVariables) {
-    const Tree* token = kept != nullptr ? kept->find(name) : nullptr;
-    // A token is a text, or an object with its text and properties.
-    if (token != nullptr && token->as_members() != nullptr) token = token->find("content");
-    if (token != nullptr && token->as_string() != nullptr) variables.set(name, *token);
-  }
-  for (const auto& [name, value] : *config.chat.template_values.values.as_members())
-    variables.set(name, value);
-  return variables;
-}
-
-std::vector<std::string> turn_ends(const checkpoint::CheckpointHeader& header,
-                                   const data::Tokenizer& tokenizer, const Tree& variables) {
-  std::vector<std::string> ends = data::known_turn_ends(tokenizer);
-  const auto add = [&](std::string name) {
-    if (!name.empty() && std::find(ends.begin(), ends.end(), name) == ends.end())
-      ends.push_back(std::move(name));
-  };
-  if (const Tree* end = variables.find("eos_token"); end != nullptr && end->as_string() != nullptr)
-    add(*end->as_string());
-  for (const int32_t id : checkpoint::hf_text_rules(header).stops)
-    if (id < tokenizer.vocabulary_size()) add(std::string(tokenizer.token_bytes(id)));
-  return ends;
 }
 
 }  // namespace
@@ -98,18 +59,22 @@ data::ChatSpec chat_spec(const config::RunConfig& config, const data::Tokenizer&
   spec.learned = config.chat.learn;
   const checkpoint::CheckpointHeader header = text_settings(config);
   const std::string stored = checkpoint::chat_template_of(header);
-  data::ChatSettings settings;
-  settings.text = stored;
-  settings.source = config.checkpoint.from.empty() ? config.data.tokenizer : config.checkpoint.from;
-  settings.source += " (chat template)";
+  std::string text = stored;
+  std::string source =
+      (config.checkpoint.from.empty() ? config.data.tokenizer : config.checkpoint.from) +
+      " (chat template)";
   if (!config.chat.chat_template.empty()) {
-    settings.source = config.chat.chat_template;
-    settings.text = read_file(settings.source);
-    require_same_template(config, settings.text, stored);
+    source = config.chat.chat_template;
+    text = read_file(source);
+    require_same_template(config, text, stored);
   }
-  if (settings.text.empty()) return spec;
-  settings.variables = variables_of(config, header, tokenizer);
-  settings.ends = turn_ends(header, tokenizer, settings.variables);
+  if (text.empty()) return spec;
+  Tree variables = checkpoint::special_token_names(header);
+  for (const auto& [name, value] : *config.chat.template_values.values.as_members())
+    variables.set(name, value);
+  data::ChatSettings settings =
+      data::chat_settings(std::move(text), std::move(source), variables,
+                          checkpoint::hf_text_rules(header).stops, tokenizer);
   settings.now = config::date_of(config.chat.template_date);
   spec.form = std::make_shared<const data::ChatTemplate>(std::move(settings), tokenizer);
   return spec;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A sweep of 12 learning rates with successive halving, and the same 12 rates in full.
 
-usage: studies/sweep/sweep.py [--work FOLDER] [--text FILE] [--steps 540] [--halving 2 3]
+usage: studies/sweep/sweep.py [--work FOLDER] [--text FILE] [--steps 360] [--halving 2 3]
 Writes rates.csv and sweep.svg in this folder. Requires build/tessera.
 
 A small NeoX model on text. `tessera sweep` trains the rates of a logarithmic grid from 1e-4 to 1e-1: all of
@@ -16,21 +16,21 @@ sys.path.insert(0, str(HERE.parent))
 import chart  # noqa: E402
 import small_runs  # noqa: E402
 
-VOCABULARY, MEGABYTES, TRIALS = 2048, 12, 12
+VOCABULARY, MEGABYTES, TRIALS = 1024, 3, 12
 
 
 def keys(study, steps):
     return {
         "run": {"seed": 1, "threads": study.options.threads},
-        "model": {"family": "neox", "layers": 3, "hidden": 96, "heads": 3, "context": 128},
+        "model": {"family": "neox", "layers": 2, "hidden": 64, "heads": 2, "context": 64},
         "data": {"tokenizer": str(study.work / "tokenizer.json"), "train": [str(study.work / "train")],
-                 "validation": [str(study.work / "valid")], "sequence_length": 128},
+                 "validation": [str(study.work / "valid")], "sequence_length": 64},
         "batch": {"global": 8, "micro": 8},
         "optimizer": {"kind": "adamw", "beta2": 0.95, "weight_decay": 0.1, "clip_norm": 1.0},
         "schedule": {"kind": "cosine", "steps": steps, "warmup_steps": steps // 20, "min_lr_ratio": 0.05},
         "precision": "fp32",
         "checkpoint": {"every_steps": 0, "keep": 1},
-        "metrics": {"validate_every_steps": 0, "validate_sequences": 512, "tensorboard": False},
+        "metrics": {"validate_every_steps": 0, "validate_sequences": 256, "tensorboard": False},
     }
 
 
@@ -49,7 +49,7 @@ def rate(trial):
 
 def main():
     parser = small_runs.parser(__doc__, "sweep")
-    parser.add_argument("--steps", type=int, default=540)
+    parser.add_argument("--steps", type=int, default=360)
     parser.add_argument("--halving", type=int, nargs="+", default=[2, 3])
     options = parser.parse_args()
     study = small_runs.Study(options)

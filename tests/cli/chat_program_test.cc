@@ -98,6 +98,30 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   EXPECT_EQ(get("hf2/chat_template.jinja"), kChatMl);
 }
 
+// ChatML would not reject the system message.
+TEST_F(ChatProgram, ChatUsesTheTemplateOfTheRunAndOfTheFolder) {
+  const std::string rejects =
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}\n";
+  put("chatml.jinja", rejects + kChatMl);
+  put("questions", "two?\none?\n");
+  good("train chat.yaml schedule.steps=250");
+  good("checkpoint export chat --to hf");
+  for (const char* model : {"chat", "hf"}) {
+    // The second answer follows the first turn, which the template repeats; training data has
+    // single turns only, so it is not compared.
+    const ProgramResult r = run(fmt::format("chat {} --temperature 0 < questions", model));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(r.out.starts_with("dos\n")) << r.out;
+    fails(fmt::format("chat {} --system 'Be brief.' < questions", model),
+          {"that of the checkpoint", "no system here"});
+  }
+  put("other.jinja", "{{ raise_exception('the other template') }}");
+  fails("chat hf --chat-template other.jinja < questions", {"other.jinja:1:", "other template"});
+  put("other.jinja", "{% include 'x' %}");
+  fails("chat hf --chat-template other.jinja < questions",
+        {"other.jinja:1:4", "'include' is not supported", "--chat-template FILE"});
+}
+
 TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
   good("train chat.yaml");
   good("checkpoint export chat --to hf");

@@ -80,8 +80,9 @@ TEST_F(SweepProgram, ATrialOfSeveralRungsEqualsOneRun) {
   std::set<int64_t> steps;
   const std::string lines = read_file(sweep.trials.front().directory / "metrics.jsonl");
   for (const Tree& line : parse_json_lines(lines, "metrics"))
-    if (line.find("loss") != nullptr)
+    if (line.find("loss") != nullptr) {
       EXPECT_TRUE(steps.insert(std::get<int64_t>(line.find("step")->value)).second);
+    }
   EXPECT_EQ(steps.size(), 32u);
 }
 

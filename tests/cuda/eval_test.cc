@@ -70,7 +70,7 @@ TEST_F(CudaEval, WritesTheSameText) {
       eval::fresh_model(folder_.path(), train::tiny(model::Family::kLlama)));
   eval::GenerateOptions o;
   o.max_tokens = 12;
-  o.sampling.temperature = 0;
+  o.sampling.choice.temperature = 0;
   eval::Decoder here(reader, {}), device(reader, there());
   EXPECT_EQ(eval::generate(here, some_tokens(5), o, {}),
             eval::generate(device, some_tokens(5), o, {}));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "data/chat_encoder.h"
+#include "data/chat_settings.h"
 #include "data/instructions.h"
 #include "tests/data/dataset_fixture.h"
 
@@ -71,6 +72,19 @@ class ChatTest : public DatasetFixture {
 constexpr const char* kTwoTurns =
     R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"},
         {"role": "user", "content": "V"}, {"role": "assistant", "content": "B"}]})";
+
+TEST_F(ChatTest, TheTokenThatTheTemplateWritesEndsAnAnswer) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(known_turn_ends(tokenizer_), (Names{"<eos>", "<|im_end|>", "<|end|>", "<|call|>"}));
+  EXPECT_EQ(answer_ends(form(kChatMl)), Names{"<|im_end|>"});
+  EXPECT_EQ(
+      answer_ends(form("{% for m in messages %}{{ m.role }} {{ m.content }}{% if loop.last %}<eos>"
+                       "{% else %}<|end|>{% endif %}{% endfor %}")),
+      Names{"<eos>"});
+  // None is written, or the conversation is rejected.
+  EXPECT_EQ(answer_ends(form("{{ messages[0].content }}")), known_turn_ends(tokenizer_));
+  EXPECT_EQ(answer_ends(form("{{ raise_exception('x') }}")), known_turn_ends(tokenizer_));
+}
 
 TEST_F(ChatTest, AnswersAreLearnedUpToTheEndOfTheirTurn) {
   EXPECT_EQ(shown(kChatMl, kTwoTurns),

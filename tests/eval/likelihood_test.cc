@@ -63,7 +63,7 @@ TEST_P(Likelihoods, TheMostProbableTextIsGreedy) {
   const std::vector<int32_t> context = {72, 101, 121};
   Decoder decoder(reader, {}, encodes ? context : std::vector<int32_t>());
   GenerateOptions o;
-  o.sampling.temperature = 0;
+  o.sampling.choice.temperature = 0;
   o.max_tokens = 5;
   std::vector<int32_t> best = generate(decoder, encodes ? std::vector<int32_t>{0} : context, o);
   std::vector<int32_t> other = best;
@@ -88,7 +88,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
     examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, ""});
   const auto found = write_answers(reader, tokenizer, spec, examples, {});
   GenerateOptions o;
-  o.sampling.temperature = 0;
+  o.sampling.choice.temperature = 0;
   o.max_tokens = 6;
   o.vocabulary = rules.vocabulary;
   o.stops = rules.stops;

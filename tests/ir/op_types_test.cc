@@ -150,8 +150,8 @@ TEST(OpTypes, WrongAttributesAreErrorsWithAPlace) {
   expect_error(Matmul{}, "contract=1", "contract=1 terms=2",
                "p.txt:19:35: found 'terms', expected an attribute of matmul (contract, scale, out, "
                "fp8)");
-  expect_error(Softmax{}, "() :", "() scale=2.0 :",
-               "p.txt:19:25: found 'scale', expected an attribute of softmax (it has none)");
+  expect_error(Embedding{}, "() :", "() scale=2.0 :",
+               "p.txt:19:27: found 'scale', expected an attribute of embedding (it has none)");
   expect_error(Sum{}, "terms=1", "of_gradients=1",
                "p.txt:19:21: found 'of_gradients', expected an attribute of sum (terms)");
   expect_error(Matmul{}, "contract=1", "contract=1.5",
@@ -162,7 +162,7 @@ TEST(OpTypes, WrongAttributesAreErrorsWithAPlace) {
   expect_error(Gelu{}, "\"erf\"", "\"silu\"",
                "p.txt:19:27: found 'silu', expected one of erf|tanh");
   expect_error(MarkShared{GroupRef::world()}, "\"world\"", "\"wrold\"",
-               "p.txt:19:28: found 'wrold', expected a group of ranks");
+               "p.txt:19:34: found 'wrold', expected a group of ranks");
   expect_error(Receive{.shape = {2, 4}}, "\"2x4\"", "\"2x\"",
                "p.txt:19:58: found '2x', expected extents such as \"2x64x768\"");
   expect_error(Squares{BufferKindId(0)}, "\"layer.weights\"", "\"layer.wieghts\"",

@@ -83,7 +83,7 @@ values
   %7 report f64 [16] report in=report offset=0
 kinds
   $0 layer.weights bytes=2176 per=layer state: layer.norm.gain, layer.norm.bias, layer.up.weight
-  $1 report bytes=64 state: report
+  $1 report bytes=128 state: report
   $2 hidden bytes=2048 per=layer: %0
   $3 hidden' bytes=2048 per=layer,microbatch: %6
 segments
@@ -255,7 +255,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
                "p.txt:3:27: found ';', expected a word, a number or one of ()[]=,:-");
   expect_error("weight per", "wait per", "p.txt:4:31: found 'wait', expected the role of a value");
   expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', expected %1");
-  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', expected a buffer kind");
+  expect_error("in=report", "in=reprot", "p.txt:10:32: found 'reprot', expected a buffer kind");
   expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', expected the name of an op");
   expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', expected a value below %8");
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",

@@ -176,7 +176,8 @@ Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threa
   o.d_up = r.dup.data();
   o.d_down = r.ddown.data();
   if (p.biased) o.d_up_bias = r.dup_bias.data();
-  o.fresh_up = o.fresh_down = o.fresh_up_bias = given == 0;
+  o.fresh_up = o.fresh_down = given == 0;
+  o.fresh_up_bias = p.biased && given == 0;
   computes();
   return r;
 }

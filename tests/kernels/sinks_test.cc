@@ -125,8 +125,8 @@ TEST(AttentionSinks, ACacheInPiecesEqualsAllAtOnce) {
     for (int64_t i = 0; i < piece.size(); ++i)
       piece.set(i, qkv.at(i / (n * row) * z.t * row + start * row + i % (n * row)));
     const Array out({z.b, n, z.heads(), z.d});
-    const auto first = static_cast<int32_t>(start);
-    CachedAttentionArgs args{piece, cache, &first, out, 0.25f};
+    const std::vector<int32_t> places(z.b * n, static_cast<int32_t>(start));
+    CachedAttentionArgs args{piece, cache, places.data(), out, 0.25f};
     args.sinks = sinks;
     compute(args, 2);
     std::vector<double> expected;

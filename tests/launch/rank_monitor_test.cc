@@ -6,7 +6,7 @@ namespace tessera::launch {
 namespace {
 
 // Ranks that report to a watch, on a clock of the test's own.
-class WatchTest : public testing::Test {
+class RankMonitorTest : public testing::Test {
  protected:
   void start(int n, int silent_at_start = -1) {
     RankMonitorOptions o;
@@ -67,7 +67,7 @@ class WatchTest : public testing::Test {
   std::optional<RankMonitor> monitor_;
 };
 
-TEST_F(WatchTest, HealthyRanksGiveNoAlarmHoweverLongAnOpTakes) {
+TEST_F(RankMonitorTest, HealthyRanksGiveNoAlarmHoweverLongAnOpTakes) {
   start(4);
   pass(3600);
   EXPECT_FALSE(monitor_->failure());
@@ -78,7 +78,7 @@ TEST_F(WatchTest, HealthyRanksGiveNoAlarmHoweverLongAnOpTakes) {
   EXPECT_TRUE(monitor_->all_left());
 }
 
-TEST_F(WatchTest, ASilentRankIsNamedWithThePlaceOfAll) {
+TEST_F(RankMonitorTest, ASilentRankIsNamedWithThePlaceOfAll) {
   start(4);
   beat(2, 12, "backward of layer 11");
   pass(10, {2});
@@ -92,7 +92,7 @@ TEST_F(WatchTest, ASilentRankIsNamedWithThePlaceOfAll) {
             "s.");
 }
 
-TEST_F(WatchTest, AWholeHostIsOneLoss) {
+TEST_F(RankMonitorTest, AWholeHostIsOneLoss) {
   start(4);
   beat(2, 12, "forward of layer 1");
   beat(3, 12, "forward of layer 2");
@@ -104,7 +104,7 @@ TEST_F(WatchTest, AWholeHostIsOneLoss) {
       << monitor_->report();
 }
 
-TEST_F(WatchTest, TheFirstToDieIsNamedNotThoseThatFollow) {
+TEST_F(RankMonitorTest, TheFirstToDieIsNamedNotThoseThatFollow) {
   start(4);
   beat(1, 7, "forward of layer 3");
   for (const int i : {0, 2, 3}) beat(i, 7, "reduce_scatter of layer2.weights", true, 2.5);
@@ -125,7 +125,7 @@ TEST_F(WatchTest, TheFirstToDieIsNamedNotThoseThatFollow) {
             "Its last line: \"out of luck\".");
 }
 
-TEST_F(WatchTest, ARankThatDiesBeforeItsHelloIsNamedByItsEnd) {
+TEST_F(RankMonitorTest, ARankThatDiesBeforeItsHelloIsNamedByItsEnd) {
   start(4, 3);
   monitor_->closed(now_, 2);  // mpirun ended it, because rank 3 was gone
   now_ += 0.6;
@@ -139,7 +139,7 @@ TEST_F(WatchTest, ARankThatDiesBeforeItsHelloIsNamedByItsEnd) {
             "rank 3 died (signal 9, Killed) before it had reported. Ranks 0-2 were in startup.");
 }
 
-TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
+TEST_F(RankMonitorTest, AnErrorOfAllRanksIsToldOnce) {
   start(4);
   for (int i = 0; i < 4; ++i) {
     beat(i, 3, "update");
@@ -155,7 +155,7 @@ TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
             "ranks 0-3: loss is NaN at step 3\n  norms 1 2\n  It happened in step 3, update.");
 }
 
-TEST_F(WatchTest, AnErrorThatFollowsAnotherIsToldAfterIt) {
+TEST_F(RankMonitorTest, AnErrorThatFollowsAnotherIsToldAfterIt) {
   start(2);
   say(1, MessageKind::kError, "the disk is full");
   say(0, MessageKind::kError, "rank 1 is gone");
@@ -166,7 +166,7 @@ TEST_F(WatchTest, AnErrorThatFollowsAnotherIsToldAfterIt) {
   EXPECT_NE(monitor_->report().find("Rank 0 then reported: rank 1 is gone"), std::string::npos);
 }
 
-TEST_F(WatchTest, TimeInWhichTheWatcherDidNotRunAgesNobody) {
+TEST_F(RankMonitorTest, TimeInWhichTheWatcherDidNotRunAgesNobody) {
   start(4);
   pass(1);
   now_ += 3600;  // the machine slept
@@ -176,7 +176,7 @@ TEST_F(WatchTest, TimeInWhichTheWatcherDidNotRunAgesNobody) {
   EXPECT_FALSE(monitor_->failure());
 }
 
-TEST_F(WatchTest, ARankThatNeverComes) {
+TEST_F(RankMonitorTest, ARankThatNeverComes) {
   start(4, 3);
   pass(119.5, {3});
   EXPECT_FALSE(monitor_->failure());
@@ -186,7 +186,7 @@ TEST_F(WatchTest, ARankThatNeverComes) {
   EXPECT_NE(monitor_->report().find("rank 3 of 4 did not report"), std::string::npos);
 }
 
-TEST_F(WatchTest, TheStarterEndsBeforeTheRanksDo) {
+TEST_F(RankMonitorTest, TheStarterEndsBeforeTheRanksDo) {
   start(2, 1);
   monitor_->launcher_ended(now_, "mpirun", 213, "  no such host: n07");
   now_ += 0.6;
@@ -196,7 +196,7 @@ TEST_F(WatchTest, TheStarterEndsBeforeTheRanksDo) {
             "mpirun ended with code 213:\n  no such host: n07\n  before rank 1 had reported");
 }
 
-TEST_F(WatchTest, RanksThatCountOtherwise) {
+TEST_F(RankMonitorTest, RanksThatCountOtherwise) {
   start(2, 1);
   hello(1, 1);
   now_ += 0.6;
@@ -207,7 +207,7 @@ TEST_F(WatchTest, RanksThatCountOtherwise) {
             std::string::npos);
 }
 
-TEST_F(WatchTest, MemoryIsNamedWhereItWasFull) {
+TEST_F(RankMonitorTest, MemoryIsNamedWhereItWasFull) {
   memory_bytes_ = int64_t{24} << 30;
   start(2);
   HeartbeatMessage m;

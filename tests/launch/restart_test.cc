@@ -11,7 +11,7 @@ AttemptEnd end_at(int64_t step, FailureKind kind = FailureKind::kDied, int rank 
   return {{kind, {rank}, step}, "report"};
 }
 
-TEST(AfterLoss, ThePauseGrowsWithoutProgress) {
+TEST(AfterFailure, ThePauseGrowsWithoutProgress) {
   const RestartOptions o{10, 5, 60};
   EXPECT_EQ(after_failure(o, {end_at(10)}).pause_s, 5);
   EXPECT_EQ(after_failure(o, {end_at(10), end_at(10)}).pause_s, 10);
@@ -20,14 +20,14 @@ TEST(AfterLoss, ThePauseGrowsWithoutProgress) {
   EXPECT_EQ(after_failure(o, std::vector<AttemptEnd>(8, end_at(10))).pause_s, 60);
 }
 
-TEST(AfterLoss, Ends) {
+TEST(AfterFailure, Ends) {
   const RestartOptions o{2, 5, 60};
   EXPECT_FALSE(after_failure({}, {end_at(10)}).again);
   EXPECT_TRUE(after_failure(o, {end_at(1), end_at(2)}).again);
   EXPECT_FALSE(after_failure(o, {end_at(1), end_at(2), end_at(3)}).again);
 }
 
-TEST(AfterLoss, WhatWouldComeAgainIsNotTriedAgain) {
+TEST(AfterFailure, WhatWouldComeAgainIsNotTriedAgain) {
   const RestartOptions o{5, 5, 60};
   EXPECT_FALSE(after_failure(o, {end_at(0, FailureKind::kDisagree)}).again);
   EXPECT_FALSE(after_failure(o, {end_at(0, FailureKind::kError)}).again);
@@ -39,7 +39,7 @@ TEST(AfterLoss, WhatWouldComeAgainIsNotTriedAgain) {
   EXPECT_TRUE(after_failure(o, {end_at(0, FailureKind::kDied)}).again);
 }
 
-TEST(AfterLoss, F6_ANumericFailureIsNotTriedAgain) {
+TEST(AfterFailure, F6_ANumericFailureIsNotTriedAgain) {
   const RestartOptions o{5, 5, 60};
   AttemptEnd numeric = end_at(40, FailureKind::kError);
   numeric.failure.code = kNumericExitCode;

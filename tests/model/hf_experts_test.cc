@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/forward.h"
 #include "model/check_model.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "tests/model/read_hf_config.h"
 

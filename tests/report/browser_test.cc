@@ -136,7 +136,7 @@ TEST_F(Browser, DrawsALongRunWithoutAnError) {
   EXPECT_LT(text.size(), 3'000'000u);
   const Visit v = visit(text);
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 11);
+  EXPECT_EQ(v.charts, 12);
   EXPECT_EQ(v.drawn, v.charts);
   EXPECT_EQ(v.labeled, v.charts);
   // Other processes may slow a visit down, so the fastest of a few counts.
@@ -155,14 +155,14 @@ TEST_F(Browser, ComparesFiveRuns) {
                   fmt::format("--steps {} --seed {} --learning-rate {}e-4", 1000 * i, i, i)));
   const Visit v = visit(page(runs, {"0.1", std::nullopt}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 11);
+  EXPECT_EQ(v.charts, 12);
   EXPECT_EQ(v.drawn, v.charts);
 }
 
 TEST_F(Browser, DrawsTheFiguresOfExperts) {
   const Visit v = visit(page(std::vector{synthetic("moe", "--steps 500 --experts")}, {"0.1", {}}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 13);
+  EXPECT_EQ(v.charts, 15);
   EXPECT_EQ(v.drawn, v.charts);
 }
 
@@ -189,7 +189,7 @@ TEST_F(Browser, FitsAPhoneAndFollowsTheColorScheme) {
   const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
   put(folder_ / "phone.html", kPhone);
   const Visit phone = visit(text, "", "phone.html");
-  EXPECT_EQ(phone.drawn, 11);
+  EXPECT_EQ(phone.drawn, 12);
   EXPECT_EQ(phone.overflow, 0);
   EXPECT_EQ(phone.console, "");
   EXPECT_EQ(phone.background, "rgb(255, 255, 255)");

@@ -44,8 +44,8 @@ double distance(const Numbers& a, const Numbers& b) {
 }
 
 // A run whose gradients are read after each step, in units of the update: the mean over the tokens.
-struct Run {
-  explicit Run(const config::RunConfig& c)
+struct TinyRun {
+  explicit TinyRun(const config::RunConfig& c)
       : world(comm::self_world()), trainer(trainer_of(c, *world)), source(batches(c)) {
     trainer->initialise();
   }
@@ -73,9 +73,9 @@ TEST_P(AveragesIn, TheMeanFollowsTheWeights) {
     config::RunConfig c = tiny(model::Family::kLlama);
     c.optimizer = config::optimizer_defaults(o.kind);
     c.precision = GetParam();
-    Run plain(c);
+    TinyRun plain(c);
     c.optimizer.ema = 0.8;
-    Run run(c);
+    TinyRun run(c);
     State wanted = plain.state();
     for (const auto& [name, x] : wanted) {
       if (name.find('|') != name.npos) continue;
@@ -107,7 +107,7 @@ TEST(Averages, AStepThatOverflowsChangesNoMean) {
   config::RunConfig c = tiny(model::Family::kLlama);
   c.precision = compile::Precision::kFp16;
   c.optimizer.ema = 0.5;
-  Run run(c);
+  TinyRun run(c);
   ASSERT_TRUE(run.trainer->step(1, 1e-2, run.source, {}, 256).finite);
   const State before = run.state();
   EXPECT_FALSE(run.trainer->step(2, 1e-2, run.source, {}, 0x1p24).finite);
@@ -123,7 +123,7 @@ TEST(ScheduleFree, StateFollowsTheFormulas) {
   c.optimizer.epsilon = 1e-6;
   c.schedule.kind = config::ScheduleKind::kConstant;
   c.schedule.warmup_steps = 2;
-  Run run(c);
+  TinyRun run(c);
   State z = run.state(), x = z, v;
   const double rates[] = {0, 0.005, 0.01, 0.01, 0.01};
   double sum = 0;
@@ -178,7 +178,7 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
     c.optimizer = config::optimizer_defaults(OptimizerKind::kScheduleFree);
     c.schedule.kind = config::ScheduleKind::kConstant;
     c.precision = precision;
-    Run run(c), undisturbed(c);
+    TinyRun run(c), undisturbed(c);
     for (int64_t step = 1; step <= 4; ++step) {
       run.trainer->step(step, 1e-2, run.source);
       undisturbed.trainer->step(step, 1e-2, undisturbed.source);
@@ -194,11 +194,11 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
     // Another optimizer reads the same weights, and validates them as they are.
     config::RunConfig adamw = tiny(model::Family::kLlama);
     adamw.precision = precision;
-    Run other(adamw);
+    TinyRun other(adamw);
     other.trainer->load(reader, config::Load::kWeights);
     EXPECT_EQ(loss(*other.trainer), found) << name_of_entry(precision);
     EXPECT_NE(state.at("embed.weight"), state.at("embed.weight|iterate"));
-    Run resumed(c);
+    TinyRun resumed(c);
     resumed.trainer->load(reader, config::Load::kAll);
     const StepResult a = run.trainer->step(5, 1e-2, run.source);
     const StepResult b = resumed.trainer->step(5, 1e-2, resumed.source);
@@ -212,14 +212,14 @@ TEST_F(Validated, ScheduleFreeIsEvaluatedAtItsAverage) {
 TEST_F(Validated, MeansAreSavedAndResumed) {
   config::RunConfig c = tiny(model::Family::kLlama);
   c.optimizer.ema = 0.5;
-  Run run(c);
+  TinyRun run(c);
   for (int64_t step = 1; step <= 2; ++step) run.trainer->step(step, 1e-2, run.source);
   const State saved = run.state();
   const checkpoint::CheckpointHeader header = checkpoint::sample_header(2);
   checkpoint::save(folder_ / "with", header, run.trainer->state());
   const Path path = checkpoint::find_latest(folder_ / "with").found->path;
   checkpoint::CheckpointReader reader(path);
-  Run resumed(c);
+  TinyRun resumed(c);
   resumed.trainer->load(reader, config::Load::kAll);
   EXPECT_TRUE(resumed.state() == saved);
   resumed.trainer->load(reader, config::Load::kWeights);
@@ -227,18 +227,18 @@ TEST_F(Validated, MeansAreSavedAndResumed) {
   EXPECT_NE(saved.at("embed.weight|average"), saved.at("embed.weight"));
   // Without means.
   c.optimizer.ema = 0;
-  Run without(c);
+  TinyRun without(c);
   without.trainer->load(reader, config::Load::kAll);
   EXPECT_FALSE(without.state().contains("embed.weight|average"));
   checkpoint::save(folder_ / "without", header, without.trainer->state());
   checkpoint::CheckpointReader plain(checkpoint::find_latest(folder_ / "without").found->path);
   EXPECT_THROW(plain.use_averages(), Error);
   c.optimizer.ema = 0.5;
-  Run late(c);
+  TinyRun late(c);
   late.trainer->load(plain, config::Load::kAll);
   EXPECT_EQ(late.state().at("embed.weight|average"), saved.at("embed.weight"));
   reader.use_averages();
-  Run averaged(c);
+  TinyRun averaged(c);
   averaged.trainer->load(reader, config::Load::kWeights);
   EXPECT_EQ(averaged.state().at("embed.weight"), saved.at("embed.weight|average"));
 }

@@ -1,6 +1,7 @@
 // The loss of a step divided among groups of its samples, in layouts of four ranks.
 #include <gtest/gtest.h>
 
+#include "config/run_request.h"
 #include "model/presets.h"
 #include "tests/comm/ranks.h"
 #include "train/trainer.h"

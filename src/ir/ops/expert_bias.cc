@@ -41,9 +41,10 @@ ShardingRule sharding(const Op&, ValueSpan) {
   return {{"btk", "btk", "eh"}, {"bth"}, "btkeh", {{1}, {2}}};
 }
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  ShardingRule r{{"btk", "btk", "eh", "bth"}, {"btk", "eh"}, "btkeh", {{3}}};
-  if (op.as<ExpertBiasGrad>().frozen) r.outputs.pop_back();
-  return r;
+  // The gradient of the weights is linear in the bias, that of the bias in the weights.
+  if (op.as<ExpertBiasGrad>().frozen)
+    return {{"btk", "btk", "eh", "bth"}, {"btk"}, "btkeh", {{3}, {2}}};
+  return {{"btk", "btk", "eh", "bth"}, {"btk", "eh"}, "btkeh", {{3}, {1, 2}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

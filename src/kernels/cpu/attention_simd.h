@@ -96,15 +96,16 @@ HWY_INLINE void MultiplyTile(const float* mask, int64_t m, float* p) {
   }
 }
 
-// The end of a row: the factor of its output, and its log-sum-exp.
+// The end of a row: the factor of its output, and its log-sum-exp. With a sink they are computed in
+// double: the distance to a far sink, rounded to f32, would be an error of the exponential.
 struct RowEnd {
   float factor, lse;
 };
 HWY_INLINE RowEnd EndOfRow(float most, float sum, float sink) {
   if (sink == -HUGE_VALF) return {1.0f / sum, most + std::log(sum)};
-  const float top = HWY_MAX(most, sink), own = std::exp(most - top);
-  const float all = sum * own + std::exp(sink - top);
-  return {own / all, top + std::log(all)};
+  const double top = HWY_MAX(most, sink), own = std::exp(double{most} - top);
+  const double all = double{sum} * own + std::exp(double{sink} - top);
+  return {static_cast<float>(own / all), static_cast<float>(top + std::log(all))};
 }
 
 // Divides by the sums, and stores the outputs and log-sum-exps of queries i .. i + m - 1.

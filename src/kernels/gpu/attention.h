@@ -100,8 +100,8 @@ struct AttentionWork {
     return window == 0 || end > t ? t : end;
   }
   // Where the row of query i begins in [B, T, H, V].
-  __host__ __device__ int64_t out_at(int64_t b, int64_t i, int64_t head) const {
-    return ((b * t + i) * heads() + head) * values;
+  __host__ __device__ int64_t out_at(int64_t sample, int64_t i, int64_t head) const {
+    return ((sample * t + i) * heads() + head) * values;
   }
   int64_t delta_floats() const { return b * heads() * t; }
   // GEMMs of 16-bit operands, if there is no bias (its gradient needs sums over rows).
