@@ -1,9 +1,10 @@
 // Verifies relations between ops: packed weights, the pieces of one reduction, gradients and their
-// ops; also the bytes that a target's libraries need.
+// ops, experts and their weights; also the bytes that a target's libraries need.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "ir/mesh.h"
@@ -114,6 +115,8 @@ class CommonAttributes {
     if (const AttentionScores* const a = op.if_as<AttentionScores>())
       scores_[op.origin].push_back(*a);
     if (const Gelu* const a = op.if_as<Gelu>()) gelus_[op.origin].push_back(*a);
+    if (const Route* const a = op.if_as<Route>())
+      routes_[op.origin].push_back({a->score, a->renormalize, a->scale});
     if (const Dropout* const a = op.if_as<Dropout>()) dropouts_.try_emplace(op.origin, *a);
     if (const AdafactorSums* const a = op.if_as<AdafactorSums>())
       sums_.try_emplace(a->of.members, a->of);
@@ -127,6 +130,7 @@ class CommonAttributes {
     if (const AttentionScoresGrad* const a = op.if_as<AttentionScoresGrad>())
       expect_one_of(op, s, scores_, a->of);
     if (const GeluGrad* const a = op.if_as<GeluGrad>()) expect_one_of(op, s, gelus_, a->of);
+    if (const RouteGrad* const a = op.if_as<RouteGrad>()) expect_one_of(op, s, routes_, *a);
     const auto drop = dropouts_.find(op.origin);
     const Dropout* const again = op.if_as<Dropout>();
     const DropoutGrad* const grad = op.if_as<DropoutGrad>();
@@ -160,6 +164,7 @@ class CommonAttributes {
   std::map<std::string, std::vector<Attention>> attentions_;
   std::map<std::string, std::vector<AttentionScores>> scores_;
   std::map<std::string, std::vector<Gelu>> gelus_;
+  std::map<std::string, std::vector<RouteGrad>> routes_;  // the gradients that routes need
   std::map<std::string, Dropout> dropouts_;
   std::map<BufferKindId, FactorSums> sums_;
   std::map<BufferKindId, double> momentums_;  // momentum of Muon's directions
@@ -180,11 +185,39 @@ Findings verify_staging(const Program& p, const ValueVector& local) {
   return findings;
 }
 
+// Returns the input of an op whose first dimension is the experts of the model, and the number of
+// experts that the op states; none for other ops.
+std::optional<std::pair<ValueId, int64_t>> stated_experts(const Op& op) {
+  if (const Experts* const a = op.if_as<Experts>())
+    return {{op.inputs.at(Experts::kUp), a->experts}};
+  if (const ExpertsGrad* const a = op.if_as<ExpertsGrad>())
+    return {{op.inputs.at(ExpertsGrad::kUp), a->experts}};
+  if (const ExpertBias* const a = op.if_as<ExpertBias>())
+    return {{op.inputs.at(ExpertBias::kBias), a->experts}};
+  if (const ExpertBiasGrad* const a = op.if_as<ExpertBiasGrad>())
+    return {{op.inputs.at(ExpertBiasGrad::kBias), a->experts}};
+  return {};
+}
+
+Findings verify_experts(const Program& p, const Segment& s) {
+  Findings findings;
+  for (const Op& op : s.ops)
+    if (const auto stated = stated_experts(op);
+        stated && p[stated->first].shape[0] != stated->second)
+      findings.push_back(fmt::format("{}: is for {} experts, but {} has {}", name(s, op),
+                                     stated->second, p[stated->first].name,
+                                     p[stated->first].shape[0]));
+  return findings;
+}
+
 }  // namespace
 
 Findings verify_products(const Program& p) {
   Findings findings = verify_packs(p);
-  for (const Segment& s : p.segments) append(findings, verify_pieces(s));
+  for (const Segment& s : p.segments) {
+    append(findings, verify_pieces(s));
+    append(findings, verify_experts(p, s));
+  }
   append(findings, CommonAttributes(p).run());
   if (findings.empty()) append(findings, verify_staging(p, local_values(p.values)));
   return findings;

@@ -6,9 +6,9 @@
 // Values may be narrower than keys: V <= D numbers of their rows, of which the rest is not read,
 // and whose gradient is zero. A head may have a sink: a learned score more in the sum of each row's
 // softmax, without a value (gpt-oss; Xiao et al. 2024). p and lse contain it, so the gradient of q,
-// k and v is as without. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8 up to
-// 256; any T. The bits do not depend on the number of threads; work is shared out by (sample, key
-// head), so more than B * KV threads have nothing to do.
+// k and v is as without. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8 up
+// to 256; any T. The bits do not depend on the number of threads; work is shared out by (sample,
+// key head), so more than B * KV threads have nothing to do.
 #pragma once
 
 #include <cstdint>

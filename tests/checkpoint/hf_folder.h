@@ -31,6 +31,7 @@ inline model::ModelConfig small(model::Family family) {
   m.context = 16;
   m.tied_embeddings = family == model::Family::kGpt2;
   if (model::rule_of(family).has_encoder) m.encoder_layers = 3;
+  if (model::rule_of(family).latent) m.shared_feed_forward = m.feed_forward;
   if (!model::rule_of(family).supports_gqa) return m;
   m.heads = 4;
   m.kv_heads = 2;

@@ -240,7 +240,11 @@ double loss_of(const ProgramResult& r) {
 }
 
 TEST_F(TrainProgram, MeansOfWeightsAreChosenByReaders) {
-  ASSERT_EQ(run("train run.yaml optimizer.ema=0.5 optimizer.learning_rate=0.01").code, 0);
+  // An export drops the padding of the vocabulary, which this early takes part in the softmax.
+  ASSERT_EQ(run("train run.yaml optimizer.ema=0.5 optimizer.learning_rate=0.01 "
+                "model.vocabulary_multiple=1")
+                .code,
+            0);
   const double trained = loss_of(run("eval run d --json"));
   EXPECT_EQ(loss_of(run("eval run d --json --weights trained")), trained);
   const double mean = loss_of(run("eval run d --json --weights ema"));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "compile/check/check.h"
@@ -344,6 +345,7 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     r.layout.interleave = 1;
     r.layout.stages.clear();
     r.layout.data = 2 + 2 * (i % 2);
+    r.layout.expert = std::gcd(r.layout.expert, r.layout.data);
     if (i % 3 < 2) {
       r.optimizer.kind = i % 3 == 0 ? OptimizerKind::kAdafactor : OptimizerKind::kMuon;
       r.model.kv_heads = r.model.heads;  // these do not support copies of heads

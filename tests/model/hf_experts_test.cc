@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/forward.h"
 #include "model/check_model.h"
+#include "model/forward.h"
 #include "model/presets.h"
 #include "tests/model/read_hf_config.h"
 
@@ -258,6 +258,16 @@ TEST(HfExperts, ReadsDefaultsOfGptOss) {
   unscaled.rope_scaling = {};
   const ModelConfig again = read(to_json(hf_config_of_model(unscaled, {}, DType::kF32)));
   EXPECT_FALSE(again.rope_scaling.scales());
+}
+
+// transformers cannot run the class without a window.
+TEST(HfExperts, GptOssWithoutWindowsIsWrittenWithOne) {
+  ModelConfig m = read(R"({"model_type": "gpt_oss", "num_hidden_layers": 3})");
+  m.window = 0;
+  m.window_layers = {};
+  const Tree written = hf_config_of_model(m, {}, DType::kF32);
+  EXPECT_FALSE(written.find("sliding_window")->is_null());
+  EXPECT_EQ(read(to_json(written)).window, 0);
 }
 
 TEST(HfExperts, RejectsOtherGatesAndMissingBiasesOfGptOss) {
