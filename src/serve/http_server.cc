@@ -79,7 +79,7 @@ std::string error_body(std::string_view message) {
 
 class SocketResponder final : public Responder {
  public:
-  // After `closing` was set, the client is told that the connection ends.
+  // After `closing` was set, the client gets the message that the connection ends.
   SocketResponder(int socket, const HttpRequest& request, double write_s,
                   const std::atomic<bool>& closing)
       : socket_(socket),
