@@ -138,6 +138,11 @@ std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt) con
     ids = eval::encode_text(rules_, tokenizer_, *text);
   else
     ids = std::get<std::vector<int32_t>>(r.prompts[prompt]);
+  for (const int32_t id : ids)  // beyond it are rows of the embedding table without a token
+    if (id >= rules_.vocabulary)
+      throw ApiError(400, "prompt", "",
+                     fmt::format("token id {} is not in the model's vocabulary of {}.", id,
+                                 rules_.vocabulary));
   // The prompt is empty: a text from its beginning.
   if (ids.empty() && rules_.alone) ids.push_back(*rules_.alone);
   return ids;
@@ -233,7 +238,7 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
 void Service::answer_whole(Task& task, Responder& responder) {
   while (task.open > 0) {
     std::vector<TextEvent> events = task.channel->take(kWait);
-    if (events.empty() && responder.client_gone()) return;
+    if (responder.client_gone()) return;
     for (TextEvent& e : events) task.add(std::move(e));
   }
   responder.respond(200, kJson, response_body(task.header, task.choices, task.usage, tokenizer_));
@@ -259,7 +264,7 @@ void Service::answer_stream(Task& task, Responder& responder) {
     while (task.open > 0) {
       if (!out.empty() && !responder.send(std::exchange(out, ""))) return;
       std::vector<TextEvent> events = task.channel->take(kWait);
-      if (events.empty() && responder.client_gone()) return;
+      if (responder.client_gone()) return;
       for (TextEvent& e : events) {
         Choice& c = task.choices[static_cast<size_t>(e.choice)];
         task.add(std::move(e));

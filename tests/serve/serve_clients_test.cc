@@ -17,7 +17,7 @@ TEST_F(ServedRun, ThePackageOfOpenAi) {
         << "the package openai is not installed; set OPENAI_PYTHON to a Python that has it";
   serve();
   const cli::ProgramResult g =
-      run("generate run --prompt 'the quick' --temperature 0 --max-tokens 24 --json");
+      run("generate run --prompt 'the quick' --temperature 0 --max-tokens 24 --threads 1 --json");
   const std::string expected = *parse_json(g.out, "out").find("text")->as_string();
   put("expected", expected);
   const std::string line =

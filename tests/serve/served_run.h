@@ -21,7 +21,8 @@ class ServedRun : public cli::ProgramFolder {
         "model: { layers: 2, hidden: 32, heads: 2, vocabulary: 257, context: 256 }\n"
         "data: { tokenizer: t.json, train: [d], sequence_length: 32 }\n"
         "batch: { global: 2, micro: 1 }\n"
-        "schedule: { steps: 3, warmup_steps: 0 }\n"
+        "schedule: { steps: 40, warmup_steps: 0 }\n"
+        "optimizer: { learning_rate: 0.01 }\n"
         "run: { directory: run, seed: 1, threads: 1 }\n");
     const cli::ProgramResult r = run("train run.yaml");
     EXPECT_EQ(r.code, 0) << r.err;
@@ -37,7 +38,7 @@ class ServedRun : public cli::ProgramFolder {
                                       "--port",
                                       "0",
                                       "--threads",
-                                      "2"};
+                                      "1"};
     words.insert(words.end(), options.begin(), options.end());
     pid_ = ::fork();
     if (pid_ == 0) {
