@@ -145,9 +145,10 @@ TEST_F(ServedRun, AClientThatLeavesFreesItsSlot) {
                     stream))));
     c.close();
   }
-  for (int i = 0; i < 200 && metric("tessera_serve_active_texts") > 0; ++i)
+  for (int i = 0; i < 500 && metric("tessera_serve_cancelled_texts_total") < 2; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(metric("tessera_serve_active_texts"), 0);
+  EXPECT_EQ(metric("tessera_serve_cancelled_texts_total"), 2);
+  EXPECT_EQ(metric("tessera_serve_waiting_texts"), 0);
   EXPECT_EQ(Client(port_).post("/v1/completions", R"({"prompt":"a","max_tokens":2})").status, 200);
 }
 
