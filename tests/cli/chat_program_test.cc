@@ -133,7 +133,7 @@ TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
       "checkpoint: { from: hf }\n"
       "run: { directory: other, seed: 1, threads: 1 }\n");
   fails("train from.yaml", {"data.chat_template = other.jinja", "checkpoint.from = hf",
-                            "'{% endif %}'", "data.allow_other_template=true"});
+                            "'x' instead of ''", "data.allow_other_template=true"});
   put("other.jinja", "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}");
   good("train from.yaml data.allow_other_template=true");
   good("checkpoint export other --to hf2");
@@ -141,7 +141,7 @@ TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
 }
 
 TEST_F(ChatProgram, ExplainMarksWhatIsLearned) {
-  const std::string shown = good("data explain chat.yaml --ids");
+  const std::string shown = good("data explain chat.yaml --ids --step 1");
   EXPECT_TRUE(contains(shown, "<|im_start|>assistant\n[uno<|im_end|>]\n")) << shown;
   EXPECT_TRUE(contains(shown, " [117 110 111 258] 10")) << shown;
   EXPECT_TRUE(contains(good("data render chatml.jinja chat.jsonl --prompt"),
