@@ -84,7 +84,7 @@ def same_answers(peer, ids, mine, reference, prompt):
 
 
 def prompt_of(peer, text):
-    """What a template adds to ask for an answer."""
+    """Returns what a template adds to ask for an answer."""
     chat = [{"role": "user", "content": "x"}]
     plain, asked = (peer.apply_chat_template(chat, chat_template=text, tokenize=False, add_generation_prompt=p) for p in (False, True))
     return asked[len(plain):] if asked.startswith(plain) else ""

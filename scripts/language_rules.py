@@ -80,7 +80,7 @@ RULES = [
     rule("refuse", r"\b(refuses?|refused|refusing|refusals?)\b", "reject(ed), not supported", r"\bconnections? (is |are |was )?refused\b"),
     rule("room", r"\brooms?\b", "module", r"\broom (on|in|for|left)\b", r"\b(no|enough|more|less|leaves?|make) room\b"),
     rule("house", r"\bhouses?\b", "codebase"),
-    rule("circle", r"\bcircles?\b", "cycle"),
+    rule("circle", r"(?<!<)\bcircles?\b", "cycle"),
     rule("product", r"\bproducts?\b", "GEMM", r"\b(dot|outer|inner|scalar|Kronecker|cross) products?\b", r"\bproduct of\b"),
     rule("card", r"\bcards?\b", "GPU, device"),
     rule("twin", r"\btwins?\b", "scaled-down copy"),

@@ -63,7 +63,7 @@ constexpr std::array kTokenNames{
     "bos_token",           "eos_token", "pad_token",  "unk_token",
     "sep_token",           "cls_token", "mask_token", "additional_special_tokens",
     "extra_special_tokens"};
-// Of them, those that transformers passes to a chat template.
+// The subset of them that transformers passes to a chat template.
 constexpr std::array kTokenVariables{"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 constexpr std::array kOtherKeys{"chat_template", "clean_up_tokenization_spaces", "padding_side",

@@ -49,7 +49,7 @@ bool read_arguments(Args args, SweepArguments& s) {
   a.option(s.points, "--points", "N", "values of each range with --method grid");
   a.option(s.halving, "--halving", "N",
            "stop trials early: only the best 1/N of each rung continue, with N times the steps; 1: "
-           "all trials take all steps");
+           "every trial runs all steps");
   a.option(s.jobs, "--jobs", "N", "trials at once; 0: as many as the cores or GPUs allow");
   a.option(s.ranks, "-n", "RANKS", "ranks per trial");
   a.option(s.seed, "--seed", "N", "random seed of the points");

@@ -1,4 +1,5 @@
-// What a chat template needs besides its text: variables, and the tokens that end a turn.
+// The settings that a chat template needs in addition to its text: variables, and the tokens that
+// end a turn.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ enum class Case : uint8_t {
   kLower,
   kTitle,
   kCapitalized,
-  kWords  // the filter `title`: a word starts only after a blank or one of -({[<
+  kWords  // the filter `title`: a part starts only after a blank or one of -({[<
 };
 std::string with_case(std::string_view s, Case to);
 

@@ -125,6 +125,8 @@ Tree write_hf(const ModelConfig& m) {
   out.set("swiglu_limit", Tree(kLimit));
   out.set("attention_bias", Tree(true));
   write_windows(m, out);
+  // The class makes the mask of a window even if no layer uses it.
+  if (m.window == 0) out.set("sliding_window", Tree(kWindow));
   write_rotary(m, out);
   // Without this object, the class has the published scaling.
   if (out.find("rope_scaling")->is_null()) {

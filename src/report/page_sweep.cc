@@ -1,5 +1,5 @@
 // The section of a sweep: one chart per key, as an SVG of the last score of each trial over its
-// value, and the table of all trials. Trials that took all steps are filled circles, trials that
+// value, and the table of all trials. Trials that ran all steps are filled points, trials that
 // stopped earlier are hollow ones: their scores are after fewer steps.
 #include <algorithm>
 #include <charconv>
@@ -145,8 +145,8 @@ std::string sweep_section(const SweepData& sweep) {
                                                      static_cast<double>(sweep.steps_in_full)
                                                : 0;
   std::string out = fmt::format(
-      "<section id=\"sweep\"><h2>Sweep</h2><p>{} trials ({}): {}. They took {} of {} steps ({}). "
-      "Filled: took all steps. Hollow: stopped earlier, with the {} of its last step. Red edge: "
+      "<section id=\"sweep\"><h2>Sweep</h2><p>{} trials ({}): {}. They ran {} of {} steps ({}). "
+      "Filled: ran all steps. Hollow: stopped earlier, with the {} of its last step. Red edge: "
       "the "
       "best.</p><div class=\"charts\">",
       sweep.trials.size(), escaped(sweep.method), escaped(rungs), format_count(sweep.steps_taken),

@@ -12,7 +12,7 @@ namespace tessera::report {
 
 struct SweepKey {
   std::string key;
-  bool numeric = false, logarithmic = false;  // how its values are drawn
+  bool numeric = false, logarithmic = false;  // how the chart shows its values
 };
 
 struct SweepTrial {

@@ -79,15 +79,19 @@ std::string error_body(std::string_view message) {
 
 class SocketResponder final : public Responder {
  public:
-  SocketResponder(int socket, const HttpRequest& request, double write_s)
+  // After `closing` was set, the client gets the message that the connection ends.
+  SocketResponder(int socket, const HttpRequest& request, double write_s,
+                  const std::atomic<bool>& closing)
       : socket_(socket),
         write_s_(write_s),
+        closing_(closing),
         keep_alive_(request.keep_alive),
         may_chunk_(!request.is_http_1_0),
         head_only_(request.method == "HEAD") {}
 
   void respond(int status, std::string_view content_type, std::string_view body,
                std::string_view extra) override {
+    if (closing_) keep_alive_ = false;
     const auto length = static_cast<int64_t>(body.size());
     std::string out = response_head(status, content_type, length, keep_alive_, extra);
     if (!head_only_) out += body;
@@ -98,7 +102,7 @@ class SocketResponder final : public Responder {
   // Without chunks (HTTP/1.0), the end of the connection ends the body.
   bool begin(int status, std::string_view content_type) override {
     begun_ = true;
-    if (!may_chunk_) keep_alive_ = false;
+    if (!may_chunk_ || closing_) keep_alive_ = false;
     chunked_ = may_chunk_;
     const std::string head =
         may_chunk_ ? response_head(status, content_type, -1, keep_alive_)
@@ -131,6 +135,7 @@ class SocketResponder final : public Responder {
  private:
   int socket_;
   double write_s_;
+  const std::atomic<bool>& closing_;
   bool keep_alive_, may_chunk_, head_only_;
   bool begun_ = false, chunked_ = false, open_ = true;
 };
@@ -178,9 +183,8 @@ HttpServer::~HttpServer() {
 
 // Answers one complete request. Sets `open` to whether another may follow.
 void HttpServer::answer(int socket, HttpReader& reader, const HttpHandler& handler, bool& open) {
-  HttpRequest request = reader.take();
-  if (closing_) request.keep_alive = false;
-  SocketResponder responder(socket, request, options_.write_s);
+  const HttpRequest request = reader.take();
+  SocketResponder responder(socket, request, options_.write_s, closing_);
   try {
     handler(request, responder);
   } catch (const std::exception& e) {
@@ -188,7 +192,7 @@ void HttpServer::answer(int socket, HttpReader& reader, const HttpHandler& handl
     if (!responder.begun())
       responder.respond(500, "application/json", error_body("internal error"), "");
   }
-  open = responder.finish() && !closing_;
+  open = responder.finish();
 }
 
 void HttpServer::serve(int socket, const HttpHandler& handler) {

@@ -10,7 +10,7 @@
 namespace tessera::sweep {
 
 struct Rung {
-  int64_t steps = 0;   // of each trial since its start
+  int64_t steps = 0;   // steps of each trial since its start
   int64_t trials = 0;  // that reach it
 
   bool operator==(const Rung&) const = default;
@@ -21,7 +21,7 @@ struct Rung {
 // omitted, and their trials begin at the next one. `eta` = 1: one rung, all trials in full.
 std::vector<Rung> rungs_of(int64_t trials, int64_t steps, int64_t eta, int64_t least);
 
-// Returns the steps that all trials take together.
+// Returns the sum of the steps of all trials.
 int64_t steps_of(const std::vector<Rung>& rungs);
 
 // Returns the `keep` trials with the smallest scores, best first; of equal ones, that with the

@@ -1,5 +1,6 @@
 // Parses ranges and lists, and generates the points of a grid or of a random sample. Random numbers
-// are a function of (seed, key, draw), so a point does not depend on the order of the trials.
+// are a function of (seed, key, number of the sample), so a point does not depend on the order of
+// the trials.
 #include "sweep/parameters.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace tessera::sweep {
 namespace {
 
-// Draws per trial before a sample of a small space counts as exhausted.
+// Samples per trial before a sample of a small space counts as exhausted.
 constexpr int64_t kMostDraws = 1000;
 
 std::optional<double> number(std::string_view text) {
@@ -86,8 +87,8 @@ std::vector<std::string> grid_values(const Parameter& p, int64_t points) {
   return values;
 }
 
-// Integers are drawn as reals in a range that is wider by 1, and rounded down, so that on a linear
-// scale each is as likely as any other.
+// Integers are sampled as reals in a range that is wider by 1, and rounded down, so that on a
+// linear scale each is as likely as any other.
 std::string drawn(const Parameter& p, double uniform) {
   if (p.scale == Scale::kList)
     return p.values[static_cast<size_t>(uniform * static_cast<double>(p.values.size()))];

@@ -19,8 +19,8 @@ struct Parameter {
   std::string key;
   Scale scale = Scale::kList;
   bool integers = false;
-  double low = 0, high = 0;         // of a range
-  std::vector<std::string> values;  // of a list
+  double low = 0, high = 0;         // the ends, if it is a range
+  std::vector<std::string> values;  // the values, if it is a list
 
   // Returns the number of its values; nothing for a range of real numbers.
   std::optional<int64_t> count() const;
@@ -41,7 +41,7 @@ std::optional<Parameter> parse_parameter(const std::string& argument);
 std::vector<Point> grid(const std::vector<Parameter>& parameters, int64_t points, int64_t most);
 
 // Returns `trials` different points, uniform on the scale of each parameter: fewer if there are not
-// as many. They depend on the seed and the parameters only, and the first n are those of a sample
+// enough. They depend on the seed and the parameters only, and the first n are those of a sample
 // of n.
 std::vector<Point> sample(const std::vector<Parameter>& parameters, int64_t trials, uint64_t seed);
 

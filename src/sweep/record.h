@@ -21,7 +21,7 @@ constexpr const char* enum_names(Method) { return "random|grid"; }
 struct Definition {
   std::string run;                // the run file
   std::vector<std::string> keys;  // overrides with one value
-  std::string hash;               // of the configuration without the parameters
+  std::string hash;               // the hash of the configuration without the parameters
   std::vector<Parameter> parameters;
   Method method = Method::kRandom;
   int64_t seed = 1, ranks = 1, eta = 1;
@@ -31,7 +31,7 @@ struct Definition {
 
 enum class Outcome : uint8_t {
   kWaiting,   // has not reached its last rung yet
-  kFinished,  // took all steps of the run
+  kFinished,  // ran all steps
   kStopped,   // ended at a rung because others were better
   kDiverged,  // its loss was not finite, or it diverged
   kFailed,    // ended with an error
@@ -59,7 +59,7 @@ struct SweepRecord {
   Definition definition;
   std::vector<TrialRecord> trials;
 
-  // Returns the trials by the steps that they took, then by their score: the best one first.
+  // Returns the trials by the number of their steps, then by their score: the best one first.
   std::vector<size_t> ranking() const;
   int64_t steps_taken() const;  // by all trials together
   int64_t steps_in_full() const;

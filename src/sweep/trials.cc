@@ -17,7 +17,7 @@ namespace tessera::sweep {
 namespace {
 
 constexpr int kDivergedCode = kNumericExitCode;
-constexpr int kNoProgramCode = 127;  // of a shell
+constexpr int kNoProgramCode = 127;  // exit code of a shell
 constexpr auto kPollEvery = std::chrono::milliseconds(20);
 
 std::string last_line(const Path& log) {

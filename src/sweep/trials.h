@@ -18,7 +18,7 @@ namespace tessera::sweep {
 
 struct TrialOptions {
   int64_t jobs = 1;     // trials at once
-  int64_t threads = 0;  // run.threads of each rank; 0: as the run file says
+  int64_t threads = 0;  // run.threads of each rank; 0: the value of the run file
   // The GPUs of each job, as values of CUDA_VISIBLE_DEVICES; empty: all jobs see all of them.
   std::vector<std::string> devices;
   bool keep = false;  // keep the checkpoints of trials that were stopped

@@ -141,9 +141,9 @@ TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
 }
 
 TEST_F(ChatProgram, ExplainMarksWhatIsLearned) {
-  const std::string shown = good("data explain chat.yaml --ids --step 1");
-  EXPECT_TRUE(contains(shown, "<|im_start|>assistant\n[uno<|im_end|>]\n")) << shown;
-  EXPECT_TRUE(contains(shown, " [117 110 111 258] 10")) << shown;
+  const std::string shown = good("data explain chat.yaml --ids");
+  EXPECT_TRUE(contains(shown, "<|im_start|>assistant\n[seis<|im_end|>]\n")) << shown;
+  EXPECT_TRUE(contains(shown, " [115 101 105 115 258] 10")) << shown;
   EXPECT_TRUE(contains(good("data render chatml.jinja chat.jsonl --prompt"),
                        "<|im_start|>user\ntwo?<|im_end|>\n<|im_start|>assistant\ndos<|im_end|>\n"
                        "<|im_start|>assistant\n"));

@@ -260,6 +260,16 @@ TEST(HfExperts, ReadsDefaultsOfGptOss) {
   EXPECT_FALSE(again.rope_scaling.scales());
 }
 
+// transformers cannot run the class without a window.
+TEST(HfExperts, GptOssWithoutWindowsIsWrittenWithOne) {
+  ModelConfig m = read(R"({"model_type": "gpt_oss", "num_hidden_layers": 3})");
+  m.window = 0;
+  m.window_layers = {};
+  const Tree written = hf_config_of_model(m, {}, DType::kF32);
+  EXPECT_FALSE(written.find("sliding_window")->is_null());
+  EXPECT_EQ(read(to_json(written)).window, 0);
+}
+
 TEST(HfExperts, RejectsOtherGatesAndMissingBiasesOfGptOss) {
   const auto why = [](const std::string& key) {
     return error_of(R"({"model_type": "gpt_oss", )" + key + "}");

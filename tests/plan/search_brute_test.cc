@@ -148,7 +148,7 @@ TEST_F(SearchBruteForce, ModelsWithLayersOfSeveralKinds) {
 // A search of experts and contexts finds what simulating every layout finds.
 TEST_F(SearchBruteForce, ModelsWithExperts) {
   int64_t with_answer = 0, simulated = 0, all_simulated = 0, experts = 0, contexts = 0;
-  for (uint64_t seed = 1400; seed < 1416; ++seed) {
+  for (uint64_t seed = 1400; seed < 1412; ++seed) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {2, 3});
     draw.experts_of(r);
@@ -157,6 +157,13 @@ TEST_F(SearchBruteForce, ModelsWithExperts) {
     h.device.memory_bytes = draw.between(1e6, 8e6);
     Software s = draw.software();
     s.expert_imbalance = draw.between(1, 3);
+    if (seed % 2 == 0) {  // dividing the experts costs little, and saves reading their weights
+      h.node.devices = 8;
+      h.node.bytes_per_s = h.node.package_bytes_per_s = 1e13;
+      h.node.latency_s = 1e-10;
+      h.device.memory_bytes_per_s = 1e10;
+      s.expert_imbalance = 1;
+    }
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
     expect_same(fast, all, fmt::format("seed {}", seed));
     with_answer += !all.best.empty();

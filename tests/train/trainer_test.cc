@@ -192,9 +192,14 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
 // hundredth, and recomputed or offloaded layers round as the first time did. Other families add
 // sublayer outputs that are small next to the hidden states at the start, so their rounding errors
 // are small, too. OLMo 2 has no norm before a sublayer and one after it, which scales the rounded
-// output to the size of the hidden states; its bound for norms is therefore twice as large.
+// output to the size of the hidden states; its bound for norms is therefore twice as large. Of
+// DeepSeek-V2 the norms of a model this small move by a quarter, of DeepSeek-V3 by less than a
+// tenth.
 TEST_P(EveryFamily, EightBitProductsAreNear) {
-  const double norm_bound = GetParam() == model::Family::kOlmo2 ? 0.2 : 0.1;
+  const model::Family family = GetParam();
+  const double norm_bound = family == model::Family::kOlmo2        ? 0.2
+                            : family == model::Family::kDeepseekV2 ? 0.3
+                                                                   : 0.1;
   config::RunConfig c = tiny(GetParam());
   c.model.layers = 5;
   for (const compile::Precision p : {compile::Precision::kFp32, compile::Precision::kBf16}) {

@@ -1,5 +1,6 @@
 // Tiled attention on the CPU (FlashAttention, Dao et al. 2022; Dao 2023): the driver of
-// attention_simd.h, also for decoding with a cache.
+// attention_simd.h, also for decoding with a cache, which does not pack the keys of a few queries
+// (attention_rows_simd.h).
 // One task is one key head of one sample. It packs the keys and values once, into the buffers of
 // its thread, and then runs each of the G query heads that share them. Tasks write disjoint parts
 // of the outputs, so the bits do not depend on the number of threads.
@@ -9,16 +10,17 @@
 #include <algorithm>
 #include <cmath>
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/attention_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_rows_simd.h"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_rows_simd.h"
 #include "kernels/cpu/attention_scope.h"
-#include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {
 
 HWY_EXPORT(PackKeyHead);
 HWY_EXPORT(AttendQueries);
+HWY_EXPORT(AttendRows);
 HWY_EXPORT(CopyRows);
 
 namespace {
@@ -107,7 +109,12 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
   }
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
-  const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
+  // With at most this number of tokens, the result of a token has the same bits whatever the
+  // number.
+  constexpr int64_t kFewTokens = 16;
+  const bool few = p.t <= kFewTokens;
+  const auto attend =
+      few ? &HWY_DYNAMIC_DISPATCH(AttendRows) : &HWY_DYNAMIC_DISPATCH(AttendQueries);
   // The new rows go into the cache first; then the queries read all keys, old and new, from it.
   parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
@@ -129,7 +136,7 @@ void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
     keys.soft_cap = a.soft_cap;
     keys.k = k;
     keys.v = v;
-    pack(keys, buffers);
+    if (!few) pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       QueryHead h;
       h.q = p.query(a.qkv, b, kv, g);
