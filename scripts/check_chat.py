@@ -4,8 +4,8 @@
 Masks: random conversations (those of check_templates.py) in the templates of TRL that mark their answers with
 {% generation %}. transformers' apply_chat_template(return_assistant_tokens_mask=True), which TRL's
 assistant_only_loss uses, and `tessera data render --tokenizer` must give the same ids and masks. Where TRL has
-the same template without marks, the answers that Tessera finds in it must be the same too, up to the text that
-follows the token which ends a turn.
+the same template without marks, the answers that Tessera finds in it must be the same too, without the prompt for
+an answer and without blanks and the end of the text after the token that ends a turn.
 
 Stop: a small ChatML model, trained on three answers and exported, must end its turn in transformers (needs torch;
 skipped without it).
@@ -30,14 +30,17 @@ MARKS = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>
          "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<s>", "</s>", "<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>",
          "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"]
 NAMES = ["qwen2_5", "qwen3", "llama3", "gemma", "phi3", "deepseekv3", "gptoss", "qwen3_instruct_2507"]
+TOKENS = {"bos_token": "<s>", "eos_token": "<|endoftext|>"}
 
 
-def tokenizer_file(program, folder):
+def tokenizer_folder(program, folder):
     """Trains a small tokenizer that has the special tokens of the templates."""
-    text, out = os.path.join(folder, "text.txt"), os.path.join(folder, "tokenizer.json")
+    text, out = os.path.join(folder, "text.txt"), os.path.join(folder, "tokenizer")
+    os.mkdir(out)
+    pathlib.Path(out, "tokenizer_config.json").write_text(json.dumps(TOKENS))
     pathlib.Path(text).write_text("\n".join(check_templates.TEXTS * 30 + ["user assistant system What is the answer?"] * 50), encoding="utf-8")
     special = [a for name in MARKS for a in ("--special", name)]
-    subprocess.run([program, "tokenizer", "train", "--vocabulary", "600", *special, "--out", out, text], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "tokenizer", "train", "--vocabulary", "600", *special, "--out", os.path.join(out, "tokenizer.json"), text], check=True, stdout=subprocess.DEVNULL)
     return out
 
 
@@ -59,21 +62,37 @@ def theirs(peer, text, line):
     return out["input_ids"], out["assistant_masks"]
 
 
-def same_up_to_ends(ids, mine, reference, special):
-    """True if the masks differ only after the special token that ends an answer."""
-    for i, (a, b) in enumerate(zip(mine, reference, strict=True)):
-        if a == b:
-            continue
-        before = [j for j in range(i) if mine[j]]
-        if a or not before or ids[before[-1]] not in special or any(ids[j] in special for j in range(before[-1] + 1, i + 1)):
-            return False
-    return True
+def spans(mask):
+    """The [first, last) of each run of ones."""
+    edges = [i for i, (a, b) in enumerate(zip([0, *mask], [*mask, 0])) if a != b]
+    return list(zip(edges[::2], edges[1::2]))
+
+
+def same_answers(peer, ids, mine, reference, prompt):
+    """True if the answers are those of the reference without text that the model does not write in its turn: after the special token
+    that ends an answer, blanks and the end of the text; before an answer, the end of the prompt for it."""
+    special = {peer.convert_tokens_to_ids(name) for name in MARKS}
+    end = peer.convert_tokens_to_ids(TOKENS["eos_token"])
+    if any(a and not b for a, b in zip(mine, reference, strict=True)):
+        return False
+    marked = {last for _, last in spans(reference)}
+    if any(last not in marked and ids[last - 1] not in special for _, last in spans(mine)):
+        return False
+    gaps = [peer.decode([i for i in ids[first:last] if i != end]) for first, last in spans([b and not a for a, b in zip(mine, reference)])]
+    answers = all(any(mine[first:last]) for first, last in spans(reference))
+    return answers and all(prompt.endswith(gap.lstrip()) or prompt.endswith(gap) for gap in gaps)
+
+
+def prompt_of(peer, text):
+    """Returns what a template adds to ask for an answer."""
+    chat = [{"role": "user", "content": "x"}]
+    plain, asked = (peer.apply_chat_template(chat, chat_template=text, tokenize=False, add_generation_prompt=p) for p in (False, True))
+    return asked[len(plain):] if asked.startswith(plain) else ""
 
 
 def check_masks(args, folder):
-    tokenizer = tokenizer_file(args.program, folder)
-    peer = PreTrainedTokenizerFast(tokenizer_file=tokenizer, bos_token="<s>", eos_token="<|endoftext|>")
-    special = {peer.convert_tokens_to_ids(name) for name in MARKS}
+    tokenizer = tokenizer_folder(args.program, folder)
+    peer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(tokenizer, "tokenizer.json"), **TOKENS)
     templates = check_templates.archives(args.cache)
     compared = bad = 0
     for name in NAMES:
@@ -84,9 +103,10 @@ def check_masks(args, folder):
         for kind, text in (("marked", marked), ("unmarked", templates.get(f"trl/{name}.jinja"))):
             if text is None:
                 continue
+            prompt = prompt_of(peer, text)
             equal = rejected = undecided = different = 0
             for line, reference, out in zip(lines, references, ours(args.program, folder, text, tokenizer, lines), strict=True):
-                if reference is None:
+                if reference is None or (kind == "unmarked" and theirs(peer, text, line) is None):
                     rejected += 1
                 elif "error" in out:
                     undecided += "cannot decide" in out["error"]
@@ -99,7 +119,7 @@ def check_masks(args, folder):
                 elif out["ids"] != list(reference[0]):
                     rejected += 1  # TRL's marked template has another text
                 else:
-                    same = same_up_to_ends(out["ids"], out["learned"], list(reference[1]), special)
+                    same = same_answers(peer, out["ids"], out["learned"], list(reference[1]), prompt)
                     equal, different = equal + same, different + (not same)
             print(f"{name}, {kind}: {equal} equal, {different} differ, {undecided} undecided, {rejected} not comparable", flush=True)
             compared += equal
@@ -126,7 +146,7 @@ def check_stop(args, folder):
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
     pathlib.Path(folder, "r.yaml").write_text(
         "model: { family: llama, layers: 2, hidden: 64, heads: 4, context: 64, vocabulary: 0 }\n"
-        "data: { tokenizer: tokenizer.json, instructions: [c.jsonl], chat_template: chatml.jinja, sequence_length: 64 }\n"
+        "data: { tokenizer: tokenizer/tokenizer.json, instructions: [c.jsonl], chat_template: chatml.jinja, sequence_length: 64 }\n"
         "batch: { global: 2, micro: 2 }\noptimizer: { learning_rate: 5.0e-3 }\nschedule: { kind: constant, steps: 250 }\n"
         "run: { directory: tuned, seed: 1 }\n")
     run("train", "r.yaml")

@@ -170,7 +170,8 @@ void ConversationReader::add_message(const Tree& message, bool learned, const st
   Tree own;
   own.set("role", Tree(role_of(text(message, "role", place), place)));
   for (const auto& [name, value] : *message.as_members()) {
-    if (name == key("role")) continue;
+    // Templates print a content that is null as "None". transformers leaves such members out, too.
+    if (name == key("role") || value.is_null()) continue;
     if (std::find(kTrainKeys.begin(), kTrainKeys.end(), name) != kTrainKeys.end()) {
       learned = learned && !is_off(value);
     } else if (name == key("content")) {

@@ -21,6 +21,12 @@ std::vector<Value> items_of(V v, Budget& budget) {
   return all->items;
 }
 
+// Returns the items of what map, select and their like read: none of a value that is false, such as
+// null, because Jinja tests the value before it iterates.
+std::vector<Value> items_if_true(V v, Budget& budget) {
+  return truth(v) ? items_of(v, budget) : std::vector<Value>();
+}
+
 Value list_filter(V v, A a, Budget& budget) {
   a.only(0, {});
   return Value::list(items_of(v, budget));
@@ -54,7 +60,7 @@ Arguments rest_of(A a, size_t count) {
 }
 
 Value map(V v, A a, Budget& budget) {
-  std::vector<Value> out = items_of(v, budget);
+  std::vector<Value> out = items_if_true(v, budget);
   if (const Value* attribute = a.positional.empty() ? a.find(0, "attribute") : nullptr) {
     a.only(0, {"attribute", "default"});
     const Value* otherwise = a.find(1, "default");
@@ -83,7 +89,7 @@ Value chosen(V v, A a, Budget& budget, bool by_attribute, bool keep) {
   }
   const Arguments rest = rest_of(a, at + 1);
   std::vector<Value> out;
-  for (const Value& item : items_of(v, budget)) {
+  for (const Value& item : items_if_true(v, budget)) {
     const Value value =
         by_attribute ? attribute_path(item, a.required(0, "the name of an attribute")) : item;
     if (test(value, rest) == keep) out.push_back(item);

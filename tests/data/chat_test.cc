@@ -198,7 +198,7 @@ TEST_F(ChatTest, ToolsAndParts) {
       [{"function": {"name": "f", "arguments": "{\"a\": [1]}"}}]},
       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})")
                         .messages),
-            R"([{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f",)"
+            R"([{"role":"assistant","tool_calls":[{"function":{"name":"f",)"
             R"("arguments":{"a":[1]}}}]},{"role":"user","content":"ab"}])");
 }
 

@@ -87,6 +87,8 @@ TEST(Expressions, Filters) {
       R"({"m": [{"r": "user", "n": 2}, {"r": "bot", "n": 1}], "d": {"b": 1, "A": 2}})";
   shows("m | map(attribute='r') | join(', ')", "user, bot", v);
   shows("m | selectattr('r', 'equalto', 'bot') | list | length", "1", v);
+  shows("none | selectattr('r') | map(attribute='r') | join", "");
+  shows("0 | select | list | length", "0");
   shows("m | rejectattr('n', 'gt', 1) | map(attribute='r') | first", "bot", v);
   shows("m | sort(attribute='n') | map(attribute='n') | list", "[1, 2]", v);
   shows("(m | selectattr('r', 'equalto', 'none')) and 'true'", "true", v);  // a generator is true
