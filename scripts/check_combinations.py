@@ -472,7 +472,8 @@ def generate(case):
 
 
 # Families whose class of transformers can express layers of several kinds.
-EXPRESSIBLE = {"no rope": {"smollm3"}, "window": {"qwen2", "qwen3", "smollm3", "gemma2", "gemma3"}}
+EXPRESSIBLE = {"no rope": {"smollm3"},
+               "window": {"qwen2", "qwen3", "smollm3", "gpt_oss", "gemma2", "gemma3"}}
 
 
 def check_export_rejected(case, source):

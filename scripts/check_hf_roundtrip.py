@@ -141,6 +141,9 @@ CASES = {
     "gpt_oss bf16 in many files, all seen, no yarn": (decoder("GptOss"), dict(
         head_dim=8, num_local_experts=3, num_experts_per_tok=3, layer_types=["full_attention"] * 3,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), "bf16"),
+    "gpt_oss, a window in the second layer": (decoder("GptOss"), dict(
+        head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=5,
+        layer_types=["full_attention", "sliding_attention", "full_attention"]), "f32"),
     "olmo2": (decoder("Olmo2"), {}, "f32"),
     "olmo2 in many files": (decoder("Olmo2"), dict(num_key_value_heads=4), "f32"),
     "gemma2": (decoder("Gemma2"), dict(head_dim=12, sliding_window=5, query_pre_attn_scalar=9),

@@ -447,12 +447,12 @@ def norm_of(tensors):
 
 
 def adamw(model, learning_rate, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1):
-    """No decay on what has one dimension: norms and biases."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
-    ]
+    """No decay on norms and biases. Those of experts have two dimensions, so names decide, as in
+    transformers' Trainer."""
+    matrices = {n: p.dim() > 1 and not n.endswith("bias") for n, p in model.named_parameters()}
+    parameters = dict(model.named_parameters())
+    groups = [{"params": [parameters[n] for n, decays in matrices.items() if decays == which],
+               "weight_decay": weight_decay if which else 0.0} for which in (True, False)]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon)
 
 
