@@ -3,6 +3,8 @@
 // over which it has been summed; sum_axes() gives the set that it needs.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,6 +31,9 @@ using Axes = std::set<GroupRef>;
 struct SumAxes {
   IdVector<BufferKindId, Axes> needed;  // empty for kinds that are not sums
   std::set<BufferKindId> measures;      // kinds that an optimizer writes from each rank's shard
+  // Axes that divide some matrices of a buffer of Muon's directions, but not all. A sum over them
+  // counts the others once per rank.
+  std::map<BufferKindId, Axes> uneven;
 };
 // Returns the axes on which the weight is shared, including the stages that share it: its gradient
 // is partial there.
@@ -43,13 +48,23 @@ Axes partial_axes(const Program& p, const BufferKind& sums) {
   return axes;
 }
 
+// Calls f(axis, all) for each axis that divides matrices of Muon. `all` is true if it divides all
+// matrices of the buffer.
+void each_dividing_axis(const Program& p, const Op& op, auto&& f) {
+  const std::vector<ValueId>& weights = p.kind(members_of(op.attributes)).values;
+  for (const AxisKind a : Enumerators<AxisKind>()) {
+    const auto divided = std::count_if(weights.begin(), weights.end(), [&](ValueId w) {
+      return divides_matrices(p[w], a, p.mesh);
+    });
+    if (divided > 0) f(GroupRef::along({a}), divided == std::ssize(weights));
+  }
+}
+
 // Returns the axes over which Muon's directions of this rank's shard must be summed: those that
 // divide the matrices, and those that divide the flat buffers.
 Axes direction_axes(const Program& p, const Op& op) {
   Axes axes;
-  for (const ValueId w : p.kind(members_of(op.attributes)).values)
-    for (const AxisKind a : Enumerators<AxisKind>())
-      if (divides_matrices(p[w], a, p.mesh)) axes.insert(GroupRef::along({a}));
+  each_dividing_axis(p, op, [&](const GroupRef& a, bool) { axes.insert(a); });
   const bool divided = p[op.inputs[MuonDirection::kGradient]].sharding.place[AxisKind::kShard] == 0;
   for (const AxisKind a : {AxisKind::kShard, AxisKind::kContext})
     if (divided && p.mesh[a] > 1) axes.insert(GroupRef::along({a}));
@@ -67,6 +82,10 @@ void mark_measures(const Program& p, SumAxes& sums) {
         const BufferKindId kind = p[op.outputs.back()].buffer;
         sums.measures.insert(kind);
         sums.needed[kind] = op.is<MuonDirection>() ? direction_axes(p, op) : stage;
+        if (op.is<MuonDirection>())
+          each_dividing_axis(p, op, [&](const GroupRef& a, bool all) {
+            if (!all) sums.uneven[kind].insert(a);
+          });
       }
 }
 
@@ -189,6 +208,10 @@ class Sums : private TwoStepRun {
       if (!needed(f).contains(a))
         say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), buffer(f),
                            to_string(a)));
+      const auto uneven = sums_.uneven.find(p_.buffer(f).kind);
+      if (uneven != sums_.uneven.end() && uneven->second.contains(a))
+        say(x, fmt::format("{} sums {} over {}, which divides only some of its matrices", name(x),
+                           buffer(f), to_string(a)));
     }
   }
 

@@ -1,12 +1,13 @@
 // Groups weights that share a lifetime and a reduction: by the blocks that use a weight, by whether
-// each layer has its own, by the axes over which its gradient is partial, and by the optimizer that
-// updates it.
+// each layer has its own, by the axes over which its gradient is partial, by the optimizer that
+// updates it, and for Muon by the axes that divide its matrices.
 #include <algorithm>
 
 #include "base/error.h"
 #include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
+#include "ir/state/member_ranges.h"
 
 namespace tessera::compile {
 namespace {
@@ -18,6 +19,24 @@ GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a : {AxisKind::kExpert, AxisKind::kTensorKv, AxisKind::kTensor})
     if (weight.sharding.place[a] == kShared && mesh[a] > 1) axes.add(a);
+  return axes;
+}
+
+// Returns the tensor axes of the mesh.
+GroupRef tensor_axes(const Mesh& mesh) {
+  GroupRef axes;
+  for (const AxisKind a : {AxisKind::kTensorKv, AxisKind::kTensor})
+    if (mesh[a] > 1) axes.add(a);
+  return axes;
+}
+
+// Returns those that divide the matrices of a weight. The directions of a group are added over
+// these axes. A replicated matrix in the same buffer would be counted once per rank, so it is in
+// another group, whose directions are not added over them.
+GroupRef dividing_axes(const Value& weight, const Mesh& mesh) {
+  GroupRef axes;
+  for (const AxisKind a : {AxisKind::kTensorKv, AxisKind::kTensor})
+    if (divides_matrices(weight, a, mesh)) axes.add(a);
   return axes;
 }
 
@@ -56,6 +75,13 @@ GroupId group_for(Lowering& low, ValueId weight) {
   const int64_t group = rest ? adamw_of(g.policy) : g.policy;
   if (group > 0) g.name += fmt::format(".group{}", group);
   if (rest) g.name += ".adamw";
+  if (!g.frozen && updates_matrices(low, g)) {
+    g.dividing = dividing_axes(low.graph[weight], low.graph.mesh);
+    if (g.dividing.empty() && !tensor_axes(low.graph.mesh).empty())
+      g.name += ".whole";
+    else if (g.dividing != tensor_axes(low.graph.mesh))
+      g.name += fmt::format(".divided_{}", to_string(g.dividing));
+  }
   for (const GroupId known : low.out.groups.ids())
     if (live_together(low.out.groups[known], g)) return known;
   return low.out.groups.push_back(std::move(g));
@@ -65,7 +91,7 @@ GroupId group_for(Lowering& low, ValueId weight) {
 
 bool are_alike(const WeightGroup& a, const WeightGroup& b) {
   return a.frozen == b.frozen && a.common == b.common && a.partial == b.partial &&
-         a.policy == b.policy;
+         a.policy == b.policy && a.dividing == b.dividing;
 }
 
 void group_weights(Lowering& low) {

@@ -31,7 +31,8 @@ struct BlockSegments {
 };
 
 // Weights that share a buffer and a reduction: those of a block (or those several blocks share)
-// whose gradients are partial over the same axes and that one optimizer updates.
+// whose gradients are partial over the same axes and that one optimizer updates. Matrices of Muon
+// are also divided along the same axes.
 struct WeightGroup {
   std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
   std::vector<BlockId> blocks;  // the blocks that use them
@@ -40,6 +41,7 @@ struct WeightGroup {
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
   int64_t policy = 0;   // Value::policy of its weights; 0 where they are frozen
   GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
+  GroupRef dividing;    // Muon: along the tensor axes, all of which divide each of its matrices
 
   BufferKindId weights = kNone, gradients = kNone;
   BufferKindId weights_shard = kNone, gradients_shard = kNone;  // kNone if not sharded

@@ -2,10 +2,9 @@
 // a flat buffer, of weights that tensor ranks divide. So each rank writes the directions that it
 // owns to a buffer of whole matrices, in which all other elements are zero, and the ranks that
 // divide the matrices add their buffers: each element has one term that is not zero, so the sum is
-// exact in any layout. Every one of these ranks then has all matrices of the layer and iterates on
-// them, and updates its own range.
-#include <algorithm>
-
+// exact in any layout. Matrices that the tensor ranks do not divide are in a group of their own
+// (groups.cc), which these ranks do not add. Every one of the ranks then has all matrices of the
+// layer and iterates on them, and updates its own range.
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
@@ -27,18 +26,9 @@ int64_t matrices_of(const Lowering& low, ValueId weight) {
 
 // Returns the axes along which ranks hold different elements of the group's matrices.
 GroupRef ranks_of_matrices(const Lowering& low, const WeightGroup& g) {
-  GroupRef group;
+  GroupRef group = g.dividing;
   const ZeroPlan& zero = low.context.zero;
-  if (zero.divides_optimizer() && zero.shards > 1) group = state_ranks(low.graph.mesh);
-  const std::vector<ValueId>& weights = low.out.program.kinds[g.weights].values;
-  for (const AxisKind a : {AxisKind::kTensorKv, AxisKind::kTensor}) {
-    const auto divided = std::count_if(weights.begin(), weights.end(), [&](ValueId w) {
-      return divides_matrices(low.graph[w], a, low.graph.mesh);
-    });
-    if (divided > 0) group.add(a);
-    CHECK(divided == 0 || divided == std::ssize(weights), "{} divides some of its matrices",
-          g.name);
-  }
+  if (zero.divides_optimizer() && zero.shards > 1) group.axes |= state_ranks(low.graph.mesh).axes;
   return group;
 }
 
