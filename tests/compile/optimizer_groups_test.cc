@@ -130,6 +130,85 @@ TEST(OptimizerGroups, ProgramsOfAllLayoutsAreProven) {
     }
 }
 
+CompileRequest latent_muon(model::Family family) {
+  CompileRequest r = testing::small_request();
+  model::apply_family(family, r.model);
+  r.model.latent = {
+      .query_rank = 12, .key_value_rank = 16, .nope_width = 8, .rope_width = 4, .value_width = 6};
+  r.model.experts = 4;
+  r.model.shared_feed_forward = 16;
+  model::derive_sizes(r.model);
+  r.optimizer.kind = OptimizerKind::kMuon;
+  r.layout.tensor = 2;
+  return r;
+}
+
+// Returns the names of the matrices in groups of Muon whose directions are summed over tensor
+// ranks, or of those in all its other groups.
+std::set<std::string> matrices_summed(const Program& p, bool summed) {
+  std::set<BufferKindId> over_tensor;
+  for (const Call& c : p.schedule) {
+    if (p.segment(c).phase != Phase::kSumDirection || !c.comm.over.has(AxisKind::kTensor)) continue;
+    for (const BufferId b : c.buffers) over_tensor.insert(p.buffer(b).kind);
+  }
+  std::set<std::string> names;
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) {
+      if (!op.is<MuonDirection>()) continue;
+      const BufferKindId directions = p[op.outputs[MuonDirection::kDirections]].buffer;
+      if (over_tensor.contains(directions) != summed) continue;
+      for (const ValueId w : p.kind(members_of(op.attributes)).values) names.insert(p[w].name);
+    }
+  return names;
+}
+
+// All tensor ranks have the down projections of latent attention.
+TEST(OptimizerGroups, DirectionsOfReplicatedMatricesAreNotSummed) {
+  for (const bool parallel : {false, true}) {
+    CompileRequest r = latent_muon(model::Family::kDeepseekV3);
+    r.layout.sequence_parallel = parallel;
+    const Program p = compile(r, {});
+    EXPECT_EQ(matrices_summed(p, false),
+              (std::set<std::string>{"layer.attn.q_down.weight", "layer.attn.kv_down.weight",
+                                     "layer.attn.k_rope.weight"}));
+    EXPECT_EQ(matrices_summed(p, true),
+              (std::set<std::string>{"layer.attn.q_up.weight", "layer.attn.kv_up.weight",
+                                     "layer.attn.out.weight", "layer.mlp.experts.up.weight",
+                                     "layer.mlp.experts.down.weight", "layer.mlp.shared.up.weight",
+                                     "layer.mlp.shared.down.weight"}));
+  }
+}
+
+TEST(OptimizerGroups, ProgramsOfLatentAttentionWithMuonAreProven) {
+  for (const model::Family family : {model::Family::kDeepseekV2, model::Family::kDeepseekV3})
+    for (const int64_t zero : {0, 1, 2, 3}) {
+      CompileRequest r = latent_muon(family);
+      r.groups = {{{"*.router.weight"}, r.optimizer}};
+      r.layout.data = r.layout.expert = 2;
+      r.layout.pipeline = 2;
+      r.layout.zero = zero;
+      r.layout.sequence_parallel = zero < 2;
+      const std::vector<Program> stages = compile_stages(r, {});
+      for (const std::string& fault : prove(stages))
+        ADD_FAILURE() << name_of_entry(family) << " zero " << zero << ": " << fault;
+      EXPECT_TRUE(parse_program(tessera::print(stages[0]), "text") == stages[0]);
+    }
+}
+
+// A replicated matrix among divided ones would be counted once per tensor rank.
+TEST(OptimizerGroups, ASumOfAReplicatedMatrixIsFound) {
+  CompileRequest r = latent_muon(model::Family::kDeepseekV3);
+  r.layout.sequence_parallel = false;
+  Program p = compile(r, {});
+  EXPECT_TRUE(check({&p}).empty());
+  for (Value& v : p.values)
+    if (v.name == "layer.mlp.shared.down.weight" && v.role == Role::kWeight)
+      v.sharding.place[AxisKind::kTensor] = kReplicated;
+  std::string all;
+  for (const Finding& f : check({&p})) all += f.text + "\n";
+  EXPECT_NE(all.find("over tensor, which divides only some of its matrices"), all.npos) << all;
+}
+
 TEST(OptimizerGroups, FrozenWeightsKeepNoState) {
   CompileRequest r = grouped();
   r.frozen = {"embed.*"};
