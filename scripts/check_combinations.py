@@ -585,7 +585,8 @@ class Check:
             if verb != "train":
                 return
             self.cover.refuse(needed)
-            self.cases -= 1
+            if self.options.case is None:  # another configuration in its place
+                self.cases -= 1
             self.cover.open |= {p for p in self.cover.pairs_of(case.chosen)
                                 if p not in self.passed["train"]}
         shutil.rmtree(case.folder, ignore_errors=True)

@@ -20,6 +20,11 @@ std::unique_ptr<Trainer> trainer_of(const config::RunConfig& c, comm::World& wor
 
 config::RunConfig with_muon(model::Family family) {
   config::RunConfig c = tiny(family);
+  if (model::rule_of(family).latent) {
+    c.model.latent = {
+        .query_rank = 12, .key_value_rank = 16, .nope_width = 8, .rope_width = 4, .value_width = 6};
+    c.model.shared_feed_forward = 16;
+  }
   c.optimizer = config::optimizer_defaults(OptimizerKind::kMuon);
   c.optimizer.clip_norm = 0;
   return c;
@@ -111,7 +116,8 @@ void expect_step(const Published& p, const Numbers& before, const Numbers& after
 class MuonFamilies : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, MuonFamilies,
                          testing::Values(model::Family::kLlama, model::Family::kQwen2,
-                                         model::Family::kT5, model::Family::kMixtral));
+                                         model::Family::kT5, model::Family::kMixtral,
+                                         model::Family::kDeepseekV3));
 
 TEST_P(MuonFamilies, EachPublishedMatrixIsMadeOrthogonal) {
   config::RunConfig c = with_muon(GetParam());
@@ -143,7 +149,7 @@ TEST_P(MuonFamilies, EachPublishedMatrixIsMadeOrthogonal) {
   EXPECT_GT(compared, 20);
 }
 
-// Muon keeps one moment, AdamW two.
+// Muon keeps one moment, AdamW two. Biases of routers follow the load and keep none.
 TEST_P(MuonFamilies, OtherWeightsHaveAdamW) {
   const config::RunConfig c = with_muon(GetParam());
   const auto world = comm::self_world();
@@ -152,7 +158,7 @@ TEST_P(MuonFamilies, OtherWeightsHaveAdamW) {
   for (const checkpoint::StateTensor& s : trainer->state()) state[s.name];
   int matrices = 0;
   for (const auto& [name, none] : state) {
-    if (name.find('|') != name.npos) continue;
+    if (name.find('|') != name.npos || name.ends_with(".router.bias")) continue;
     EXPECT_TRUE(state.contains(name + "|moment1")) << name;
     EXPECT_EQ(state.contains(name + "|moment2"), !is_hidden_matrix(name)) << name;
     matrices += is_hidden_matrix(name);

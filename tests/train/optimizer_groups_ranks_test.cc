@@ -174,5 +174,52 @@ TEST(Muon, ExpertRanks) {
   }
 }
 
+// Tensor ranks divide some matrices of a layer, and all of them have the others: the down
+// projections of latent attention, routers, GPT-2's table of positions.
+config::RunConfig with_latent_muon(model::Family family) {
+  config::RunConfig c = with_muon(family);
+  c.batch.global = 4;
+  c.model.latent = {
+      .query_rank = 12, .key_value_rank = 16, .nope_width = 8, .rope_width = 4, .value_width = 6};
+  c.model.experts = 4;
+  c.model.expert_feed_forward = 24;
+  c.model.shared_feed_forward = 16;
+  c.model.dense_layers = {0};
+  c.optimizer.groups =
+      config::groups_of("[{match: [embed.*, '*.router.weight'], kind: muon, momentum: 0.9}]");
+  return c;
+}
+
+TEST(Muon, TensorRanksAndReplicatedMatrices) {
+  if (ranks().size() == 3) return;
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    config::RunConfig c = with_latent_muon(zero == 0 || zero == 3 ? model::Family::kDeepseekV3
+                                                                  : model::Family::kDeepseekV2);
+    c.layout.tensor = 2;
+    c.layout.sequence_parallel = zero % 2 == 1;
+    c.layout.data = ranks().size() / 2;
+    c.layout.zero = zero;
+    expect_equal(c, fmt::format("deepseek, tensor, zero {}", zero));
+  }
+  config::RunConfig c = with_muon(model::Family::kGpt2);
+  c.layout.tensor = 2;
+  c.layout.data = ranks().size() / 2;
+  expect_equal(c, "gpt2, tensor");
+}
+
+TEST(Muon, ExpertTensorAndPipelineRanksWithReplicatedMatrices) {
+  if (ranks().size() != 4) return;
+  config::RunConfig c = with_latent_muon(model::Family::kDeepseekV3);
+  c.layout.tensor = 2;
+  c.layout.data = 2;
+  c.layout.expert = 2;
+  c.layout.zero = 1;
+  expect_equal(c, "deepseek_v3, experts and tensor");
+  c.layout.data = c.layout.expert = 1;
+  c.layout.zero = 0;
+  c.layout.pipeline = 2;
+  expect_equal(c, "deepseek_v3, pipeline and tensor");
+}
+
 }  // namespace
 }  // namespace tessera::testing

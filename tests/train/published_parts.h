@@ -46,7 +46,8 @@ inline std::vector<Published> published(const checkpoint::StateTensor& t) {
     return {part("q", s, 0, s[1] - 2, !bias), part("k", s, s[1] - 2, 1, !bias),
             part("v", s, s[1] - 1, 1, !bias)};
   if (named(".kv.weight")) return {part("k", s, 0, 1, true), part("v", s, 1, 1, true)};
-  if (named("mlp.up.weight")) return {part("gate", s, 0, 1, true), part("up", s, 1, 1, true)};
+  if (named("mlp.up.weight") || named("mlp.shared.up.weight"))
+    return {part("gate", s, 0, 1, true), part("up", s, 1, 1, true)};
   if (named(".out.weight")) return {whole(t, s[1] * s[2])};
   return {whole(t, s.rank() > 1 ? s[-1] : 0)};
 }
