@@ -312,8 +312,9 @@ class SegmentVerifier {
     if (!share_bytes(p_[va], p_[vb]) || la.first > lb.last || lb.first > la.last) return;
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
-    findings_.push_back(fmt::format("{}: {} and {} are alive together in the same bytes of {}",
-                                    name_, p_[va].name, p_[vb].name, place_name(p_[va].buffer)));
+    findings_.push_back(
+        fmt::format("{}: {} and {} have overlapping lifetimes and share bytes of {}", name_,
+                    p_[va].name, p_[vb].name, place_name(p_[va].buffer)));
   }
 
   const Program& p_;

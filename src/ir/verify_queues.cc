@@ -97,10 +97,10 @@ class QueueVerifier {
     if (chunks.empty()) chunks.resize(t.chunk.count);
     const int32_t at = t.chunk.index;
     if (std::ssize(chunks) != t.chunk.count)
-      add_finding(op_name(s_, op), "makes {} in {} chunks, but an earlier op uses {}",
+      add_finding(op_name(s_, op), "computes {} in {} chunks, but an earlier op uses {}",
                   p_[t.value].name, t.chunk.count, chunks.size());
     else if (chunks[at])
-      add_finding(op_name(s_, op), "makes chunk {} of {} a second time", at, p_[t.value].name);
+      add_finding(op_name(s_, op), "computes chunk {} of {} a second time", at, p_[t.value].name);
     else
       chunks[at] = true;
   }
