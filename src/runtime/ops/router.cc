@@ -3,7 +3,7 @@
 // scales) is converted here and not in the kernel.
 #include "ir/state.h"
 #include "runtime/binding.h"
-#include "runtime/ops/loss.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {
